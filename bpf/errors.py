@@ -1,0 +1,108 @@
+"""Errors of the whole toolkit: one tree, each message one line.
+
+    TracingError                     anything this toolkit reports
+    ├── SyscallError (OSError)       the kernel refused a call; carries errno and the call's name
+    │   └── VerifierError            BPF_PROG_LOAD refused; carries the verifier's log
+    ├── NotSupported                 this kernel lacks a feature; carries the first kernel with it
+    ├── LanguageError (ValueError)   a probe or an item not understood; carries the column
+    ├── ElfError (ValueError)        a file that is not ELF, or damaged
+    ├── ProbeNotFound (LookupError)  nothing of that name
+    └── TargetError (LookupError)    no such process, program, library or file
+
+A message says on what, what was tried, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = (
+    "ElfError",
+    "LanguageError",
+    "NotSupported",
+    "ProbeNotFound",
+    "SyscallError",
+    "TargetError",
+    "TracingError",
+    "VerifierError",
+)
+
+
+class TracingError(Exception):
+    """Base of every error this toolkit raises on purpose; ``str()`` is one line."""
+
+
+class SyscallError(TracingError, OSError):
+    """A system call failed.
+
+    Attributes:
+        errno: the kernel's error number.
+        call: the call as a reader of the manual would name it, ``bpf(BPF_MAP_CREATE)``.
+        hint: what to do about it, or "".
+    """
+
+    def __init__(self, number: int, call: str, hint: str = "") -> None:
+        super().__init__(number, os.strerror(number))
+        self.call = call
+        self.hint = hint
+
+    def __str__(self) -> str:
+        tail = f" ({self.hint})" if self.hint else ""
+        return f"{self.call}: {self.strerror}{tail}"
+
+
+class VerifierError(SyscallError):
+    """The kernel's verifier refused a program; ``log`` holds what it said."""
+
+    def __init__(self, number: int, log: str) -> None:
+        last = next((line for line in reversed(log.splitlines()) if useful(line)), "")
+        super().__init__(number, "bpf(BPF_PROG_LOAD)", last)
+        self.log = log
+
+
+def useful(line: str) -> bool:
+    """Whether a line of a verifier log says why (the last lines are statistics)."""
+    return bool(line.strip()) and not line.startswith(("processed ", "verification time", "stack "))
+
+
+class NotSupported(TracingError):  # noqa: N818 - the field's word for it
+    """The running kernel lacks a feature.
+
+    Attributes:
+        feature: what is missing, in words.
+        since: first Linux version that has it, or None where a configuration option decides.
+    """
+
+    def __init__(self, feature: str, since: tuple[int, int] | None = None) -> None:
+        self.feature = feature
+        self.since = since
+        need = f"needs Linux {since[0]}.{since[1]} or newer" if since else "is not in this kernel"
+        super().__init__(f"{feature} {need}")
+
+
+class LanguageError(TracingError, ValueError):
+    """A probe or an item of the language that cannot be understood.
+
+    Attributes:
+        text: the whole text that was parsed.
+        column: 0-based offset into ``text`` where it went wrong.
+        reason: what was found and what was expected, without the text.
+    """
+
+    def __init__(self, text: str, column: int, reason: str) -> None:
+        self.text = text
+        self.column = column
+        self.reason = reason
+        super().__init__(f"{reason}, at column {column + 1} of {text!r}")
+
+
+class ElfError(TracingError, ValueError):
+    """A file is not ELF, or its headers point outside it."""
+
+
+class ProbeNotFound(TracingError, LookupError):  # noqa: N818 - the field's word for it
+    """No probe matches; the message names the nearest one."""
+
+
+class TargetError(TracingError, LookupError):
+    """No such process, program, library or file, or it cannot be reached."""

@@ -1,0 +1,60 @@
+"""Descriptors with an owner that forgets the number before closing it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ("FD",)
+
+
+class FD:
+    """A file descriptor of a kernel object: closed once, never 0.
+
+    bpf(2) reads 0 in a descriptor's place as "not given", so a number that comes out as 0 (a
+    process started without standard input) is moved away.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        if number == 0:
+            number = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+            os.close(0)
+        self.number = number
+
+    def fileno(self) -> int:
+        """Return the descriptor.
+
+        Raises:
+            ValueError: it is closed.
+        """
+        if self.number == -1:
+            raise ValueError("operation on a closed kernel object")
+        return self.number
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() has been called."""
+        return self.number == -1
+
+    def close(self) -> None:
+        """Close the descriptor; again is fine."""
+        number, self.number = self.number, -1  # the number may be reused at once
+        if number != -1:
+            os.close(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,126 @@
+"""What the running kernel offers: asked by trying, never by its version.
+
+Each ``have_…()`` is cached. Only the errno that means "no" gives False; anything else (no
+privilege, above all) is raised and not cached.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+
+from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType
+from bpf.assembler import Assembler
+from bpf.errors import NotSupported, SyscallError
+from bpf.insn import R0
+from bpf.link import UprobeSite, attach_uprobe_multi
+from bpf.maps import MapSpec
+from bpf.program import Program, ProgramSpec
+
+__all__ = (
+    "have_batch_operations",
+    "have_cookies",
+    "have_ringbuf",
+    "have_sleepable_uprobes",
+    "have_uprobe_multi",
+    "have_uprobe_pmu",
+    "have_vmlinux_btf",
+)
+
+
+def _empty(flags: int = 0, attach: AttachType = AttachType.NONE, helper: int = 0) -> Program:
+    asm = Assembler()
+    if helper:
+        asm.call(helper)
+    asm.mov(R0, 0)
+    asm.exit()
+    return ProgramSpec(asm.assemble(), attach_type=attach, flags=flags, name="probe").load({})
+
+
+@functools.cache
+def have_ringbuf() -> bool:
+    """BPF_MAP_TYPE_RINGBUF. Linux 5.8, commit 457f44363a88."""
+    try:
+        MapSpec(MapType.RINGBUF, 0, 0, 1 << 16).create().close()
+    except NotSupported:
+        return False
+    return True
+
+
+@functools.cache
+def have_cookies() -> bool:
+    """bpf_get_attach_cookie() and links to perf events. Linux 5.15, commit 7adfc6c9b315."""
+    try:
+        asm = Assembler()
+        asm.call(Helper.GET_ATTACH_COOKIE)
+        asm.exit()
+        ProgramSpec(asm.assemble(), name="probe").load({}).close()
+    except SyscallError as err:
+        if err.errno != errno.EINVAL:
+            raise
+        return False
+    return True
+
+
+@functools.cache
+def have_sleepable_uprobes() -> bool:
+    """Programs on uprobes that may take page faults. Linux 6.0, commit 8c7dcb84e3b7."""
+    try:
+        _empty(BPF_F_SLEEPABLE).close()
+    except SyscallError as err:
+        if err.errno != errno.EINVAL:
+            raise
+        return False
+    return True
+
+
+@functools.cache
+def have_uprobe_multi() -> bool:
+    """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20.
+
+    Attaching at an impossible path: a kernel that knows the attach type looks at the path and
+    says EBADF or ENOENT, one that does not says EINVAL.
+    """
+    try:
+        with _empty(attach=AttachType.TRACE_UPROBE_MULTI) as program:
+            attach_uprobe_multi(program, "/", [UprobeSite(0)]).close()
+    except SyscallError as err:
+        if err.errno in (errno.EBADF, errno.ENOENT, errno.EISDIR):
+            return True
+        if err.errno not in (errno.EINVAL, errno.E2BIG, errno.EOPNOTSUPP):
+            raise
+        return False
+    return True
+
+
+@functools.cache
+def have_uprobe_pmu() -> bool:
+    """perf_event_open(2) for uprobes without tracefs. Linux 4.17, commit e12f03d7031a."""
+    try:
+        with open("/sys/bus/event_source/devices/uprobe/type") as file:  # noqa: PTH123
+            return file.read().strip().isdigit()
+    except FileNotFoundError:
+        return False
+
+
+@functools.cache
+def have_batch_operations() -> bool:
+    """BPF_MAP_LOOKUP_BATCH on hashes. Linux 5.6, commit cb4d03ab499d."""
+    with MapSpec(MapType.HASH, 4, 4, 1).create() as table:
+        try:
+            list(table._batches())  # noqa: SLF001 - the very call that is asked about
+        except SyscallError as err:
+            if err.errno != errno.EINVAL:
+                raise
+            return False
+    return True
+
+
+@functools.cache
+def have_vmlinux_btf() -> bool:
+    """/sys/kernel/btf/vmlinux. Linux 5.4, commit 341dfcf8d78e, and CONFIG_DEBUG_INFO_BTF."""
+    try:
+        with open("/sys/kernel/btf/vmlinux", "rb") as file:  # noqa: PTH123
+            return file.read(2) in (b"\x9f\xeb", b"\xeb\x9f")
+    except FileNotFoundError:
+        return False

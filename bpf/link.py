@@ -1,0 +1,161 @@
+"""Attaching programs to user-space instructions, newest way first.
+
+``uprobe_multi`` (Linux 6.6, commit 89ae89f53d20) attaches one program to many offsets of one
+file in one system call, with a cookie and a reference counter each. Before it, every offset is
+a perf event (``perf_event_open`` with the ``uprobe`` PMU, Linux 4.17), joined to the program by
+a BPF link that carries a cookie (Linux 5.15, commit 7adfc6c9b315).
+
+Reference counters are USDT semaphores: the kernel increments the 16-bit word at that file
+offset in every process that maps it, for as long as the link lives (Linux 4.20, commit
+1cc33161a83d). It goes when the descriptor is closed, also by death of the tracer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from bpf._syscall import bpf, perf_attribute, perf_event_open
+from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command
+from bpf.errors import NotSupported, SyscallError
+from bpf.fd import FD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bpf.program import Program
+
+__all__ = ("Link", "PerfLink", "UprobeSite", "attach_uprobe_multi", "attach_uprobe_perf")
+
+_UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
+_REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
+_PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
+
+
+@dataclass(frozen=True, slots=True)
+class UprobeSite:
+    """One place to attach: file offset, reference counter's file offset (0: none), cookie."""
+
+    offset: int
+    ref_ctr_offset: int = 0
+    cookie: int = 0
+
+
+class Link:
+    """An attachment; closing it detaches."""
+
+    def __init__(self, fd: FD) -> None:
+        self.fd = fd
+
+    def close(self) -> None:
+        """Detach; waits until no program of it runs any more (tens of milliseconds)."""
+        self.fd.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class PerfLink(Link):
+    """A link and the perf event below it."""
+
+    def __init__(self, event: FD, link: FD) -> None:
+        super().__init__(link)
+        self._event = event
+
+    def close(self) -> None:
+        """Detach and close the event."""
+        with contextlib.ExitStack() as stack:  # runs every callback, also after an error
+            stack.callback(self._event.close)
+            stack.callback(super().close)
+
+
+def attach_uprobe_multi(
+    program: Program,
+    path: str,
+    sites: Sequence[UprobeSite],
+    *,
+    pid: int = 0,
+    on_return: bool = False,
+) -> Link:
+    """Attach ``program`` to every site of the file at ``path`` in one call.
+
+    Args:
+        program: loaded with ``AttachType.TRACE_UPROBE_MULTI``.
+        path: what the kernel opens; /proc/PID/map_files/… and /proc/self/fd/N are fine.
+        sites: at least one.
+        pid: only in this process (0: in every process).
+        on_return: at the function's return instead.
+
+    Raises:
+        SyscallError: EINVAL where an offset is not an instruction of the file or another tracer
+            holds it with a different reference counter; ESRCH for a pid that is gone.
+    """
+    number = len(sites)
+    ref_ctrs = [site.ref_ctr_offset for site in sites]
+    link = bpf(
+        Command.LINK_CREATE,
+        "IIIIPPPPIII4x",
+        *(program.fd.fileno(), 0, AttachType.TRACE_UPROBE_MULTI, 0),
+        *(path.encode("utf-8", "surrogateescape") + b"\0", _array([s.offset for s in sites])),
+        *(_array(ref_ctrs) if any(ref_ctrs) else None, _array([s.cookie for s in sites])),
+        *(number, BPF_F_UPROBE_MULTI_RETURN if on_return else 0, pid),
+    )
+    return Link(FD(link))
+
+
+def attach_uprobe_perf(
+    program: Program,
+    path: str,
+    site: UprobeSite,
+    *,
+    pid: int = 0,
+    on_return: bool = False,
+) -> Link:
+    """Attach ``program`` to one site through a perf event and a link with a cookie.
+
+    Raises:
+        NotSupported: the ``uprobe`` PMU or BPF cookies are missing, or the reference counter lies
+            beyond the 4 GiB that this interface can express.
+        SyscallError: anything else the kernel says.
+    """
+    if site.ref_ctr_offset >> 32:
+        raise NotSupported("a semaphore beyond 4 GiB of its file (uprobe_multi)", (6, 6))
+    config = int(on_return) | site.ref_ctr_offset << _REF_CTR_SHIFT
+    attribute, keep = perf_attribute(
+        "IIQQQQQIIPQ40x",
+        *(_uprobe_pmu(), _PERF_ATTR_SIZE, config, 0, 0, 0, 0, 0, 0),
+        *(path.encode("utf-8", "surrogateescape") + b"\0", site.offset),
+    )
+    cpu = 0 if not pid else -1
+    event = FD(perf_event_open(attribute, pid or -1, cpu))
+    del keep
+    try:
+        link = bpf(
+            Command.LINK_CREATE,
+            "IIIIQ",
+            *(program.fd.fileno(), event.fileno(), AttachType.PERF_EVENT, 0, site.cookie),
+        )
+    except SyscallError as err:
+        event.close()
+        if err.errno == errno.EINVAL:
+            raise NotSupported("a BPF link to a perf event with a cookie", (5, 15)) from err
+        raise
+    return PerfLink(event, FD(link))
+
+
+def _array(values: Sequence[int]) -> bytes:
+    return struct.pack(f"={len(values)}Q", *values)
+
+
+def _uprobe_pmu() -> int:
+    try:
+        with open(_UPROBE_PMU) as file:  # noqa: PTH123 - pathlib costs an import
+            return int(file.read())
+    except OSError as err:
+        raise NotSupported("the uprobe PMU", (4, 17)) from err

@@ -1,0 +1,213 @@
+"""Maps: specs and objects, with batch operations where the kernel has them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from bpf._syscall import bpf, bpf_attribute, prlimit_memlock
+from bpf._uapi import Command, MapType
+from bpf.errors import NotSupported, SyscallError
+from bpf.fd import FD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("Map", "MapSpec", "possible_cpus", "raise_memlock", "sum_per_cpu")
+
+_PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
+_BATCH = 512
+# Kernels before commit d5299b67dd59 ("bpf: Memcg-based memory accounting for bpf maps")
+# (in v5.11) charge maps to RLIMIT_MEMLOCK and say EPERM when it is used up.
+_MEMLOCK = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class MapSpec:
+    """What a map is: a value that can be made anywhere.
+
+    Attributes:
+        type: the kind of map.
+        key_size, value_size: bytes; both 0 for a ring buffer.
+        entries: maximum number of entries; for a ring buffer its size in bytes.
+        name: up to 15 letters, digits, ``_`` and ``.``, shown by bpftool.
+        flags: BPF_F_… of map creation.
+    """
+
+    type: MapType
+    key_size: int
+    value_size: int
+    entries: int
+    name: str = ""
+    flags: int = 0
+
+    def create(self) -> Map:
+        """Make the map.
+
+        Raises:
+            NotSupported: the kernel has no maps of this type.
+            SyscallError: anything else the kernel says; RLIMIT_MEMLOCK is raised where it counts.
+        """
+        try:
+            number = self._create()
+        except SyscallError as err:
+            if (
+                err.errno == errno.EINVAL
+                and self.type is MapType.RINGBUF
+                and _page_sized(self.entries)
+            ):
+                raise NotSupported("the BPF ring buffer", (5, 8)) from err
+            if err.errno != errno.EPERM or not raise_memlock():
+                raise
+            number = self._create()
+        return Map(self, FD(number))
+
+    def _create(self) -> int:
+        name = self.name.encode()[:15]
+        fields = (self.type, self.key_size, self.value_size, self.entries, self.flags, 0, 0, name)
+        return bpf(Command.MAP_CREATE, "IIIIIII16s", *fields)
+
+
+class Map:
+    """A map in the kernel; a context manager.
+
+    Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
+    each possible CPU, each padded to a multiple of eight bytes.
+    """
+
+    def __init__(self, spec: MapSpec, fd: FD) -> None:
+        self.spec = spec
+        self.fd = fd
+
+    @property
+    def value_size(self) -> int:
+        """Bytes that a look-up returns."""
+        if self.spec.type not in _PER_CPU:
+            return self.spec.value_size
+        return -(-self.spec.value_size // 8) * 8 * possible_cpus()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or None."""
+        value = bytearray(self.value_size)
+        try:
+            bpf(Command.MAP_LOOKUP_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
+        except SyscallError as err:
+            if err.errno == errno.ENOENT:
+                return None
+            raise
+        return bytes(value)
+
+    def set(self, key: bytes, value: bytes) -> None:
+        """Write one entry."""
+        bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
+
+    def delete(self, key: bytes) -> bool:
+        """Remove one entry; whether it was there."""
+        try:
+            bpf(Command.MAP_DELETE_ELEM, "I4xPPQ", self.fd.fileno(), key, None, 0)
+        except SyscallError as err:
+            if err.errno == errno.ENOENT:
+                return False
+            raise
+        return True
+
+    def keys(self) -> Iterator[bytes]:
+        """Every key; entries that come and go meanwhile may or may not be seen."""
+        key: bytes | None = None
+        following = bytearray(self.spec.key_size)
+        for _ in range(self.spec.entries):
+            try:
+                bpf(Command.MAP_GET_NEXT_KEY, "I4xPP", self.fd.fileno(), key, following)
+            except SyscallError as err:
+                if err.errno == errno.ENOENT:
+                    return
+                raise
+            key = bytes(following)
+            yield key
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every entry, in batches where the kernel has them (Linux 5.6; per-CPU arrays 5.13)."""
+        try:
+            yield from self._batches()
+        except SyscallError as err:
+            # ENOTSUPP (524) is the kernel's word for a map type without batch operations.
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, 524):
+                raise
+            for key in self.keys():
+                value = self.get(key)
+                if value is not None:
+                    yield key, value
+
+    def _batches(self) -> Iterator[tuple[bytes, bytes]]:
+        position: bytes | None = None
+        size = min(_BATCH, self.spec.entries)
+        while True:
+            following = bytearray(max(4, self.spec.key_size))
+            keys = bytearray(self.spec.key_size * size)
+            values = bytearray(self.value_size * size)
+            number, done = self._batch(position, following, keys, values, size)
+            for index in range(number):
+                key = keys[index * self.spec.key_size : (index + 1) * self.spec.key_size]
+                value = values[index * self.value_size : (index + 1) * self.value_size]
+                yield bytes(key), bytes(value)
+            if done:
+                return
+            position = bytes(following)
+
+    def _batch(
+        self,
+        position: bytes | None,
+        following: bytearray,
+        keys: bytearray,
+        values: bytearray,
+        size: int,
+    ) -> tuple[int, bool]:
+        # One call: (entries written, whether they were the last).
+        result, number, attribute = bpf_attribute(
+            Command.MAP_LOOKUP_BATCH,
+            "PPPPIIQQ",
+            *(position, following, keys, values, size, self.fd.fileno(), 0, 0),
+        )
+        # ENOENT: the last batch, whose size is in the attribute as for every other.
+        if result == -1 and number != errno.ENOENT:
+            raise SyscallError(number, "bpf(BPF_MAP_LOOKUP_BATCH)")
+        return int(struct.unpack_from("=I", attribute, 32)[0]), result == -1
+
+    def close(self) -> None:
+        """Close the descriptor; the map goes when no program uses it."""
+        self.fd.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def possible_cpus() -> int:
+    """How many slots a per-CPU value has (/sys/devices/system/cpu/possible)."""
+    with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 - pathlib costs an import
+        last = file.read().strip().split(",")[-1].split("-")[-1]
+    return int(last) + 1
+
+
+def sum_per_cpu(value: bytes) -> int:
+    """Sum of a per-CPU value of one 64-bit counter."""
+    return sum(struct.unpack(f"={len(value) // 8}Q", value))
+
+
+def raise_memlock() -> bool:
+    """Lift RLIMIT_MEMLOCK; False where that is refused, which is no error of its own."""
+    try:
+        prlimit_memlock(_MEMLOCK)
+    except SyscallError:
+        return False
+    return True
+
+
+def _page_sized(size: int) -> bool:
+    page = os.sysconf("SC_PAGE_SIZE")
+    return size >= page and size & (size - 1) == 0

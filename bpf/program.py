@@ -1,0 +1,95 @@
+"""Programs: a spec of assembled code, loaded into an object; the verifier's log on failure."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from bpf._syscall import bpf
+from bpf._uapi import AttachType, Command, ProgType
+from bpf.errors import SyscallError, VerifierError
+from bpf.fd import FD
+from bpf.maps import Map, raise_memlock
+
+if TYPE_CHECKING:
+    from bpf.assembler import Code
+
+__all__ = ("Program", "ProgramSpec")
+
+_LOG_SIZE = 1 << 20
+_LAYOUT = "IIPPIIPII16sII"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """What a program is: a value that can be made and tested anywhere.
+
+    Attributes:
+        code: assembled instructions, maps by name.
+        type: the kind of program; KPROBE serves uprobes as well.
+        attach_type: how it will be attached, where the kernel asks for it at load time.
+        flags: BPF_F_SLEEPABLE and the like.
+        name: up to 15 letters, digits, ``_`` and ``.``, shown by bpftool.
+        license: decides which helpers may be called.
+    """
+
+    code: Code
+    type: ProgType = ProgType.KPROBE
+    attach_type: AttachType = AttachType.NONE
+    flags: int = 0
+    name: str = ""
+    license: str = "GPL"
+
+    def load(self, maps: dict[str, Map]) -> Program:
+        """Load the program with its maps.
+
+        Raises:
+            VerifierError: the verifier refused it; ``log`` says why.
+            SyscallError: anything else the kernel says.
+        """
+        insns = self.code.link({name: item.fd.fileno() for name, item in maps.items()})
+        try:
+            return Program(FD(self._load(insns, None)))
+        except SyscallError as err:
+            # Kernels before 5.11 charge programs to RLIMIT_MEMLOCK; see maps.py.
+            if err.errno == errno.EPERM and raise_memlock():
+                return Program(FD(self._load(insns, None)))
+            if err.errno in (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC):
+                self._explain(insns)  # raises with the log; it was not worth asking for before
+            raise
+
+    def _explain(self, insns: bytes) -> None:
+        log = bytearray(_LOG_SIZE)
+        try:
+            FD(self._load(insns, log)).close()
+        except SyscallError as err:
+            text = bytes(log).split(b"\0", 1)[0].decode("utf-8", "replace")
+            raise VerifierError(err.errno or 0, text) from err
+
+    def _load(self, insns: bytes, log: bytearray | None) -> int:
+        name = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in self.name)
+        return bpf(
+            Command.PROG_LOAD,
+            _LAYOUT,
+            *(self.type, len(insns) // 8, insns, self.license.encode() + b"\0"),
+            *(1 if log else 0, len(log or b""), log, 0, self.flags),
+            *(name.encode()[:15], 0, self.attach_type),
+        )
+
+
+class Program:
+    """A loaded program; a context manager. Links keep it alive after close()."""
+
+    def __init__(self, fd: FD) -> None:
+        self.fd = fd
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self.fd.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

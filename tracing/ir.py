@@ -1,0 +1,211 @@
+"""Typed expressions: what the code generator is given after names and types are resolved.
+
+Every value of an integer expression is, at run time, the number itself extended to 64 bits by
+its type; the nodes say where a conversion changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracing.values import Kind, ValueType
+
+if TYPE_CHECKING:
+    from tracing.values import Fetch
+
+__all__ = (
+    "S32",
+    "S64",
+    "U32",
+    "U64",
+    "Arithmetic",
+    "Builtin",
+    "Compare",
+    "CompareText",
+    "Convert",
+    "Deref",
+    "Fetched",
+    "Logic",
+    "Node",
+    "Not",
+    "Number",
+    "Opaque",
+    "Pointer",
+    "can_fail",
+    "wrap",
+)
+
+S32 = ValueType(Kind.SIGNED, 4)
+U32 = ValueType(Kind.UNSIGNED, 4)
+S64 = ValueType(Kind.SIGNED, 8)
+U64 = ValueType(Kind.UNSIGNED, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant; ``value`` is within its type."""
+
+    value: int
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An argument as the front describes it."""
+
+    fetch: Fetch
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """pid, tid, uid, gid, cpu, ts, cgroup: from a helper of the kernel."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that cannot be read here; any expression with it cannot either."""
+
+    reason: str
+    type: ValueType = U64
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address of the traced process whose target's type is known from a cast."""
+
+    address: Node
+    target: ValueType
+    type: ValueType = U64
+
+
+@dataclass(frozen=True, slots=True)
+class Deref:
+    """The value at an address of the traced process."""
+
+    address: Node
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """A value converted to another integer type, as C does."""
+
+    operand: Node
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``+ - * / % & | ^ << >>`` and unary ``~ -`` (right is None); operands have the type."""
+
+    op: str
+    left: Node
+    right: Node | None
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``== != < <= > >=``; ``operands`` is the type that both sides were converted to."""
+
+    op: str
+    left: Node
+    right: Node
+    operands: ValueType
+    type: ValueType = S32
+
+
+@dataclass(frozen=True, slots=True)
+class CompareText:
+    """A string against a constant.
+
+    Attributes:
+        address: where the string is in the traced process; None means ``comm``.
+        text: without a NUL.
+        prefix: only the beginning has to be equal.
+        equal: False for ``!=``.
+    """
+
+    address: Node | None
+    text: bytes
+    prefix: bool
+    equal: bool
+    type: ValueType = S32
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """``&&`` or ``||``, short-circuit."""
+
+    op: str
+    left: Node
+    right: Node
+    type: ValueType = S32
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!``."""
+
+    operand: Node
+    type: ValueType = S32
+
+
+Node = (
+    Number
+    | Fetched
+    | Builtin
+    | Opaque
+    | Pointer
+    | Deref
+    | Convert
+    | Arithmetic
+    | Compare
+    | CompareText
+    | Logic
+    | Not
+)
+
+
+def wrap(value: int, kind: ValueType) -> int:
+    """``value`` converted to an integer type as C does: modulo 2^bits."""
+    bits = kind.size * 8
+    value &= (1 << bits) - 1
+    if kind.signed and value >> (bits - 1):
+        value -= 1 << bits
+    return value
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The operands of a node, left to right."""
+    match node:
+        case Pointer(address=inner) | Deref(address=inner):
+            return (inner,)
+        case Convert(operand=inner) | Not(operand=inner):
+            return (inner,)
+        case Arithmetic(left=left, right=right):
+            return (left,) if right is None else (left, right)
+        case Compare(left=left, right=right) | Logic(left=left, right=right):
+            return (left, right)
+        case CompareText(address=address):
+            return () if address is None else (address,)
+    return ()
+
+
+def can_fail(node: Node) -> bool:
+    """Whether evaluation may find something unreadable: user memory, or a division by zero."""
+    match node:
+        case Opaque() | Deref():
+            return True
+        case Fetched(fetch=fetch):
+            return type(fetch).__name__ in ("Memory", "Unreadable")
+        case CompareText(address=address):
+            return address is not None
+        case Arithmetic(op="/" | "%", right=right) if not isinstance(right, Number):
+            return True
+    return any(can_fail(child) for child in children(node))

@@ -1,0 +1,1 @@
+"""USDT probes and uprobes."""
