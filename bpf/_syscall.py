@@ -44,7 +44,7 @@ _ATTEMPTS = 5
 
 
 def bpf(command: Command, layout: str, *fields: Field) -> int:
-    """Enter the kernel by bpf(2), with an attribute packed from ``fields``; returns its result.
+    """Enter the kernel, with an attribute packed from ``fields``; returns its result.
 
     Raises:
         SyscallError: with the errno and ``bpf(BPF_…)`` as the call's name.

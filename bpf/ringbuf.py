@@ -34,9 +34,11 @@ from bpf._uapi import MapType
 from bpf.maps import Map, MapSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bpf.fd import FD
 
-__all__ = ("BUSY", "DISCARD", "HEADER", "RingBuffer", "committed", "ring_size")
+__all__ = ("BUSY", "DISCARD", "HEADER", "RingBuffer", "committed", "ring_size", "runs", "same")
 
 BUSY = 1 << 31
 DISCARD = 1 << 30
@@ -55,36 +57,48 @@ def ring_size(wanted: int) -> int:
 def committed(data: bytes) -> int:
     """How many leading bytes of ``data`` are whole records that are not busy.
 
-    Pure: ``data`` begins at a record. The last byte counts as the ring's producer position.
+    Pure: ``data`` begins at a record and its end is the ring's producer position.
+    """
+    position = 0
+    for start, step, count, header in runs(data):
+        if header & BUSY:
+            return start
+        position = start + step * count
+    return position
+
+
+def runs(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (offset, bytes from record to record, records, header) of records of one length.
+
+    Discarded records are runs of their own, with DISCARD set in the header.
     """
     words = memoryview(data).cast("I")
-    end = len(data)
     position = 0
-    while position < end:
+    while position < len(data):
         header = words[position >> 2]
-        if header & BUSY:
-            return position
         step = ((header & _LENGTH) + HEADER + 7) & ~7
-        run = _run(words, position, step, header)
-        position += step * run
-    return end
+        count = same(words, position >> 2, step >> 2)
+        yield position, step, count, header
+        position += step * count
 
 
-def _run(words: memoryview, position: int, step: int, header: int) -> int:
-    # How many records in a row have this very header, tried in doubling strides so that a run of
-    # one costs little and a run of thousands is compared by C code.
-    stride = step >> 2
-    start = position >> 2
-    total = (len(words) - start) // stride
+def same(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> int:
+    """How many words from ``start`` in steps of ``stride`` equal the first one, up to ``limit``.
+
+    They are compared in doubling strides: a run of one costs little, and one of thousands is
+    compared by C code.
+    """
+    first = words[start]
+    total = min(limit, -(-(len(words) - start) // stride))
     run = width = 1
     while run < total:
         width = min(width * 2, total - run)
-        column = words[start + run * stride : start + (run + width) * stride : stride].tolist()
-        same = column.count(header)
-        if same != width:
-            return run + next(i for i, word in enumerate(column) if word != header)
+        begin = start + run * stride
+        column = words[begin : begin + width * stride : stride].tolist()
+        if column.count(first) != width:
+            return run + next(i for i, word in enumerate(column) if word != first)
         run += width
-    return max(run, 1)
+    return run
 
 
 class RingBuffer:

@@ -1,1 +1,82 @@
-"""USDT probes and uprobes."""
+"""USDT probes and uprobes of any process, from Python alone.
+
+    import usdt
+
+    for probe in usdt.list_probes("/usr/bin/python3.11"):
+        print(probe.provider, probe.name, len(probe.sites))
+
+    with usdt.attach("python:gc__start(arg0)", pid=1234) as events:
+        for event in events:
+            print(event.time, event.pid, event.args)
+
+Names are loaded when they are first used: importing the package is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bpf.errors import (
+        ElfError,
+        LanguageError,
+        NotSupported,
+        ProbeNotFound,
+        SyscallError,
+        TargetError,
+        TracingError,
+    )
+    from tracing.forms import Event
+    from tracing.values import Unreadable
+    from usdt.api import Events, attach, list_probes
+    from usdt.argspec import Operand
+    from usdt.probes import Probe, Site
+
+_HOMES = {
+    "ElfError": "bpf.errors",
+    "Event": "tracing.forms",
+    "Events": "usdt.api",
+    "LanguageError": "bpf.errors",
+    "NotSupported": "bpf.errors",
+    "Operand": "usdt.argspec",
+    "Probe": "usdt.probes",
+    "ProbeNotFound": "bpf.errors",
+    "Site": "usdt.probes",
+    "SyscallError": "bpf.errors",
+    "TargetError": "bpf.errors",
+    "TracingError": "bpf.errors",
+    "Unreadable": "tracing.values",
+    "attach": "usdt.api",
+    "list_probes": "usdt.api",
+}
+
+__all__ = (
+    "ElfError",
+    "Event",
+    "Events",
+    "LanguageError",
+    "NotSupported",
+    "Operand",
+    "Probe",
+    "ProbeNotFound",
+    "Site",
+    "SyscallError",
+    "TargetError",
+    "TracingError",
+    "Unreadable",
+    "attach",
+    "list_probes",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'usdt' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

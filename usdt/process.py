@@ -7,25 +7,31 @@ opening has been compared with them. In order of preference:
 
     /proc/PID/map_files/START-END   the very file of the mapping, deleted or not; root only
                                     (CAP_SYS_ADMIN, or CAP_CHECKPOINT_RESTORE since Linux 5.9)
-    /proc/PID/root/PATH             the name in the process's own mount namespace and chroot
+    /proc/PID/root + PATH           the name in the process's own mount namespace and chroot
     PATH                            a chroot inside our namespace is shown with our names
     /proc/PID/exe                   the running program, even a deleted one
 
-Devices: overlayfs and btrfs give stat(2) another device number than /proc/PID/maps shows, so where
-devices differ the inode decides alone. Device and inode of a :class:`MappedFile` are always those
-of /proc/PID/maps where it can be read; :func:`file_identity` tells them for any file.
+Devices: overlayfs and btrfs give stat(2) another device number than /proc/PID/maps shows. One of
+the two numbers is then an anonymous one (major 0), and the inode decides alone. Device and inode of
+a :class:`MappedFile` are always those of /proc/PID/maps where it can be read;
+:func:`file_identity` tells them for any file.
 """
-# ruff: noqa: PTH - these paths are handled by the thousand, and pathlib is a slow import
+
+# These paths are handled by the thousand, and importing pathlib takes 6 ms:
+# ruff: noqa: PTH112, PTH115, PTH116, PTH123, PTH208
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bpf.errors import TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = (
     "MappedFile",
@@ -42,12 +48,12 @@ __all__ = (
     "namespace_pids",
     "open_pidfd",
     "parse_maps",
-    "path_in_root",
     "pid_exists",
     "pid_namespace",
     "processes",
     "processes_mapping",
     "read_maps",
+    "same_file",
     "start_time",
     "thread_group",
 )
@@ -56,8 +62,6 @@ PF_KTHREAD = 0x00200000  # include/linux/sched.h
 PROC_PID_INIT_INO = 0xEFFFFFFC  # include/linux/proc_ns.h: the initial pid namespace's inode
 
 _DELETED = b" (deleted)"
-_MEMFD = b"/memfd:"
-_MAX_SYMLINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +130,10 @@ class ThreadGroup:
 
 
 def parse_maps(data: bytes) -> list[Mapping]:
-    """Parse the contents of /proc/PID/maps; lines that make no sense are passed over.
+    r"""Parse the contents of /proc/PID/maps; lines that make no sense are passed over.
 
-    The kernel writes a newline in a name as ``\\012`` and leaves a backslash alone, so a name that
-    really contains ``\\012`` cannot be told from one with a newline; a newline is taken.
+    The kernel writes a newline in a name as ``\012`` and leaves a backslash alone, so a name that
+    really contains ``\012`` cannot be told from one with a newline; a newline is taken.
     """
     return [mapping for line in data.split(b"\n") if (mapping := _parse_line(line)) is not None]
 
@@ -198,8 +202,8 @@ def _refusal(pid: int) -> str:
         owner = os.stat(f"/proc/{pid}").st_uid
     except OSError:
         return f"no process {pid}"
-    if owner == os.geteuid():
-        return f"process {pid} does not let itself be inspected; needs CAP_SYS_PTRACE: run as root"
+    if os.geteuid() in {owner, 0}:
+        return f"process {pid} may not be inspected: not dumpable, or of another user namespace"
     return f"process {pid} belongs to another user (uid {owner}); needs CAP_SYS_PTRACE: run as root"
 
 
@@ -235,9 +239,8 @@ def _file_lines(
 def _mapped_file(pid: int, mapping: Mapping) -> MappedFile:
     # A file whose name really ends in " (deleted)" is told from a deleted one by asking for it.
     whole = mapping.path + " (deleted)"
-    if mapping.deleted and not mapping.path.startswith("/memfd:"):
-        if _is_same(f"/proc/{pid}/root{whole}", mapping.device, mapping.inode):
-            return _named(pid, mapping, whole, deleted=False)
+    if mapping.deleted and _is_same(f"/proc/{pid}/root{whole}", mapping.device, mapping.inode):
+        return _named(pid, mapping, whole, deleted=False)
     return _named(pid, mapping, mapping.path, deleted=mapping.deleted)
 
 
@@ -254,10 +257,237 @@ def _named(pid: int, mapping: Mapping, path: str, *, deleted: bool) -> MappedFil
 
 
 def _is_same(path: str, device: tuple[int, int], inode: int) -> bool:
-    # An equal inode on another device is taken for the same file: see the module's docstring.
-    del device
+    # Whether a path leads to the mapped file; see the module's docstring for devices.
     try:
         found = os.stat(path)
     except (OSError, ValueError):
         return False
-    return found.st_ino == inode and stat.S_ISREG(found.st_mode)
+    if found.st_ino != inode or not stat.S_ISREG(found.st_mode):
+        return False
+    return _same_device((os.major(found.st_dev), os.minor(found.st_dev)), device)
+
+
+def same_file(path: str, mapped: MappedFile) -> bool:
+    """Whether a path, as we open it, leads to a mapped file."""
+    return _is_same(path, mapped.device, mapped.inode)
+
+
+def _same_device(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one == other or one[0] == 0 or other[0] == 0
+
+
+def file_identity(path: str) -> tuple[tuple[int, int], int]:
+    """Device and inode of a file as /proc/PID/maps shows them, learnt by mapping it ourselves.
+
+    Raises:
+        TargetError: the file cannot be opened, or is empty or no regular file.
+    """
+    import mmap  # noqa: PLC0415 - most commands never need it
+
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno())
+            before = set(_read("/proc/self/maps").split(b"\n"))
+            with mmap.mmap(file.fileno(), 1, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ):
+                after = _read("/proc/self/maps").split(b"\n")
+    except (OSError, ValueError) as err:
+        reason = err.strerror if isinstance(err, OSError) and err.strerror else str(err)
+        raise TargetError(f"{path}: cannot be mapped: {reason}") from err
+    for line in after:
+        mapping = None if line in before else _parse_line(line)
+        if mapping is not None and mapping.inode == found.st_ino:
+            return mapping.device, mapping.inode
+    return (os.major(found.st_dev), os.minor(found.st_dev)), found.st_ino
+
+
+def exe(pid: int) -> MappedFile | None:
+    """The program a process runs, reached by /proc/PID/exe; None for kernel threads and zombies.
+
+    Raises:
+        TargetError: no such process, or not permitted.
+    """
+    link = f"/proc/{pid}/exe"
+    with _explained(pid):
+        try:
+            name = os.readlink(os.fsencode(link))
+            found = os.stat(link)
+        except FileNotFoundError:
+            os.stat(f"/proc/{pid}")  # gone, or a process without a program
+            return None
+    for mapping in _file_lines(_maps(pid), executable_only=False).values():
+        if _is_same(link, mapping.device, mapping.inode):
+            mapped = _mapped_file(pid, mapping)
+            return MappedFile(mapped.path, link, mapping.device, mapping.inode, mapped.deleted)
+    deleted = name.endswith(_DELETED)
+    path = os.fsdecode(name[: -len(_DELETED)] if deleted else name)
+    device = os.major(found.st_dev), os.minor(found.st_dev)
+    return MappedFile(path, link, device, found.st_ino, deleted)
+
+
+def processes() -> Iterator[int]:
+    """Every process that /proc lists, in ascending order; any may be gone when it is looked at."""
+    yield from sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def processes_mapping(device: tuple[int, int], inode: int) -> Iterator[int]:
+    """The processes that have a file mapped, as far as they may be inspected.
+
+    Args:
+        device: (major, minor) as /proc/PID/maps has it: from a :class:`MappedFile`, or
+            :func:`file_identity`.
+        inode: of the file.
+    """
+    wanted = f" {device[0]:02x}:{device[1]:02x} {inode} ".encode()
+    for pid in processes():
+        try:
+            if wanted in _maps(pid):
+                yield pid
+        except TargetError:
+            continue
+
+
+def command_name(pid: int) -> str:
+    """A process's ``comm``, at most 15 bytes, which the process may have set to anything.
+
+    Raises:
+        TargetError: no such process.
+    """
+    with _explained(pid):
+        return os.fsdecode(_read(f"/proc/{pid}/comm").removesuffix(b"\n"))
+
+
+def pid_exists(pid: int) -> bool:
+    """Whether a process or thread has this id (a zombie has)."""
+    return pid > 0 and os.path.isdir(f"/proc/{pid}")
+
+
+def thread_group(pid: int) -> ThreadGroup:
+    """The process an id belongs to, be it the process's own or that of one of its threads.
+
+    Raises:
+        TargetError: no such process or thread.
+    """
+    with _explained(pid):
+        return ThreadGroup(_status_numbers(pid, b"Tgid")[0], pid)
+
+
+def namespace_pids(pid: int) -> tuple[int, ...]:
+    """A process's id in each pid namespace from ours to its own, outermost first.
+
+    Raises:
+        TargetError: no such process.
+    """
+    with _explained(pid):
+        return _status_numbers(pid, b"NSpid") or (pid,)  # Linux 4.1, commit e4bc33245124
+
+
+def _status_numbers(pid: int, field: bytes) -> tuple[int, ...]:
+    # The program's name stands in the first line of status, with newlines escaped.
+    data = _read(f"/proc/{pid}/status")
+    _, found, rest = data.partition(b"\n" + field + b":")
+    if not found:
+        return ()
+    return tuple(int(word) for word in rest.partition(b"\n")[0].split())
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    # Fields 3 and on of /proc/PID/stat (proc(5)); the name before them may hold anything but NUL.
+    with _explained(pid):
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def is_kernel_thread(pid: int) -> bool:
+    """Whether the kernel itself runs it: nothing is mapped there.
+
+    Raises:
+        TargetError: no such process.
+    """
+    return bool(int(_stat_fields(pid)[9 - 3]) & PF_KTHREAD)
+
+
+def start_time(pid: int) -> int:
+    """When a process was started, in clock ticks since boot: tells a reused id from the old one.
+
+    Raises:
+        TargetError: no such process.
+    """
+    return int(_stat_fields(pid)[22 - 3])
+
+
+def pid_namespace() -> tuple[int, int]:
+    """Device and inode of our pid namespace: what bpf_get_ns_current_pid_tgid() wants."""
+    found = os.stat("/proc/self/ns/pid")
+    return found.st_dev, found.st_ino
+
+
+def in_initial_pid_namespace() -> bool:
+    """Whether process ids mean to us what they mean to bpf_get_current_pid_tgid()."""
+    try:
+        return pid_namespace()[1] == PROC_PID_INIT_INO
+    except OSError:
+        return True  # a kernel without CONFIG_PID_NS has but one
+
+
+def host_pid(pid: int) -> int | None:
+    """The id in the initial pid namespace, or None where it cannot be known.
+
+    A namespace sees the ids of those below it, never those above: from inside a container the
+    program has to ask the kernel itself, with :func:`pid_namespace`.
+    """
+    return pid if in_initial_pid_namespace() else None
+
+
+def open_pidfd(pid: int) -> int:
+    """A descriptor for a process that becomes readable when it ends; the caller closes it.
+
+    Raises:
+        TargetError: no such process (a thread's id is none).
+    """
+    with _explained(pid):
+        return os.pidfd_open(pid)
+
+
+class MapsWatch:
+    """What a process maps as time goes by: libraries it loads, programs it executes.
+
+    Attributes:
+        pid: the process.
+        alive: False once the process is gone; known after a call of :meth:`changed`.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.alive = True
+        self._maps = b""
+        self._start_time: int | None = None
+        self._seen: set[tuple[tuple[int, int], int]] = set()
+
+    def changed(self) -> list[MappedFile]:
+        """Files mapped executable since the last call, each told once; all of them at first.
+
+        When nothing changed this costs one read of /proc/PID/maps. Never raises for a process
+        that is gone: see ``alive``.
+
+        Raises:
+            TargetError: the process exists and may not be inspected.
+        """
+        if not self.alive:
+            return []
+        try:
+            data = _maps(self.pid)
+            if data == self._maps:
+                return []
+            started = start_time(self.pid)
+        except TargetError:
+            if pid_exists(self.pid):
+                raise
+            self.alive = False
+            return []
+        if not data or started != (self._start_time or started):
+            self.alive = False  # a zombie, or another process of the same id
+            return []
+        self._maps, self._start_time = data, started
+        lines = _file_lines(data, executable_only=True)
+        fresh = [mapping for key, mapping in lines.items() if key not in self._seen]
+        self._seen.update(lines)
+        return [_mapped_file(self.pid, mapping) for mapping in fresh]

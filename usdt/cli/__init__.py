@@ -1,1 +1,36 @@
-"""The ``usdt`` command."""
+"""The ``usdt`` command. Each subcommand is a module of its own, imported when it is run."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from tracing.commandline import LazyGroup, run
+
+__all__ = ("main", "usdt")
+
+_COMMANDS = {
+    "list": ("usdt.cli.listing:list_probes", "Probes of files, libraries and processes."),
+    "info": ("usdt.cli.info:info", "Each call site, and where each argument lives."),
+    "check": ("usdt.cli.check:check", "Would each probe attach and decode? Exit 1 if not."),
+    "trace": ("usdt.cli.trace:trace", "Print every hit."),
+    "features": ("usdt.cli.features:features", "What this kernel offers, which path is used."),
+}
+
+
+@click.group(cls=LazyGroup, commands_at=_COMMANDS)
+@click.version_option(package_name="usdt-toolkit", prog_name="usdt")
+def usdt() -> None:
+    r"""See what a program with USDT probes does, at once, on a production machine.
+
+    \b
+    usdt list /usr/bin/python3.11
+    usdt trace -p PID 'python:gc__start(arg0)'
+    usdt trace -p PID 'postgresql:query__start(str(arg0))'
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the console script."""
+    run(usdt, "usdt")

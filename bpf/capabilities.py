@@ -1,0 +1,37 @@
+"""Which capabilities tracing needs and which this process lacks."""
+
+from __future__ import annotations
+
+__all__ = ("missing_capabilities", "privilege_hint")
+
+# <linux/capability.h>; CAP_PERFMON and CAP_BPF came with Linux 5.8 and are implied by
+# CAP_SYS_ADMIN.
+_CAP_SYS_ADMIN = 21
+_NEEDED = {"CAP_PERFMON": 38, "CAP_BPF": 39}
+
+
+def missing_capabilities() -> list[str]:
+    """Names of the capabilities that tracing needs and this process has not, in effect."""
+    effective = _effective()
+    if effective >> _CAP_SYS_ADMIN & 1:
+        return []
+    return [name for name, bit in sorted(_NEEDED.items()) if not effective >> bit & 1]
+
+
+def privilege_hint() -> str:
+    """What to do about an EPERM of bpf(2)."""
+    missing = missing_capabilities()
+    if missing:
+        return f"this process lacks {' and '.join(missing)}: run it as root, or with sudo"
+    return (
+        "this process has the capabilities but the kernel refuses: it may be in a user namespace "
+        "of a container, or locked down"
+    )
+
+
+def _effective() -> int:
+    with open("/proc/self/status") as file:  # noqa: PTH123 - pathlib costs an import
+        for line in file:
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16)
+    return 0

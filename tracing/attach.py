@@ -1,0 +1,215 @@
+"""Attaching plans: programs are written, loaded and linked, the newest way the kernel has.
+
+One program serves all cases of one attachment; where they do not fit one program (its jumps
+reach 32,767 instructions), several do. One link serves all sites of one file in one process,
+which matters when it is closed: the kernel waits tens of milliseconds for each link.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from bpf import features
+from bpf._uapi import BPF_F_SLEEPABLE, AttachType
+from bpf.assembler import CodeTooLarge
+from bpf.errors import NotSupported, SyscallError, TracingError
+from bpf.link import Link, UprobeSite, attach_uprobe_multi, attach_uprobe_perf
+from bpf.program import Program, ProgramSpec
+from tracing.codegen import Case, Filter, generate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bpf.maps import Map
+    from tracing.values import Argument
+
+__all__ = ("Attacher", "Failure", "Placed", "Point")
+
+_CASES = 256  # in one program at most: the verifier's work grows with each
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One call site to attach to, as a front describes it.
+
+    Attributes:
+        probe: name to show, ``provider:name``.
+        path: file as people know it.
+        open_path: what the kernel opens for it.
+        offset: of the instruction in the file.
+        ref_ctr_offset: of the semaphore in the file; 0: none.
+        arguments: how this site passes each.
+        pid: the one process to attach in; 0: every process that maps the file.
+    """
+
+    probe: str
+    path: str
+    open_path: str
+    offset: int
+    ref_ctr_offset: int
+    arguments: tuple[Argument, ...]
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A point and the case that runs there."""
+
+    point: Point
+    case: Case
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Points that could not be attached, and why."""
+
+    points: tuple[Point, ...]
+    error: TracingError
+
+
+@dataclass
+class Attacher:
+    """Loads programs and keeps the links of one session.
+
+    Attributes:
+        maps: what programs refer to by name.
+        accept: which processes count.
+        ways: notes on what was attached by which kernel path, for ``-v``.
+    """
+
+    maps: dict[str, Map]
+    accept: Filter
+    links: list[Link] = field(default_factory=list)
+    ways: list[str] = field(default_factory=list)
+    listing: list[str] = field(default_factory=list)
+    _programs: dict[tuple[Case, ...], Program] = field(default_factory=dict)
+
+    def attach(self, placed: Sequence[Placed]) -> list[Failure]:
+        """Attach every point; what fails is reported and does not keep the rest from it.
+
+        Raises:
+            SyscallError: no program could be loaded at all (no privilege, above all).
+        """
+        failures: list[Failure] = []
+        ordered = sorted(placed, key=_file)
+        for _, group in groupby(ordered, key=_file):
+            for part in _parts(list(group)):
+                failures += self._attach_part(part)
+        return failures
+
+    def close(self) -> None:
+        """Detach everything; links are closed side by side, as each waits for the kernel."""
+        links, self.links = self.links, []
+        if len(links) > 1:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
+
+            with ThreadPoolExecutor(min(64, len(links))) as pool:
+                list(pool.map(Link.close, links))
+        for link in links:
+            link.close()
+        for program in self._programs.values():
+            program.close()
+        self._programs.clear()
+
+    def _attach_part(self, placed: list[Placed]) -> list[Failure]:
+        cases = tuple(dict.fromkeys(item.case for item in placed))
+        try:
+            program = self._program(cases)
+        except CodeTooLarge:
+            if len(placed) == 1:
+                raise
+            return self._halves(placed)
+        try:
+            self._link(program, placed)
+        except (SyscallError, NotSupported) as err:
+            if isinstance(err, SyscallError) and err.errno in (errno.EPERM, errno.EACCES):
+                raise
+            if len(placed) > 1 and not (isinstance(err, OSError) and err.errno == errno.ESRCH):
+                return self._halves(placed)
+            return [Failure(tuple(item.point for item in placed), _explained(err, placed[0].point))]
+        return []
+
+    def _halves(self, placed: list[Placed]) -> list[Failure]:
+        middle = len(placed) // 2
+        return self._attach_part(placed[:middle]) + self._attach_part(placed[middle:])
+
+    def _program(self, cases: tuple[Case, ...]) -> Program:
+        if cases not in self._programs:
+            faultable = any(case.plan.faultable for case in cases)
+            sleepable = faultable and features.have_sleepable_uprobes()
+            code = generate(cases, self.accept, sleepable=sleepable)
+            multi = features.have_uprobe_multi()
+            spec = ProgramSpec(
+                code,
+                attach_type=AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE,
+                flags=BPF_F_SLEEPABLE if sleepable else 0,
+                name="usdt",
+            )
+            self._programs[cases] = spec.load(self.maps)
+            kind = "sleepable " if sleepable else ""
+            self.ways.append(f"{kind}program of {len(code)} instructions for {len(cases)} cases")
+        return self._programs[cases]
+
+    def _link(self, program: Program, placed: list[Placed]) -> None:
+        point = placed[0].point
+        sites = list(dict.fromkeys(_site(item) for item in placed))
+        where = f"{len(sites)} sites of {point.path}" + (f" in {point.pid}" if point.pid else "")
+        if features.have_uprobe_multi():
+            link = attach_uprobe_multi(program, point.open_path, sites, pid=point.pid)
+            self.links.append(link)
+            self.ways.append(f"{where}: one uprobe_multi link")
+            return
+        made: list[Link] = []
+        try:
+            for site in sites:
+                made.append(attach_uprobe_perf(program, point.open_path, site, pid=point.pid))  # noqa: PERF401 - what was made is closed on error
+        except TracingError:
+            for link in made:
+                link.close()
+            raise
+        self.links += made
+        self.ways.append(f"{where}: perf events with cookies")
+
+
+def _file(item: Placed) -> tuple[str, int]:
+    return item.point.open_path, item.point.pid
+
+
+def _site(item: Placed) -> UprobeSite:
+    return UprobeSite(item.point.offset, item.point.ref_ctr_offset, item.case.number)
+
+
+def _parts(placed: list[Placed]) -> Iterator[list[Placed]]:
+    # Split so that no part has more cases than one program should.
+    part: list[Placed] = []
+    cases: set[int] = set()
+    for item in placed:
+        if item.case.number not in cases and len(cases) == _CASES:
+            yield part
+            part, cases = [], set()
+        cases.add(item.case.number)
+        part.append(item)
+    if part:
+        yield part
+
+
+def _explained(err: TracingError, point: Point) -> TracingError:
+    where = f"{point.probe} in {point.path} at offset {point.offset:#x}"
+    if not isinstance(err, SyscallError):
+        return TracingError(f"{where}: {err}")
+    number = err.errno or 0
+    if number == errno.EINVAL and point.ref_ctr_offset:
+        hint = (
+            "another tracer may hold this place with a different semaphore, or none, as bcc's "
+            "USDT class does: stop it and try again"
+        )
+    elif number == errno.EINVAL:
+        hint = "another tracer may hold this place with a semaphore, or it is no instruction"
+    elif number == errno.ESRCH:
+        hint = f"process {point.pid} has ended"
+    else:
+        hint = err.hint
+    return SyscallError(number, f"attach to {where}", hint)

@@ -1,0 +1,392 @@
+"""Code for expressions: typed nodes in, instructions out.
+
+Register use: r6 holds the context (``struct pt_regs``) throughout, r7–r9 belong to the caller,
+results arrive in r0, r1–r5 are scratch. Nested operands wait in stack slots.
+
+What cannot be read jumps to the ``fail`` label. In a program that may sleep (``sleepable``) a
+read that finds its page absent is done again by bpf_copy_from_user(), which faults it in.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from bpf._uapi import Helper
+from bpf.errors import TracingError
+from bpf.insn import R0, R1, R2, R3, R4, R6, R9, R10, Alu, Jump, Reg
+from tracing.ir import (
+    Arithmetic,
+    Builtin,
+    Compare,
+    CompareText,
+    Convert,
+    Deref,
+    Fetched,
+    Logic,
+    Node,
+    Not,
+    Number,
+    Opaque,
+    Pointer,
+)
+from tracing.values import Constant, Memory, Register
+
+if TYPE_CHECKING:
+    from bpf.assembler import Assembler
+    from tracing.values import Fetch, ValueType
+
+__all__ = ("COMM_SLOT", "KEY_SLOT", "PIDNS_SLOT", "PREDICATES_TEXT", "ExpressionWriter")
+
+# The 512 bytes of BPF stack, offsets from r10.
+KEY_SLOT = -8  # a map's key
+READ_SLOT = -16  # what a read of user memory brings
+PIDNS_SLOT = -24  # struct bpf_pidns_info
+COMM_SLOT = -40
+TEXT_SLOT = -40 - 264  # a string to compare: 255 bytes, its NUL, one more
+SLOTS = TEXT_SLOT  # below: temporaries, growing down
+PREDICATES_TEXT = 255
+_STACK = -512
+_PAGE = 4096  # the smallest page size: stepping by it reaches every page of larger ones as well
+
+_ALU = {
+    "+": Alu.ADD,
+    "-": Alu.SUB,
+    "*": Alu.MUL,
+    "&": Alu.AND,
+    "|": Alu.OR,
+    "^": Alu.XOR,
+}
+# For "jump if true": (unsigned, signed); the negation of each is its partner in _OPPOSITE.
+_JUMPS = {
+    "==": (Jump.EQ, Jump.EQ),
+    "!=": (Jump.NE, Jump.NE),
+    "<": (Jump.LT, Jump.SLT),
+    "<=": (Jump.LE, Jump.SLE),
+    ">": (Jump.GT, Jump.SGT),
+    ">=": (Jump.GE, Jump.SGE),
+}
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+class ExpressionWriter:
+    """Writes expressions into an assembler.
+
+    Args:
+        asm: where instructions go.
+        sleepable: whether the program may take page faults now.
+        fail: label to go to when something cannot be read.
+    """
+
+    def __init__(self, asm: Assembler, *, sleepable: bool, fail: str) -> None:
+        self.asm = asm
+        self.sleepable = sleepable
+        self.fail = fail
+        self._depth = 0
+
+    def value(self, node: Node) -> None:
+        """Leave the value of ``node`` in r0."""
+        match node:
+            case Number() | Fetched(fetch=Register() | Constant()):
+                self._leaf(R0, node)
+            case Fetched(fetch=fetch, type=kind):
+                self.address(fetch)
+                self._read(kind)
+            case Builtin(name=name):
+                self._builtin(name)
+            case Convert(operand=operand, type=kind):
+                self.value(operand)
+                if _changes(operand.type, kind):
+                    self._extend(R0, kind)
+            case Pointer(address=address):
+                self.value(address)
+            case Deref(address=address, type=kind):
+                self.value(address)
+                self.asm.mov(R3, R0)
+                self._read(kind)
+            case Arithmetic():
+                self._arithmetic(node)
+            case Opaque():
+                self.asm.goto(self.fail)
+            case Compare() | CompareText() | Logic() | Not():
+                self._truth(node)
+
+    def branch(self, node: Node, label: str, *, when: bool) -> None:
+        """Go to ``label`` if the truth of ``node`` is ``when``; otherwise fall through."""
+        match node:
+            case Number(value=value):
+                if bool(value) is when:
+                    self.asm.goto(label)
+            case Compare():
+                self._compare(node, label, when=when)
+            case CompareText():
+                self._compare_text(node, label, when=when)
+            case Not(operand=operand):
+                self.branch(operand, label, when=not when)
+            case Logic():
+                self._logic(node, label, when=when)
+            case Opaque():
+                self.asm.goto(self.fail)
+            case _:
+                self.value(node)
+                self.asm.jump(Jump.NE if when else Jump.EQ, R0, 0, label)
+
+    def address(self, fetch: Fetch) -> None:
+        """Leave the address of a memory operand in r3."""
+        if not isinstance(fetch, Memory):
+            raise TracingError(f"no address: {fetch}")
+        asm = self.asm
+        width = fetch.address_size
+        if fetch.base is None:
+            asm.mov(R3, 0)
+        else:
+            asm.load(R3, R6, fetch.base, width)
+        if fetch.index is not None:
+            asm.load(R4, R6, fetch.index, width)
+            if fetch.scale > 1:
+                asm.alu(Alu.LSH, R4, fetch.scale.bit_length() - 1)
+            asm.add(R3, R4)
+        if -(1 << 31) <= fetch.displacement < 1 << 31:
+            asm.add(R3, fetch.displacement)
+        else:
+            asm.mov(R4, fetch.displacement)
+            asm.add(R3, R4)
+        if width == 4:
+            asm.alu(Alu.LSH, R3, 32)
+            asm.alu(Alu.RSH, R3, 32)
+
+    def touch(self, size: int) -> None:
+        """Fault in the pages of ``size`` bytes at the address in r0; what fails is ignored."""
+        slot = self._push()
+        steps = [*range(0, size, _PAGE), size - 1] if size > 1 else [0]
+        for step in dict.fromkeys(steps):
+            self.asm.load(R3, R10, slot)
+            self.asm.add(R3, step)
+            self._call_read(Helper.COPY_FROM_USER, READ_SLOT, 1)
+        self._pop()
+
+    def _leaf(self, dst: Reg, node: Node) -> None:
+        match node:
+            case Number(value=value):
+                self.asm.mov(dst, value)
+            case Fetched(fetch=Constant(value=value)):
+                self.asm.mov(dst, value)
+            case Fetched(fetch=Register(offset=offset, size=size), type=kind):
+                self.asm.load(dst, R6, offset, size)
+                if kind.signed:
+                    self._extend(dst, kind)
+
+    def _extend(self, dst: Reg, kind: ValueType) -> None:
+        shift = 64 - kind.size * 8
+        if shift:
+            self.asm.alu(Alu.LSH, dst, shift)
+            self.asm.alu(Alu.ARSH if kind.signed else Alu.RSH, dst, shift)
+
+    def _read(self, kind: ValueType) -> None:
+        # The value at the address in r3, into r0.
+        asm = self.asm
+        if self.sleepable:
+            slot = self._push(R3)
+            done = asm.new_label("read")
+            self._call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
+            asm.jump(Jump.EQ, R0, 0, done)
+            asm.load(R3, R10, slot)
+            self._call_read(Helper.COPY_FROM_USER, READ_SLOT, kind.size)
+            asm.jump(Jump.NE, R0, 0, self.fail)
+            asm.label(done)
+            self._pop()
+        else:
+            self._call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
+            asm.jump(Jump.NE, R0, 0, self.fail)
+        asm.load(R0, R10, READ_SLOT, kind.size)
+        if kind.signed:
+            self._extend(R0, kind)
+
+    def _call_read(self, helper: Helper, slot: int, size: int) -> None:
+        self.asm.mov(R1, R10)
+        self.asm.add(R1, slot)
+        self.asm.mov(R2, size)
+        self.asm.call(helper)
+
+    def _builtin(self, name: str) -> None:
+        asm = self.asm
+        if name in ("pid", "tid"):
+            asm.mov(R0, R9)  # pid_tgid, kept there by the caller
+            if name == "tid":
+                asm.alu(Alu.LSH, R0, 32)
+            asm.alu(Alu.RSH, R0, 32)
+        elif name in ("uid", "gid"):
+            asm.call(Helper.GET_CURRENT_UID_GID)
+            if name == "uid":
+                asm.alu(Alu.LSH, R0, 32)
+            asm.alu(Alu.RSH, R0, 32)
+        else:
+            asm.call(
+                {
+                    "cpu": Helper.GET_SMP_PROCESSOR_ID,
+                    "ts": Helper.KTIME_GET_NS,
+                    "cgroup": Helper.GET_CURRENT_CGROUP_ID,
+                }[name]
+            )
+
+    def _operands(self, left: Node, right: Node) -> Reg | int:
+        # left into r0; right as an immediate or in r1.
+        if isinstance(right, Number) and -(1 << 31) <= right.value < 1 << 31:
+            self.value(left)
+            return right.value
+        if isinstance(right, Number) or (
+            isinstance(right, Fetched) and isinstance(right.fetch, (Register, Constant))
+        ):
+            self.value(left)
+            self._leaf(R1, right)
+            return R1
+        self.value(left)
+        slot = self._push()
+        self.value(right)
+        self.asm.mov(R1, R0)
+        self.asm.load(R0, R10, slot)
+        self._pop()
+        return R1
+
+    def _arithmetic(self, node: Arithmetic) -> None:
+        asm = self.asm
+        if node.right is None:
+            self.value(node.left)
+            if node.op == "-":
+                asm.alu(Alu.NEG, R0)
+            else:
+                asm.alu(Alu.XOR, R0, -1)
+            self._extend(R0, node.type)
+            return
+        operand = self._operands(node.left, node.right)
+        if node.op in ("/", "%"):
+            self._divide(node, operand)
+        elif node.op in ("<<", ">>"):
+            self._shift(node, operand)
+        else:
+            asm.alu(_ALU[node.op], R0, operand)
+        self._extend(R0, node.type)
+
+    def _shift(self, node: Arithmetic, operand: Reg | int) -> None:
+        mask = node.type.size * 8 - 1
+        if isinstance(operand, Reg):
+            self.asm.alu(Alu.AND, operand, mask)
+        else:
+            operand &= mask
+        right = Alu.ARSH if node.type.signed else Alu.RSH
+        self.asm.alu(Alu.LSH if node.op == "<<" else right, R0, operand)
+
+    def _divide(self, node: Arithmetic, operand: Reg | int) -> None:
+        # eBPF divides unsigned numbers (signed division came with Linux 6.6), and by zero it
+        # gives 0, which nobody asked for.
+        asm = self.asm
+        if not isinstance(operand, Reg):
+            asm.mov(R1, operand)
+        asm.jump(Jump.EQ, R1, 0, self.fail)
+        op = Alu.DIV if node.op == "/" else Alu.MOD
+        if not node.type.signed:
+            asm.alu(op, R0, R1)
+            return
+        asm.mov(R2, R0)  # the sign of the result: of the quotient, or of the left side for %
+        if node.op == "/":
+            asm.alu(Alu.XOR, R2, R1)
+        for register in (R0, R1):
+            positive = asm.new_label("abs")
+            asm.jump(Jump.SGE, register, 0, positive)
+            asm.alu(Alu.NEG, register)
+            asm.label(positive)
+        asm.alu(op, R0, R1)
+        done = asm.new_label("sign")
+        asm.jump(Jump.SGE, R2, 0, done)
+        asm.alu(Alu.NEG, R0)
+        asm.label(done)
+
+    def _truth(self, node: Node) -> None:
+        no, done = self.asm.new_label("no"), self.asm.new_label("done")
+        self.branch(node, no, when=False)
+        self.asm.mov(R0, 1)
+        self.asm.goto(done)
+        self.asm.label(no)
+        self.asm.mov(R0, 0)
+        self.asm.label(done)
+
+    def _compare(self, node: Compare, label: str, *, when: bool) -> None:
+        operand = self._operands(node.left, node.right)
+        op = node.op if when else _OPPOSITE[node.op]
+        self.asm.jump(_JUMPS[op][node.operands.signed], R0, operand, label)
+
+    def _logic(self, node: Logic, label: str, *, when: bool) -> None:
+        # One side alone decides: a true one for ||, a false one for &&.
+        if when is (node.op == "||"):
+            self.branch(node.left, label, when=when)
+            self.branch(node.right, label, when=when)
+            return
+        past = self.asm.new_label("past")
+        self.branch(node.left, past, when=not when)
+        self.branch(node.right, label, when=when)
+        self.asm.label(past)
+
+    def _compare_text(self, node: CompareText, label: str, *, when: bool) -> None:
+        asm = self.asm
+        differ, done = asm.new_label("differ"), asm.new_label("same")
+        slot = COMM_SLOT if node.address is None else TEXT_SLOT
+        wanted = node.text if node.prefix or node.address else node.text + b"\0"
+        if node.address is None:
+            asm.mov(R1, R10)
+            asm.add(R1, COMM_SLOT)
+            asm.mov(R2, 16)
+            asm.call(Helper.GET_CURRENT_COMM)
+        else:
+            # One byte more than the text and its NUL shows whether the string goes on.
+            self.value(node.address)
+            self._read_text(len(wanted) + (1 if node.prefix else 2))
+            asm.jump(Jump.NE, R0, len(wanted) + 1, differ)
+        position = 0
+        while position < len(wanted):
+            size = next(size for size in (8, 4, 2, 1) if size <= len(wanted) - position)
+            asm.load(R1, R10, slot + position, size)
+            asm.mov(R2, int.from_bytes(wanted[position : position + size], sys.byteorder))
+            asm.jump(Jump.NE, R1, R2, differ)
+            position += size
+        asm.goto(label if when is node.equal else done)
+        asm.label(differ)
+        if when is not node.equal:
+            asm.goto(label)
+        asm.label(done)
+
+    def _read_text(self, size: int) -> None:
+        # The string at the address in r0 into the text slot; its length with NUL into r0.
+        asm = self.asm
+        slot = self._push()
+        asm.mov(R3, R0)
+        self._call_read(Helper.PROBE_READ_USER_STR, TEXT_SLOT, size)
+        if self.sleepable:
+            done = asm.new_label("text")
+            asm.jump(Jump.SGE, R0, 0, done)
+            asm.load(R0, R10, slot)
+            self.touch(size)
+            asm.load(R3, R10, slot)
+            self._call_read(Helper.PROBE_READ_USER_STR, TEXT_SLOT, size)
+            asm.label(done)
+        asm.jump(Jump.SLT, R0, 0, self.fail)
+        self._pop()
+
+    def _push(self, source: Reg = R0) -> int:
+        self._depth += 1
+        slot = SLOTS - 8 * self._depth
+        if slot < _STACK:
+            raise TracingError("an expression is nested too deeply for the BPF stack; simplify it")
+        self.asm.store(R10, slot, source)
+        return slot
+
+    def _pop(self) -> None:
+        self._depth -= 1
+
+
+def _changes(source: ValueType, target: ValueType) -> bool:
+    # Whether a number of the source type may lie outside the target type.
+    if target.size == 8:
+        return False
+    if source.signed == target.signed:
+        return source.size > target.size
+    return source.signed or source.size >= target.size

@@ -1,0 +1,281 @@
+"""What records become: JSON lines, text lines for eyes, or Python events.
+
+A form gives the *source* of the expression that makes one record's result; see
+:mod:`tracing.decode`, which compiles it. A line is one f-string around the values' expressions.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tracing.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("Event", "EventForm", "Form", "JsonForm", "TextForm", "escape")
+
+_ERRORS = {-14: "memory not readable"}
+
+
+@dataclass(slots=True)
+class Event:
+    """One hit of a probe.
+
+    Attributes:
+        time: CLOCK_MONOTONIC, nanoseconds.
+        pid, tid: process and thread.
+        cpu: number of the processor.
+        comm: name of the thread, at most 15 bytes.
+        probe: ``provider:name``.
+        args: item as written → int, float, str (bytes that are not UTF-8 as surrogates) or
+            :class:`tracing.values.Unreadable`.
+    """
+
+    time: int
+    pid: int
+    tid: int
+    cpu: int
+    comm: str
+    probe: str
+    args: dict[str, Any]
+
+
+class Form(Protocol):
+    """How one kind of output is written; every method but context() returns source."""
+
+    names: dict[str, Any]
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
+        """What is shown for a distinct context, computed once."""
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        """The expression of a whole record from (key, expression of the value)."""
+
+    def integer(self, value: str) -> str:
+        """An integer."""
+
+    def hexadecimal(self, value: str) -> str:
+        """An unsigned integer in hexadecimal."""
+
+    def real(self, value: str) -> str:
+        """A float."""
+
+    def raw(self, value: str) -> str:
+        """An aggregate's bytes."""
+
+    def text(self, value: str, length: str, room: int) -> str:
+        """A string of ``room`` bytes with its NUL, or a buffer (0); ``length`` may be an errno."""
+
+    def comm(self) -> str:
+        """The thread's name."""
+
+    def unreadable(self, reason: str) -> str:
+        """A value that could not be read."""
+
+
+def escape(text: str) -> str:
+    r"""``text`` made safe for a terminal: control characters and stray bytes as ``\\xNN``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape_one(c) for c in text)
+
+
+def _escape_one(character: str) -> str:
+    number = ord(character)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that is not UTF-8
+        return f"\\x{number - 0xDC00:02x}"
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    if named:
+        return named
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+def _piece(text: str) -> str:
+    # Literal text inside an f-string that is delimited by three apostrophes.
+    text = text.encode("ascii", "backslashreplace").decode() if not text.isascii() else text
+    return text.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{{").replace("}", "}}")
+
+
+def _constant(names: dict[str, Any], value: Any) -> str:
+    # The name of a constant for compiled source; each distinct one is kept once.
+    for name, known in names.items():
+        if known == value:
+            return name
+    name = f"constant{len(names)}"
+    names[name] = value
+    return name
+
+
+def _decode(value: bytes, length: int, room: int) -> str:
+    return value[: length - 1 if room else length].decode("utf-8", "surrogateescape")
+
+
+class JsonForm:
+    """One JSON object per line, as docs/json.md fixes it. Output is ASCII."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {
+            "text": _json_text,
+            "real": _json_real,
+            "raw": _json_raw,
+            "hexadecimal": _json_hexadecimal,
+        }
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str]:
+        head = f'"pid": {pid}, "tid": {tid}, "cpu": {cpu}, "comm": {quote(comm)}'
+        return f'{head}, "probe": {quote(probe)}', quote(comm)
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        args = ", ".join(f"{_piece(quote(key))}: {{{value}}}" for key, value in values)
+        return f"f'''{{{{\"time\": {{t}}, {{contexts[c][0]}}, \"args\": {{{{{args}}}}}}}}}\\n'''"
+
+    def integer(self, value: str) -> str:
+        return value
+
+    def hexadecimal(self, value: str) -> str:
+        return f"hexadecimal({value})"
+
+    def real(self, value: str) -> str:
+        return f"real({value})"
+
+    def raw(self, value: str) -> str:
+        return f"raw({value})"
+
+    def text(self, value: str, length: str, room: int) -> str:
+        return f"text({value}, {length}, {room})"
+
+    def comm(self) -> str:
+        return "contexts[c][1]"
+
+    def unreadable(self, reason: str) -> str:
+        return _constant(self.names, _json_error(reason))
+
+
+def _json_error(reason: str) -> str:
+    return f'{{"error": {quote(reason)}}}'
+
+
+def _json_raw(value: bytes) -> str:
+    return f'"{value.hex()}"'
+
+
+def _json_hexadecimal(value: int) -> str:
+    return f'"{value:#x}"'
+
+
+def _json_text(value: bytes, length: int, room: int) -> str:
+    if length < 0:
+        return _json_error(_ERRORS.get(length, f"errno {-length}"))
+    return quote(_decode(value, length, room))
+
+
+def _json_real(value: float) -> str:
+    # JSON has no word for these, and a line that no parser takes would be lost.
+    if math.isfinite(value):
+        return repr(value)
+    return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
+
+
+class TextForm:
+    """Lines for eyes: time of day, CPU, process, command, probe, arguments."""
+
+    def __init__(self) -> None:
+        self._offset = time.time_ns() - time.monotonic_ns()
+        self._second = (-1, "")
+        self.names: dict[str, Any] = {"text": _eye_text, "clock": self.clock}
+
+    def clock(self, nanoseconds: int) -> str:
+        """Time of day with microseconds."""
+        second, rest = divmod(nanoseconds + self._offset, 1_000_000_000)
+        if second != self._second[0]:
+            self._second = second, time.strftime("%H:%M:%S", time.localtime(second))
+        return f"{self._second[1]}.{rest // 1000:06}"
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str]:
+        who = str(pid) if pid == tid else f"{pid}/{tid}"
+        name = escape(comm)
+        return f"{cpu:3}  {who:>9}  {name:<15}  {escape(probe):<24}", f'"{name}"'
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        args = "  ".join(f"{_piece(escape(key))}={{{value}}}" for key, value in values)
+        return f"f'''{{clock(t)}}  {{contexts[c][0]}}  {args}\\n'''"
+
+    def integer(self, value: str) -> str:
+        return value
+
+    def hexadecimal(self, value: str) -> str:
+        return f"hex({value})"
+
+    def real(self, value: str) -> str:
+        return f"repr({value})"
+
+    def raw(self, value: str) -> str:
+        return f"{value}.hex()"
+
+    def text(self, value: str, length: str, room: int) -> str:
+        return f"text({value}, {length}, {room})"
+
+    def comm(self) -> str:
+        return "contexts[c][1]"
+
+    def unreadable(self, reason: str) -> str:
+        return _constant(self.names, f"?({escape(reason)})")
+
+
+def _eye_text(value: bytes, length: int, room: int) -> str:
+    if length < 0:
+        return f"?({_ERRORS.get(length, f'errno {-length}')})"
+    cut = "..." if room and length == room else ""
+    body = escape(_decode(value, length, room).replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{body}"{cut}'
+
+
+class EventForm:
+    """:class:`Event` objects for Python callers."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {
+            "Event": Event,
+            "text": _event_text,
+        }
+
+    def context(
+        self, pid: int, tid: int, cpu: int, comm: str, probe: str
+    ) -> tuple[int, int, int, str, str]:
+        return pid, tid, cpu, comm, probe
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        args = ", ".join(f"{key!r}: {value}" for key, value in values)
+        return f"Event(t, *contexts[c], {{{args}}})"
+
+    def integer(self, value: str) -> str:
+        return value
+
+    def hexadecimal(self, value: str) -> str:
+        return f"hex({value})"
+
+    def real(self, value: str) -> str:
+        return value
+
+    def raw(self, value: str) -> str:
+        return value
+
+    def text(self, value: str, length: str, room: int) -> str:
+        return f"text({value}, {length}, {room})"
+
+    def comm(self) -> str:
+        return "contexts[c][3]"
+
+    def unreadable(self, reason: str) -> str:
+        return _constant(self.names, Unreadable(reason))
+
+
+def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:
+    if length < 0:
+        return Unreadable(_ERRORS.get(length, f"errno {-length}"))
+    return _decode(value, length, room)

@@ -1,0 +1,215 @@
+"""From a probe's items to what its program must do: predicates, values to show, the record.
+
+A record, as the program writes it into the ring buffer and :mod:`tracing.decode` reads it:
+
+    0    u64   time, CLOCK_MONOTONIC nanoseconds
+    8    u32   thread ID
+    12   u32   process ID
+    16   u32   CPU
+    20   u32   case: which probe, which plan
+    24   char  comm[16]
+    40   u64   only if some value may be unreadable: bit n = output n was not
+    …          outputs, each padded to eight bytes
+
+A string or buffer is preceded by an s64: the bytes that count, or a negative errno.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bpf.errors import LanguageError
+from tracing.ir import U64, Fetched, Node, Number, Opaque, can_fail
+from tracing.language.tree import Call, Integer, Name
+from tracing.resolve import Scope, resolve, string_address
+from tracing.values import Kind, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracing.language.tree import Item
+    from tracing.values import Argument
+
+__all__ = ("HEADER_SIZE", "MAX_OUTPUTS", "MAX_READ", "Output", "Plan", "make_plan")
+
+HEADER_SIZE = 40
+MAX_OUTPUTS = 64  # bits of the word that marks unreadable values
+MAX_READ = 1 << 16  # bytes of one string or buffer
+DEFAULT_STRING = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One value to show.
+
+    Attributes:
+        key: the item as written, without spaces.
+        form: integer, hex, float, bytes, string, buffer, comm, or opaque.
+        node: the value; for string and buffer the address.
+        offset: where it is in the record; -1 for comm and opaque, which take no room.
+        size: bytes of room for it, less the leading length of a string or buffer.
+        length: of a buffer, how many bytes to read; its own expression.
+        fallible: whether its bit in the word of unreadable values can be set.
+    """
+
+    key: str
+    form: str
+    node: Node
+    offset: int = -1
+    size: int = 0
+    length: Node | None = None
+    fallible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a program does at a hit. Hashable: equal plans share one program.
+
+    Attributes:
+        predicates: all must be true (not 0).
+        outputs: what is recorded, in the order written.
+        size: bytes of the record.
+        marks: offset of the word of unreadable values, or -1.
+    """
+
+    predicates: tuple[Node, ...]
+    outputs: tuple[Output, ...]
+    size: int
+    marks: int
+
+    @property
+    def faultable(self) -> bool:
+        """Whether a page fault may keep something from being read."""
+        return any(map(can_fail, self.predicates)) or any(
+            output.fallible or output.form in ("string", "buffer") for output in self.outputs
+        )
+
+    @property
+    def never(self) -> bool:
+        """Whether some predicate is always false."""
+        return any(isinstance(node, Number) and not node.value for node in self.predicates)
+
+
+def make_plan(
+    items: Sequence[Item],
+    arguments: Sequence[Argument],
+    *,
+    text: str,
+    probe: str,
+    declared: int,
+    max_string: int = DEFAULT_STRING,
+) -> Plan:
+    """Plan the items of one probe for one set of arguments.
+
+    Args:
+        items: none or only predicates means: show every argument.
+        arguments: how this call site passes each.
+        text: the probe as written, for messages.
+        probe: its name, for messages.
+        declared: the largest number of arguments at any site of the probe.
+        max_string: bytes that str() keeps, without the NUL.
+
+    Raises:
+        LanguageError: an item cannot be understood here.
+    """
+    scope = Scope(text, probe, {item.name: item for item in arguments}, declared)
+    predicates: list[Node] = []
+    outputs: dict[str, Output] = {}
+    for item in items:
+        if item.is_predicate:
+            node = resolve(item.expression, scope)
+            if not (isinstance(node, Number) and node.value):
+                predicates.append(node)
+        elif item.text not in outputs:
+            outputs[item.text] = _output(item, scope, max_string)
+    shown = list(outputs.values()) or [_argument(item) for item in arguments]
+    if len(shown) > MAX_OUTPUTS:
+        raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
+    return _lay_out(predicates, shown)
+
+
+def _lay_out(predicates: list[Node], shown: list[Output]) -> Plan:
+    marks = HEADER_SIZE if any(output.fallible for output in shown) else -1
+    offset = HEADER_SIZE + (8 if marks >= 0 else 0)
+    placed = []
+    for output in shown:
+        if output.form in ("comm", "opaque"):
+            placed.append(output)
+            continue
+        placed.append(_at(output, offset))
+        lead = 8 if output.form in ("string", "buffer") else 0
+        offset += lead + -(-output.size // 8) * 8
+    return Plan(tuple(predicates), tuple(placed), offset, marks)
+
+
+def _at(output: Output, offset: int) -> Output:
+    return Output(
+        output.key, output.form, output.node, offset, output.size, output.length, output.fallible
+    )
+
+
+def _output(item: Item, scope: Scope, max_string: int) -> Output:
+    tree = item.expression
+    key = item.text
+    if isinstance(tree, Call):
+        return _call(tree, key, scope, max_string)
+    if isinstance(tree, Name):
+        if tree.name == "comm":
+            return Output(key, "comm", Number(0, U64))
+        if tree.name in scope.arguments:
+            return _argument(scope.arguments[tree.name], key)
+    return _plain(key, resolve(tree, scope))
+
+
+def _argument(argument: Argument, key: str = "") -> Output:
+    key = key or argument.name
+    if isinstance(argument.fetch, Unreadable):
+        return Output(key, "opaque", Opaque(argument.fetch.reason, argument.type))
+    return _plain(key, Fetched(argument.fetch, argument.type))
+
+
+def _plain(key: str, node: Node, form: str = "integer") -> Output:
+    if isinstance(node, Opaque):
+        return Output(key, "opaque", node)
+    if node.type.kind is Kind.FLOAT:
+        form = "float"
+    if node.type.kind is Kind.BYTES:
+        form = "bytes"
+    size = max(8, node.type.size)
+    return Output(key, form, node, size=size, fallible=can_fail(node))
+
+
+def _call(tree: Call, key: str, scope: Scope, max_string: int) -> Output:
+    if tree.function == "hex":
+        node = resolve(tree.arguments[0], scope)
+        return _plain(key, node, "hex")
+    if tree.function == "str":
+        limit = _limit(tree, scope, max_string)
+        return _read(key, "string", string_address(tree, scope), limit + 1, None)
+    if tree.function == "buf":
+        length = resolve(tree.arguments[1], scope)
+        limit = length.value if isinstance(length, Number) else max_string
+        if not 0 <= limit <= MAX_READ:
+            raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
+        return _read(key, "buffer", string_address(tree, scope), limit, length)
+    raise scope.error(tree, f"{tree.function}() is not available in this version")
+
+
+def _limit(tree: Call, scope: Scope, max_string: int) -> int:
+    if len(tree.arguments) == 1:
+        return max_string
+    limit = tree.arguments[1]
+    if not isinstance(limit, Integer) or not 0 < limit.value < MAX_READ:
+        raise scope.error(
+            limit, f"the second argument of str() is a constant from 1 to {MAX_READ - 1}"
+        )
+    return limit.value
+
+
+def _read(key: str, form: str, address: Node, size: int, length: Node | None) -> Output:
+    if isinstance(address, Opaque):
+        return Output(key, "opaque", address)
+    if isinstance(length, Opaque):
+        return Output(key, "opaque", length)
+    return Output(key, form, address, size=size, length=length)

@@ -1,0 +1,282 @@
+"""Names and types: from a syntax tree to typed expressions, by C's rules.
+
+Integer promotion and the usual arithmetic conversions are C's (C17 6.3.1): what is smaller than
+``int`` becomes ``int``; of two types the larger wins, at equal size the unsigned one. Constants
+are folded on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bpf.errors import LanguageError
+from tracing.fold import fold
+from tracing.ir import (
+    S32,
+    S64,
+    U32,
+    U64,
+    Arithmetic,
+    Builtin,
+    Compare,
+    CompareText,
+    Convert,
+    Deref,
+    Fetched,
+    Logic,
+    Node,
+    Not,
+    Number,
+    Opaque,
+    Pointer,
+)
+from tracing.language.tree import (
+    Binary,
+    Call,
+    Cast,
+    Index,
+    Integer,
+    Member,
+    Name,
+    Text,
+    Unary,
+)
+from tracing.values import Kind, Unreadable, ValueType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracing.language.tree import Expression
+    from tracing.values import Argument
+
+__all__ = ("INTEGER_BUILTINS", "Scope", "resolve", "string_address")
+
+INTEGER_BUILTINS = {
+    "pid": U32,
+    "tid": U32,
+    "uid": U32,
+    "gid": U32,
+    "cpu": U32,
+    "ts": U64,
+    "cgroup": U64,
+}
+MAX_TEXT = 255  # bytes of a string constant in a comparison: it has to fit the BPF stack
+_COMM_SIZE = 16
+_ORDER = ("==", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean at one probe.
+
+    Attributes:
+        text: the whole probe as written, for messages.
+        probe: its name, for messages.
+        arguments: by name.
+        declared: how many arguments the probe has at most, over all its sites.
+    """
+
+    text: str
+    probe: str
+    arguments: Mapping[str, Argument]
+    declared: int
+
+    def error(self, where: Expression, reason: str) -> LanguageError:
+        """An error that points at ``where``."""
+        return LanguageError(self.text, where.start, reason)
+
+
+def resolve(tree: Expression, scope: Scope) -> Node:
+    """The typed expression of ``tree``.
+
+    Raises:
+        LanguageError: an unknown name, or operands that do not go together.
+    """
+    match tree:
+        case Integer():
+            return _integer(tree)
+        case Name():
+            return _name(tree, scope)
+        case Unary():
+            return _unary(tree, scope)
+        case Binary():
+            return _binary(tree, scope)
+        case Cast():
+            return _cast(tree, scope)
+        case Index():
+            return _index(tree, scope)
+        case Text():
+            raise scope.error(tree, 'a string can only be compared, as in str(arg0) == "GET"')
+        case Member():
+            raise scope.error(
+                tree, f"the type behind .{tree.name} is not known: USDT arguments are numbers"
+            )
+        case Call():
+            raise scope.error(
+                tree, f"{tree.function}() stands alone as an item, or str() before == or !="
+            )
+
+
+def string_address(call: Call, scope: Scope) -> Node:
+    """The address that ``str(EXPR)`` reads from.
+
+    Raises:
+        LanguageError: EXPR is no integer.
+    """
+    return _scalar(call.arguments[0], scope)
+
+
+def _integer(tree: Integer) -> Node:
+    # C17 6.4.4.1: the first of int, long that holds it; unsigned long for the rest.
+    value = tree.value
+    if tree.unsigned:
+        return Number(value, U32 if value < 1 << 32 else U64)
+    if value < 1 << 31:
+        return Number(value, S32)
+    return Number(value, S64 if value < 1 << 63 else U64)
+
+
+def _name(tree: Name, scope: Scope) -> Node:
+    name = tree.name
+    if name in scope.arguments:
+        argument = scope.arguments[name]
+        if isinstance(argument.fetch, Unreadable):
+            return Opaque(argument.fetch.reason, argument.type)
+        return Fetched(argument.fetch, argument.type)
+    if name in INTEGER_BUILTINS:
+        return Builtin(name, INTEGER_BUILTINS[name])
+    if name.startswith("arg") and name[3:].isdigit():
+        if int(name[3:]) < scope.declared:
+            return Opaque(f"this call site has no {name}")
+        raise scope.error(tree, _no_argument(name, scope))
+    if name == "comm":
+        raise scope.error(tree, 'comm is a string: compare it, as in comm == "nginx"')
+    if name == "return":
+        raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
+    if name in ("ustack", "kstack", "func"):
+        raise scope.error(tree, f"{name} is not available in this version")
+    raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
+
+
+def _no_argument(name: str, scope: Scope) -> str:
+    if not scope.declared:
+        return f"{scope.probe} has no arguments; {name} was asked for"
+    last = f"arg0…arg{scope.declared - 1}" if scope.declared > 1 else "arg0"
+    return f"{scope.probe} has {last}; {name} was asked for"
+
+
+def _nearest(name: str, scope: Scope) -> str:
+    import difflib  # noqa: PLC0415 - only for a message
+
+    known = [*scope.arguments, *INTEGER_BUILTINS, "comm"]
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}"
+
+
+def _scalar(tree: Expression, scope: Scope) -> Node:
+    # An operand of arithmetic: an integer, never a float or an aggregate.
+    node = resolve(tree, scope)
+    if node.type.kind is Kind.FLOAT:
+        raise scope.error(
+            tree, "floating-point values can be shown, not calculated with or compared"
+        )
+    if node.type.kind is Kind.BYTES:
+        raise scope.error(
+            tree, f"a value of {node.type.size} bytes can be shown, not calculated with"
+        )
+    return node
+
+
+def _promote(node: Node) -> Node:
+    if node.type.size < 4:
+        return fold(Convert(node, S32))
+    return node
+
+
+def _convert(node: Node, kind: ValueType) -> Node:
+    return node if node.type == kind else fold(Convert(node, kind))
+
+
+def _common(left: ValueType, right: ValueType) -> ValueType:
+    if left.size != right.size:
+        return left if left.size > right.size else right
+    return left if not left.signed else right
+
+
+def _unary(tree: Unary, scope: Scope) -> Node:
+    if tree.op == "*":
+        target = resolve(tree.operand, scope)
+        if not isinstance(target, Pointer):
+            raise scope.error(tree, "only a cast pointer can be followed, as in *(int *)arg0")
+        return Deref(target.address, target.target)
+    if tree.op == "!":
+        return fold(Not(_scalar(tree.operand, scope)))
+    operand = _promote(_scalar(tree.operand, scope))
+    if tree.op == "+":
+        return operand
+    return fold(Arithmetic(tree.op, operand, None, operand.type))
+
+
+def _binary(tree: Binary, scope: Scope) -> Node:
+    if tree.op in _ORDER and isinstance(tree.right, Text):
+        return _compare_text(tree, tree.left, tree.right, scope)
+    if tree.op in _ORDER and isinstance(tree.left, Text):
+        return _compare_text(tree, tree.right, tree.left, scope)
+    left, right = _scalar(tree.left, scope), _scalar(tree.right, scope)
+    if tree.op in ("&&", "||"):
+        return fold(Logic(tree.op, left, right))
+    left, right = _promote(left), _promote(right)
+    if tree.op in ("<<", ">>"):
+        return fold(Arithmetic(tree.op, left, right, left.type))
+    kind = _common(left.type, right.type)
+    left, right = _convert(left, kind), _convert(right, kind)
+    if tree.op in _ORDER:
+        return fold(Compare(tree.op, left, right, kind))
+    return fold(Arithmetic(tree.op, left, right, kind))
+
+
+def _compare_text(tree: Binary, value: Expression, text: Text, scope: Scope) -> Node:
+    if tree.op not in ("==", "!="):
+        raise scope.error(tree, "strings can be compared with == and != only")
+    prefix = text.value.endswith(b"*")
+    wanted = text.value[:-1] if prefix else text.value
+    if len(wanted) > MAX_TEXT:
+        raise scope.error(
+            text, f"a string constant has at most {MAX_TEXT} bytes, this one {len(wanted)}"
+        )
+    if b"\0" in wanted:
+        raise scope.error(text, "a string constant cannot hold a NUL: strings end there")
+    equal = tree.op == "=="
+    if isinstance(value, Name) and value.name == "comm":
+        if len(wanted) >= _COMM_SIZE:
+            return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
+        return CompareText(None, wanted, prefix, equal)
+    if isinstance(value, Call) and value.function == "str":
+        return CompareText(string_address(value, scope), wanted, prefix, equal)
+    raise scope.error(value, "only str(…) and comm can be compared with a string")
+
+
+def _cast(tree: Cast, scope: Scope) -> Node:
+    kind = tree.type
+    if kind.kind != "integer":
+        raise scope.error(
+            tree, f"{kind.kind} {kind.name} is not known here: USDT probes carry no types"
+        )
+    operand = _scalar(tree.operand, scope)
+    target = ValueType(Kind.SIGNED if kind.signed else Kind.UNSIGNED, kind.size)
+    if kind.pointers == 1:
+        return Pointer(_convert(operand, U64), target)
+    if kind.pointers:
+        return Pointer(_convert(operand, U64), U64)
+    return _convert(operand, target)
+
+
+def _index(tree: Index, scope: Scope) -> Node:
+    target = resolve(tree.object, scope)
+    if not isinstance(target, Pointer):
+        raise scope.error(tree, "only a cast pointer has elements, as in ((int *)arg0)[2]")
+    index = _convert(_scalar(tree.index, scope), S64)
+    scaled = fold(Arithmetic("*", index, Number(target.target.size, S64), S64))
+    address = fold(Arithmetic("+", target.address, _convert(scaled, U64), U64))
+    return Deref(address, target.target)

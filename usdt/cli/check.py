@@ -1,0 +1,85 @@
+"""``usdt check``: would each probe attach, and would each argument be readable?"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tracing.commandline import escaped
+from tracing.values import Unreadable
+from usdt.cli.listing import select
+from usdt.elf import ElfFile
+from usdt.points import arguments_of
+from usdt.symbols import SymbolResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.probes import FileProbes, Probe
+
+__all__ = ("check",)
+
+# What each machine can trace: itself, and the 32-bit programs its kernel runs.
+_RUNS = {"x86_64": ("x86_64", "i386"), "i686": ("i386",)}
+
+
+@click.command("check")
+@click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per probe.")
+@click.argument("words", metavar="[TARGET]...", nargs=-1)
+def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> int:
+    """Say of each probe whether it would attach and every argument decode; exit 1 if not."""
+    worst = 0
+    for file, probes in select(words, pids=pids, everything=False):
+        results = [(probe, list(_problems(probe))) for probe in probes]
+        bad = [(probe, problems) for probe, problems in results if problems]
+        worst = worst or int(bool(bad or file.warnings))
+        if as_json:
+            for probe, problems in results:
+                sys.stdout.write(json.dumps(_to_json(probe, problems)) + "\n")
+        else:
+            _report(file, results)
+    return worst
+
+
+def _report(file: FileProbes, results: list[tuple[Probe, list[str]]]) -> None:
+    for warning in file.warnings:
+        sys.stdout.write(f"{escaped(warning)}\n")
+    for probe, problems in results:
+        for problem in problems:
+            sys.stdout.write(f"{escaped(file.path)}: {escaped(probe.full_name)}: {problem}\n")
+    bad = sum(1 for _, problems in results if problems)
+    verdict = "all would attach and decode" if not bad else f"{bad} with problems"
+    number = len(results)
+    sys.stdout.write(f"{escaped(file.path)}: {number} probe{'s' * (number != 1)}, {verdict}\n")
+
+
+def _problems(probe: Probe) -> Iterator[str]:
+    host = os.uname().machine
+    if probe.machine not in _RUNS.get(host, (host,)):
+        yield f"a program for {probe.machine} does not run on this machine ({host})"
+    with ElfFile(probe.path) as elf, SymbolResolver(elf) as symbols:
+        seen: set[str] = set()
+        for site in probe.sites:
+            if site.dead is not None:
+                yield f"site {site.address:#x} cannot be attached: {escaped(site.dead)}"
+            for argument in arguments_of(probe, site, elf.type, symbols):
+                if isinstance(argument.fetch, Unreadable):
+                    text = f"{argument.name} cannot be read: {escaped(argument.fetch.reason)}"
+                    if text not in seen:
+                        seen.add(text)
+                        yield text
+
+
+def _to_json(probe: Probe, problems: list[str]) -> dict[str, Any]:
+    return {
+        "path": probe.path,
+        "provider": probe.provider,
+        "name": probe.name,
+        "ok": not problems,
+        "problems": problems,
+    }

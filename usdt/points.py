@@ -1,0 +1,104 @@
+"""From probes of a file to points a session can attach to: arguments resolved, sites chosen."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING
+
+from tracing.attach import Point
+from tracing.values import Argument, Kind, Unreadable, ValueType
+from usdt.arch import arch_of
+from usdt.elf import ElfFile
+from usdt.symbols import SymbolResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tracing.language.tree import ProbeText
+
+    from usdt.probes import Probe, Site
+
+__all__ = ("arguments_of", "declared_arguments", "matching", "nearest", "points_of")
+
+_MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
+
+
+def matching(request: ProbeText, probes: Iterable[Probe]) -> list[Probe]:
+    """The probes whose provider and name fit the request's patterns (``*``, ``?``, ``[…]``)."""
+    return [probe for probe in probes if fits(request, probe.provider, probe.name)]
+
+
+def fits(request: ProbeText, provider: str, name: str) -> bool:
+    """Whether a probe is meant; ``a-b`` also stands for ``a__b``, as DTrace spells it."""
+    return fnmatch.fnmatchcase(provider, request.provider) and any(
+        fnmatch.fnmatchcase(name, form) for form in request.name_forms
+    )
+
+
+def declared_arguments(probes: Iterable[Probe]) -> int:
+    """The largest number of arguments at any site."""
+    return max((len(p.operands(site)) for p in probes for site in p.sites), default=0)
+
+
+def points_of(probe: Probe, open_path: str, *, pid: int = 0) -> Iterator[Point]:
+    """The live sites of a probe in the file at ``open_path``.
+
+    Raises:
+        ElfError: the file's symbols had to be read and cannot be.
+    """
+    with ElfFile(open_path, name=probe.path) as elf, SymbolResolver(elf) as symbols:
+        known: dict[tuple[str, int], tuple[Argument, ...]] = {}
+        for site in probe.sites:
+            if site.offset is None:
+                continue
+            # Operands that name a symbol differ from site to site; all others are shared.
+            key = site.args, site.address if _symbolic(probe, site) else 0
+            if key not in known:
+                known[key] = tuple(arguments_of(probe, site, elf.type, symbols))
+            yield Point(
+                probe.full_name,
+                probe.path,
+                open_path,
+                site.offset,
+                site.semaphore_offset,
+                known[key],
+                pid,
+            )
+
+
+def arguments_of(
+    probe: Probe, site: Site, elf_type: int, symbols: SymbolResolver
+) -> Iterator[Argument]:
+    """How each argument of a site is fetched: arg0, arg1, …."""
+    arch = arch_of(probe.machine)
+    for index, operand in enumerate(probe.operands(site)):
+        name = f"arg{index}"
+        if arch is None:
+            reason = operand.error or f"arguments of {probe.machine} are not read"
+            yield Argument(name, _integer(operand.size), Unreadable(reason))
+            continue
+        fetch = arch.fetch(
+            operand,
+            symbol_address=symbols.address,
+            location=site.address,
+            machine=probe.machine,
+            elf_type=elf_type,
+        )
+        yield Argument(name, arch.value_type(operand), fetch)
+
+
+def _integer(size: int) -> ValueType:
+    return ValueType(Kind.UNSIGNED, size)
+
+
+def _symbolic(probe: Probe, site: Site) -> bool:
+    return any(operand.symbol for operand in probe.operands(site))
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str | None:
+    """The name that a misspelt one most likely stands for, or None."""
+    import difflib  # noqa: PLC0415 - only for a message
+    from itertools import islice  # noqa: PLC0415
+
+    found = difflib.get_close_matches(wanted, list(islice(known, _MAX_NEAREST)), 1, 0.7)
+    return found[0] if found else None

@@ -1,0 +1,356 @@
+"""Tracing USDT probes of files and processes: what is attached, when, and until when.
+
+Whom a tracer follows decides how files are found and how long it runs:
+
+    pids      files the processes have mapped now, and those they map later
+    command   the program and libraries of a command that is stopped at its start, then as pids
+    files     the files the probes name; every process that runs them, now or later
+    all       every file that any process has mapped; looked for again now and then
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, TracingError
+from tracing.codegen import Filter
+from tracing.session import DEFAULT_BUFFER, Lost, Session
+from usdt import process
+from usdt.points import declared_arguments, matching, nearest, points_of
+from usdt.probes import FileProbes, read_probes
+from usdt.targets import resolve_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tracing.language.tree import ProbeText
+
+    from tracing.forms import Form
+    from usdt.spawn import Spawned
+
+__all__ = ("Targets", "Tracer")
+
+RESCAN = 0.05  # seconds between two looks at what a process has mapped
+RESCAN_ALL = 2.0  # the same for every process of the machine
+GRACE = 5.0  # seconds that a process has to load a library with the probe that was asked for
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Whom to trace; nothing given: every process that runs the files the probes name.
+
+    Attributes:
+        pids: processes; a thread's ID stands for its process.
+        command: a command stopped at its start.
+        everything: all processes.
+    """
+
+    pids: tuple[int, ...] = ()
+    command: Spawned | None = None
+    everything: bool = False
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    open_path: str
+    identity: tuple[tuple[int, int], int]
+    pid: int = 0
+
+
+@dataclass
+class _Request:
+    text: ProbeText
+    found: bool = False
+    seen: set[tuple[Any, int]] = field(default_factory=set)
+
+
+class Tracer:
+    """A session with targets; a context manager.
+
+    Args:
+        probes: parsed probes.
+        targets: whom to trace.
+        form: what records become.
+        buffer: bytes of ring buffer.
+        max_string: bytes that str() keeps.
+        patience: seconds to wait for a library with a probe that no mapped file has; None
+            waits as long as the processes live.
+
+    Attributes:
+        notices: lines for people that have come up since they were last taken.
+        ended: whether everything that was traced has ended.
+    """
+
+    def __init__(
+        self,
+        probes: Sequence[ProbeText],
+        targets: Targets,
+        form: Form,
+        *,
+        buffer: int = DEFAULT_BUFFER,
+        max_string: int = 128,
+        patience: float | None = GRACE,
+    ) -> None:
+        self.notices: list[str] = []
+        self.ended = False
+        self._targets = targets
+        self._requests = [_Request(text) for text in probes]
+        self._pids = self._processes()
+        self._probes: dict[Any, FileProbes] = {}
+        self._watches = {pid: process.MapsWatch(pid) for pid in self._pids}
+        self._rescan = time.monotonic()
+        self._patience = None if patience is None else self._rescan + patience
+        located = self._locate()
+        self._session = Session(form, accept=self._filter(), buffer=buffer, max_string=max_string)
+        self._pidfds: dict[int, int] = {}
+        try:
+            for request, files in located:
+                self._attach(request, files)
+            self._watch_ends()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def ways(self) -> list[str]:
+        """What was attached, by which kernel path."""
+        return self._session.ways
+
+    @property
+    def attached(self) -> int:
+        """How many sites are attached."""
+        return self._sites
+
+    def poll(self, timeout: float) -> list[Any]:
+        """The next lines or events, or none after ``timeout`` seconds; see Session.poll.
+
+        Raises:
+            ProbeNotFound: no library with a wanted probe was loaded in time.
+        """
+        if self._pids or self._targets.everything:
+            timeout = min(timeout, RESCAN if self._pids else RESCAN_ALL)
+            self._look_again()
+        return self._session.poll(timeout)
+
+    def drain(self) -> Iterator[list[Any]]:
+        """Detach, then yield what is still there."""
+        return self._session.drain()
+
+    def lost(self) -> list[Lost]:
+        """What each probe did not deliver."""
+        return self._session.lost()
+
+    def wake(self) -> None:
+        """Let poll() return; may be called from a signal handler or another thread."""
+        self._session.wake()
+
+    def close(self) -> None:
+        """Detach and free everything; again is fine. Traced processes go on."""
+        self._session.close()
+        pidfds, self._pidfds = self._pidfds, {}
+        for number in pidfds.values():
+            os.close(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ whom and what
+
+    def _processes(self) -> tuple[int, ...]:
+        if self._targets.command is not None:
+            return (self._targets.command.pid,)
+        groups = [process.thread_group(pid) for pid in self._targets.pids]
+        self.notices += [group.note for group in groups if group.note]
+        return tuple(dict.fromkeys(group.pid for group in groups))
+
+    def _filter(self) -> Filter:
+        namespace = None if process.in_initial_pid_namespace() else process.pid_namespace()
+        return Filter(self._pids, namespace)
+
+    def _locate(self) -> list[tuple[_Request, list[_File]]]:
+        located = []
+        shared: list[_File] | None = None
+        for request in self._requests:
+            if request.text.path is not None:
+                files = self._named(request.text.path)
+            else:
+                if shared is None:
+                    shared = list(self._mapped(request))
+                files = shared
+            self._find(request, files)
+            located.append((request, files))
+        return located
+
+    def _named(self, word: str) -> list[_File]:
+        found = []
+        for pid in self._pids or (0,):
+            command = self._targets.command
+            target = resolve_target(word, pid=pid if pid and command is None else None)
+            identity = process.file_identity(target.open_path)
+            found.append(_File(target.path, target.open_path, identity, pid))
+        return found
+
+    def _mapped(self, request: _Request) -> Iterator[_File]:
+        if self._targets.everything:
+            yield from self._mapped_anywhere()
+        elif self._targets.command is not None:
+            pid = self._targets.command.pid
+            for path in self._targets.command.files():
+                yield _File(path, path, process.file_identity(path), pid)
+        elif self._pids:
+            for watch in self._watches.values():
+                yield from self._changed(watch)
+        else:
+            raise TargetError(
+                f"{request.text.text}: whom to trace? Give -p PID, -c COMMAND, -a for every "
+                f"process, or the file: PATH:{request.text.provider}:{request.text.name}"
+            )
+
+    def _changed(self, watch: process.MapsWatch) -> Iterator[_File]:
+        for file in watch.changed():
+            if file.open_path is None:
+                self.notices.append(
+                    f"{file.path} of process {watch.pid} cannot be reached (deleted); "
+                    "needs CAP_SYS_ADMIN"
+                )
+            else:
+                yield _File(file.path, file.open_path, (file.device, file.inode), watch.pid)
+
+    def _mapped_anywhere(self) -> Iterator[_File]:
+        seen: set[Any] = set()
+        for pid in process.processes():
+            with contextlib.suppress(TargetError):  # ended meanwhile, or somebody else's
+                for file in process.mapped_files(pid):
+                    identity = (file.device, file.inode)
+                    if file.open_path is not None and identity not in seen:
+                        seen.add(identity)
+                        yield _File(file.path, file.open_path, identity)
+
+    def _read(self, file: _File) -> FileProbes:
+        if file.identity not in self._probes:
+            try:
+                found = read_probes(file.path, open_path=file.open_path)
+            except (ElfError, TargetError):
+                # Fonts, locales, a library that went away: not ours to complain about, unless
+                # it was named.
+                if any(request.text.path is not None for request in self._requests):
+                    raise
+                found = FileProbes(file.path, (), ())
+            self._probes[file.identity] = found
+        return self._probes[file.identity]
+
+    def _find(self, request: _Request, files: list[_File]) -> None:
+        # Whether any file has the probe; an error now, if it is not worth waiting for.
+        if any(matching(request.text, self._read(file).probes) for file in files):
+            request.found = True
+        elif not self._pids or request.text.path is not None:
+            raise self._not_found(request, files)
+        else:
+            name = f"{request.text.provider}:{request.text.name}"
+            near = nearest(name, self._names(files))
+            if near and _alike(near, name):
+                raise self._not_found(request, files)
+            self.notices.append(
+                f"no probe {name} in process {self._pids[0]} yet: waiting for a library with it"
+            )
+
+    def _names(self, files: Iterable[_File]) -> Iterator[str]:
+        for file in files:
+            for probe in self._read(file).probes:
+                yield probe.full_name
+
+    def _not_found(self, request: _Request, files: Sequence[_File]) -> ProbeNotFound:
+        wanted = f"{request.text.provider}:{request.text.name}"
+        if request.text.path is not None and files:
+            where, what = files[0].path, files[0].path
+        elif self._pids:
+            where = f"process {self._pids[0]} ({process.command_name(self._pids[0])})"
+            what = f"-p {self._pids[0]}"
+        else:
+            where, what = "all processes", "-a"
+        names = dict.fromkeys(self._names(files))
+        if not names:
+            return ProbeNotFound(f"{where}: no USDT probes at all; {wanted} was asked for")
+        near = nearest(wanted, names)
+        hint = f"nearest is {near}" if near else f"{len(names)} others"
+        return ProbeNotFound(
+            f"{where}: no probe {wanted}; {hint} (list them with: usdt list {what})"
+        )
+
+    # ------------------------------------------------------------ attaching
+
+    _sites = 0
+
+    def _attach(self, request: _Request, files: Iterable[_File]) -> None:
+        failures = []
+        for file in files:
+            if (file.identity, file.pid) in request.seen:
+                continue
+            request.seen.add((file.identity, file.pid))
+            probes = matching(request.text, self._read(file).probes)
+            if not probes:
+                continue
+            request.found = True
+            points = [p for probe in probes for p in points_of(probe, file.open_path, pid=file.pid)]
+            if not points:
+                reason = next(site.dead for probe in probes for site in probe.sites)
+                failures.append(TracingError(f"{probes[0].full_name} in {file.path}: {reason}"))
+                continue
+            declared = declared_arguments(probes)
+            refused = self._session.attach(request.text, points, declared=declared)
+            failures += [failure.error for failure in refused]
+            self._sites += len(points) - sum(len(failure.points) for failure in refused)
+        if failures and not self._sites:
+            raise failures[0]
+        self.notices += [f"not attached: {error}" for error in failures]
+
+    def _watch_ends(self) -> None:
+        for pid in self._pids:
+            with contextlib.suppress(TargetError):  # ended meanwhile: the next look sees it
+                self._pidfds[pid] = process.open_pidfd(pid)
+                self._session.watch(self._pidfds[pid])
+
+    def _look_again(self) -> None:
+        now = time.monotonic()
+        if now < self._rescan:
+            return
+        self._rescan = now + (RESCAN if self._pids else RESCAN_ALL)
+        open_requests = [r for r in self._requests if r.text.path is None]
+        if self._targets.everything:
+            files = list(self._mapped_anywhere())
+        else:
+            files = [file for watch in self._watches.values() for file in self._changed(watch)]
+        for request in open_requests:
+            with contextlib.suppress(LanguageError):  # a later library's probe of another shape
+                self._attach(request, files)
+        if self._pids:
+            self._check_ends(now)
+
+    def _check_ends(self, now: float) -> None:
+        for pid, watch in self._watches.items():
+            if not watch.alive and pid in self._pidfds:
+                number = self._pidfds.pop(pid)
+                self._session.unwatch(number)
+                os.close(number)
+        self.ended = not any(watch.alive for watch in self._watches.values())
+        missing = next((r for r in self._requests if not r.found), None)
+        late = self._patience is not None and now >= self._patience
+        if missing is not None and (self.ended or (late and self._targets.command is None)):
+            files = [_File(f.path, "", key) for key, f in self._probes.items()]
+            raise self._not_found(missing, files)
+
+
+def _alike(one: str, other: str) -> bool:
+    # Whether a name is a misspelling of the other in provider and name, each taken alone.
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only for a message
+
+    pairs = zip(one.split(":", 1), other.split(":", 1), strict=True)
+    return all(SequenceMatcher(None, a, b).ratio() >= 0.8 for a, b in pairs)
