@@ -30,11 +30,15 @@ class LazyGroup(click.Group):
         super().__init__(*args, **more)
         self._commands_at = commands_at
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Names in the order of the table."""
         return [*self._commands_at]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
         """Import the command's module."""
         if cmd_name not in self._commands_at:
             return None
@@ -42,11 +46,16 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), function)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
         """The list of commands, from the table, without importing them."""
         rows = [(name, text) for name, (_, text) in self._commands_at.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -62,7 +71,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes: 65536, 64K, 8M, 1G."""
 
     name = "size"

@@ -30,7 +30,7 @@ from tracing.ir import (
     Opaque,
     Pointer,
 )
-from tracing.values import Constant, Memory, Register
+from tracing.values import Address, Constant, Memory, Register
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
@@ -89,6 +89,11 @@ class ExpressionWriter:
         match node:
             case Number() | Fetched(fetch=Register() | Constant()):
                 self._leaf(R0, node)
+            case Fetched(fetch=Address(base=base, displacement=displacement), type=kind):
+                self.asm.load(R0, R6, base)
+                self.asm.mov(R1, displacement)
+                self.asm.add(R0, R1)
+                self._extend(R0, kind)
             case Fetched(fetch=fetch, type=kind):
                 self.address(fetch)
                 self._read(kind)
@@ -280,9 +285,10 @@ class ExpressionWriter:
         # eBPF divides unsigned numbers (signed division came with Linux 6.6), and by zero it
         # gives 0, which nobody asked for.
         asm = self.asm
-        if not isinstance(operand, Reg):
-            asm.mov(R1, operand)
-        asm.jump(Jump.EQ, R1, 0, self.fail)
+        if isinstance(operand, Reg):
+            asm.jump(Jump.EQ, R1, 0, self.fail)
+        else:
+            asm.mov(R1, operand)  # not 0: that was folded
         op = Alu.DIV if node.op == "/" else Alu.MOD
         if not node.type.signed:
             asm.alu(op, R0, R1)

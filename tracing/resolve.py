@@ -63,6 +63,7 @@ INTEGER_BUILTINS = {
 }
 MAX_TEXT = 255  # bytes of a string constant in a comparison: it has to fit the BPF stack
 _COMM_SIZE = 16
+_KINDS = {True: Kind.SIGNED, False: Kind.UNSIGNED}  # by "is signed"
 _ORDER = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -128,13 +129,7 @@ def string_address(call: Call, scope: Scope) -> Node:
 
 
 def _integer(tree: Integer) -> Node:
-    # C17 6.4.4.1: the first of int, long that holds it; unsigned long for the rest.
-    value = tree.value
-    if tree.unsigned:
-        return Number(value, U32 if value < 1 << 32 else U64)
-    if value < 1 << 31:
-        return Number(value, S32)
-    return Number(value, S64 if value < 1 << 63 else U64)
+    return Number(tree.value, ValueType(_KINDS[not tree.unsigned], tree.size))
 
 
 def _name(tree: Name, scope: Scope) -> Node:
@@ -264,7 +259,7 @@ def _cast(tree: Cast, scope: Scope) -> Node:
             tree, f"{kind.kind} {kind.name} is not known here: USDT probes carry no types"
         )
     operand = _scalar(tree.operand, scope)
-    target = ValueType(Kind.SIGNED if kind.signed else Kind.UNSIGNED, kind.size)
+    target = ValueType(_KINDS[kind.signed], kind.size)
     if kind.pointers == 1:
         return Pointer(_convert(operand, U64), target)
     if kind.pointers:

@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass
 
 __all__ = (
+    "Address",
     "Argument",
     "Constant",
     "Fetch",
@@ -87,13 +88,28 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """The number ``base + displacement`` itself: a symbol's run-time address by way of ip.
+
+    Attributes:
+        base: byte offset in ``struct pt_regs`` of a full register.
+        displacement: signed.
+        size: 4 or 8: bytes of the result; what is beyond is cut off.
+    """
+
+    base: int
+    displacement: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """A value that no program can read here; ``reason`` is shown in its place."""
 
     reason: str
 
 
-Fetch = Constant | Register | Memory | Unreadable
+Fetch = Constant | Register | Memory | Address | Unreadable
 
 
 @dataclass(frozen=True, slots=True)

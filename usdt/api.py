@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from tracing.language.tree import ProbeText
-
     from tracing.session import Lost
     from usdt.probes import Probe
 

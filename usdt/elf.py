@@ -42,6 +42,7 @@ from usdt.elf_format import (
     STT_TLS,
     Section,
     Segment,
+    excerpt,
 )
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class ElfFile:
         end = section.offset + section.size
         if end > self.size:
             self._fail(
-                f"truncated: section {section.name} ends at {end:#x},"
+                f"truncated: section {excerpt(section.name)} ends at {end:#x},"
                 f" the file has {self.size:#x} bytes"
             )
         return self._view[section.offset : end]
@@ -343,11 +344,15 @@ class ElfFile:
     def _addresses_in(self, table: Section, wanted: bytes) -> tuple[int, ...]:
         """Addresses of the symbols of one table whose name is ``wanted``, its NUL included."""
         if table.link >= len(self.sections):
-            self._fail(f"section {table.name} has its strings in section {table.link}: no such")
+            self._fail(
+                f"section {excerpt(table.name)} has its strings in section {table.link}: no such"
+            )
         sym = self._layout.sym
         count = table.size // sym.size
         if count > MAX_SYMBOLS:
-            self._fail(f"section {table.name} has {count} symbols, at most {MAX_SYMBOLS} are read")
+            self._fail(
+                f"section {excerpt(table.name)} has {count} symbols, at most {MAX_SYMBOLS} are read"
+            )
         rows = self.contents(table)[: count * sym.size]
         names = self._string_positions(self.sections[table.link], wanted)
         if not names:
@@ -371,7 +376,7 @@ class ElfFile:
         while at >= 0:
             found.add(at - strings.offset)
             if len(found) > MAX_MATCHES:
-                self._fail(f"section {strings.name} ends too many strings in {wanted!r}")
+                self._fail(f"section {excerpt(strings.name)} ends too many strings in {wanted!r}")
             at = self._map.find(wanted, at + len(wanted), end)
         return found
 

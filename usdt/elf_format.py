@@ -37,6 +37,7 @@ __all__ = (
     "Layout",
     "Section",
     "Segment",
+    "excerpt",
 )
 
 EI_NIDENT = 16
@@ -50,6 +51,8 @@ SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 STT_FILE, STT_TLS = 4, 6
 NT_GNU_BUILD_ID = 3
 
+
+MAX_EXCERPT = 100  # characters
 
 ByteOrder = Literal["little", "big"]
 
@@ -142,3 +145,10 @@ MACHINES = {
     258: ("loongarch32", "loongarch32", "loongarch64", "loongarch64"),
     0x9026: ("alpha",) * 4,
 }
+
+
+def excerpt(name: str) -> str:
+    """A name out of a file as a message can show it: on one line, not too long."""
+    if len(name) > MAX_EXCERPT:
+        name = f"{name[:MAX_EXCERPT]}…"
+    return name if name.isprintable() else ascii(name)

@@ -120,9 +120,9 @@ def name_rank(word: str, name: str) -> int | None:
     """How well a file's name answers to a library's name as people write it; None is not at all.
 
     0: the name itself (``libc.so.6``). 1: with ``.so`` or ``.so.VERSION`` added (``libc``), or a
-    version added (``libc.so``). 2: the name goes on with something that is no letter
-    (``libc-2.31.so``, ``libpython3.11.so.1.0`` for ``libpython``), so that ``libc`` never is
-    ``libcrypto.so``.
+    version added (``libc.so``). 2: a version stands before the suffix (``libc-2.31.so``,
+    ``libpython3.11.so.1.0``; a number alone must follow a dash, so that ``libx`` is not
+    ``libx264.so``), or musl's ``libc.musl-x86_64.so.1``.
     """
     if name == word:
         return 0
@@ -133,7 +133,12 @@ def name_rank(word: str, name: str) -> int | None:
         return 1
     if ".so" in word:
         return 1 if rest[0] == "." and rest[1:2].isdecimal() else None
-    return 2 if ".so" in rest and not rest[0].isalpha() else None
+    version, found, _ = rest.partition(".so")
+    number = version[1:] if version[:1] in {"-", "."} else version
+    versioned = number[:1].isdecimal() and number.replace(".", "").isalnum()
+    if found and ((versioned and version.strip("0123456789")) or version.startswith(".musl-")):
+        return 2
+    return None
 
 
 def find_library(

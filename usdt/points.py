@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tracing.language.tree import ProbeText
-
     from usdt.probes import Probe, Site
 
 __all__ = ("arguments_of", "declared_arguments", "matching", "nearest", "points_of")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from usdt.elf import ElfFile
-from usdt.elf_format import ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE
+from usdt.elf_format import ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, excerpt
 from usdt.notes import parse_notes
 
 if TYPE_CHECKING:
@@ -252,10 +252,11 @@ class Sites:
             reason = "is in no segment loaded from the file"
             if file.offset_of(address, executable=False) is not None:
                 reason = "is not writable"
+            name = excerpt(f"{note.provider}:{note.name}")
             self._complaint_count += 1
             if self._complaint_count <= MAX_WARNINGS:
                 self._complaints.append(
-                    f"{file.path}: semaphore {address:#x} of {note.provider}:{note.name} {reason}:"
+                    f"{file.path}: semaphore {address:#x} of {name} {reason}:"
                     " it cannot be raised, and a program that tests it will not reach the probe"
                 )
         self._semaphores[address] = found or 0

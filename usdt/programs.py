@@ -99,5 +99,9 @@ def _interpreter(head: bytes) -> tuple[str, str]:
 
 
 def _env_command(argument: str) -> str:
-    words = argument.removeprefix("-S").split()
+    # All of "#!/usr/bin/env A B" but the first word is one argument; -S alone splits it.
+    options, split, rest = argument.partition("S")
+    if not (split and options.startswith("-") and " " not in options):
+        return "" if argument.startswith("-") or "=" in argument else argument
+    words = rest.split()
     return next((word for word in words if word[0] != "-" and "=" not in word), "")

@@ -217,7 +217,7 @@ class Spawned:
             pid = os.fork()
         if pid == 0:
             os.close(self._go)  # or it would not see its parent die
-            _child(self._path, self.argv, self._environment, go_read, status_write)
+            _child(self._chain, self.argv, self._environment, (go_read, status_write))
         os.close(go_read)
         os.close(status_write)
         return pid
@@ -281,9 +281,10 @@ class Spawned:
 
 
 def _child(
-    path: str, argv: tuple[str, ...], environment: dict[str, str], go: int, status: int
+    chain: list[str], argv: tuple[str, ...], environment: dict[str, str], pipes: tuple[int, int]
 ) -> NoReturn:
     # Runs in the fork, and never returns into the parent's program.
+    path, (go, status) = chain[0], pipes
     try:
         if not os.read(go, 1):
             os._exit(_NOT_FOUND)  # the parent is gone
@@ -292,7 +293,7 @@ def _child(
         try:
             os.execve(path, argv, environment)  # noqa: S606 - no shell is wanted
         except OSError as err:
-            if err.errno != errno.ENOEXEC:
+            if err.errno != errno.ENOEXEC or chain[-1] == path:
                 raise
             # A text without "#!": execvp(3) and shells hand it to /bin/sh.
             os.execve("/bin/sh", ("sh", path, *argv[1:]), environment)  # noqa: S606

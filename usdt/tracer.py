@@ -27,9 +27,8 @@ from usdt.targets import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tracing.language.tree import ProbeText
-
     from tracing.forms import Form
+    from tracing.language.tree import ProbeText
     from usdt.spawn import Spawned
 
 __all__ = ("Targets", "Tracer")

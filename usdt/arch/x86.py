@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from bpf.ptregs import PT_REGS_X86_64
-from tracing.values import Constant, Fetch, Memory, Register, Unreadable
+from tracing.values import Address, Constant, Fetch, Memory, Register, Unreadable
 from usdt.arch.base import SCALARS, Sum, excerpt, parse_sum, value_type, wrap
 
 if TYPE_CHECKING:
@@ -282,7 +282,8 @@ class Place(NamedTuple):
         if self.elf_type == ET_EXEC:
             number = target + operand.displacement
             return Constant(wrap(number, operand.size, signed=operand.type == "signed"))
-        return Unreadable(f"the address of {operand.symbol} depends on where the file is loaded")
+        ip = REGISTERS[self.machine][IP_NAME][0]
+        return Address(ip, target + operand.displacement - self.location, operand.size)
 
     def symbolic(self, operand: Operand, target: int) -> Fetch:
         """Memory relative to a symbol at the link-time address ``target``."""

@@ -19,16 +19,20 @@ _COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, commands_at=_COMMANDS)
+# \b keeps click from filling the paragraph below it.
+_HELP = """See what a program with USDT probes does, at once, on a production machine.
+
+\b
+usdt list /usr/bin/python3.11
+usdt trace -p PID 'python:gc__start(arg0)'
+usdt trace -p PID 'postgresql:query__start(str(arg0))'
+"""
+
+
+@click.group(cls=LazyGroup, commands_at=_COMMANDS, help=_HELP)
 @click.version_option(package_name="usdt-toolkit", prog_name="usdt")
 def usdt() -> None:
-    r"""See what a program with USDT probes does, at once, on a production machine.
-
-    \b
-    usdt list /usr/bin/python3.11
-    usdt trace -p PID 'python:gc__start(arg0)'
-    usdt trace -p PID 'postgresql:query__start(str(arg0))'
-    """
+    """See what a program with USDT probes does."""
 
 
 def main() -> NoReturn:

@@ -29,7 +29,18 @@ __all__ = ("trace",)
 _POLL = 0.25  # seconds between two looks at signals, deadlines and the command
 
 
-@click.command("trace")
+# \b keeps click from filling the paragraph below it.
+_HELP = """Print every hit of PROBE: provider:name, or PATH:provider:name, with items.
+
+\b
+usdt trace -p 1234 'python:gc__start(arg0)'
+usdt trace -p 1234 'postgresql:query__start(str(arg0))'
+usdt trace -c './server --port 80' 'myapp:request(str(arg1), arg2 > 100)'
+usdt trace /usr/bin/python3.11:python:gc__start
+"""
+
+
+@click.command("trace", help=_HELP)
 @click.argument("probes", metavar="PROBE...", nargs=-1, required=True)
 @click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
 @click.option("-c", "--command", help="Start a command and trace it.")
@@ -51,16 +62,8 @@ _POLL = 0.25  # seconds between two looks at signals, deadlines and the command
 @click.option("--exit-code", is_flag=True, help="End with the exit code of the command of -c.")
 @click.option("-v", "--verbose", is_flag=True, help="What is attached, by which kernel path.")
 def trace(**options: Any) -> int:
-    r"""Print every hit of PROBE: provider:name, or PATH:provider:name, with items.
-
-    \b
-    usdt trace -p 1234 'python:gc__start(arg0)'
-    usdt trace -p 1234 'postgresql:query__start(str(arg0))'
-    usdt trace -c './server --port 80' 'myapp:request(str(arg1), arg2 > 100)'
-    usdt trace /usr/bin/python3.11:python:gc__start
-    """
-    run = _Run(options)
-    return run.main()
+    """Print every hit of some probes."""
+    return _Run(options).main()
 
 
 class _Run:
@@ -159,7 +162,7 @@ class _Run:
 
 @contextlib.contextmanager
 def _signals(run: _Run, tracer: Tracer) -> Iterator[None]:
-    def handler(number: int, _: object) -> None:
+    def handler(_number: int, _frame: object) -> None:
         if run.stop:  # the second time: at once
             raise KeyboardInterrupt
         run.stop = True

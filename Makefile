@@ -1,0 +1,60 @@
+# usdt-toolkit: `make help` lists what there is to make.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help setup demo test lint bench testbins packages clean
+
+# An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
+# Python is gone, is made again.
+ifneq ($(shell test -x $(VENV)/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
+		|| grep -o '^[a-z]*:.*## .*' Makefile
+
+setup: $(STAMP)  ## an environment in .venv/ with both commands in it
+	@:
+
+$(STAMP): pyproject.toml tools/venv.sh
+	@tools/venv.sh $(VENV) '$(CURDIR)'
+
+demo: $(STAMP)  ## start a live Python program and trace its probes (root)
+	@examples/demo.sh
+
+test: lint testbins  ## everything that can be checked on this machine
+	@echo 'test: pytest'
+	@$(VENV)/bin/pytest -q --durations=10 $(PYTEST_ARGS) tests
+
+lint: $(STAMP)  ## ruff and mypy
+	@echo 'lint: ruff check, ruff format, mypy --strict'
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check . \
+		|| { echo 'lint: not formatted; run: $(VENV)/bin/ruff format .' >&2; exit 1; }
+	@$(VENV)/bin/mypy --no-error-summary
+	@$(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py
+
+packages:  # what tests need of the system: installed as root, named otherwise
+	@tools/packages.sh
+
+testbins: $(STAMP) packages  ## the C and C++ programs with probes that tests trace
+	@if echo '#include <sys/sdt.h>' | gcc -E -x c - >/dev/null 2>&1; then \
+		echo 'testbins: make'; $(MAKE) -s -C testbins PYTHON='$(CURDIR)/$(VENV)/bin/python'; \
+	else echo 'testbins: skipped, no gcc or no sys/sdt.h'; fi
+
+bench: $(STAMP) testbins  ## what a hit costs and how fast a trace starts, beside bpftrace
+	@$(VENV)/bin/python bench/bench.py $(BENCH_ARGS)
+
+clean:  ## remove everything that was made
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis testbins/out
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo 'clean: done'

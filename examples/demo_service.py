@@ -1,0 +1,58 @@
+"""A small service for ``make demo`` to trace: it takes orders, prices them, and makes garbage.
+
+Nothing in it knows of tracing: the probes are the interpreter's own. It runs under any Python 3.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import sys
+import time
+
+CUSTOMERS = ("ada", "grace", "linus", "barbara")
+PRICES = {"tea": 250, "coffee": 320, "cake": 480}
+
+
+class Order:
+    """An order and its line point at each other: only the garbage collector frees them."""
+
+    def __init__(self, customer: str, item: str) -> None:
+        self.customer = customer
+        self.line = {"order": self, "item": item}
+
+
+def price_of(item: str) -> int:
+    """Price in cents."""
+    return PRICES[item]
+
+
+def charge(order: Order, cents: int) -> None:
+    """Take the money. The event is one that ``sys.addaudithook`` and the audit probe see."""
+    sys.audit("demo.charge", order.customer, cents)
+
+
+def handle_order(customer: str, item: str) -> int:
+    """Price one order and charge for it; the price."""
+    order = Order(customer, item)
+    cents = price_of(item)
+    charge(order, cents)
+    return cents
+
+
+def main() -> None:
+    """Take five orders a second until killed, or until whoever started this is gone."""
+    parent = os.getppid()
+    # By map(): Python 3.11's function__entry fires for calls that come from C, and only for those.
+    prices = map(handle_order, itertools.cycle(CUSTOMERS), itertools.cycle(PRICES))
+    for number, _ in enumerate(prices):
+        if number % 5 == 4:
+            gc.collect(number // 5 % 3)
+        if os.getppid() != parent:
+            break
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What every test has: no descriptor is left open, and skips that are worth their name.
+
+``pyproject.toml`` puts the checkout and ``tests/`` on ``sys.path``, so that any test module says
+``import fixtures`` or ``from skips import need_program``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import skips
+
+from bpf.errors import NotSupported
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+_NO_SKIPS = os.environ.get("USDT_NO_SKIPS", "") not in ("", "0")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the markers."""
+    config.addinivalue_line("markers", "root: needs root (or the same capabilities) and its kernel")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that need root where it is not."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """A feature this kernel lacks is a skip; one it should have is a failure."""
+    try:
+        return (yield)
+    except NotSupported as err:
+        skips.skip_or_fail(err)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, object, object]:
+    """The same for what a fixture needs."""
+    try:
+        return (yield)
+    except NotSupported as err:
+        skips.skip_or_fail(err)
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if _NO_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"USDT_NO_SKIPS is set, and this was skipped: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With USDT_NO_SKIPS, a skipped test has failed."""
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """With USDT_NO_SKIPS, so has a module that skips itself."""
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.fixture
+def root() -> None:
+    """Root, or a skip; for a fixture or a test that finds out late."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def _descriptors() -> dict[str, str]:
+    # The one that listing itself opens is closed again when its link is read: it drops out here.
+    found = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[entry.name] = str(entry.readlink())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_fds() -> Iterator[None]:
+    """Every descriptor a test opened is closed when it ends."""
+    before = _descriptors()
+    yield
+    leaked = {number: what for number, what in _descriptors().items() if number not in before}
+    assert not leaked, f"leaked descriptors: {leaked}"

@@ -1,0 +1,60 @@
+"""Tests of this folder trace the running kernel: they need root and name what they need of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bpf import features
+from bpf.errors import NotSupported
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder: ``-m 'not root'`` leaves them out."""
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.root)
+
+
+def _need(has: bool, feature: str, since: tuple[int, int] | None) -> None:
+    if not has:
+        raise NotSupported(feature, since)
+
+
+@pytest.fixture
+def ringbuf() -> None:
+    """A kernel with the BPF ring buffer."""
+    _need(features.have_ringbuf(), "the BPF ring buffer", (5, 8))
+
+
+@pytest.fixture
+def cookies() -> None:
+    """A kernel whose links carry BPF cookies."""
+    _need(features.have_cookies(), "BPF cookies", (5, 15))
+
+
+@pytest.fixture
+def sleepable_uprobes() -> None:
+    """A kernel whose programs on uprobes may take page faults."""
+    _need(features.have_sleepable_uprobes(), "sleepable programs on uprobes", (6, 0))
+
+
+@pytest.fixture
+def uprobe_multi() -> None:
+    """A kernel that attaches to many offsets in one call."""
+    _need(features.have_uprobe_multi(), "uprobe_multi", (6, 6))
+
+
+@pytest.fixture
+def uprobe_pmu() -> None:
+    """A kernel with uprobes as perf events; CONFIG_UPROBE_EVENTS decides, too."""
+    _need(features.have_uprobe_pmu(), "the uprobe PMU", None)
+
+
+@pytest.fixture
+def vmlinux_btf() -> None:
+    """A kernel that describes its types; CONFIG_DEBUG_INFO_BTF decides, too."""
+    _need(features.have_vmlinux_btf(), "/sys/kernel/btf/vmlinux", None)

@@ -1,0 +1,232 @@
+"""Beside readelf: every probe of real programs and libraries, of two CPUs, note by note."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import debian
+import pytest
+from elftools.elf.elffile import ELFFile
+from elfwriter import FORMATS, Format, note, probe_elf
+from skips import need_program
+
+from usdt.elf import ElfFile
+from usdt.notes import parse_notes
+from usdt.probes import read_probes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Packages of Debian bookworm, and a number of notes that each has more of on every CPU: compilers
+# copy call sites as they see fit. It is only there lest nothing be compared.
+PACKAGES = [
+    ("openjdk-17-jre-headless", 400),
+    ("postgresql-15", 50),
+    ("libruby3.1", 30),
+    ("php8.2-cli", 10),
+    ("libvirt0", 30),
+    ("python3.11-minimal", 5),
+    ("libpython3.11", 5),
+    ("libstdc++6", 2),
+]
+
+# Where this machine may have some; whatever is there is compared.
+LOCAL = [
+    "usr/bin/python3*",
+    "usr/lib/*/libpython3*.so.*",
+    "usr/lib/*/libstdc++.so.*",
+    "usr/lib/postgresql/*/bin/postgres",
+    "usr/lib/jvm/*/lib/server/libjvm.so",
+    "usr/lib*/libc.so.6",
+    "usr/lib/*/libvirt*.so.*",
+    "usr/bin/node",
+]
+
+NOP = b"\x90"  # x86-64 and i386
+
+
+class Row(NamedTuple):
+    """A note as readelf prints it."""
+
+    provider: str
+    name: str
+    location: int
+    base: int
+    semaphore: int
+    args: str
+
+
+NOTE = re.compile(
+    r"NT_STAPSDT .*\s    Provider: (?P<provider>.*)\n"
+    r"    Name: (?P<name>.*)\n"
+    r"    Location: 0x(?P<location>\w+), Base: 0x(?P<base>\w+), Semaphore: 0x(?P<semaphore>\w+)\n"
+    r"    Arguments: (?P<args>.*)$",
+    re.MULTILINE,
+)
+
+
+def readelf(path: Path, *options: str) -> str:
+    program = need_program("readelf", "binutils")
+    done = subprocess.run(
+        [program, "-W", *options, path],
+        capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    return done.stdout
+
+
+def rows(path: Path) -> list[Row]:
+    return [
+        Row(
+            found["provider"],
+            found["name"],
+            int(found["location"], 16),
+            int(found["base"], 16),
+            int(found["semaphore"], 16),
+            found["args"],
+        )
+        for found in NOTE.finditer(readelf(path, "-n"))
+    ]
+
+
+def adjusted(path: Path, notes: list[Row]) -> list[Row]:
+    """The notes moved as prelink has moved the file, by readelf's list of sections."""
+    found = re.search(r" \.stapsdt\.base +\w+ +(\w+) ", readelf(path, "-S"))
+    assert found
+    section = int(found[1], 16)
+    return [
+        row._replace(
+            location=row.location + section - row.base,
+            semaphore=row.semaphore and row.semaphore + section - row.base,
+        )
+        for row in notes
+    ]
+
+
+def with_notes(folder: Path) -> Iterator[Path]:
+    """ELF files under a folder that mention the section, found without the code under test."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size < 64:
+            continue
+        if mentions_notes(path):
+            yield path
+
+
+def mentions_notes(path: Path) -> bool:
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents,
+    ):
+        return contents[:4] == b"\x7fELF" and contents.rfind(b".note.stapsdt\0") >= 0
+
+
+def compare(path: Path) -> int:
+    """Compare a file's probes with readelf's; returns how many notes there were."""
+    expected = rows(path)
+    assert notes_in_order(path) == expected
+    found = read_probes(path)
+    assert found.warnings == ()
+    assert Counter(
+        Row(probe.provider, probe.name, site.address, site.base, site.semaphore, site.args)
+        for probe in found.probes
+        for site in probe.sites
+    ) == Counter(adjusted(path, expected))
+    assert [probe.full_name for probe in found.probes] == list(
+        dict.fromkeys(f"{row.provider}:{row.name}" for row in expected)
+    )
+    check_places(path)
+    return len(expected)
+
+
+def notes_in_order(path: Path) -> list[Row]:
+    with ElfFile(path) as file:
+        return [
+            Row(one.provider, one.name, one.location, one.base, one.semaphore, one.args)
+            for section in file.sections_named(".note.stapsdt")
+            for one in parse_notes(
+                file.contents(section), bits=file.bits, byteorder=file.byteorder
+            ).notes
+        ]
+
+
+def check_places(path: Path) -> None:
+    """Each site is a nop where pyelftools finds its address; each semaphore is there and 0."""
+    with path.open("rb") as stream:
+        peer = ELFFile(stream)
+        for probe in read_probes(path).probes:
+            assert probe.machine in {"x86_64", "i386"}
+            for site in probe.sites:
+                assert site.dead is None
+                assert [site.offset] == list(peer.address_offsets(site.address))
+                stream.seek(site.offset or 0)
+                assert stream.read(1) == NOP
+                if site.semaphore:
+                    assert [site.semaphore_offset] == list(peer.address_offsets(site.semaphore))
+                    stream.seek(site.semaphore_offset)
+                    assert stream.read(2) == b"\0\0"
+
+
+@pytest.mark.parametrize("architecture", ["amd64", "i386"])
+@pytest.mark.parametrize(("package", "least"), PACKAGES, ids=[name for name, _ in PACKAGES])
+def test_probes_of_debian_packages_are_those_readelf_prints(
+    package: str, least: int, architecture: str
+) -> None:
+    folder = debian.files(package, architecture)
+    assert sum(compare(path) for path in with_notes(folder)) > least
+
+
+@functools.cache
+def local_files() -> tuple[Path, ...]:
+    found = {Path(sys.executable).resolve()}
+    for pattern in LOCAL:
+        found |= {path.resolve() for path in Path("/").glob(pattern)}
+    return tuple(sorted(path for path in found if path.is_file() and mentions_notes(path)))
+
+
+def test_probes_of_this_machine_are_those_readelf_prints() -> None:
+    if not local_files():
+        pytest.skip("needs a file with probes, python3 or libstdc++6 of Debian for example")
+    for path in local_files():
+        assert compare(path)
+
+
+@pytest.mark.parametrize(
+    "fmt", FORMATS, ids=[f"{fmt.bits} bits, {fmt.byteorder}" for fmt in FORMATS]
+)
+@pytest.mark.parametrize("padding", [4, 8])
+def test_notes_made_here_are_what_readelf_takes_them_for(
+    fmt: Format, padding: int, tmp_path: Path
+) -> None:
+    # That the writer of the other tests, which knows the format from us, is right about it.
+    path = tmp_path / "file"
+    data = b"".join(
+        note(b"n" * count, b"8@%rax", location=0x400000 + count, fmt=fmt, padding=padding)
+        for count in range(1, 10)
+    )
+    path.write_bytes(probe_elf(data, fmt=fmt, addralign=padding))
+    expected = rows(path)
+    assert [row.name for row in expected] == ["n" * count for count in range(1, 10)]
+    assert [
+        Row(probe.provider, probe.name, site.address, site.base, site.semaphore, site.args)
+        for probe in read_probes(path).probes
+        for site in probe.sites
+    ] == expected
+
+
+def test_a_moved_file_is_moved_by_the_base(tmp_path: Path) -> None:
+    # No prelinked file is to be had any more; readelf prints what the note says.
+    path = tmp_path / "file"
+    path.write_bytes(probe_elf(note(base=0x400700, location=0x400010, semaphore=0x5FFF10)))
+    (row,) = rows(path)
+    assert (row.location, row.base, row.semaphore) == (0x400010, 0x400700, 0x5FFF10)
+    (moved,) = adjusted(path, [row])
+    (site,) = read_probes(path).probes[0].sites
+    assert (site.address, site.semaphore) == (moved.location, moved.semaphore)
+    assert (site.address, site.semaphore) == (0x400110, 0x600010)

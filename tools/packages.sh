@@ -1,0 +1,61 @@
+#!/bin/bash
+# packages.sh: see that this system has what the tests and the benchmarks use. As root on Debian what
+# is missing is installed; otherwise one line names it, and the tests that need it skip and say so.
+# Asked by trying, not by package names: a compiler of one's own serves as well.
+set -euo pipefail
+. "$(dirname "$0")/apt.sh"
+
+compiles() { # compiles COMPILER SOURCE OPTION...
+    local compiler=$1 source=$2
+    shift 2
+    command -v "$compiler" >/dev/null &&
+        "$compiler" "$@" -o /dev/null - <<<"$source" 2>/dev/null
+}
+
+any() { # any PATH...: whether one of them exists (a glob that matches nothing stays as it is)
+    local path
+    for path in "$@"; do
+        [[ -e $path ]] && return 0
+    done
+    return 1
+}
+
+has() { # has PACKAGE: whether what it provides is here
+    case $1 in
+    gcc | g++ | make | bpftrace) command -v "$1" >/dev/null ;;
+    binutils) command -v readelf >/dev/null ;;
+    libc6-dev) compiles gcc '#include <stdio.h>' -E -x c ;;
+    systemtap-sdt-dev) compiles gcc '#include <sys/sdt.h>' -E -x c ;;
+    gcc-multilib) compiles gcc 'int main(void) { return 0; }' -m32 -x c ;;
+    g++-multilib) compiles g++ $'#include <string>\nint main() { return 0; }' -m32 -x c++ ;;
+    postgresql) any /usr/lib/postgresql/*/bin/postgres ;;
+    *-jdk-headless) command -v javac >/dev/null ;;
+    python3) any /usr/bin/python3.1[0-9] ;;
+    esac
+}
+
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils postgresql default-jdk-headless python3 bpftrace)
+[[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
+
+missing() {
+    local package
+    for package in "${wanted[@]}"; do
+        has "$package" || echo "$package"
+    done
+}
+
+mapfile -t absent < <(missing)
+((${#absent[@]})) || exit 0
+
+if may_install; then
+    echo "packages: apt-get install ${absent[*]}"
+    # Together, as that is one run of dpkg; one by one if this distribution lacks one of the names.
+    apt_install "${absent[@]}" >/dev/null ||
+        for package in "${absent[@]}"; do
+            apt install -y --no-install-recommends "$package" >/dev/null || true
+        done
+    hash -r
+    mapfile -t absent < <(missing)
+fi
+((${#absent[@]} == 0)) ||
+    echo "packages: missing: ${absent[*]}; install with: apt-get install ${absent[*]}"
