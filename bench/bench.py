@@ -207,7 +207,7 @@ def _count(out: Path, text: str, lost: re.Pattern[bytes]) -> tuple[int, int]:
             found = lost.search(line)
             if found:
                 missing += int(found[1])
-            elif line[:1] == b"{" or line[:1].isdigit():
+            elif line[:1].isdigit() or (line[:1] == b"{" and line[:7] != b'{"lost"'):
                 delivered += 1
     missing += sum(int(number) for number in lost.findall(text.encode()))
     return delivered, missing
@@ -216,7 +216,7 @@ def _count(out: Path, text: str, lost: re.Pattern[bytes]) -> tuple[int, int]:
 def ours(loop: Loop) -> AbstractContextManager[Outcome]:
     """``usdt trace``, JSON lines to a file."""
     words = [str(USDT), "trace", "-p", str(loop.process.pid), "--json", "loop:hit(arg0, arg1)"]
-    return tracer(words, r"^(?:\d+ events, )(\d+) lost")
+    return tracer(words, r"\d+ events?, (\d+) lost")
 
 
 def bpftrace(loop: Loop) -> AbstractContextManager[Outcome]:
@@ -275,9 +275,10 @@ def cost_of_a_hit(hits: int, rounds: int) -> None:
             nanoseconds, outcome = one_run(watch, hits)
             series[name].nanoseconds.append(nanoseconds)
             series[name].outcomes.append(outcome)
-    print(f"cost of a hit: {hits:,} hits of two arguments, median of {rounds} rounds")
+    print(f"cost of a hit: {hits:,} hits of two arguments, median (range) of {rounds} rounds")
     for name, one in series.items():
-        print(f"  {name:13} {one.median:9.1f} ns per hit{_delivery(one)}")
+        spread = f"({min(one.nanoseconds):.1f}–{max(one.nanoseconds):.1f})"
+        print(f"  {name:13} {one.median:9.1f} ns {spread:19}{_delivery(one)}")
     if "bpftrace" in series:
         _ratios(series)
 
@@ -354,7 +355,12 @@ def main() -> None:
         stop("tracing needs root")
     if not LOOP.exists():
         stop("the traced program is missing; make testbins builds it (gcc, systemtap-sdt-dev)")
-    if not BPFTRACE:
+    if BPFTRACE:
+        version = subprocess.run(
+            [BPFTRACE, "--version"], capture_output=True, text=True, check=False
+        )
+        print(f"beside {version.stdout.strip()}, Linux {os.uname().release}, {os.cpu_count()} CPUs")
+    else:
         print("bpftrace is not installed (apt-get install bpftrace): usdt alone")
     if options.only != "start":
         cost_of_a_hit(options.hits, options.rounds)

@@ -13,9 +13,8 @@ Code is pure: maps are names until :meth:`bpf.program.ProgramSpec.load` gives th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bpf.errors import TracingError
+from bpf.frozen import frozen
 from bpf.insn import R0, Alu, Jump, Reg, encode, size_code
 
 __all__ = ("Assembler", "Code", "CodeTooLarge")
@@ -29,7 +28,7 @@ class CodeTooLarge(TracingError):  # noqa: N818 - a limit, caught to split the w
     """A jump is farther than its 16-bit offset reaches."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """Assembled instructions.
 
@@ -154,7 +153,7 @@ class Assembler:
             if not -_REACH <= distance < _REACH:
                 raise CodeTooLarge(f"a jump of {distance} instructions is out of reach")
             insns[index] = encode(opcode, dst, src, distance, immediate)
-        return Code(b"".join(insns), self._maps)
+        return Code(b"".join(insns), dict(self._maps))
 
     def _wide(self, dst: Reg, src: int, value: int) -> None:
         self._insns.append(encode(_LD_IMM64, dst, src, 0, value))

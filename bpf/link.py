@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from bpf._syscall import bpf, perf_attribute, perf_event_open
 from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command
 from bpf.errors import NotSupported, SyscallError
 from bpf.fd import FD
+from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UprobeSite:
     """One place to attach: file offset, reference counter's file offset (0: none), cookie."""
 

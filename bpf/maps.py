@@ -5,18 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from bpf._syscall import bpf, bpf_attribute, prlimit_memlock
 from bpf._uapi import Command, MapType
 from bpf.errors import NotSupported, SyscallError
 from bpf.fd import FD
+from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("Map", "MapSpec", "possible_cpus", "raise_memlock", "sum_per_cpu")
+__all__ = ("Map", "MapSpec", "count_cpus", "possible_cpus", "raise_memlock", "sum_per_cpu")
 
 _PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
 _BATCH = 512
@@ -25,7 +25,7 @@ _BATCH = 512
 _MEMLOCK = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapSpec:
     """What a map is: a value that can be made anywhere.
 
@@ -74,8 +74,8 @@ class MapSpec:
 class Map:
     """A map in the kernel; a context manager.
 
-    Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
-    each possible CPU, each padded to a multiple of eight bytes.
+    Keys and values are bytes of exactly the spec's sizes; ValueError otherwise. A per-CPU map's
+    value is one slot for each possible CPU, each padded to a multiple of eight bytes.
     """
 
     def __init__(self, spec: MapSpec, fd: FD) -> None:
@@ -91,6 +91,7 @@ class Map:
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None."""
+        self._check(key)
         value = bytearray(self.value_size)
         try:
             bpf(Command.MAP_LOOKUP_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
@@ -102,10 +103,12 @@ class Map:
 
     def set(self, key: bytes, value: bytes) -> None:
         """Write one entry."""
+        self._check(key, value)
         bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
 
     def delete(self, key: bytes) -> bool:
         """Remove one entry; whether it was there."""
+        self._check(key)
         try:
             bpf(Command.MAP_DELETE_ELEM, "I4xPPQ", self.fd.fileno(), key, None, 0)
         except SyscallError as err:
@@ -140,6 +143,13 @@ class Map:
                 value = self.get(key)
                 if value is not None:
                     yield key, value
+
+    def _check(self, key: bytes, value: bytes | None = None) -> None:
+        # The kernel takes sizes from the map and would read on behind bytes that are too few.
+        if len(key) != self.spec.key_size:
+            raise ValueError(f"map key: {self.spec.key_size} bytes expected, {len(key)} given")
+        if value is not None and len(value) != self.value_size:
+            raise ValueError(f"map value: {self.value_size} bytes expected, {len(value)} given")
 
     def _batches(self) -> Iterator[tuple[bytes, bytes]]:
         position: bytes | None = None
@@ -190,8 +200,13 @@ class Map:
 def possible_cpus() -> int:
     """How many slots a per-CPU value has (/sys/devices/system/cpu/possible)."""
     with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 - pathlib costs an import
-        last = file.read().strip().split(",")[-1].split("-")[-1]
-    return int(last) + 1
+        return count_cpus(file.read())
+
+
+def count_cpus(text: str) -> int:
+    """How many CPUs a list of ranges names, "0-3,8": the kernel's slots have no gaps."""
+    ranges = [part.partition("-") for part in text.strip().split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
 
 
 def sum_per_cpu(value: bytes) -> int:

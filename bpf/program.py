@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from bpf._syscall import bpf
 from bpf._uapi import AttachType, Command, ProgType
 from bpf.errors import SyscallError, VerifierError
 from bpf.fd import FD
+from bpf.frozen import frozen
 from bpf.maps import Map, raise_memlock
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LOG_SIZE = 1 << 20
 _LAYOUT = "IIPPIIPII16sII"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramSpec:
     """What a program is: a value that can be made and tested anywhere.
 

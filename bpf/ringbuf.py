@@ -19,13 +19,18 @@ at most one wake-up. There is no timer to wait for: the first event of a quiet s
 once, and a full buffer cannot come about unseen, because the pause is a fraction of the time
 that the fastest program needs to fill it.
 
-Reading a position is one aligned load of 64 bits by CPython's memoryview. Between that load and
+Headers are read in the mapping, and only what they say is committed is copied. Copying first and
+looking at the copy tears records: a memcpy reads in no particular order and takes long enough for
+a program to fill and submit a record whose body was read before and whose header is read after.
+
+Reading a position or a header is one aligned load by CPython's memoryview. Between that load and
 the copy of the data lie thousands of instructions and several function calls; on CPUs that
 reorder loads this is what stands in for an acquire barrier, as no barrier can be had here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from typing import TYPE_CHECKING, Self
@@ -54,7 +59,7 @@ def ring_size(wanted: int) -> int:
     return size
 
 
-def committed(data: bytes) -> int:
+def committed(data: bytes | memoryview) -> int:
     """How many leading bytes of ``data`` are whole records that are not busy.
 
     Pure: ``data`` begins at a record and its end is the ring's producer position.
@@ -67,7 +72,7 @@ def committed(data: bytes) -> int:
     return position
 
 
-def runs(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+def runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield (offset, bytes from record to record, records, header) of records of one length.
 
     Discarded records are runs of their own, with DISCARD set in the header.
@@ -115,9 +120,12 @@ class RingBuffer:
         number = self.fd.fileno()
         try:
             self._consumer_page = mmap.mmap(number, page, offset=0)
-            self._data_pages = mmap.mmap(
-                number, page + 2 * self.size, prot=mmap.PROT_READ, offset=page
-            )
+            with contextlib.ExitStack() as undo:
+                undo.callback(self._consumer_page.close)
+                self._data_pages = mmap.mmap(
+                    number, page + 2 * self.size, prot=mmap.PROT_READ, offset=page
+                )
+                undo.pop_all()
         except OSError:
             self.map.close()
             raise
@@ -141,10 +149,10 @@ class RingBuffer:
         if not length:
             return b""
         start = position & (self.size - 1)
-        data = bytes(self._data[start : start + length])
-        ready = committed(data)
+        ready = committed(self._data[start : start + length])
+        data = bytes(self._data[start : start + ready])  # after the headers, never before them
         self._consumer[0] = position + ready
-        return data if ready == length else data[:ready]
+        return data
 
     def close(self) -> None:
         """Unmap and close; again is fine."""

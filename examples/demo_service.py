@@ -33,20 +33,18 @@ def charge(order: Order, cents: int) -> None:
     sys.audit("demo.charge", order.customer, cents)
 
 
-def handle_order(customer: str, item: str) -> int:
-    """Price one order and charge for it; the price."""
+def handle_order(customer: str, item: str) -> None:
+    """Price one order and charge for it."""
     order = Order(customer, item)
-    cents = price_of(item)
-    charge(order, cents)
-    return cents
+    charge(order, price_of(item))
 
 
 def main() -> None:
     """Take five orders a second until killed, or until whoever started this is gone."""
     parent = os.getppid()
-    # By map(): Python 3.11's function__entry fires for calls that come from C, and only for those.
-    prices = map(handle_order, itertools.cycle(CUSTOMERS), itertools.cycle(PRICES))
-    for number, _ in enumerate(prices):
+    orders = zip(itertools.cycle(CUSTOMERS), itertools.cycle(PRICES))
+    for number, (customer, item) in enumerate(orders):
+        handle_order(customer, item)
         if number % 5 == 4:
             gc.collect(number // 5 % 3)
         if os.getppid() != parent:

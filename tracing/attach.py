@@ -8,7 +8,6 @@ which matters when it is closed: the kernel waits tens of milliseconds for each 
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from bpf import features
 from bpf._uapi import BPF_F_SLEEPABLE, AttachType
 from bpf.assembler import CodeTooLarge
 from bpf.errors import NotSupported, SyscallError, TracingError
+from bpf.frozen import frozen
 from bpf.link import Link, UprobeSite, attach_uprobe_multi, attach_uprobe_perf
 from bpf.program import Program, ProgramSpec
 from tracing.codegen import Case, Filter, generate
@@ -31,7 +31,7 @@ __all__ = ("Attacher", "Failure", "Placed", "Point")
 _CASES = 256  # in one program at most: the verifier's work grows with each
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """One call site to attach to, as a front describes it.
 
@@ -54,7 +54,7 @@ class Point:
     pid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placed:
     """A point and the case that runs there."""
 
@@ -62,7 +62,7 @@ class Placed:
     case: Case
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Points that could not be attached, and why."""
 
@@ -70,22 +70,23 @@ class Failure:
     error: TracingError
 
 
-@dataclass
 class Attacher:
     """Loads programs and keeps the links of one session.
 
-    Attributes:
+    Args:
         maps: what programs refer to by name.
         accept: which processes count.
+
+    Attributes:
         ways: notes on what was attached by which kernel path, for ``-v``.
     """
 
-    maps: dict[str, Map]
-    accept: Filter
-    links: list[Link] = field(default_factory=list)
-    ways: list[str] = field(default_factory=list)
-    listing: list[str] = field(default_factory=list)
-    _programs: dict[tuple[Case, ...], Program] = field(default_factory=dict)
+    def __init__(self, maps: dict[str, Map], accept: Filter) -> None:
+        self._maps = maps
+        self._accept = accept
+        self._links: list[Link] = []
+        self._programs: dict[tuple[Case, ...], Program] = {}
+        self.ways: list[str] = []
 
     def attach(self, placed: Sequence[Placed]) -> list[Failure]:
         """Attach every point; what fails is reported and does not keep the rest from it.
@@ -102,7 +103,7 @@ class Attacher:
 
     def close(self) -> None:
         """Detach everything; links are closed side by side, as each waits for the kernel."""
-        links, self.links = self.links, []
+        links, self._links = self._links, []
         if len(links) > 1:
             from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
 
@@ -140,7 +141,7 @@ class Attacher:
         if cases not in self._programs:
             faultable = any(case.plan.faultable for case in cases)
             sleepable = faultable and features.have_sleepable_uprobes()
-            code = generate(cases, self.accept, sleepable=sleepable)
+            code = generate(cases, self._accept, sleepable=sleepable)
             multi = features.have_uprobe_multi()
             spec = ProgramSpec(
                 code,
@@ -148,7 +149,7 @@ class Attacher:
                 flags=BPF_F_SLEEPABLE if sleepable else 0,
                 name="usdt",
             )
-            self._programs[cases] = spec.load(self.maps)
+            self._programs[cases] = spec.load(self._maps)
             kind = "sleepable " if sleepable else ""
             self.ways.append(f"{kind}program of {len(code)} instructions for {len(cases)} cases")
         return self._programs[cases]
@@ -159,7 +160,7 @@ class Attacher:
         where = f"{len(sites)} sites of {point.path}" + (f" in {point.pid}" if point.pid else "")
         if features.have_uprobe_multi():
             link = attach_uprobe_multi(program, point.open_path, sites, pid=point.pid)
-            self.links.append(link)
+            self._links.append(link)
             self.ways.append(f"{where}: one uprobe_multi link")
             return
         made: list[Link] = []
@@ -170,7 +171,7 @@ class Attacher:
             for link in made:
                 link.close()
             raise
-        self.links += made
+        self._links += made
         self.ways.append(f"{where}: perf events with cookies")
 
 

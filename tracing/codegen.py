@@ -20,11 +20,11 @@ Register use: r6 context, r7 record, r8 attempt (0, then 1), r9 pid_tgid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bpf._uapi import Helper
 from bpf.assembler import Assembler, Code
+from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
 from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, ExpressionWriter
 from tracing.ir import Fetched, Number
@@ -44,7 +44,7 @@ _FAULT = -14  # EFAULT
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A plan at one probe. ``number`` is its cookie and stands in its records."""
 
@@ -53,7 +53,7 @@ class Case:
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """Which processes count.
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tracing.values import Unreadable
 
@@ -22,8 +21,7 @@ __all__ = ("Event", "EventForm", "Form", "JsonForm", "TextForm", "escape")
 _ERRORS = {-14: "memory not readable"}
 
 
-@dataclass(slots=True)
-class Event:
+class Event(NamedTuple):
     """One hit of a probe.
 
     Attributes:

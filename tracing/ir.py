@@ -6,9 +6,9 @@ its type; the nodes say where a conversion changes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bpf.frozen import frozen
 from tracing.values import Kind, ValueType
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ S64 = ValueType(Kind.SIGNED, 8)
 U64 = ValueType(Kind.UNSIGNED, 8)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Number:
     """A constant; ``value`` is within its type."""
 
@@ -50,7 +50,7 @@ class Number:
     type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetched:
     """An argument as the front describes it."""
 
@@ -58,7 +58,7 @@ class Fetched:
     type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Builtin:
     """pid, tid, uid, gid, cpu, ts, cgroup: from a helper of the kernel."""
 
@@ -66,7 +66,7 @@ class Builtin:
     type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opaque:
     """A value that cannot be read here; any expression with it cannot either."""
 
@@ -74,7 +74,7 @@ class Opaque:
     type: ValueType = U64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pointer:
     """An address of the traced process whose target's type is known from a cast."""
 
@@ -83,7 +83,7 @@ class Pointer:
     type: ValueType = U64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deref:
     """The value at an address of the traced process."""
 
@@ -91,7 +91,7 @@ class Deref:
     type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Convert:
     """A value converted to another integer type, as C does."""
 
@@ -99,7 +99,7 @@ class Convert:
     type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arithmetic:
     """``+ - * / % & | ^ << >>`` and unary ``~ -`` (right is None); operands have the type."""
 
@@ -109,7 +109,7 @@ class Arithmetic:
     type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compare:
     """``== != < <= > >=``; ``operands`` is the type that both sides were converted to."""
 
@@ -120,7 +120,7 @@ class Compare:
     type: ValueType = S32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompareText:
     """A string against a constant.
 
@@ -138,7 +138,7 @@ class CompareText:
     type: ValueType = S32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Logic:
     """``&&`` or ``||``, short-circuit."""
 
@@ -148,7 +148,7 @@ class Logic:
     type: ValueType = S32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Not:
     """``!``."""
 

@@ -16,10 +16,10 @@ A string or buffer is preceded by an s64: the bytes that count, or a negative er
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bpf.errors import LanguageError
+from bpf.frozen import frozen
 from tracing.ir import U64, Fetched, Node, Number, Opaque, can_fail
 from tracing.language.tree import Call, Integer, Name
 from tracing.resolve import Scope, resolve, string_address
@@ -39,7 +39,7 @@ MAX_READ = 1 << 16  # bytes of one string or buffer
 DEFAULT_STRING = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """One value to show.
 
@@ -62,7 +62,7 @@ class Output:
     fallible: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """Everything a program does at a hit. Hashable: equal plans share one program.
 

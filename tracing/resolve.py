@@ -7,10 +7,10 @@ are folded on the way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bpf.errors import LanguageError
+from bpf.frozen import frozen
 from tracing.fold import fold
 from tracing.ir import (
     S32,
@@ -67,7 +67,7 @@ _KINDS = {True: Kind.SIGNED, False: Kind.UNSIGNED}  # by "is signed"
 _ORDER = ("==", "!=", "<", "<=", ">", ">=")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What names mean at one probe.
 

@@ -14,10 +14,10 @@ import select
 import struct
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from bpf._uapi import MapType
+from bpf.frozen import frozen
 from bpf.maps import MapSpec
 from bpf.ringbuf import RingBuffer
 from tracing.attach import Attacher, Failure, Placed
@@ -41,7 +41,7 @@ _COUNTED = 1 << 14  # probes with counters of their own; all later ones share th
 _COUNTER = struct.Struct("=QQ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lost:
     """What a probe did not deliver.
 

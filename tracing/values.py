@@ -8,7 +8,8 @@ instructions; nothing here knows a CPU, an operand syntax or a command.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from bpf.frozen import frozen
 
 __all__ = (
     "Address",
@@ -33,7 +34,7 @@ class Kind(enum.Enum):
     STRING = "string"  # NUL-terminated bytes, the result of str()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValueType:
     """A value's kind and its size in bytes."""
 
@@ -46,14 +47,14 @@ class ValueType:
         return self.kind is Kind.SIGNED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """A value known when the program is written. ``value`` is the number itself, -2^63…2^64-1."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Register:
     """Bytes of ``struct pt_regs``: where the kernel saved a register.
 
@@ -67,7 +68,7 @@ class Register:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """The traced process's memory at ``base + index * scale + displacement``.
 
@@ -87,7 +88,7 @@ class Memory:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """The number ``base + displacement`` itself: a symbol's run-time address by way of ip.
 
@@ -102,7 +103,7 @@ class Address:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unreadable:
     """A value that no program can read here; ``reason`` is shown in its place."""
 
@@ -112,7 +113,7 @@ class Unreadable:
 Fetch = Constant | Register | Memory | Address | Unreadable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """One argument of a probe site: ``name`` is ``arg0``… or a name from BTF or DWARF."""
 

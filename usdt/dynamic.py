@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from bpf.errors import ElfError
+from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -26,7 +26,7 @@ _MAX_TAGS = 16384
 _MAX_STRING = 4096  # PATH_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dynamic:
     """What the loader reads of one ELF file.
 

@@ -6,8 +6,9 @@ Only what the reader of :mod:`usdt.elf` needs; the names are the specification's
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Literal
+
+from bpf.frozen import frozen
 
 __all__ = (
     "CLASSES",
@@ -57,7 +58,7 @@ MAX_EXCERPT = 100  # characters
 ByteOrder = Literal["little", "big"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """A section header; the fields are those of ``Elf64_Shdr``, in its order.
 
@@ -76,7 +77,7 @@ class Section:
     entsize: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Segment:
     """A program header: ``filesz`` bytes at file ``offset`` are loaded at ``address``."""
 
@@ -88,7 +89,7 @@ class Segment:
     memsz: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The structures of one ELF class and byte order."""
 
@@ -149,6 +150,6 @@ MACHINES = {
 
 def excerpt(name: str) -> str:
     """A name out of a file as a message can show it: on one line, not too long."""
-    if len(name) > MAX_EXCERPT:
-        name = f"{name[:MAX_EXCERPT]}…"
-    return name if name.isprintable() else ascii(name)
+    shown = name[: MAX_EXCERPT + 1]
+    shown = shown if shown.isprintable() else ascii(shown)[1:-1]
+    return shown if len(shown) <= MAX_EXCERPT else f"{shown[:MAX_EXCERPT]}…"

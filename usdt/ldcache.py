@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ _OLD_HEADER, _OLD_ENTRY = 16, struct.Struct("III")
 _NEW_HEADER, _NEW_ENTRY = 48, struct.Struct("IIIIQ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CacheEntry:
     """One library of /etc/ld.so.cache: ``flags`` are FLAG_* of glibc's ldconfig.h."""
 

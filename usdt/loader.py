@@ -15,11 +15,11 @@ import os
 import stat
 import struct
 from collections import deque
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from bpf.errors import ElfError, TargetError
+from bpf.frozen import frozen
 from usdt.dynamic import Dynamic, parse_dynamic
 from usdt.ldcache import CacheEntry, parse_cache
 
@@ -288,7 +288,7 @@ def library_names(root: str = "/") -> set[str]:
     return {entry.name for entry in _cache_entries(root)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Loaded:
     path: str
     dynamic: Dynamic

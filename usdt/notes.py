@@ -19,8 +19,9 @@ visited once, and damage is a warning, never an exception.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Literal
+
+from bpf.frozen import frozen
 
 __all__ = ("MAX_NOTES", "MAX_WARNINGS", "Note", "Notes", "parse_notes")
 
@@ -36,7 +37,7 @@ HEADER_SIZE = 12
 SUPPORTED_BITS = (32, 64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """One probe site as its note describes it, before any adjustment.
 
@@ -55,8 +56,20 @@ class Note:
     name: str
     args: str
 
+    def __init__(  # noqa: PLR0917 - the fields, in their order
+        self, location: int, base: int, semaphore: int, provider: str, name: str, args: str
+    ) -> None:
+        # Written out: it takes half the time of one made for any fields, 400,000 times.
+        put = object.__setattr__
+        put(self, "location", location)
+        put(self, "base", base)
+        put(self, "semaphore", semaphore)
+        put(self, "provider", provider)
+        put(self, "name", name)
+        put(self, "args", args)
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Notes:
     """The notes of one section in file order, and what was wrong with it, one line each."""
 
@@ -64,7 +77,7 @@ class Notes:
     warnings: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """How notes of one class, byte order and padding lie in memory.
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bpf.errors import TargetError
+from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ PROC_PID_INIT_INO = 0xEFFFFFFC  # include/linux/proc_ns.h: the initial pid names
 _DELETED = b" (deleted)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mapping:
     """One line of /proc/PID/maps (Documentation/filesystems/proc.rst).
 
@@ -94,7 +94,7 @@ class Mapping:
         return self.permissions[2:3] == "x"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MappedFile:
     """A file that a process has mapped.
 
@@ -114,7 +114,7 @@ class MappedFile:
     deleted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThreadGroup:
     """The process that a given id belongs to; ``given`` differs from ``pid`` for a thread's id."""
 

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
 from bpf.errors import TargetError
+from bpf.frozen import frozen
 from usdt.loader import find_library, in_root, library_names, name_rank
 from usdt.process import (
     MappedFile,
@@ -50,7 +50,7 @@ _SHIPPED = (
 _MAX_CANDIDATES = 20_000  # names compared with a misspelt one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """What a TARGET word stands for.
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, TracingError
+from bpf.frozen import frozen
 from tracing.codegen import Filter
 from tracing.session import DEFAULT_BUFFER, Lost, Session
 from usdt import process
@@ -38,7 +38,7 @@ RESCAN_ALL = 2.0  # the same for every process of the machine
 GRACE = 5.0  # seconds that a process has to load a library with the probe that was asked for
 
 
-@dataclass(frozen=True)
+@frozen
 class Targets:
     """Whom to trace; nothing given: every process that runs the files the probes name.
 
@@ -53,7 +53,7 @@ class Targets:
     everything: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class _File:
     path: str
     open_path: str
@@ -61,11 +61,11 @@ class _File:
     pid: int = 0
 
 
-@dataclass
 class _Request:
-    text: ProbeText
-    found: bool = False
-    seen: set[tuple[Any, int]] = field(default_factory=set)
+    def __init__(self, text: ProbeText) -> None:
+        self.text = text
+        self.found = False
+        self.seen: set[tuple[Any, int]] = set()  # files looked at, by identity and pid
 
 
 class Tracer:

@@ -47,7 +47,10 @@ def running(*argv: str | Path, program: str = "") -> Iterator[subprocess.Popen[b
         yield child
     finally:
         child.kill()
-        child.communicate()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):  # not communicate(): a grandchild may hold them
+            if pipe:
+                pipe.close()
 
 
 def sleeps(pid: int, program: str) -> bool:

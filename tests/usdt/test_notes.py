@@ -285,6 +285,7 @@ def test_flipped_bytes_in_good_notes_never_raise(
     assert len(found.notes) <= 6 + 1
 
 
+word = st.integers(0, 2**32 - 1)
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 
 

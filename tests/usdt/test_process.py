@@ -419,7 +419,7 @@ def test_a_program_executed_later_is_seen() -> None:
     with running("sh", "-c", "read x; exec sleep 60") as child:
         assert child.stdin
         watch = MapsWatch(child.pid)
-        assert watch.changed()
+        until(watch.changed, "the shell to be mapped")
         child.stdin.write(b"\n")
         child.stdin.flush()
         until(lambda: command_name(child.pid) == "sleep", "exec")
@@ -474,6 +474,7 @@ def test_a_containers_ids_are_told_outermost_first() -> None:
             pytest.skip("needs a kernel with CONFIG_PROC_CHILDREN")
         until(children.read_text, "unshare to fork")
         inner = int(children.read_text())
+        until(lambda: sleeps(inner, "sleep"), "sleep to run")
         assert process.namespace_pids(inner) == (inner, 1)
         if process.in_initial_pid_namespace():
             assert process.host_pid(inner) == inner

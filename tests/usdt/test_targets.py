@@ -124,15 +124,16 @@ def test_a_file_that_must_not_be_read() -> None:
 def test_a_library_that_only_a_process_knows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "elsewhere"):
         (here / name).mkdir()
-    one = copied_sleep(here / "one" / "libprobing.so.1")
-    two = copied_sleep(here / "two" / "libprobing.so.1")
+    word = f"libprobing_{os.getpid()}"
+    one = copied_sleep(here / "one" / f"{word}.so.1")
+    two = copied_sleep(here / "two" / f"{word}.so.1")
     monkeypatch.chdir(here / "elsewhere")
     with running(one, "60", program=one.name):
-        assert resolve_target("libprobing").path == str(one)
+        assert resolve_target(word).path == str(one)
         with running(two, "60", program=two.name), pytest.raises(TargetError) as caught:
-            resolve_target("libprobing")
+            resolve_target(word)
     assert str(caught.value) == (
-        "libprobing: 2 files of that name are mapped by running processes "
+        f"{word}: 2 files of that name are mapped by running processes "
         f"({one}, {two}): give a path, or a process with -p"
     )
 

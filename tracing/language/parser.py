@@ -288,7 +288,8 @@ class _Reader:
 
     def _no_operator(self, token: Token) -> str:
         if token.text in _WORDS_OF_OTHERS:
-            return f"found {token}: expected an operator, here perhaps '{_WORDS_OF_OTHERS[token.text]}'"
+            meant = _WORDS_OF_OTHERS[token.text]
+            return f"found {token}: expected an operator, here perhaps '{meant}'"
         if token.text == "(":
             return f"found {token}: only {', '.join(sorted(FUNCTIONS))} can be called"
         opener = next((w for w in reversed(self._waiting) if w.level == 0), None)

@@ -54,15 +54,21 @@ class Token(NamedTuple):
 
     def __str__(self) -> str:
         """As a message names it."""
+        if self.kind in ("string", "character"):
+            return _shortened(self.text)  # it has quotes of its own
         return quotable(self.text) if self.text else "the end"
 
 
 def quotable(text: str) -> str:
     """Text in quotes for a one-line message: shortened, control characters escaped."""
+    quote = '"' if "'" in text else "'"
+    return quote + _shortened(text) + quote
+
+
+def _shortened(text: str) -> str:
     if len(text) > _MAX_SHOWN:
         text = text[: _MAX_SHOWN - 1] + "…"
-    quote = '"' if "'" in text else "'"
-    return quote + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) + quote
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def check_length(text: str) -> None:

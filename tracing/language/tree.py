@@ -7,8 +7,9 @@ No tree is higher than :data:`MAX_HEIGHT`, so that whoever walks one may recurse
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from bpf.frozen import field, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ PRECEDENCE = {
 _PREDICATES = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&", "||"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeName:
     """A type in a cast.
 
@@ -81,7 +82,7 @@ class TypeName:
     pointers: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """An argument, a built-in, or ``return``."""
 
@@ -90,7 +91,7 @@ class Name:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Integer:
     """An integer or character constant, 0…2^64-1, with the type C17 6.4.4.1 gives it.
 
@@ -107,7 +108,7 @@ class Integer:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A string constant: its bytes, without a NUL at the end."""
 
@@ -116,7 +117,7 @@ class Text:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unary:
     """``op`` is one of ``! ~ - + *``."""
 
@@ -126,7 +127,7 @@ class Unary:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binary:
     """``op`` is one of :data:`PRECEDENCE`."""
 
@@ -137,7 +138,7 @@ class Binary:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cast:
     """``(type)operand``."""
 
@@ -147,7 +148,7 @@ class Cast:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """``object->name`` if ``arrow``, else ``object.name``."""
 
@@ -158,7 +159,7 @@ class Member:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Index:
     """``object[index]``."""
 
@@ -168,7 +169,7 @@ class Index:
     end: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call of one of :data:`FUNCTIONS`, with as many arguments as it takes."""
 
@@ -181,7 +182,7 @@ class Call:
 Expression = Name | Integer | Text | Unary | Binary | Cast | Member | Index | Call
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """One item of a probe.
 
@@ -202,7 +203,7 @@ class Item:
         return isinstance(tree, Unary) and tree.op == "!"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeText:
     """A probe as the user wrote it.
 

@@ -7,9 +7,9 @@ frozen values out, and no text raises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from bpf.frozen import frozen
 from tracing.values import Kind, ValueType
 
 __all__ = (
@@ -49,7 +49,7 @@ SYMBOL_PUNCTUATION = dict.fromkeys(map(ord, "_.$"), "a") | dict.fromkeys(range(0
 KINDS = {"signed": Kind.SIGNED, "unsigned": Kind.UNSIGNED}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """Where one argument of a probe lives, as its note says.
 

@@ -15,9 +15,9 @@ index added to it makes no difference then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from bpf.frozen import frozen
 from bpf.ptregs import PT_REGS_X86_64
 from tracing.values import Address, Constant, Fetch, Memory, Register, Unreadable
 from usdt.arch.base import SCALARS, Sum, excerpt, parse_sum, value_type, wrap
@@ -84,7 +84,7 @@ REGISTERS = {machine: registers_of(machine) for machine in ADDRESS_BYTES}
 UNSAVED = {machine: unsaved_registers(machine) for machine in ADDRESS_BYTES}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddressRegisters:
     """The registers of an address, by name, or why there are none."""
 
