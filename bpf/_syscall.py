@@ -14,6 +14,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from bpf._uapi import SYSCALLS, Command
+from bpf.capabilities import privilege_hint
 from bpf.errors import SyscallError
 
 if TYPE_CHECKING:
@@ -47,11 +48,13 @@ def bpf(command: Command, layout: str, *fields: Field) -> int:
     """Enter the kernel, with an attribute packed from ``fields``; returns its result.
 
     Raises:
-        SyscallError: with the errno and ``bpf(BPF_…)`` as the call's name.
+        SyscallError: with the errno and ``bpf(BPF_…)`` as the call's name; EPERM says what this
+            process lacks.
     """
     result, number, _ = bpf_attribute(command, layout, *fields)
     if result == -1:
-        raise SyscallError(number, f"bpf(BPF_{command.name})")
+        hint = privilege_hint() if number == errno.EPERM else ""
+        raise SyscallError(number, f"bpf(BPF_{command.name})", hint)
     return result
 
 
@@ -76,7 +79,11 @@ def bpf_attribute(command: Command, layout: str, *fields: Field) -> tuple[int, i
 
 
 def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags: int = 8) -> int:
-    """Open a perf event; ``flags`` defaults to PERF_FLAG_FD_CLOEXEC."""
+    """Open a perf event; ``flags`` defaults to PERF_FLAG_FD_CLOEXEC.
+
+    Raises:
+        SyscallError: EACCES and EPERM say what this process lacks.
+    """
     buffer = ctypes.create_string_buffer(attribute, len(attribute))
     result = _libc.syscall(
         ctypes.c_long(_PERF_EVENT_OPEN),
@@ -86,7 +93,11 @@ def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags
         ctypes.c_int(group),
         ctypes.c_ulong(flags),
     )
-    return _checked(int(result), "perf_event_open")
+    if result == -1:
+        number = ctypes.get_errno()
+        hint = privilege_hint() if number in (errno.EPERM, errno.EACCES) else ""
+        raise SyscallError(number, "perf_event_open", hint)
+    return int(result)
 
 
 def perf_attribute(layout: str, *fields: Field) -> tuple[bytes, list[object]]:

@@ -21,6 +21,8 @@ __all__ = ("Assembler", "Code", "CodeTooLarge")
 
 _LD_IMM64 = 0x18
 _PSEUDO_MAP_FD = 1
+_GOTO = 0x05
+_EXIT = 0x95
 _REACH = 1 << 15
 
 
@@ -58,7 +60,7 @@ class Assembler:
     def __init__(self) -> None:
         self._insns: list[bytes] = []
         self._labels: dict[str, int] = {}
-        self._jumps: list[tuple[int, int, int, int, int, str]] = []
+        self._jumps: dict[int, tuple[int, int, int, int, str]] = {}
         self._maps: dict[int, tuple[str, Reg]] = {}
         self._unique = 0
 
@@ -126,7 +128,7 @@ class Assembler:
             opcode, src = opcode | 0x08, operand
         else:
             immediate = operand
-        self._jumps.append((len(self._insns), opcode, dst, src, immediate, label))
+        self._jumps[len(self._insns)] = (opcode, dst, src, immediate, label)
         self._insns.append(b"")
 
     def goto(self, label: str) -> None:
@@ -139,21 +141,47 @@ class Assembler:
 
     def exit(self) -> None:
         """Return r0."""
-        self._insns.append(encode(0x95))
+        self._insns.append(encode(_EXIT))
 
     def assemble(self) -> Code:
-        """Resolve the labels.
+        """Leave out what nothing reaches, which the verifier refuses, and resolve the labels.
 
         Raises:
             CodeTooLarge: a jump does not reach its label.
         """
-        insns = list(self._insns)
-        for index, opcode, dst, src, immediate, label in self._jumps:
-            distance = self._labels[label] - index - 1
+        kept = self._reachable()
+        place = {old: new for new, old in enumerate(kept)}
+        insns = [self._insns[index] for index in kept]
+        for index, (opcode, dst, src, immediate, label) in self._jumps.items():
+            if index not in place:
+                continue
+            distance = place[self._labels[label]] - place[index] - 1
             if not -_REACH <= distance < _REACH:
                 raise CodeTooLarge(f"a jump of {distance} instructions is out of reach")
-            insns[index] = encode(opcode, dst, src, distance, immediate)
-        return Code(b"".join(insns), dict(self._maps))
+            insns[place[index]] = encode(opcode, dst, src, distance, immediate)
+        maps = {place[index]: item for index, item in self._maps.items() if index in place}
+        return Code(b"".join(insns), maps)
+
+    def _reachable(self) -> list[int]:
+        # Indices of the instructions that control flow can come to, in order.
+        found: set[int] = set()
+        ahead = [0]
+        while ahead:
+            index = ahead.pop()
+            while index < len(self._insns) and index not in found:
+                found.add(index)
+                jump = self._jumps.get(index)
+                if jump is not None:
+                    ahead.append(self._labels[jump[4]])
+                    if jump[0] == _GOTO:
+                        break
+                elif self._insns[index][0] == _EXIT:
+                    break
+                elif self._insns[index][0] == _LD_IMM64:
+                    found.add(index + 1)
+                    index += 1
+                index += 1
+        return sorted(found)
 
     def _wide(self, dst: Reg, src: int, value: int) -> None:
         self._insns.append(encode(_LD_IMM64, dst, src, 0, value))

@@ -56,16 +56,18 @@ class ProgramSpec:
             if err.errno == errno.EPERM and raise_memlock():
                 return Program(FD(self._load(insns, None)))
             if err.errno in (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC):
-                self._explain(insns)  # raises with the log; it was not worth asking for before
+                # Raises with the log; it was not worth asking for before.
+                self._explain(insns, err.errno)
             raise
 
-    def _explain(self, insns: bytes) -> None:
+    def _explain(self, insns: bytes, number: int) -> None:
         log = bytearray(_LOG_SIZE)
         try:
             FD(self._load(insns, log)).close()
         except SyscallError as err:
             text = bytes(log).split(b"\0", 1)[0].decode("utf-8", "replace")
-            raise VerifierError(err.errno or 0, text) from err
+            # The first errno is the reason; this one may be ENOSPC, the log being too long.
+            raise VerifierError(number, text) from err
 
     def _load(self, insns: bytes, log: bytearray | None) -> int:
         name = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in self.name)

@@ -36,6 +36,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from bpf._uapi import MapType
+from bpf.errors import SyscallError, TracingError
 from bpf.maps import Map, MapSpec
 
 if TYPE_CHECKING:
@@ -49,10 +50,17 @@ BUSY = 1 << 31
 DISCARD = 1 << 30
 HEADER = 8  # bytes before each record's body
 _LENGTH = DISCARD - 1
+_LARGEST = 1 << 31
 
 
 def ring_size(wanted: int) -> int:
-    """The size the kernel accepts for ``wanted`` bytes: a power of two of at least a page."""
+    """The size the kernel accepts for ``wanted`` bytes: a power of two of at least a page.
+
+    Raises:
+        TracingError: more than a map's size, a number of 32 bits, can be.
+    """
+    if wanted > _LARGEST:
+        raise TracingError(f"ring buffer of {wanted} bytes: at most {_LARGEST} (2 GiB) can be had")
     size = os.sysconf("SC_PAGE_SIZE")
     while size < wanted:
         size *= 2
@@ -111,24 +119,23 @@ class RingBuffer:
 
     Args:
         size: bytes; rounded up to a power of two of at least a page.
+
+    Raises:
+        TracingError: more than 2 GiB.
+        NotSupported: the kernel has no ring buffer.
+        SyscallError: it refuses to make or to map this one.
     """
 
     def __init__(self, size: int, name: str = "events") -> None:
         self.size = ring_size(size)
         self.map: Map = MapSpec(MapType.RINGBUF, 0, 0, self.size, name).create()
         page = os.sysconf("SC_PAGE_SIZE")
-        number = self.fd.fileno()
-        try:
-            self._consumer_page = mmap.mmap(number, page, offset=0)
-            with contextlib.ExitStack() as undo:
-                undo.callback(self._consumer_page.close)
-                self._data_pages = mmap.mmap(
-                    number, page + 2 * self.size, prot=mmap.PROT_READ, offset=page
-                )
-                undo.pop_all()
-        except OSError:
-            self.map.close()
-            raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.map.close)
+            self._consumer_page = self._map(page, 0, mmap.PROT_READ | mmap.PROT_WRITE)
+            undo.callback(self._consumer_page.close)
+            self._data_pages = self._map(page + 2 * self.size, page, mmap.PROT_READ)
+            undo.pop_all()
         self._consumer = memoryview(self._consumer_page).cast("Q")
         self._producer = memoryview(self._data_pages)[:8].cast("Q")
         self._data = memoryview(self._data_pages)[page:]
@@ -153,6 +160,12 @@ class RingBuffer:
         data = bytes(self._data[start : start + ready])  # after the headers, never before them
         self._consumer[0] = position + ready
         return data
+
+    def _map(self, length: int, offset: int, protection: int) -> mmap.mmap:
+        try:
+            return mmap.mmap(self.fd.fileno(), length, prot=protection, offset=offset)
+        except OSError as err:
+            raise SyscallError(err.errno or 0, f"mmap of {length} bytes of ring buffer") from err
 
     def close(self) -> None:
         """Unmap and close; again is fine."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import subprocess
@@ -353,6 +354,7 @@ def test_400_000_notes_are_grouped_in_one_pass(
     assert len(found.probes) == 1000
     assert {len(probe.sites) for probe in found.probes} == {400}
     assert calls == 400_000 + 1
+    assert gc.isenabled()  # it pauses meanwhile
 
 
 # JSON

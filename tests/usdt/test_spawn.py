@@ -16,7 +16,7 @@ import pytest
 from processes import as_nobody, copied_sleep, open_folder, until
 
 from bpf.errors import TargetError
-from usdt.process import mapped_files, pid_exists
+from usdt.process import mapped_files, pid_exists, processes
 from usdt.spawn import Spawned, split_command
 
 WAYS = pytest.mark.parametrize("use_ptrace", [True, False], ids=["ptrace", "pipe"])
@@ -37,12 +37,12 @@ def damaged_program() -> bytes:
 def our_children() -> list[int]:
     """Our children that are not reaped yet."""
     found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
+    for pid in processes():
         try:
-            text = status.read_text()
+            text = Path(f"/proc/{pid}/status").read_text()
         except OSError:
             continue
-        found += [int(status.parent.name)] if f"\nPPid:\t{os.getpid()}\n" in text else []
+        found += [pid] if f"\nPPid:\t{os.getpid()}\n" in text else []
     return found
 
 

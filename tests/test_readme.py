@@ -1,0 +1,78 @@
+"""Every example of README.md does what README.md says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+PYTHON = "/usr/bin/python3.11"
+
+needs_python = pytest.mark.skipif(
+    not Path(PYTHON).exists(), reason=f"needs {PYTHON}: apt-get install python3.11"
+)
+
+
+def consoles() -> list[tuple[str, list[str]]]:
+    """(command, lines of output) of every console block."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = part.rstrip("\n").split("\n")
+            found.append((command, lines))
+    return found
+
+
+def shape(line: str) -> str:
+    """A line with what differs from run to run taken out: numbers, and columns they widen."""
+    line = re.sub(r"0x[0-9a-f]+|\d+(:\d+)*(\.\d+)?", "N", line)
+    return re.sub(r" +", " ", line).strip()
+
+
+def run(command: str) -> tuple[list[str], int]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PATH": path},
+    )
+    return (done.stdout + done.stderr).splitlines(), done.returncode
+
+
+def test_there_are_examples() -> None:
+    assert len(consoles()) >= 6
+
+
+@needs_python
+@pytest.mark.parametrize(("command", "expected"), consoles(), ids=[c for c, _ in consoles()])
+def test_console_examples_print_what_is_shown(command: str, expected: list[str]) -> None:
+    live = "trace" in command and "gc__strt" not in command
+    if live and os.geteuid() != 0:
+        pytest.skip("needs root")
+    lines, code = run(command)
+    if "Error" in expected[0]:
+        assert code == 1
+    else:
+        assert code == 0, lines
+    assert sorted(map(shape, lines)) == sorted(map(shape, expected))
+
+
+@needs_python
+@pytest.mark.root
+def test_the_python_example_runs() -> None:
+    (source,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "python gc__start 1" in done.stdout
+    assert done.stdout.rstrip().endswith("lost: 0")
