@@ -93,7 +93,14 @@ class LanguageError(TracingError, ValueError):
         self.text = text
         self.column = column
         self.reason = reason
-        super().__init__(f"{reason}, at column {column + 1} of {text!r}")
+        super().__init__(f"{reason}, at column {column + 1} of {_excerpt(text, column)!r}")
+
+
+def _excerpt(text: str, column: int) -> str:
+    # What stands around a column of a long text.
+    start = max(0, column - 60)
+    end = max(column + 60, start + 120)
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
 class ElfError(TracingError, ValueError):

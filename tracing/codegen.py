@@ -39,7 +39,7 @@ __all__ = ("COUNTERS", "EVENTS", "Case", "Filter", "generate")
 
 EVENTS = "events"  # ring buffer
 COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that could not be read
-_NO_WAKEUP = 1
+_WAKEUP = 0  # flags: wake the reader if it has caught up; see bpf/ringbuf.py
 _FAULT = -14  # EFAULT
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
@@ -199,7 +199,7 @@ class _CaseWriter:
             if output.offset >= 0:
                 self._output(index, output)
         asm.mov(R1, R7)
-        asm.mov(R2, 0)  # wake the reader if it has caught up; see bpf/ringbuf.py
+        asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_SUBMIT)
         asm.goto("exit")
 
@@ -266,7 +266,7 @@ class _CaseWriter:
         asm.store(R7, output.offset, 0)
         if output.length is not None and not isinstance(output.length, Number):
             writer.value(output.length)
-            self._clamp(output)
+            self._clamp(output, signed=output.length.type.signed)
         elif output.length is not None:
             asm.store(R7, output.offset, output.size)
         writer.value(output.node)
@@ -281,6 +281,7 @@ class _CaseWriter:
         asm.call(helper)
         asm.jump(Jump.SLT, R0, 0, fail)
         if output.form == "string":
+            writer.count_nul()
             asm.store(R7, output.offset, R0)
         asm.goto(done)
         asm.label(fail)
@@ -289,10 +290,12 @@ class _CaseWriter:
         asm.store(R7, output.offset, R0)
         asm.label(done)
 
-    def _clamp(self, output: Output) -> None:
-        # The length in r0, at least 0 and at most the room, into the record.
+    def _clamp(self, output: Output, *, signed: bool) -> None:
+        # The length in r0, at least 0 and at most the room, into the record, which holds 0.
         asm = self.asm
         big, stored = asm.new_label("big"), asm.new_label("stored")
+        if signed:
+            asm.jump(Jump.SLT, R0, 0, stored)
         asm.jump(Jump.GT, R0, output.size, big)
         asm.store(R7, output.offset, R0)
         asm.goto(stored)
@@ -304,7 +307,8 @@ class _CaseWriter:
         asm = self.asm
         asm.label(f"refault.{self._name}")
         asm.mov(R1, R7)
-        asm.mov(R2, _NO_WAKEUP)
+        # What was submitted behind this record did not wake the reader: it waits for this one.
+        asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_DISCARD)
         for output in self.plan.outputs:
             text = output.form in ("string", "buffer")

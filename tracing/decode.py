@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from bpf.ringbuf import DISCARD, HEADER, runs, same
+from tracing.ir import why_unreadable
 from tracing.values import Kind
 
 if TYPE_CHECKING:
@@ -138,6 +139,6 @@ def _expression(index: int, output: Output, form: Form) -> str:
         case _:
             expression = form.integer(value)
     if output.fallible:
-        unreadable = form.unreadable("memory not readable")
+        unreadable = form.unreadable(why_unreadable(output.node))
         return f"({unreadable} if m & {1 << index} else {expression})"
     return expression

@@ -170,6 +170,17 @@ class ExpressionWriter:
             self._call_read(Helper.COPY_FROM_USER, READ_SLOT, 1)
         self._pop()
 
+    def count_nul(self) -> None:
+        """Make the length of an empty string 1, what bpf_probe_read_user_str() left in r0.
+
+        Since Linux 6.16 ("maccess: fix strncpy_from_user_nofault() empty string handling") it
+        counts the NUL of an empty string as that of every other. Before that, it returns 0.
+        """
+        counted = self.asm.new_label("counted")
+        self.asm.jump(Jump.NE, R0, 0, counted)
+        self.asm.mov(R0, 1)
+        self.asm.label(counted)
+
     def _leaf(self, dst: Reg, node: Node) -> None:
         match node:
             case Number(value=value):
@@ -375,6 +386,7 @@ class ExpressionWriter:
             self._call_read(Helper.PROBE_READ_USER_STR, TEXT_SLOT, size)
             asm.label(done)
         asm.jump(Jump.SLT, R0, 0, self.fail)
+        self.count_nul()
         self._pop()
 
     def _push(self, source: Reg = R0) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracing.ir import Arithmetic, Compare, Convert, Logic, Not, Number, Opaque, wrap
+from tracing.ir import Arithmetic, Compare, Convert, Deref, Logic, Not, Number, Opaque, wrap
 
 if TYPE_CHECKING:
     from tracing.ir import Node
@@ -24,6 +24,8 @@ def fold(node: Node) -> Node:
             return Number(wrap(value, kind), kind)
         case Convert(operand=Opaque(reason=reason)) | Not(operand=Opaque(reason=reason)):
             return Opaque(reason, node.type)
+        case Deref(address=Opaque(reason=reason), type=kind):
+            return Opaque(reason, kind)
         case Not(operand=Number(value=value), type=kind):
             return Number(int(not value), kind)
         case Logic():
@@ -32,6 +34,8 @@ def fold(node: Node) -> Node:
             return Opaque(reason, node.type)
         case Compare(left=Opaque(reason=reason)) | Compare(right=Opaque(reason=reason)):
             return Opaque(reason, node.type)
+        case Arithmetic(op="/" | "%", right=Number(value=0), type=kind):
+            return Opaque("division by zero", kind)
         case Arithmetic(op=op, left=Number(value=a), right=None, type=kind):
             return Number(wrap(-a if op == "-" else ~a, kind), kind)
         case Arithmetic(op=op, left=Number(value=a), right=Number(value=b), type=kind):
@@ -51,10 +55,8 @@ _COMPARE = {
 }
 
 
-def _arithmetic(op: str, a: int, b: int, kind: ValueType) -> Node:
+def _arithmetic(op: str, a: int, b: int, kind: ValueType) -> Number:
     if op in ("/", "%"):
-        if b == 0:
-            return Opaque("division by zero", kind)
         quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C cuts towards 0
         return Number(wrap(quotient if op == "/" else a - b * quotient, kind), kind)
     if op in ("<<", ">>"):

@@ -180,9 +180,16 @@ def _json_real(value: float) -> str:
 
 
 class TextForm:
-    """Lines for eyes: time of day, CPU, process, command, probe, arguments."""
+    """Lines for eyes: time of day, CPU, process, command, probe, arguments.
 
-    def __init__(self) -> None:
+    Args:
+        colour: with the escape sequences of a terminal.
+    """
+
+    def __init__(self, *, colour: bool = False) -> None:
+        self._probe = "\x1b[36m", "\x1b[0m"
+        if not colour:
+            self._probe = "", ""
         self._offset = time.time_ns() - time.monotonic_ns()
         self._second = (-1, "")
         self.names: dict[str, Any] = {"text": _eye_text, "clock": self.clock}
@@ -197,7 +204,9 @@ class TextForm:
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str]:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
         name = escape(comm)
-        return f"{cpu:3}  {who:>9}  {name:<15}  {escape(probe):<24}", f'"{name}"'
+        before, after = self._probe
+        shown = f"{before}{escape(probe):<24}{after}"
+        return f"{cpu:3}  {who:>9}  {name:<15}  {shown}", f'"{name}"'
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
         args = "  ".join(f"{_piece(escape(key))}={{{value}}}" for key, value in values)

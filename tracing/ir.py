@@ -33,6 +33,7 @@ __all__ = (
     "Opaque",
     "Pointer",
     "can_fail",
+    "why_unreadable",
     "wrap",
 )
 
@@ -195,6 +196,29 @@ def children(node: Node) -> tuple[Node, ...]:
         case CompareText(address=address):
             return () if address is None else (address,)
     return ()
+
+
+def why_unreadable(node: Node) -> str:
+    """What to say of an expression that could not be evaluated at a hit."""
+    if not _divides(node):
+        return "memory not readable"
+    if not _reads(node):
+        return "division by zero"
+    return "memory not readable, or division by zero"
+
+
+def _divides(node: Node) -> bool:
+    if isinstance(node, Arithmetic) and node.op in ("/", "%"):
+        return not isinstance(node.right, Number) or any(map(_divides, children(node)))
+    return any(map(_divides, children(node)))
+
+
+def _reads(node: Node) -> bool:
+    if isinstance(node, Deref | CompareText):
+        return True
+    if isinstance(node, Fetched):
+        return type(node.fetch).__name__ == "Memory"
+    return any(map(_reads, children(node)))
 
 
 def can_fail(node: Node) -> bool:

@@ -22,7 +22,7 @@ from bpf.errors import LanguageError
 from bpf.frozen import frozen
 from tracing.ir import U64, Fetched, Node, Number, Opaque, can_fail
 from tracing.language.tree import Call, Integer, Name
-from tracing.resolve import Scope, resolve, string_address
+from tracing.resolve import Scope, resolve, scalar
 from tracing.values import Kind, Unreadable
 
 if TYPE_CHECKING:
@@ -183,16 +183,18 @@ def _plain(key: str, node: Node, form: str = "integer") -> Output:
 def _call(tree: Call, key: str, scope: Scope, max_string: int) -> Output:
     if tree.function == "hex":
         node = resolve(tree.arguments[0], scope)
+        if node.type.kind is Kind.FLOAT:
+            raise scope.error(tree.arguments[0], "hex() shows integers, not floating-point values")
         return _plain(key, node, "hex")
     if tree.function == "str":
         limit = _limit(tree, scope, max_string)
-        return _read(key, "string", string_address(tree, scope), limit + 1, None)
+        return _read(key, "string", scalar(tree.arguments[0], scope), limit + 1, None)
     if tree.function == "buf":
-        length = resolve(tree.arguments[1], scope)
+        length = scalar(tree.arguments[1], scope)
         limit = length.value if isinstance(length, Number) else max_string
         if not 0 <= limit <= MAX_READ:
             raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
-        return _read(key, "buffer", string_address(tree, scope), limit, length)
+        return _read(key, "buffer", scalar(tree.arguments[0], scope), limit, length)
     raise scope.error(tree, f"{tree.function}() is not available in this version")
 
 

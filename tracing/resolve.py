@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tracing.language.tree import Expression
     from tracing.values import Argument
 
-__all__ = ("INTEGER_BUILTINS", "Scope", "resolve", "string_address")
+__all__ = ("INTEGER_BUILTINS", "Scope", "resolve", "scalar")
 
 INTEGER_BUILTINS = {
     "pid": U32,
@@ -119,15 +119,6 @@ def resolve(tree: Expression, scope: Scope) -> Node:
             )
 
 
-def string_address(call: Call, scope: Scope) -> Node:
-    """The address that ``str(EXPR)`` reads from.
-
-    Raises:
-        LanguageError: EXPR is no integer.
-    """
-    return _scalar(call.arguments[0], scope)
-
-
 def _integer(tree: Integer) -> Node:
     return Number(tree.value, ValueType(_KINDS[not tree.unsigned], tree.size))
 
@@ -169,8 +160,12 @@ def _nearest(name: str, scope: Scope) -> str:
     return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}"
 
 
-def _scalar(tree: Expression, scope: Scope) -> Node:
-    # An operand of arithmetic: an integer, never a float or an aggregate.
+def scalar(tree: Expression, scope: Scope) -> Node:
+    """The typed expression of what has to be an integer: an operand, an address, a length.
+
+    Raises:
+        LanguageError: as :func:`resolve`; also a float or an aggregate.
+    """
     node = resolve(tree, scope)
     if node.type.kind is Kind.FLOAT:
         raise scope.error(
@@ -206,8 +201,8 @@ def _unary(tree: Unary, scope: Scope) -> Node:
             raise scope.error(tree, "only a cast pointer can be followed, as in *(int *)arg0")
         return Deref(target.address, target.target)
     if tree.op == "!":
-        return fold(Not(_scalar(tree.operand, scope)))
-    operand = _promote(_scalar(tree.operand, scope))
+        return fold(Not(scalar(tree.operand, scope)))
+    operand = _promote(scalar(tree.operand, scope))
     if tree.op == "+":
         return operand
     return fold(Arithmetic(tree.op, operand, None, operand.type))
@@ -218,7 +213,7 @@ def _binary(tree: Binary, scope: Scope) -> Node:
         return _compare_text(tree, tree.left, tree.right, scope)
     if tree.op in _ORDER and isinstance(tree.left, Text):
         return _compare_text(tree, tree.right, tree.left, scope)
-    left, right = _scalar(tree.left, scope), _scalar(tree.right, scope)
+    left, right = scalar(tree.left, scope), scalar(tree.right, scope)
     if tree.op in ("&&", "||"):
         return fold(Logic(tree.op, left, right))
     left, right = _promote(left), _promote(right)
@@ -248,7 +243,7 @@ def _compare_text(tree: Binary, value: Expression, text: Text, scope: Scope) -> 
             return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
         return CompareText(None, wanted, prefix, equal)
     if isinstance(value, Call) and value.function == "str":
-        return CompareText(string_address(value, scope), wanted, prefix, equal)
+        return CompareText(scalar(value.arguments[0], scope), wanted, prefix, equal)
     raise scope.error(value, "only str(…) and comm can be compared with a string")
 
 
@@ -258,7 +253,9 @@ def _cast(tree: Cast, scope: Scope) -> Node:
         raise scope.error(
             tree, f"{kind.kind} {kind.name} is not known here: USDT probes carry no types"
         )
-    operand = _scalar(tree.operand, scope)
+    operand = scalar(tree.operand, scope)
+    if kind.name in ("bool", "_Bool") and not kind.pointers:
+        return fold(Not(fold(Not(operand))))  # C17 6.3.1.2: 1 for everything but 0
     target = ValueType(_KINDS[kind.signed], kind.size)
     if kind.pointers == 1:
         return Pointer(_convert(operand, U64), target)
@@ -271,7 +268,7 @@ def _index(tree: Index, scope: Scope) -> Node:
     target = resolve(tree.object, scope)
     if not isinstance(target, Pointer):
         raise scope.error(tree, "only a cast pointer has elements, as in ((int *)arg0)[2]")
-    index = _convert(_scalar(tree.index, scope), S64)
+    index = _convert(scalar(tree.index, scope), S64)
     scaled = fold(Arithmetic("*", index, Number(target.target.size, S64), S64))
     address = fold(Arithmetic("+", target.address, _convert(scaled, U64), U64))
     return Deref(address, target.target)

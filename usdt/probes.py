@@ -81,8 +81,8 @@ class Site:
         put(self, "dead", dead)
 
     def to_json(self, operands: Iterable[Operand]) -> dict[str, Any]:
-        """The site as ``usdt list --json`` shows it."""
-        return {
+        """The site as ``usdt list --json`` shows it; only a dead one has the key "dead"."""
+        shown = {
             "address": self.address,
             "offset": self.offset,
             "base": self.base,
@@ -91,6 +91,7 @@ class Site:
             "args": self.args,
             "operands": [operand.to_json() for operand in operands],
         }
+        return shown if self.dead is None else {**shown, "dead": self.dead}
 
 
 @frozen

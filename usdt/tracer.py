@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -134,7 +135,10 @@ class Tracer:
         if self._pids or self._targets.everything:
             timeout = min(timeout, RESCAN if self._pids else RESCAN_ALL)
             self._look_again()
-        return self._session.poll(timeout)
+        batch = self._session.poll(timeout)
+        if not batch and self._pids:
+            self._note_ends()
+        return batch
 
     def drain(self) -> Iterator[list[Any]]:
         """Detach, then yield what is still there."""
@@ -194,6 +198,8 @@ class Tracer:
             command = self._targets.command
             target = resolve_target(word, pid=pid if pid and command is None else None)
             identity = process.file_identity(target.open_path)
+            if identity not in self._probes:  # here, not in _read(): what is named must be readable
+                self._probes[identity] = read_probes(target.path, open_path=target.open_path)
             found.append(_File(target.path, target.open_path, identity, pid))
         return found
 
@@ -238,10 +244,7 @@ class Tracer:
             try:
                 found = read_probes(file.path, open_path=file.open_path)
             except (ElfError, TargetError):
-                # Fonts, locales, a library that went away: not ours to complain about, unless
-                # it was named.
-                if any(request.text.path is not None for request in self._requests):
-                    raise
+                # Fonts, locales, a library that went away: nobody asked for them.
                 found = FileProbes(file.path, (), ())
             self._probes[file.identity] = found
         return self._probes[file.identity]
@@ -331,15 +334,24 @@ class Tracer:
             with contextlib.suppress(LanguageError):  # a later library's probe of another shape
                 self._attach(request, files)
         if self._pids:
-            self._check_ends(now)
+            self._check_missing(now)
 
-    def _check_ends(self, now: float) -> None:
-        for pid, watch in self._watches.items():
-            if not watch.alive and pid in self._pidfds:
-                number = self._pidfds.pop(pid)
+    def _note_ends(self) -> None:
+        # A pidfd is readable when the whole process has ended.
+        poller = select.poll()
+        for number in self._pidfds.values():
+            poller.register(number, select.POLLIN)
+        gone = {number for number, _ in poller.poll(0)}
+        for pid, number in list(self._pidfds.items()):
+            if number in gone:
+                del self._pidfds[pid]
                 self._session.unwatch(number)
                 os.close(number)
-        self.ended = not any(watch.alive for watch in self._watches.values())
+        self.ended = not self._pidfds
+        if self.ended:
+            self._check_missing(time.monotonic())
+
+    def _check_missing(self, now: float) -> None:
         missing = next((r for r in self._requests if not r.found), None)
         late = self._patience is not None and now >= self._patience
         if missing is not None and (self.ended or (late and self._targets.command is None)):

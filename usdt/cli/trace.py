@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpf.capabilities import missing_capabilities, privilege_hint
-from bpf.errors import TracingError
+from bpf.errors import TracingError, VerifierError
 from tracing.commandline import SIZE, escaped
 from tracing.forms import JsonForm, TextForm
 from tracing.language import parse_probe
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("trace",)
 
+_PATIENCE = 2.0  # seconds that a command has to end after SIGTERM
 _POLL = 0.25  # seconds between two looks at signals, deadlines and the command
 
 
@@ -63,7 +65,13 @@ usdt trace /usr/bin/python3.11:python:gc__start
 @click.option("-v", "--verbose", is_flag=True, help="What is attached, by which kernel path.")
 def trace(**options: Any) -> int:
     """Print every hit of some probes."""
-    return _Run(options).main()
+    try:
+        return _Run(options).main()
+    except VerifierError as err:
+        if options["verbose"]:
+            for line in err.log.splitlines():
+                _say(line)
+        raise
 
 
 class _Run:
@@ -79,7 +87,8 @@ class _Run:
         requests = [parse_probe(text) for text in options["probes"]]
         if missing_capabilities():
             raise TracingError(f"tracing is not permitted: {privilege_hint()}")
-        form = JsonForm() if options["as_json"] else TextForm()
+        colour = options["output"] is None and os.isatty(1) and "NO_COLOR" not in os.environ
+        form = JsonForm() if options["as_json"] else TextForm(colour=colour)
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(FileSink(options["output"]))
             spawned = self._spawn(stack)
@@ -102,8 +111,9 @@ class _Run:
             lost = self._finish(tracer, sink)
             sink.flush()
         _say(f"{self.events} events, {sum(item.lost for item in lost)} lost")
-        if spawned is not None and options["exit_code"]:
-            return spawned.exit_code or 0
+        if spawned is not None:
+            code = _end(spawned)
+            return code if options["exit_code"] else 0
         return 0
 
     def _spawn(self, stack: contextlib.ExitStack) -> Spawned | None:
@@ -174,6 +184,14 @@ def _signals(run: _Run, tracer: Tracer) -> Iterator[None]:
     finally:
         for number, old in before:
             signal.signal(number, old)
+
+
+def _end(spawned: Spawned) -> int:
+    # What was started for the trace ends with it, as with perf and bpftrace; the exit code.
+    if spawned.poll() is None:
+        spawned.kill(signal.SIGTERM)
+    code = spawned.wait(_PATIENCE)
+    return 128 + signal.SIGTERM if code is None else code
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,183 @@
+"""bpf.ringbuf's parsing: hand-made bytes as the kernel leaves them, and a naive walk beside it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bpf.errors import TracingError
+from bpf.ringbuf import BUSY, DISCARD, HEADER, committed, ring_size, runs, same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Record = tuple[int, int]  # length and flags
+
+
+def ring(records: Iterable[Record]) -> bytes:
+    """The bytes from the consumer's to the producer's position; page offsets are nonsense."""
+    data = b""
+    for number, (length, flags) in enumerate(records):
+        body = bytes([number & 0xFF or 1]) * length
+        data += struct.pack("=II", length | flags, 0xDEAD0000 | number & 0xFFFF) + body
+        data += b"\xee" * (-length % 8)  # the kernel never clears its padding
+    return data
+
+
+def walk(data: bytes) -> list[tuple[int, int, int]]:
+    """(offset, step, header) of every record, one by one."""
+    found, position = [], 0
+    while position < len(data):
+        (header,) = struct.unpack_from("=I", data, position)
+        step = HEADER + -(-(header & ~(BUSY | DISCARD)) // 8) * 8
+        found.append((position, step, header))
+        position += step
+    return found
+
+
+def spread(data: bytes) -> list[tuple[int, int, int]]:
+    """Every record that runs() tells of, one by one."""
+    return [
+        (start + index * step, step, header)
+        for start, step, count, header in runs(data)
+        for index in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("records", "ready"),
+    [
+        pytest.param([], 0, id="nothing"),
+        pytest.param([(16, 0)], 24, id="one record"),
+        pytest.param([(16, BUSY)], 0, id="one that is not submitted yet"),
+        pytest.param([(0, 0)], 8, id="an empty record is its header"),
+        pytest.param([(1, 0)], 16, id="a body is padded to eight bytes"),
+        pytest.param([(8, 0), (9, 0)], 40, id="two lengths"),
+        pytest.param([(8, 0), (8, 0), (8, BUSY)], 32, id="the last of three equals is busy"),
+        pytest.param([(8, BUSY), (8, 0)], 0, id="nothing may be read behind a busy one"),
+        pytest.param([(8, 0), (40, BUSY), (8, 0)], 16, id="a busy one of another length"),
+        pytest.param([(8, DISCARD)], 16, id="a discarded one is done with"),
+        pytest.param([(8, DISCARD), (8, BUSY)], 16, id="discarded, then busy"),
+        pytest.param([(8, 0), (8, DISCARD), (8, 0)], 48, id="discarded between submitted"),
+        pytest.param([(8, 0)] * 1000 + [(8, BUSY)] * 3, 16000, id="a thousand, then busy ones"),
+    ],
+)
+def test_what_may_be_read(records: list[Record], ready: int) -> None:
+    data = ring(records)
+    assert committed(data) == ready
+    assert committed(memoryview(data)) == ready
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([(8, 0)] * 5, [(0, 16, 5, 8)], id="equal ones are one run"),
+        pytest.param([(7, 0), (8, 0)], [(0, 16, 1, 7), (16, 16, 1, 8)], id="one step, two lengths"),
+        pytest.param(
+            [(8, 0), (8, DISCARD), (8, DISCARD), (8, 0)],
+            [(0, 16, 1, 8), (16, 16, 2, 8 | DISCARD), (48, 16, 1, 8)],
+            id="discarded ones are runs of their own",
+        ),
+        pytest.param([(0, 0), (0, 0)], [(0, 8, 2, 0)], id="empty records"),
+        pytest.param(
+            [(24, 0), (8, BUSY)], [(0, 32, 1, 24), (32, 16, 1, 8 | BUSY)], id="busy ones are told"
+        ),
+    ],
+)
+def test_runs(records: list[Record], expected: list[tuple[int, int, int, int]]) -> None:
+    assert list(runs(ring(records))) == expected
+
+
+def test_a_body_that_looks_like_a_header_is_no_record() -> None:
+    # Eight-byte records, then one of 24 whose body repeats their header at their stride.
+    fake = struct.pack("=II", 8, 0)
+    data = ring([(8, 0), (8, 0)]) + struct.pack("=II", 24, 0) + fake * 3 + ring([(8, 0)])
+    assert [start for start, _, _ in spread(data)] == [0, 16, 32, 64]
+
+
+def test_runs_longer_than_any_doubling() -> None:
+    records: list[Record] = [(8, 0)] * 4095 + [(16, 0)] * 4097 + [(8, 0)]
+    assert [count for _, _, count, _ in runs(ring(records))] == [4095, 4097, 1]
+
+
+lengths = st.sampled_from([0, 1, 7, 8, 9, 16, 24, 100])
+flags = st.sampled_from([0, 0, 0, 0, DISCARD, BUSY, BUSY | DISCARD])
+groups = st.tuples(st.tuples(lengths, flags), st.integers(1, 40))
+
+
+@given(st.lists(groups, max_size=12))
+def test_runs_tell_of_the_records_of_a_naive_walk(made: list[tuple[Record, int]]) -> None:
+    data = ring(record for record, count in made for _ in range(count))
+    assert spread(data) == walk(data)
+
+
+@given(st.lists(groups, max_size=12))
+def test_runs_are_as_long_as_they_can_be(made: list[tuple[Record, int]]) -> None:
+    data = ring(record for record, count in made for _ in range(count))
+    headers = [header for *_, header in runs(data)]
+    assert all(one != other for one, other in itertools.pairwise(headers))
+
+
+@given(st.lists(groups, max_size=12))
+def test_committed_ends_where_a_naive_walk_meets_a_busy_record(
+    made: list[tuple[Record, int]],
+) -> None:
+    data = ring(record for record, count in made for _ in range(count))
+    busy = [start for start, _, header in walk(data) if header & BUSY]
+    assert committed(data) == (busy[0] if busy else len(data))
+
+
+def _same(words: list[int], start: int, stride: int, limit: int) -> int:
+    column = words[start::stride][:limit]
+    return next((i for i, word in enumerate(column) if word != column[0]), len(column))
+
+
+@given(
+    st.lists(st.sampled_from([0, 1]), min_size=1, max_size=300),
+    st.integers(0, 299),
+    st.integers(1, 9),
+    st.integers(1, 400),
+)
+def test_same_counts_like_a_loop(words: list[int], start: int, stride: int, limit: int) -> None:
+    start %= len(words)
+    view = memoryview(struct.pack(f"={len(words)}I", *words)).cast("I")
+    assert same(view, start, stride, limit) == _same(words, start, stride, limit)
+
+
+@given(st.integers(1, 600), st.integers(0, 600), st.integers(1, 5))
+def test_same_finds_the_first_that_differs(total: int, other: int, stride: int) -> None:
+    words = [3] * (total * stride)
+    if 0 < other < total:
+        words[other * stride] = 4
+    view = memoryview(struct.pack(f"={len(words)}I", *words)).cast("I")
+    assert same(view, 0, stride) == (other if 0 < other < total else total)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pages"),
+    [
+        pytest.param(0, 1, id="nothing wanted is a page"),
+        pytest.param(1, 1, id="one byte"),
+        pytest.param(1.0, 1, id="exactly a page"),
+        pytest.param(1.5, 2, id="a page and a half"),
+        pytest.param(3.0, 4, id="three pages are no power of two"),
+        pytest.param(64.0, 64, id="sixty-four"),
+    ],
+)
+def test_sizes_are_powers_of_two_of_pages(wanted: float, pages: int) -> None:
+    page = os.sysconf("SC_PAGE_SIZE")
+    size = int(wanted * page) if isinstance(wanted, float) else wanted
+    assert ring_size(size) == pages * page
+
+
+def test_a_size_that_no_map_can_have_is_an_error() -> None:
+    assert ring_size(1 << 31) == 1 << 31
+    with pytest.raises(TracingError, match=r"ring buffer of 2147483649 bytes: at most .*2 GiB"):
+        ring_size((1 << 31) + 1)
