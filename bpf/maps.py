@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import struct
 from typing import TYPE_CHECKING, Self
@@ -197,6 +198,7 @@ class Map:
         self.close()
 
 
+@functools.cache
 def possible_cpus() -> int:
     """How many slots a per-CPU value has (/sys/devices/system/cpu/possible)."""
     with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 - pathlib costs an import

@@ -119,9 +119,13 @@ class Attacher:
         cases = tuple(dict.fromkeys(item.case for item in placed))
         try:
             program = self._program(cases)
-        except CodeTooLarge:
+        except CodeTooLarge as err:
             if len(placed) == 1:
-                raise
+                probe = placed[0].point.probe
+                raise TracingError(
+                    f"{probe}: its items make a program too large for the kernel; show fewer, "
+                    "or name the probe twice with some of them each"
+                ) from err
             return self._halves(placed)
         try:
             self._link(program, placed)

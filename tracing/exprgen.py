@@ -296,10 +296,10 @@ class ExpressionWriter:
         # eBPF divides unsigned numbers (signed division came with Linux 6.6), and by zero it
         # gives 0, which nobody asked for.
         asm = self.asm
-        if isinstance(operand, Reg):
+        if not isinstance(operand, Reg):
+            asm.mov(R1, operand)
+        if not isinstance(node.right, Number):  # a constant is not 0: that was folded
             asm.jump(Jump.EQ, R1, 0, self.fail)
-        else:
-            asm.mov(R1, operand)  # not 0: that was folded
         op = Alu.DIV if node.op == "/" else Alu.MOD
         if not node.type.signed:
             asm.alu(op, R0, R1)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracing.ir import Arithmetic, Compare, Convert, Deref, Logic, Not, Number, Opaque, wrap
+from tracing.ir import (
+    Arithmetic,
+    Compare,
+    CompareText,
+    Convert,
+    Deref,
+    Logic,
+    Not,
+    Number,
+    Opaque,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from tracing.ir import Node
@@ -24,8 +35,8 @@ def fold(node: Node) -> Node:
             return Number(wrap(value, kind), kind)
         case Convert(operand=Opaque(reason=reason)) | Not(operand=Opaque(reason=reason)):
             return Opaque(reason, node.type)
-        case Deref(address=Opaque(reason=reason), type=kind):
-            return Opaque(reason, kind)
+        case Deref(address=Opaque(reason=reason)) | CompareText(address=Opaque(reason=reason)):
+            return Opaque(reason, node.type)
         case Not(operand=Number(value=value), type=kind):
             return Number(int(not value), kind)
         case Logic():

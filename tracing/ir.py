@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bpf.frozen import frozen
-from tracing.values import Kind, ValueType
+from tracing.values import Kind, Memory, Unreadable, ValueType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tracing.values import Fetch
 
 __all__ = (
@@ -199,37 +201,27 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def why_unreadable(node: Node) -> str:
-    """What to say of an expression that could not be evaluated at a hit."""
-    if not _divides(node):
-        return "memory not readable"
-    if not _reads(node):
-        return "division by zero"
-    return "memory not readable, or division by zero"
+    """What to say of an expression that could not be evaluated at a hit: all it may have been."""
+    return ", or ".join(dict.fromkeys(_reasons(node)))
 
 
-def _divides(node: Node) -> bool:
-    if isinstance(node, Arithmetic) and node.op in ("/", "%"):
-        return not isinstance(node.right, Number) or any(map(_divides, children(node)))
-    return any(map(_divides, children(node)))
-
-
-def _reads(node: Node) -> bool:
-    if isinstance(node, Deref | CompareText):
-        return True
-    if isinstance(node, Fetched):
-        return type(node.fetch).__name__ == "Memory"
-    return any(map(_reads, children(node)))
+def _reasons(node: Node) -> Iterator[str]:
+    match node:
+        case Opaque(reason=reason):
+            yield reason
+        case Deref() | Fetched(fetch=Memory()):
+            yield "memory not readable"
+        case CompareText(address=address) if address is not None:
+            yield "memory not readable"
+        case Fetched(fetch=Unreadable(reason=reason)):
+            yield reason
+    for child in children(node):
+        yield from _reasons(child)
+    match node:
+        case Arithmetic(op="/" | "%", right=right) if not isinstance(right, Number):
+            yield "division by zero"
 
 
 def can_fail(node: Node) -> bool:
     """Whether evaluation may find something unreadable: user memory, or a division by zero."""
-    match node:
-        case Opaque() | Deref():
-            return True
-        case Fetched(fetch=fetch):
-            return type(fetch).__name__ in ("Memory", "Unreadable")
-        case CompareText(address=address):
-            return address is not None
-        case Arithmetic(op="/" | "%", right=right) if not isinstance(right, Number):
-            return True
-    return any(can_fail(child) for child in children(node))
+    return any(True for _ in _reasons(node))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import LanguageError
 from bpf.frozen import frozen
-from tracing.ir import U64, Fetched, Node, Number, Opaque, can_fail
+from tracing.ir import U64, Fetched, Node, Number, Opaque, Pointer, can_fail
 from tracing.language.tree import Call, Integer, Name
 from tracing.resolve import Scope, resolve, scalar
 from tracing.values import Kind, Unreadable
@@ -170,6 +170,8 @@ def _argument(argument: Argument, key: str = "") -> Output:
 
 
 def _plain(key: str, node: Node, form: str = "integer") -> Output:
+    if isinstance(node, Pointer) and isinstance(node.address, Opaque):
+        node = node.address
     if isinstance(node, Opaque):
         return Output(key, "opaque", node)
     if node.type.kind is Kind.FLOAT:

@@ -199,10 +199,13 @@ def _unary(tree: Unary, scope: Scope) -> Node:
         target = resolve(tree.operand, scope)
         if not isinstance(target, Pointer):
             raise scope.error(tree, "only a cast pointer can be followed, as in *(int *)arg0")
-        return Deref(target.address, target.target)
+        return fold(Deref(target.address, target.target))
+    operand = scalar(tree.operand, scope)
     if tree.op == "!":
-        return fold(Not(scalar(tree.operand, scope)))
-    operand = _promote(scalar(tree.operand, scope))
+        return fold(Not(operand))
+    if isinstance(operand, Pointer):
+        raise scope.error(tree, _no_pointers(tree.op))
+    operand = _promote(operand)
     if tree.op == "+":
         return operand
     return fold(Arithmetic(tree.op, operand, None, operand.type))
@@ -216,6 +219,8 @@ def _binary(tree: Binary, scope: Scope) -> Node:
     left, right = scalar(tree.left, scope), scalar(tree.right, scope)
     if tree.op in ("&&", "||"):
         return fold(Logic(tree.op, left, right))
+    if tree.op not in _ORDER and (isinstance(left, Pointer) or isinstance(right, Pointer)):
+        return _pointers(tree, left, right, scope)
     left, right = _promote(left), _promote(right)
     if tree.op in ("<<", ">>"):
         return fold(Arithmetic(tree.op, left, right, left.type))
@@ -224,6 +229,35 @@ def _binary(tree: Binary, scope: Scope) -> Node:
     if tree.op in _ORDER:
         return fold(Compare(tree.op, left, right, kind))
     return fold(Arithmetic(tree.op, left, right, kind))
+
+
+def _pointers(tree: Binary, left: Node, right: Node, scope: Scope) -> Node:
+    # C17 6.5.6: a pointer moves by whole elements, and two of a type differ by a number of them.
+    if isinstance(left, Pointer) and isinstance(right, Pointer):
+        if tree.op != "-" or left.target.size != right.target.size:
+            raise scope.error(tree, _no_pointers(tree.op))
+        bytes_apart = fold(Arithmetic("-", _number(left), _number(right), S64))
+        return fold(Arithmetic("/", bytes_apart, Number(left.target.size, S64), S64))
+    if isinstance(left, Pointer) and tree.op in ("+", "-"):
+        return _moved(left, right, tree.op)
+    if isinstance(right, Pointer) and tree.op == "+":
+        return _moved(right, left, tree.op)
+    raise scope.error(tree, _no_pointers(tree.op))
+
+
+def _no_pointers(op: str) -> str:
+    return f"{op} does not go with a pointer; for the address as a number write (long)(…)"
+
+
+def _number(pointer: Pointer) -> Node:
+    return fold(Convert(pointer.address, S64))
+
+
+def _moved(pointer: Pointer, count: Node, op: str) -> Pointer:
+    size = Number(pointer.target.size, S64)
+    scaled = fold(Arithmetic("*", _convert(count, S64), size, S64))
+    address = fold(Arithmetic(op, pointer.address, _convert(scaled, U64), U64))
+    return Pointer(address, pointer.target)
 
 
 def _compare_text(tree: Binary, value: Expression, text: Text, scope: Scope) -> Node:
@@ -243,12 +277,17 @@ def _compare_text(tree: Binary, value: Expression, text: Text, scope: Scope) -> 
             return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
         return CompareText(None, wanted, prefix, equal)
     if isinstance(value, Call) and value.function == "str":
-        return CompareText(scalar(value.arguments[0], scope), wanted, prefix, equal)
+        address = scalar(value.arguments[0], scope)
+        return fold(CompareText(address, wanted, prefix, equal))
     raise scope.error(value, "only str(…) and comm can be compared with a string")
 
 
 def _cast(tree: Cast, scope: Scope) -> Node:
     kind = tree.type
+    if kind.kind == "void":
+        operand = scalar(tree.operand, scope)
+        operand = operand.address if isinstance(operand, Pointer) else _convert(operand, U64)
+        return operand if kind.pointers == 1 else Pointer(operand, U64)
     if kind.kind != "integer":
         raise scope.error(
             tree, f"{kind.kind} {kind.name} is not known here: USDT probes carry no types"
@@ -268,7 +307,5 @@ def _index(tree: Index, scope: Scope) -> Node:
     target = resolve(tree.object, scope)
     if not isinstance(target, Pointer):
         raise scope.error(tree, "only a cast pointer has elements, as in ((int *)arg0)[2]")
-    index = _convert(scalar(tree.index, scope), S64)
-    scaled = fold(Arithmetic("*", index, Number(target.target.size, S64), S64))
-    address = fold(Arithmetic("+", target.address, _convert(scaled, U64), U64))
-    return Deref(address, target.target)
+    element = _moved(target, scalar(tree.index, scope), "+")
+    return fold(Deref(element.address, element.target))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import select
 from typing import TYPE_CHECKING, Self
 
 from bpf.errors import SyscallError, TargetError
@@ -54,16 +56,26 @@ class FileSink:
                 data = data[os.write(self._number, data) :]
             except BrokenPipeError:
                 raise
+            except BlockingIOError:  # whoever shares the terminal or pipe made it non-blocking
+                select.select([], [self._number], [])
             except OSError as err:
                 raise SyscallError(err.errno or 0, f"write to {self._name}") from err
+
+    def check_reader(self) -> None:
+        """Notice a reader that has gone although there is nothing to write.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+        poller = select.poll()
+        poller.register(self._number, 0)
+        if any(event & select.POLLERR for _, event in poller.poll(0)):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def lost(self, item: Lost, *, as_json: bool) -> None:
         """Say in the output itself what a probe lost, where that output is JSON."""
         if as_json and item.lost:
             self.write([json.dumps({"lost": item.lost, "probe": item.probe}) + "\n"])
-
-    def flush(self) -> None:
-        """Nothing is held back; there for symmetry with other sinks."""
 
     def close(self) -> None:
         """Close the file; standard output stays open."""

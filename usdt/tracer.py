@@ -66,6 +66,7 @@ class _Request:
     def __init__(self, text: ProbeText) -> None:
         self.text = text
         self.found = False
+        self.told = False  # that it is nowhere
         self.seen: set[tuple[Any, int]] = set()  # files looked at, by identity and pid
 
 
@@ -274,8 +275,7 @@ class Tracer:
         if request.text.path is not None and files:
             where, what = files[0].path, files[0].path
         elif self._pids:
-            where = f"process {self._pids[0]} ({process.command_name(self._pids[0])})"
-            what = f"-p {self._pids[0]}"
+            where, what = _described(self._pids[0]), f"-p {self._pids[0]}"
         else:
             where, what = "all processes", "-a"
         names = dict.fromkeys(self._names(files))
@@ -352,11 +352,27 @@ class Tracer:
             self._check_missing(time.monotonic())
 
     def _check_missing(self, now: float) -> None:
-        missing = next((r for r in self._requests if not r.found), None)
+        # What was asked for and never came is an error, unless other probes are traced already:
+        # their events are worth more than the complaint.
+        missing = [r for r in self._requests if not r.found and not r.told]
         late = self._patience is not None and now >= self._patience
-        if missing is not None and (self.ended or (late and self._targets.command is None)):
-            files = [_File(f.path, "", key) for key, f in self._probes.items()]
-            raise self._not_found(missing, files)
+        if not missing or not (self.ended or (late and self._targets.command is None)):
+            return
+        files = [_File(f.path, "", key) for key, f in self._probes.items()]
+        errors = [self._not_found(request, files) for request in missing]
+        if not any(request.found for request in self._requests):
+            raise errors[0]
+        self.notices += [str(error) for error in errors]
+        for request in missing:
+            request.told = True
+
+
+def _described(pid: int) -> str:
+    # A process by its number and, as long as it lives, its name.
+    try:
+        return f"process {pid} ({process.command_name(pid)})"
+    except TargetError:
+        return f"process {pid}"
 
 
 def _alike(one: str, other: str) -> bool:

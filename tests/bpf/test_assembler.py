@@ -225,9 +225,8 @@ def test_what_nothing_reaches_is_left_out() -> None:
 
 
 Step = tuple[str, int]  # "mark", "wide", "branch", "goto" or "exit"; a value or a target
-steps = st.tuples(
-    st.sampled_from(["mark", "mark", "wide", "branch", "goto", "exit"]), st.integers()
-)
+kinds = st.sampled_from(["mark", "mark", "wide", "branch", "goto", "exit"])
+steps = st.tuples(kinds, st.integers())
 
 
 def _written(program: list[Step]) -> Code:

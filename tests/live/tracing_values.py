@@ -93,7 +93,7 @@ def unreadable_operands(*paths: Path) -> dict[tuple[str, int], set[str | None]]:
 
 
 def words_for(hits: Iterable[dict[str, Any]]) -> list[str]:
-    """Probes with items that show everything a fixture prints: str(argN) beside argN for strings."""
+    """Probes with items that show all that a fixture prints: str(argN) beside argN for strings."""
     strings: dict[str, list[bool]] = {}
     for hit in hits:
         is_text = [isinstance(value, dict) and "str" in value for value in hit["args"]]
@@ -125,7 +125,8 @@ def traced_as(shown: Any, traced: Any) -> bool:
 
 def _same_float(one: float, other: float) -> bool:
     # Bit for bit, but that one NaN is as good as another.
-    return math.isnan(one) and math.isnan(other) or struct.pack("d", one) == struct.pack("d", other)
+    both_nan = math.isnan(one) and math.isnan(other)
+    return both_nan or struct.pack("d", one) == struct.pack("d", other)
 
 
 def _is_extended(traced: Any) -> bool:

@@ -109,7 +109,6 @@ class _Run:
                 spawned.release()
             self._loop(tracer, sink)
             lost = self._finish(tracer, sink)
-            sink.flush()
         _say(f"{self.events} events, {sum(item.lost for item in lost)} lost")
         if spawned is not None:
             code = _end(spawned)
@@ -143,6 +142,8 @@ class _Run:
             tracer.notices.clear()
             if self._write(lines, sink):
                 return
+            if not lines:
+                sink.check_reader()
 
     def _write(self, lines: list[str], sink: FileSink) -> bool:
         # Whether the number of events that -n asked for is reached.
