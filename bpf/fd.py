@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from typing import TYPE_CHECKING, Self
@@ -9,7 +10,23 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("FD",)
+__all__ = ("FD", "allow_descriptors")
+
+_SPARE = 64  # descriptors that the rest of the process may need
+
+
+def allow_descriptors(count: int) -> None:
+    """Raise the soft RLIMIT_NOFILE, as far as the hard one, for ``count`` more descriptors.
+
+    A limit that cannot be raised is no error here: opening will say EMFILE.
+    """
+    import resource  # noqa: PLC0415 - only where every site needs a descriptor
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = len(os.listdir("/proc/self/fd")) + count + _SPARE  # noqa: PTH208 - pathlib costs
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
 
 
 class FD:

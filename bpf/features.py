@@ -13,11 +13,12 @@ from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
 from bpf.insn import R0
-from bpf.link import UprobeSite, attach_uprobe_multi
+from bpf.link import UprobeSite, Via, attach_uprobe_multi
 from bpf.maps import MapSpec
 from bpf.program import Program, ProgramSpec
 
 __all__ = (
+    "best_way",
     "have_batch_operations",
     "have_cookies",
     "have_ringbuf",
@@ -101,6 +102,19 @@ def have_uprobe_pmu() -> bool:
             return file.read().strip().isdigit()
     except FileNotFoundError:
         return False
+
+
+def best_way() -> Via:
+    """The newest way of attaching that this kernel has.
+
+    Raises:
+        NotSupported: it has none.
+    """
+    if have_uprobe_multi():
+        return Via.UPROBE_MULTI
+    if not have_uprobe_pmu():
+        raise NotSupported("the uprobe PMU", (4, 17))
+    return Via.PERF_LINK if have_cookies() else Via.PERF_EVENT
 
 
 @functools.cache

@@ -3,7 +3,8 @@
 ``uprobe_multi`` (Linux 6.6, commit 89ae89f53d20) attaches one program to many offsets of one
 file in one system call, with a cookie and a reference counter each. Before it, every offset is
 a perf event (``perf_event_open`` with the ``uprobe`` PMU, Linux 4.17), joined to the program by
-a BPF link that carries a cookie (Linux 5.15, commit 7adfc6c9b315).
+a BPF link that carries a cookie (Linux 5.15, commit 7adfc6c9b315). Before that, an ioctl joins
+them, and the program has to know by itself where it is.
 
 Reference counters are USDT semaphores: the kernel increments the 16-bit word at that file
 offset in every process that maps it, for as long as the link lives (Linux 4.20, commit
@@ -13,7 +14,10 @@ offset in every process that maps it, for as long as the link lives (Linux 4.20,
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
+import fcntl
+import os
 import struct
 from typing import TYPE_CHECKING, Self
 
@@ -24,15 +28,39 @@ from bpf.fd import FD
 from bpf.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bpf.program import Program
 
-__all__ = ("Link", "PerfLink", "UprobeSite", "attach_uprobe_multi", "attach_uprobe_perf")
+__all__ = (
+    "Link",
+    "PerfLink",
+    "UprobeSite",
+    "Via",
+    "attach_uprobe_ioctl",
+    "attach_uprobe_multi",
+    "attach_uprobe_perf",
+    "close_links",
+    "takes_uprobe_multi",
+)
 
 _UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
+# PERF_EVENT_IOC_SET_BPF and _ENABLE; ppc and mips number the direction bits otherwise.
+_SET_BPF, _ENABLE = (
+    (0x80042408, 0x20002400)
+    if os.uname().machine.startswith(("ppc", "mips"))
+    else (0x40042408, 0x2400)
+)
+
+
+class Via(enum.StrEnum):
+    """The kernel's ways of attaching, newest first."""
+
+    UPROBE_MULTI = "uprobe_multi"
+    PERF_LINK = "perf-link"
+    PERF_EVENT = "perf-event"
 
 
 @frozen
@@ -124,17 +152,7 @@ def attach_uprobe_perf(
             beyond the 4 GiB that this interface can express.
         SyscallError: anything else the kernel says.
     """
-    if site.ref_ctr_offset >> 32:
-        raise NotSupported("a semaphore beyond 4 GiB of its file (uprobe_multi)", (6, 6))
-    config = int(on_return) | site.ref_ctr_offset << _REF_CTR_SHIFT
-    attribute, keep = perf_attribute(
-        "IIQQQQQIIPQ40x",
-        *(_uprobe_pmu(), _PERF_ATTR_SIZE, config, 0, 0, 0, 0, 0, 0),
-        *(path.encode("utf-8", "surrogateescape") + b"\0", site.offset),
-    )
-    cpu = 0 if not pid else -1
-    event = FD(perf_event_open(attribute, pid or -1, cpu))
-    del keep
+    event = _open_uprobe(path, site, pid=pid, on_return=on_return)
     try:
         link = bpf(
             Command.LINK_CREATE,
@@ -147,6 +165,76 @@ def attach_uprobe_perf(
             raise NotSupported("a BPF link to a perf event with a cookie", (5, 15)) from err
         raise
     return PerfLink(event, FD(link))
+
+
+def attach_uprobe_ioctl(
+    program: Program,
+    path: str,
+    site: UprobeSite,
+    *,
+    pid: int = 0,
+    on_return: bool = False,
+) -> Link:
+    """Attach ``program`` to one site through a perf event alone; the cookie is not delivered.
+
+    Raises:
+        NotSupported: as :func:`attach_uprobe_perf`.
+        SyscallError: anything else the kernel says.
+    """
+    event = _open_uprobe(path, site, pid=pid, on_return=on_return)
+    try:
+        fcntl.ioctl(event.fileno(), _SET_BPF, program.fd.fileno())
+        fcntl.ioctl(event.fileno(), _ENABLE, 0)
+    except OSError as err:
+        event.close()
+        raise SyscallError(err.errno or 0, "ioctl(PERF_EVENT_IOC_SET_BPF)") from err
+    return Link(event)
+
+
+def takes_uprobe_multi(program: Program) -> bool:
+    """Whether the program was loaded for uprobe_multi; nothing but trying tells.
+
+    Raises:
+        SyscallError: no privilege, above all.
+    """
+    try:
+        attach_uprobe_multi(program, "/", [UprobeSite(0)]).close()
+    except SyscallError as err:
+        # The program is looked at before the path is: EBADF, ENOENT and EISDIR are about the path.
+        if err.errno in (errno.EBADF, errno.ENOENT, errno.EISDIR):
+            return True
+        if err.errno not in (errno.EINVAL, errno.E2BIG, errno.EOPNOTSUPP):
+            raise
+        return False
+    return True
+
+
+def close_links(links: Iterable[Link]) -> None:
+    """Close links side by side, as the kernel makes each of them wait."""
+    rest = list(links)
+    if len(rest) > 1:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
+
+        with ThreadPoolExecutor(min(64, len(rest))) as pool:
+            list(pool.map(Link.close, rest))
+    for link in rest:
+        link.close()
+
+
+def _open_uprobe(path: str, site: UprobeSite, *, pid: int, on_return: bool) -> FD:
+    if site.ref_ctr_offset >> 32:
+        raise NotSupported("a semaphore beyond 4 GiB of its file (uprobe_multi)", (6, 6))
+    config = int(on_return) | site.ref_ctr_offset << _REF_CTR_SHIFT
+    attribute, keep = perf_attribute(
+        "IIQQQQQIIPQ40x",
+        *(_uprobe_pmu(), _PERF_ATTR_SIZE, config, 0, 0, 0, 0, 0, 0),
+        *(path.encode("utf-8", "surrogateescape") + b"\0", site.offset),
+    )
+    # With a pid the event follows the task; without, one CPU's event catches every hit, because
+    # the breakpoint is in the file's pages and the program runs before the CPU is looked at.
+    event = FD(perf_event_open(attribute, pid or -1, -1 if pid else 0))
+    del keep
+    return event
 
 
 def _array(values: Sequence[int]) -> bytes:

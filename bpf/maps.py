@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Self
 
 from bpf._syscall import bpf, bpf_attribute, prlimit_memlock
 from bpf._uapi import Command, MapType
-from bpf.errors import NotSupported, SyscallError
+from bpf.errors import NotSupported, SyscallError, TargetError
 from bpf.fd import FD
 from bpf.frozen import frozen
+from bpf.objects import duplicated, object_info, opened_pin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ("Map", "MapSpec", "count_cpus", "possible_cpus", "raise_memlock", "sum_per_cpu")
 
 _PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
 _BATCH = 512
+_INFO = struct.Struct("=IIIIII16s")  # struct bpf_map_info: type, id, sizes, entries, flags, name
+_NOEXIST = 1  # BPF_NOEXIST
+_ENOTSUPP = 524  # the kernel's own word for a map type without batch operations
 # Kernels before commit d5299b67dd59 ("bpf: Memcg-based memory accounting for bpf maps")
 # (in v5.11) charge maps to RLIMIT_MEMLOCK and say EPERM when it is used up.
 _MEMLOCK = 1 << 40
@@ -83,6 +87,37 @@ class Map:
         self.spec = spec
         self.fd = fd
 
+    @classmethod
+    def from_fd(cls, number: int) -> Self:
+        """A map that a descriptor of somebody else's refers to; theirs stays theirs to close.
+
+        Raises:
+            TargetError: it is no descriptor of a map, or of a map of a type unknown here.
+        """
+        return cls._from(duplicated(number, "map"))
+
+    @classmethod
+    def from_pin(cls, path: str | os.PathLike[str]) -> Self:
+        """A map pinned in bpffs.
+
+        Raises:
+            TargetError: nothing is pinned there, or no map.
+        """
+        return cls._from(opened_pin(path, "map"))
+
+    @classmethod
+    def _from(cls, fd: FD) -> Self:
+        try:
+            return cls(_described(object_info(fd, _INFO.size)), fd)
+        except BaseException:
+            fd.close()
+            raise
+
+    @property
+    def id(self) -> int:
+        """The kernel's number of the map, as bpftool shows it."""
+        return int(_INFO.unpack(object_info(self.fd, _INFO.size))[1])
+
     @property
     def value_size(self) -> int:
         """Bytes that a look-up returns."""
@@ -106,6 +141,45 @@ class Map:
         """Write one entry."""
         self._check(key, value)
         bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
+
+    def add(self, key: bytes, value: bytes) -> bool:
+        """Write an entry that is not there yet; False, and nothing written, if it is."""
+        self._check(key, value)
+        try:
+            bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, _NOEXIST)
+        except SyscallError as err:
+            if err.errno == errno.EEXIST:
+                return False
+            raise
+        return True
+
+    def set_many(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many entries, in one call where the kernel can (Linux 5.6).
+
+        Raises:
+            SyscallError: some may have been written.
+        """
+        rows = list(entries)
+        for key, value in rows:
+            self._check(key, value)
+        if len(rows) > 1 and self._set_batch(rows):
+            return
+        for key, value in rows:
+            self.set(key, value)
+
+    def _set_batch(self, rows: list[tuple[bytes, bytes]]) -> bool:
+        keys, values = (b"".join(column) for column in zip(*rows, strict=True))
+        try:
+            bpf(
+                Command.MAP_UPDATE_BATCH,
+                "PPPPIIQQ",
+                *(None, None, keys, values, len(rows), self.fd.fileno(), 0, 0),
+            )
+        except SyscallError as err:
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP):
+                raise
+            return False
+        return True
 
     def delete(self, key: bytes) -> bool:
         """Remove one entry; whether it was there."""
@@ -137,8 +211,7 @@ class Map:
         try:
             yield from self._batches()
         except SyscallError as err:
-            # ENOTSUPP (524) is the kernel's word for a map type without batch operations.
-            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, 524):
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP):
                 raise
             for key in self.keys():
                 value = self.get(key)
@@ -223,6 +296,14 @@ def raise_memlock() -> bool:
     except SyscallError:
         return False
     return True
+
+
+def _described(info: bytes) -> MapSpec:
+    kind, _, key_size, value_size, entries, flags, name = _INFO.unpack(info)
+    if kind not in set(MapType):
+        raise TargetError(f"a BPF map of type {kind}, which is not known here")
+    text = name.split(b"\0", 1)[0].decode("ascii", "replace")
+    return MapSpec(MapType(kind), key_size, value_size, entries, text, flags)
 
 
 def _page_sized(size: int) -> bool:

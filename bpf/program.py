@@ -11,8 +11,11 @@ from bpf.errors import SyscallError, VerifierError
 from bpf.fd import FD
 from bpf.frozen import frozen
 from bpf.maps import Map, raise_memlock
+from bpf.objects import duplicated, opened_pin
 
 if TYPE_CHECKING:
+    import os
+
     from bpf.assembler import Code
 
 __all__ = ("Program", "ProgramSpec")
@@ -85,6 +88,24 @@ class Program:
 
     def __init__(self, fd: FD) -> None:
         self.fd = fd
+
+    @classmethod
+    def from_fd(cls, number: int) -> Self:
+        """A program that a descriptor of somebody else's refers to; theirs stays theirs to close.
+
+        Raises:
+            TargetError: it is no descriptor of a program.
+        """
+        return cls(duplicated(number, "program"))
+
+    @classmethod
+    def from_pin(cls, path: str | os.PathLike[str]) -> Self:
+        """A program pinned in bpffs.
+
+        Raises:
+            TargetError: nothing is pinned there, or no program.
+        """
+        return cls(opened_pin(path, "program"))
 
     def close(self) -> None:
         """Close the descriptor."""

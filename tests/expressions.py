@@ -10,13 +10,17 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-__all__ = ("ARGUMENTS", "HEADER", "Expression", "expressions")
+__all__ = ("ARGUMENTS", "HEADER", "POINTER", "POINTER_BYTES", "Expression", "expressions")
 
 #: Types of arg0…arg11 in C.
 ARGUMENTS = (
     *("signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
     *("long", "unsigned long", "int", "unsigned long", "signed char", "unsigned int"),
 )
+
+#: The argument that points at so many bytes.
+POINTER = 9
+POINTER_BYTES = 128
 
 # Every type that a cast of both languages can name.
 _CASTS = (
@@ -123,8 +127,21 @@ def _both(op: str, left: Expression, right: Expression) -> Expression:
 
 
 def _leaf(source: random.Random) -> Expression:
-    if source.random() < 0.75:
+    kind = source.random()
+    if kind < 0.12:
+        text = _element(source)
+        return Expression(text, text)
+    if kind < 0.8:
         name = f"arg{source.randrange(len(ARGUMENTS))}"
         return Expression(name, name)
     constant = source.choice(_CONSTANTS)
     return Expression(constant, constant)
+
+
+def _element(source: random.Random) -> str:
+    # Eight bytes are the largest element, and indices go up to 7.
+    word = source.choice(_CASTS[:-1])  # no bool: C does not define one that is neither 0 nor 1
+    index = source.choice((str(source.randrange(8)), f"(arg{source.randrange(8)}&7)"))
+    pointer = f"({word}*)arg{POINTER}"
+    forms = (f"({pointer})[{index}]", f"*({pointer}+{index})", f"*({word}*)(arg{POINTER}+{index})")
+    return source.choice((*forms, f"*(({word}*)(arg{POINTER}+64)-{index})"))

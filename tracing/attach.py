@@ -7,6 +7,7 @@ which matters when it is closed: the kernel waits tens of milliseconds for each 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -15,8 +16,17 @@ from bpf import features
 from bpf._uapi import BPF_F_SLEEPABLE, AttachType
 from bpf.assembler import CodeTooLarge
 from bpf.errors import NotSupported, SyscallError, TracingError
+from bpf.fd import allow_descriptors
 from bpf.frozen import frozen
-from bpf.link import Link, UprobeSite, attach_uprobe_multi, attach_uprobe_perf
+from bpf.link import (
+    Link,
+    UprobeSite,
+    Via,
+    attach_uprobe_ioctl,
+    attach_uprobe_multi,
+    attach_uprobe_perf,
+    close_links,
+)
 from bpf.program import Program, ProgramSpec
 from tracing.codegen import Case, Filter, generate
 
@@ -76,14 +86,16 @@ class Attacher:
     Args:
         maps: what programs refer to by name.
         accept: which processes count.
+        via: how to attach; None asks the kernel for its newest way.
 
     Attributes:
         ways: notes on what was attached by which kernel path, for ``-v``.
     """
 
-    def __init__(self, maps: dict[str, Map], accept: Filter) -> None:
+    def __init__(self, maps: dict[str, Map], accept: Filter, via: Via | None = None) -> None:
         self._maps = maps
         self._accept = accept
+        self._via = via
         self._links: list[Link] = []
         self._programs: dict[tuple[Case, ...], Program] = {}
         self.ways: list[str] = []
@@ -95,22 +107,20 @@ class Attacher:
             SyscallError: no program could be loaded at all (no privilege, above all).
         """
         failures: list[Failure] = []
-        ordered = sorted(placed, key=_file)
+        if self._via is None:
+            self._via = features.best_way()
+        # Without cookies a program cannot know which site was hit: each case has its own.
+        limit = 1 if self._via is Via.PERF_EVENT else _CASES
+        ordered = sorted(placed, key=_file if limit > 1 else _case)
         for _, group in groupby(ordered, key=_file):
-            for part in _parts(list(group)):
+            for part in _parts(list(group), limit):
                 failures += self._attach_part(part)
         return failures
 
     def close(self) -> None:
         """Detach everything; links are closed side by side, as each waits for the kernel."""
         links, self._links = self._links, []
-        if len(links) > 1:
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
-
-            with ThreadPoolExecutor(min(64, len(links))) as pool:
-                list(pool.map(Link.close, links))
-        for link in links:
-            link.close()
+        close_links(links)
         for program in self._programs.values():
             program.close()
         self._programs.clear()
@@ -146,7 +156,7 @@ class Attacher:
             faultable = any(case.plan.faultable for case in cases)
             sleepable = faultable and features.have_sleepable_uprobes()
             code = generate(cases, self._accept, sleepable=sleepable)
-            multi = features.have_uprobe_multi()
+            multi = self._via is Via.UPROBE_MULTI
             spec = ProgramSpec(
                 code,
                 attach_type=AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE,
@@ -162,37 +172,42 @@ class Attacher:
         point = placed[0].point
         sites = list(dict.fromkeys(_site(item) for item in placed))
         where = f"{len(sites)} sites of {point.path}" + (f" in {point.pid}" if point.pid else "")
-        if features.have_uprobe_multi():
+        if self._via is Via.UPROBE_MULTI:
             link = attach_uprobe_multi(program, point.open_path, sites, pid=point.pid)
             self._links.append(link)
             self.ways.append(f"{where}: one uprobe_multi link")
             return
-        made: list[Link] = []
-        try:
-            for site in sites:
-                made.append(attach_uprobe_perf(program, point.open_path, site, pid=point.pid))  # noqa: PERF401 - what was made is closed on error
-        except TracingError:
-            for link in made:
-                link.close()
-            raise
+        allow_descriptors(2 * len(sites))
+        attach = attach_uprobe_perf if self._via is Via.PERF_LINK else attach_uprobe_ioctl
+        with contextlib.ExitStack() as stack:  # closes what was made, if one fails
+            made = [
+                stack.enter_context(attach(program, point.open_path, site, pid=point.pid))
+                for site in sites
+            ]
+            stack.pop_all()
         self._links += made
-        self.ways.append(f"{where}: perf events with cookies")
+        kind = "with links and cookies" if self._via is Via.PERF_LINK else "without cookies"
+        self.ways.append(f"{where}: {len(sites)} perf events {kind}")
 
 
 def _file(item: Placed) -> tuple[str, int]:
     return item.point.open_path, item.point.pid
 
 
+def _case(item: Placed) -> tuple[str, int, int]:
+    return *_file(item), item.case.number
+
+
 def _site(item: Placed) -> UprobeSite:
     return UprobeSite(item.point.offset, item.point.ref_ctr_offset, item.case.number)
 
 
-def _parts(placed: list[Placed]) -> Iterator[list[Placed]]:
+def _parts(placed: list[Placed], limit: int) -> Iterator[list[Placed]]:
     # Split so that no part has more cases than one program should.
     part: list[Placed] = []
     cases: set[int] = set()
     for item in placed:
-        if item.case.number not in cases and len(cases) == _CASES:
+        if item.case.number not in cases and len(cases) == limit:
             yield part
             part, cases = [], set()
         cases.add(item.case.number)

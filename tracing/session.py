@@ -28,6 +28,7 @@ from tracing.plan import DEFAULT_STRING, Plan, make_plan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bpf.link import Via
     from tracing.attach import Point
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
@@ -64,6 +65,7 @@ class Session:
         accept: which processes count.
         buffer: bytes of ring buffer.
         max_string: bytes that str() keeps.
+        via: how to attach; None asks the kernel for its newest way.
 
     Raises:
         NotSupported: the kernel has no BPF ring buffer.
@@ -77,6 +79,7 @@ class Session:
         accept: Filter | None = None,
         buffer: int = DEFAULT_BUFFER,
         max_string: int = DEFAULT_STRING,
+        via: Via | None = None,
     ) -> None:
         self._decoder = Decoder(form)
         self._max_string = max_string
@@ -87,7 +90,7 @@ class Session:
             self._ring.close()
             raise
         maps = {EVENTS: self._ring.map, COUNTERS: self._counters}
-        self._attacher = Attacher(maps, accept or Filter())
+        self._attacher = Attacher(maps, accept or Filter(), via)
         self._cases: dict[tuple[int, Plan], Case] = {}
         self._probes: dict[str, int] = {}
         self._backlog: deque[bytes] = deque()

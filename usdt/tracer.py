@@ -28,6 +28,7 @@ from usdt.targets import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from bpf.link import Via
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
     from usdt.spawn import Spawned
@@ -81,6 +82,7 @@ class Tracer:
         max_string: bytes that str() keeps.
         patience: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
+        via: how to attach; None asks the kernel for its newest way.
 
     Attributes:
         notices: lines for people that have come up since they were last taken.
@@ -96,6 +98,7 @@ class Tracer:
         buffer: int = DEFAULT_BUFFER,
         max_string: int = 128,
         patience: float | None = GRACE,
+        via: Via | None = None,
     ) -> None:
         self.notices: list[str] = []
         self.ended = False
@@ -107,7 +110,8 @@ class Tracer:
         self._rescan = time.monotonic()
         self._patience = None if patience is None else self._rescan + patience
         located = self._locate()
-        self._session = Session(form, accept=self._filter(), buffer=buffer, max_string=max_string)
+        accept = self._filter()
+        self._session = Session(form, accept=accept, buffer=buffer, max_string=max_string, via=via)
         self._pidfds: dict[int, int] = {}
         try:
             for request, files in located:

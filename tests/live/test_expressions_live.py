@@ -9,7 +9,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from expressions import ARGUMENTS, HEADER, Expression, expressions
+from expressions import (
+    ARGUMENTS,
+    HEADER,
+    POINTER,
+    POINTER_BYTES,
+    Expression,
+    expressions,
+)
 from fixtures import Fixture, start
 from skips import need_program
 
@@ -18,7 +25,7 @@ from bpf.errors import TracingError
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tracing.forms import Event
@@ -28,6 +35,7 @@ pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
 _VALUES = expressions(1, 300, 4)
 _PREDICATES = expressions(2, 60, 3, predicates=True)
 _ROWS = 16
+_ADDRESS = 0x10000000  # where the program puts what the pointer points at
 _AT_ONCE = 60  # of the 64 values a probe can show
 
 _RANGES = {
@@ -43,15 +51,16 @@ _RANGES = {
 
 
 def _rows() -> list[list[int]]:
-    # Every extreme of every type, values near 0, and any.
+    # Every extreme of every type, values near 0, and any; the last argument counts the rows.
     source = random.Random(3)
     rows = []
-    for _ in range(_ROWS):
+    for index in range(_ROWS):
         row = []
         for kind in ARGUMENTS:
             low, high = _RANGES[kind]
             near = source.randint(max(low, -3), 3)
             row.append(source.choice((low, high, near, near, 0, source.randint(low, high))))
+        row[POINTER], row[-1] = _ADDRESS, index
         rows.append(row)
     return rows
 
@@ -76,7 +85,9 @@ def _source(rows: list[list[int]], checked: Sequence[Expression]) -> str:
     return f"""
 #include <sys/sdt.h>
 {HEADER}
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 struct values {{ {members} }};
 const struct values rows[] = {{ {table} }};
@@ -94,6 +105,10 @@ __attribute__((noipa)) void truth({parameters}) {{
 int main(int argc, char **argv)
 {{
     char line[100];
+    unsigned char *bytes = mmap((void *){_ADDRESS}, {POINTER_BYTES}, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    for (unsigned i = 0; i < {POINTER_BYTES}; i++)
+        bytes[i] = i * i * 37 + 11;
     if (argc > 1) {{
         for (const struct values *v = rows; v < rows + ROWS; v++)
             truth({spread});
@@ -132,7 +147,8 @@ def truth(program: Path) -> list[list[int | None]]:
 
 
 @pytest.fixture
-def running(program: Path) -> Fixture:
+def running(program: Path) -> Iterator[Fixture]:
+    """The program, waiting for the order to fire."""
     with start(program) as process:
         yield process.wait_ready()
 
@@ -155,7 +171,9 @@ def _number(value: Any) -> int | None:
 
 
 @pytest.mark.parametrize("where", ["registers", "memory", "constants"])
-def test_values_are_what_c_says(where: str, running: Fixture, truth: list[list[int | None]]) -> None:
+def test_values_are_what_c_says(
+    where: str, running: Fixture, truth: list[list[int | None]]
+) -> None:
     parts = [_VALUES[i : i + _AT_ONCE] for i in range(0, len(_VALUES), _AT_ONCE)]
     requests = [f"e:{where}({', '.join(one.item for one in part)})" for part in parts]
     with usdt.attach(*requests, pid=running.pid) as events:
@@ -176,3 +194,47 @@ def test_values_are_what_c_says(where: str, running: Fixture, truth: list[list[i
         if rows[row][one.item] != expected
     }
     assert not wrong
+
+
+def test_predicates_let_pass_what_c_says(running: Fixture, truth: list[list[int | None]]) -> None:
+    last = f"arg{len(ARGUMENTS) - 1}"
+    requests = [f"e:registers({one.item}, {last}, {n})" for n, one in enumerate(_PREDICATES)]
+    answers = [row[len(_VALUES) :] for row in truth]
+    expected = {
+        (n, row) for row, answer in enumerate(answers) for n, value in enumerate(answer) if value
+    }
+    undecided = sum(value is None for answer in answers for value in answer)
+    with usdt.attach(*requests, pid=running.pid) as events:
+        running.fire()
+        found = _take(events, len(expected))
+        unread = sum(lost.unread for lost in events.losses)
+    passed = [(next(iter([*event.args.values()][1:])), event.args[last]) for event in found]
+    assert sorted(passed) == sorted(expected)
+    assert unread == undecided
+
+
+_DEEP = "arg0" + "+(arg1" * 40 + ")" * 40
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        pytest.param(_DEEP, "nested too deeply for the BPF stack", id="to the right"),
+        pytest.param(f"({_DEEP}) > 1", "nested too deeply for the BPF stack", id="in a predicate"),
+        pytest.param(f"str({_DEEP})", "nested too deeply for the BPF stack", id="in an address"),
+        pytest.param("!" * 150 + "1", "nested deeper than 100 levels", id="deeper than any tree"),
+    ],
+)
+def test_what_is_too_deep_is_one_clear_error(items: str, message: str, running: Fixture) -> None:
+    with pytest.raises(TracingError, match=message) as caught:
+        usdt.attach(f"e:registers({items})", pid=running.pid)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_long_sum_is_not_deep(running: Fixture) -> None:
+    text = "+".join(["arg2"] * 90)
+    with usdt.attach(f"e:registers({text}, arg2)", pid=running.pid) as events:
+        running.fire()
+        found = _take(events, _ROWS)
+    assert [event.args[text] for event in found] == [90 * event.args["arg2"] for event in found]
+    assert len(found) == _ROWS

@@ -9,7 +9,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -19,13 +23,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from bpf._syscall import bpf_attribute
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = (
     "USDT",
     "Tool",
     "by_thread",
+    "leftovers",
     "one_error",
     "run_usdt",
     "tracing",
@@ -235,4 +242,47 @@ def by_thread(hits: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]
     found: dict[int, list[dict[str, Any]]] = {}
     for hit in hits:
         found.setdefault(hit["tid"], []).append(hit)
+    return found
+
+
+class _Next(enum.IntEnum):
+    """Commands of bpf(2) that list objects, include/uapi/linux/bpf.h."""
+
+    PROG_GET_NEXT_ID = 11
+    MAP_GET_NEXT_ID = 12
+    LINK_GET_NEXT_ID = 31
+
+
+def leftovers() -> set[str]:
+    """Programs, maps and links of the kernel that no process holds by a descriptor: "prog 12".
+
+    Those of cgroups and pinned ones are among them: compare with what was there before.
+    """
+    existing = {
+        f"{command.name.partition('_')[0].lower()} {number}"
+        for command in _Next
+        for number in _numbers(command)
+    }
+    return existing - _held()
+
+
+def _numbers(command: _Next) -> Iterator[int]:
+    number = 0
+    while True:
+        # union bpf_attr: start_id, next_id, open_flags
+        result, error, attribute = bpf_attribute(command, "III", number, 0, 0)  # type: ignore[arg-type]
+        if result == -1:
+            assert error == errno.ENOENT, os.strerror(error)
+            return
+        number = int.from_bytes(attribute[4:8], sys.byteorder)
+        yield number
+
+
+def _held() -> set[str]:
+    found = set()
+    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
+        with contextlib.suppress(OSError):  # ended, or closed meanwhile
+            text = info.read_text()
+            for kind, number in re.findall(r"^(prog|map|link)_id:\s*(\d+)$", text, re.MULTILINE):
+                found.add(f"{kind} {number}")
     return found

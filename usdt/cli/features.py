@@ -67,10 +67,9 @@ def _ask(question: Callable[[], bool]) -> bool | None:
 
 
 def _path(answers: dict[str, bool | None]) -> str | None:
-    if not answers["ringbuf"]:
+    if not answers["ringbuf"] or not answers["uprobe_pmu"]:
         return None
-    if answers["uprobe_multi"]:
-        return "uprobe_multi"
-    if answers["cookies"] and answers["uprobe_pmu"]:
-        return "perf events with cookies"
-    return None
+    try:
+        return kernel.best_way().value
+    except TracingError:
+        return None

@@ -12,6 +12,7 @@ import click
 
 from bpf.capabilities import missing_capabilities, privilege_hint
 from bpf.errors import TracingError, VerifierError
+from bpf.link import Via
 from tracing.commandline import SIZE, escaped
 from tracing.forms import JsonForm, TextForm
 from tracing.language import parse_probe
@@ -62,6 +63,11 @@ usdt trace /usr/bin/python3.11:python:gc__start
 )
 @click.option("--buffer", type=SIZE, default=DEFAULT_BUFFER, help="Ring buffer, default 8M.")
 @click.option("--exit-code", is_flag=True, help="End with the exit code of the command of -c.")
+@click.option(
+    "--via",
+    type=click.Choice(["uprobe_multi", "perf-link", "perf-event"]),
+    help="Attach this way instead of the kernel's newest.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="What is attached, by which kernel path.")
 def trace(**options: Any) -> int:
     """Print every hit of some probes."""
@@ -101,6 +107,7 @@ class _Run:
                     buffer=options["buffer"],
                     max_string=options["max_string"],
                     patience=patience,
+                    via=Via(options["via"]) if options["via"] else None,
                 )
             )
             stack.enter_context(_signals(self, tracer))

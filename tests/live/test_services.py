@@ -1,0 +1,365 @@
+"""Programs as Debian ships them: PostgreSQL, Python, a Java virtual machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+from skips import need_program
+from tracing_tools import Tool, run_usdt, tracing, until, usdt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PATIENCE = 60.0  # seconds; a cluster takes two to make on a quiet machine
+
+
+class Dialogue:
+    """A program that is told lines and answers in lines; a context manager."""
+
+    def __init__(self, *words: object, **options: Any) -> None:
+        """Start it, in a session of its own."""
+        self.process = subprocess.Popen(
+            [*map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process ID."""
+        return self.process.pid
+
+    def say(self, line: str) -> None:
+        """Tell it a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self, word: str) -> str:
+        """Wait for its line that begins with word, and return the rest of that line."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(word):
+                return line.removeprefix(word).strip()
+        msg = f"{self.process.args!r} ended before it said {word!r}"
+        raise AssertionError(msg)
+
+    def end(self) -> None:
+        """Close its input and wait for its end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(20)
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+# ---------------------------------------------------------------- PostgreSQL
+
+
+class Cluster:
+    """A PostgreSQL server of our own, reached by a socket in its folder only."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self.server = programs / "postgres"
+        self.psql = programs / "psql"
+
+    def session(self) -> Dialogue:
+        """A client of the server that answers what it is asked."""
+        words = ("-X", "-q", "-A", "-t", "-h", self.folder, "-U", "postgres", "-d", "postgres")
+        return Dialogue(self.psql, *words, env={"LC_ALL": "C", "HOME": str(self.folder)})
+
+
+def _postgres_programs() -> Path:
+    need_program("psql", "postgresql")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not found:
+        pytest.skip("needs the program postgres: apt-get install postgresql")
+    with contextlib.suppress(KeyError):
+        pwd.getpwnam("postgres")
+        return found[-1].parent
+    pytest.skip("needs the user postgres: apt-get install postgresql")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A running server, gone with its files at the end."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    programs, user = _postgres_programs(), pwd.getpwnam("postgres")
+    become = [need_program("setpriv", "util-linux"), f"--reuid={user.pw_uid}"]
+    become += [f"--regid={user.pw_gid}", "--clear-groups"]
+    folder = Path(tempfile.mkdtemp(prefix="usdt-postgres-"))
+    server = None
+    try:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        data = folder / "data"
+        quiet: dict[str, Any] = {"cwd": folder, "env": {"LC_ALL": "C", "PATH": os.environ["PATH"]}}
+        make = [programs / "initdb", "-D", data, "-A", "trust", "-N", "--no-instructions"]
+        subprocess.run(
+            [*become, *make], check=True, capture_output=True, timeout=_PATIENCE, **quiet
+        )
+        settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}")
+        words = [word for setting in settings for word in ("-c", setting)]
+        with (folder / "log").open("w") as log:
+            server = subprocess.Popen(
+                [*become, programs / "postgres", "-D", data, *words],
+                stdout=log,
+                stderr=log,
+                **quiet,
+            )
+        until(lambda: list(folder.glob(".s.PGSQL.*[0-9]")), "the server", timeout=_PATIENCE)
+        made = Cluster(folder, programs)
+        until(lambda: _answers(made), "the server to answer", timeout=_PATIENCE)
+        yield made
+    finally:
+        if server is not None:
+            server.send_signal(signal.SIGQUIT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(20)
+            server.kill()
+            server.wait(20)
+        shutil.rmtree(folder)
+
+
+def _answers(cluster: Cluster) -> bool:
+    with cluster.session() as session:
+        session.say("select 'ready';")
+        with contextlib.suppress(AssertionError, BrokenPipeError):
+            return session.hear("ready") == ""
+        return False
+
+
+def _backend(session: Dialogue) -> int:
+    session.say("select 'backend ' || pg_backend_pid();")
+    return int(session.hear("backend "))
+
+
+def test_the_queries_of_a_backend_are_what_psql_sent(cluster: Cluster) -> None:
+    queries = ["select 'first';", "select 'second', '€ and \\ and \"quotes\"';", "select 1/0;"]
+    with cluster.session() as session:
+        pid = _backend(session)
+        with tracing("-p", pid, "postgresql:query__start(str(arg0))", "postgresql:query-done") as t:
+            for query in queries:
+                session.say(query)
+            session.say("select 'all';")
+            session.hear("all")
+            events = t.wait_events(2 * len(queries) + 1)
+            session.end()
+            t.wait_end()
+    started = [e["args"]["str(arg0)"] for e in events if e["probe"] == "postgresql:query__start"]
+    assert started[: len(queries)] == queries
+    assert {event["pid"] for event in events} == {pid}
+    # A query that fails is never done.
+    done = [event for event in events if event["probe"] == "postgresql:query__done"]
+    assert len(done) >= len(queries) - 1
+
+
+def test_a_long_query_is_shown_as_far_as_asked(cluster: Cluster) -> None:
+    query = "select 'long' || length('" + "x" * 20_000 + "');"
+    with cluster.session() as session:
+        pid = _backend(session)
+        probe = "postgresql:query__start(str(arg0))"
+        for limit in (20, 128, 4096, 65_534):
+            with tracing("-p", pid, "--max-string", limit, probe) as tool:
+                session.say(query)
+                session.hear("long20000")
+                shown = tool.wait_events(1)[0]["args"]["str(arg0)"]
+                assert shown == query[:limit]
+                tool.stop()
+
+
+def test_the_program_stands_for_all_backends(cluster: Cluster) -> None:
+    with cluster.session() as one, cluster.session() as two:
+        pids = [_backend(session) for session in (one, two)]
+        words = [f"{cluster.server}:postgresql:query__start(str(arg0))"]
+        with (
+            tracing(*words) as file,
+            tracing("-a", "postgresql:query__start(str(arg0))") as every,
+            cluster.session() as later,
+        ):
+            pids.append(_backend(later))
+            for number, session in enumerate((one, two, later)):
+                session.say(f"select 'number {number}';")
+                session.hear(f"number {number}")
+            wanted = {(pid, f"select 'number {n}';") for n, pid in enumerate(pids)}
+            for tool in (file, every):
+                tool.wait_events(4)
+                shown = {(e["pid"], e["args"]["str(arg0)"]) for e in tool.stop()}
+                assert wanted <= shown
+
+
+def test_predicates_choose_queries(cluster: Cluster) -> None:
+    with cluster.session() as session:
+        pid = _backend(session)
+        words = ("postgresql:query__start(str(arg0), str(arg0) == \"select 'this';\")",)
+        with tracing("-p", pid, *words) as tool:
+            for query in ("select 'that';", "select 'this';", "select 'this' ;"):
+                session.say(query)
+            session.say("select 'end';")
+            session.hear("end")
+            events = tool.stop()
+    assert [event["args"] for event in events] == [{"str(arg0)": "select 'this';"}]
+
+
+def test_every_probe_of_the_server_can_be_attached(cluster: Cluster) -> None:
+    with cluster.session() as session:
+        pid = _backend(session)
+        with tracing("-p", pid, "postgresql:*") as tool:
+            session.say("create table t as select generate_series(1, 100) as n;")
+            session.say("select 'sum ' || sum(n) from t; drop table t;")
+            session.hear("sum 5050")
+            seen = {event["probe"] for event in tool.stop()}
+            session.end()
+    assert not [line for line in tool.errors if "not attached" in line]
+    wanted = ("query__start", "query__done", "transaction__start", "transaction__commit")
+    assert {f"postgresql:{name}" for name in wanted} <= seen
+
+
+# ---------------------------------------------------------------- Python
+
+_PYTHON = """
+import gc, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    def traced(n):
+        return n + 1
+    sys.setprofile(lambda *event: None)  # 3.11 tells of entries only while it traces itself
+    for n in range(3):
+        traced(n)
+    sys.setprofile(None)
+    gc.collect(0); gc.collect(2)
+    print("done", flush=True)
+"""
+
+
+def _python_with_probes() -> str:
+    for name in ("/usr/bin/python3.11", "/usr/bin/python3"):
+        if Path(name).exists() and "gc__start" in run_usdt("list", name).stdout:
+            return name
+    pytest.skip("needs a Python with probes: apt-get install python3.11 (Debian's)")
+
+
+def test_python_shows_its_collections_and_calls() -> None:
+    with Dialogue(_python_with_probes(), "-c", _PYTHON) as python:
+        python.hear("ready")
+        words = (
+            "python:gc__start(arg0)",
+            "python:gc__done(arg0)",
+            'python:function__entry(str(arg0), str(arg1), arg2, str(arg1) == "traced")',
+            'python:function__return(str(arg1), str(arg1) == "traced")',
+        )
+        with tracing("-p", python.pid, *words) as tool:
+            python.say("go")
+            python.hear("done")
+            python.end()
+            events = tool.wait_end()
+    calls = [event for event in events if event["probe"] == "python:function__entry"]
+    assert [[*event["args"].values()] for event in calls] == [["<string>", "traced", 5]] * 3
+    returns = [event["args"] for event in events if event["probe"] == "python:function__return"]
+    assert returns == [{"str(arg1)": "traced"}] * 3
+    collections = [e["args"]["arg0"] for e in events if e["probe"] == "python:gc__start"]
+    assert collections[:2] == [0, 2]
+    assert len([e for e in events if e["probe"] == "python:gc__done"]) == len(collections)
+
+
+def test_python_started_for_the_trace_shows_what_it_imports(tmp_path: Path) -> None:
+    output = tmp_path / "events"
+    words = ("-c", f"{_python_with_probes()} -c 'import this_is_no_module'", "-o", output)
+    probe = "python:import__find__load__start(str(arg0))"
+    with tracing(*words, "--exit-code", probe) as tool:
+        assert tool.process.wait(20) == 1
+    assert '"str(arg0)": "this_is_no_module"' in output.read_text()
+
+
+# ---------------------------------------------------------------- Java
+
+_JAVA = """
+import java.io.*;
+public class Hello {
+    static class Later { static int value = 1; }
+    static int greet(int n) { return n + 1; }
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        System.out.println("ready");
+        in.readLine();
+        int sum = Later.value;
+        for (int i = 0; i < 3; i++) sum += greet(i);
+        System.gc();
+        System.out.println("done " + sum);
+        in.readLine();
+    }
+}
+"""
+
+
+def test_java_shows_its_classes_collections_and_methods(tmp_path: Path) -> None:
+    source = tmp_path / "Hello.java"
+    source.write_text(_JAVA)
+    java = need_program("java", "openjdk-17-jdk-headless")
+    options = ("-XX:+ExtendedDTraceProbes", "-XX:+UseSerialGC", "-Xshare:auto")
+    with Dialogue(java, *options, source) as virtual_machine:
+        virtual_machine.hear("ready")
+        items = 'buf(arg1, arg2), buf(arg3, arg4), arg4 == 5, str(arg3) == "greet*"'
+        words = (
+            "hotspot:gc__begin",
+            "hotspot:gc-end",
+            "hotspot:class__loaded(buf(arg0, arg1), arg1)",
+            f"hotspot:method__entry({items})",
+        )
+        with tracing("-p", virtual_machine.pid, *words) as tool:
+            virtual_machine.say("go")
+            assert virtual_machine.hear("done") == "7"
+            virtual_machine.say("end")
+            virtual_machine.end()
+            events = tool.wait_end()
+    by_probe: dict[str, list[list[Any]]] = {}
+    for event in events:
+        by_probe.setdefault(event["probe"], []).append([*event["args"].values()])
+    assert by_probe["hotspot:method__entry"] == [["Hello", "greet"]] * 3
+    assert ["Hello$Later", 11] in by_probe["hotspot:class__loaded"]
+    assert by_probe["hotspot:gc__begin"] == [[1]]
+    assert by_probe["hotspot:gc__end"] == [[]]
+
+
+def test_a_hundred_java_probes_attach_at_once(tmp_path: Path) -> None:
+    source = tmp_path / "Hello.java"
+    source.write_text(_JAVA)
+    java = need_program("java", "openjdk-17-jdk-headless")
+    with Dialogue(java, source) as virtual_machine:
+        virtual_machine.hear("ready")
+        with usdt("trace", "--json", "-p", virtual_machine.pid, "hotspot*:*") as tool:
+            _assert_all_attached(tool)
+            virtual_machine.say("go")
+            virtual_machine.hear("done")
+            assert {"hotspot:gc__begin", "hotspot:class__loaded"} <= {
+                event["probe"] for event in tool.stop()
+            }
+
+
+def _assert_all_attached(tool: Tool) -> None:
+    tool.wait_tracing()
+    assert tool.sites > 400
+    assert not [line for line in tool.errors if "not attached" in line]

@@ -1,0 +1,53 @@
+"""One cell by hand: ``python -m vm KERNEL [--cpu CPU] [PYTEST-WORD...]``, a shell without words.
+
+``make vm KERNEL=6.1 TEST='tests/live -k semaphores'`` calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from vm.apt import Unavailable
+from vm.image import image
+from vm.job import job
+from vm.machine import interactive, run
+from vm.matrix import CELLS, cell_named
+
+__all__ = ("main",)
+
+
+def main() -> int:
+    """Return the exit code."""
+    kernels = sorted({cell.kernel for cell in CELLS})
+    parser = argparse.ArgumentParser(prog="vm", description=__doc__, allow_abbrev=False)
+    parser.add_argument("kernel", help=f"one of {', '.join(kernels)}")
+    parser.add_argument("--cpu", default="amd64", help="as Debian calls it (default: amd64)")
+    options, words = parser.parse_known_args()
+    try:
+        cell = cell_named(options.kernel, options.cpu)
+        made = image(cell)
+        print(f"vm: {cell.name}: Debian's {made.version}")
+        if not words:
+            return interactive(cell, made, job((), shell=True))
+        return _summary(run(cell, made, job(words), print))
+    except (LookupError, Unavailable) as err:
+        print(f"vm: {err}", file=sys.stderr)
+        return 1
+
+
+def _summary(found: Any) -> int:
+    if found.retried:
+        print("vm: it hung at boot, this was the second try")
+    for complaint in (end["complaints"] for end in found.of("end")):
+        print(complaint, end="\n" if complaint else "")
+    if found.problem:
+        print(*found.console[-15:], sep="\n")
+        print(f"vm: {found.problem}", file=sys.stderr)
+    print(f"vm: {len(found.of('test'))} tests, {found.seconds:.1f} s")
+    return 1 if found.problem else int(found.of("end")[0]["code"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""What a guest runs: the feature probes, then pytest; all results go to the console as they come.
+
+A result is a line "@usdt NUMBER CHECKSUM BASE64" in the midst of whatever else the console has: the
+kernel's messages, pytest's words. So what a guest found is known even if it never ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+import traceback
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST = 6000  # characters of a failure that are sent
+_count = 0
+
+
+def send(kind: str, **fields: Any) -> None:
+    """Send one result."""
+    global _count  # noqa: PLW0603 - one console, one numbering
+    packed = base64.b64encode(zlib.compress(json.dumps({"kind": kind, **fields}).encode()))
+    # One write, begun on a line of its own: whoever else writes cannot come between.
+    line = b"\n@usdt %d %08x %s\n" % (_count, zlib.crc32(packed), packed)
+    _count += 1
+    sys.stdout.flush()
+    while line:
+        line = line[os.write(1, line) :]
+
+
+class Reporter:
+    """A pytest plugin that sends each test when it begins and when it has ended."""
+
+    def __init__(self) -> None:
+        """Nothing has begun."""
+        self._began = 0.0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note which test hangs, should it."""
+        self._began = time.monotonic()
+        send("begin", test=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Send outcomes: of the call, and of a set-up or an end that did not pass."""
+        if report.when == "call" or report.outcome != "passed":
+            took = round(time.monotonic() - self._began, 2)
+            send("test", test=report.nodeid, outcome=_outcome(report), why=_why(report), took=took)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module that cannot be imported, or skips itself."""
+        if report.outcome != "passed":
+            send("test", test=report.nodeid, outcome=_outcome(report), why=_why(report), took=0.0)
+
+
+def _outcome(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome
+
+
+def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if report.outcome == "passed":
+        return ""
+    if isinstance(report.longrepr, tuple):  # of a skip: file, line, reason
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return report.longreprtext[-_LONGEST:]
+
+
+def features() -> dict[str, bool | str]:
+    """What the toolkit's probes say of this kernel; the text of an error where one fails."""
+    from bpf import features as probes
+
+    names = [name for name in probes.__all__ if name.startswith("have_")]
+    return {name.removeprefix("have_"): _answer(getattr(probes, name)) for name in names}
+
+
+def _answer(question: Callable[[], bool]) -> bool | str:
+    try:
+        return question()
+    except Exception as err:  # noqa: BLE001 - whatever it is, the host shall know
+        return f"{type(err).__name__}: {err}"
+
+
+def kernel_complaints() -> str:
+    """Warnings of the kernel that name a defect, its own or one that was provoked."""
+    words = ("WARNING:", "BUG:", "Oops", "general protection", "hung", "stall", "Out of memory")
+    log = os.popen("busybox dmesg").read().splitlines()
+    return "\n".join(line for line in log if any(word in line for word in words))[:_LONGEST]
+
+
+def main() -> None:
+    """Run the job."""
+    job = json.loads(Path("/job.json").read_text())
+    send("start", release=os.uname().release, features=features(), uptime=time.monotonic())
+    code = pytest.main([*job["pytest"], "-p", "no:cacheprovider"], plugins=[Reporter()])
+    send("end", code=int(code), complaints=kernel_complaints())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BaseException:
+        send("broken", why=traceback.format_exc()[-_LONGEST:])
+        raise

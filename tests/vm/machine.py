@@ -1,0 +1,162 @@
+"""A virtual machine: one start of QEMU, watched over its serial console.
+
+No KVM, disk or network: a kernel, an archive and a console. Every wait has an end. A kernel under
+QEMU's emulation may hang at boot now and then; that is tried once more, and the result says so. A
+guest that hangs later is not tried again: that may be what the tests are there to find.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import tempfile
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vm.apt import Unavailable
+from vm.matrix import CPUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from vm.image import Image
+    from vm.matrix import Cell
+
+__all__ = ("Run", "interactive", "run")
+
+BOOT = 120.0  # seconds until the first result; usually 4
+SILENCE = 240.0  # seconds between results: more than pytest lets a test take
+_RESULT = re.compile(rb"^@usdt (\d+) ([0-9a-f]{8}) ([A-Za-z0-9+/=]+)\r*$")
+
+
+@dataclass
+class Run:
+    """What came of a guest: results in their order, and whatever else the console had."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
+    problem: str = ""  # why there may be results missing
+    retried: bool = False
+    seconds: float = 0.0
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """Results of one kind: start, begin, test, end, broken."""
+        return [result for result in self.results if result["kind"] == kind]
+
+
+def run(
+    cell: Cell, image: Image, job: bytes, watch: Callable[[str], None] | None = None
+) -> Run:
+    """Run a job to its end. ``watch`` gets each line of the console that is no result."""
+    began = time.monotonic()
+    with _initrd(image, job) as initrd:
+        found = _once(_command(cell, image, initrd), watch)
+        if not found.results and found.problem:
+            first = found.problem
+            found = _once(_command(cell, image, initrd), watch)
+            found.retried = True
+            found.problem = found.problem and f"{found.problem}; before that, {first}"
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def interactive(cell: Cell, image: Image, job: bytes) -> int:
+    """Connect the terminal with a guest until it ends (^A x ends it, too)."""
+    with _initrd(image, job) as initrd:
+        return subprocess.call(_command(cell, image, initrd, serial="mon:stdio"))
+
+
+@contextlib.contextmanager
+def _initrd(image: Image, job: bytes) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="usdt-vm-") as folder:
+        path = Path(folder, "initrd")
+        with path.open("wb") as file:
+            file.write(image.userland.read_bytes())
+            file.write(job)
+        yield path
+
+
+def _command(
+    cell: Cell, image: Image, initrd: Path, *, serial: str = "stdio"
+) -> tuple[str | Path, ...]:
+    cpu = CPUS[cell.cpu]
+    if not shutil.which(cpu.program):
+        raise Unavailable(f"needs {cpu.program}: apt-get install {cpu.package}")
+    append = f"console={cpu.console} quiet loglevel=1 panic=-1 oops=panic"
+    return (
+        *(cpu.program, *cpu.machine, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "1024"),
+        *("-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", serial),
+        *("-kernel", image.kernel, "-initrd", initrd, "-append", append),
+    )
+
+
+def _once(command: Sequence[str | Path], watch: Callable[[str], None] | None) -> Run:
+    found = Run()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            assert process.stdout is not None
+            hung = not _follow(found, process.stdout.fileno(), watch)
+        finally:
+            process.kill()
+    found.problem = _problem(found, hung=hung)
+    return found
+
+
+def _follow(found: Run, console: int, watch: Callable[[str], None] | None) -> bool:
+    """Read the console to its end; False if it is silent for too long."""
+    deadline = time.monotonic() + BOOT
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(console, selectors.EVENT_READ)
+        while selector.select(deadline - time.monotonic()):
+            data = os.read(console, 1 << 16)
+            *lines, rest = (rest + data).split(b"\n")
+            known = len(found.results)
+            for line in lines:
+                _take(found, line, watch)
+            if len(found.results) > known:
+                deadline = time.monotonic() + SILENCE
+            if not data:
+                return True
+            if time.monotonic() > deadline:
+                break
+    return False
+
+
+def _take(found: Run, line: bytes, watch: Callable[[str], None] | None) -> None:
+    match = _RESULT.match(line)
+    if match and zlib.crc32(match[3]) == int(match[2], 16):
+        found.results.append(json.loads(zlib.decompress(base64.b64decode(match[3]))))
+        found.results[-1]["number"] = int(match[1])
+        return
+    text = line.decode(errors="replace").rstrip("\r")
+    found.console.append(text)
+    if watch and text:
+        watch(text)
+
+
+def _problem(found: Run, *, hung: bool) -> str:
+    begun, done = found.of("begin"), {result["test"] for result in found.of("test")}
+    running = [result["test"] for result in begun[-1:] if result["test"] not in done]
+    where = f"in {running[0]}" if running else "between tests" if begun else "before any test"
+    if not found.results:
+        return f"no word of the guest in {BOOT:.0f} s" if hung else "the machine ended at boot"
+    if found.of("broken"):
+        return f"the guest's runner failed: {found.of('broken')[0]['why']}"
+    if hung:
+        return f"silent for {SILENCE:.0f} s, {where}"
+    if not found.of("end"):
+        return f"the machine ended {where}"
+    lost = found.results[-1]["number"] + 1 - len(found.results)
+    return f"{lost} results were garbled on the console" if lost else ""
