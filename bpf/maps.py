@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ("Map", "MapSpec", "count_cpus", "possible_cpus", "raise_memlock", "sum_per_cpu")
 
 _PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
+_ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
+_UNBOUNDED = 1 << 62
 _BATCH = 512
 _INFO = struct.Struct("=IIIIII16s")  # struct bpf_map_info: type, id, sizes, entries, flags, name
 _NOEXIST = 1  # BPF_NOEXIST
@@ -228,7 +230,9 @@ class Map:
     def _batches(self) -> Iterator[tuple[bytes, bytes]]:
         position: bytes | None = None
         size = min(_BATCH, self.spec.entries)
-        while True:
+        # An array's cursor wraps around at the end, so its entries are counted.
+        left = self.spec.entries if self.spec.type in _ARRAYS else _UNBOUNDED
+        while left > 0:
             following = bytearray(max(4, self.spec.key_size))
             keys = bytearray(self.spec.key_size * size)
             values = bytearray(self.value_size * size)
@@ -239,6 +243,7 @@ class Map:
                 yield bytes(key), bytes(value)
             if done:
                 return
+            left -= number
             position = bytes(following)
 
     def _batch(

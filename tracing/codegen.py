@@ -28,11 +28,13 @@ from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
 from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, ExpressionWriter
 from tracing.ir import Fetched, Number
-from tracing.values import Memory
+from tracing.values import Kind, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bpf.insn import Reg
+    from tracing.ir import Node
     from tracing.plan import Output, Plan
 
 __all__ = ("COUNTERS", "EVENTS", "Case", "Filter", "generate")
@@ -41,6 +43,7 @@ EVENTS = "events"  # ring buffer
 COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that could not be read
 _WAKEUP = 0  # flags: wake the reader if it has caught up; see bpf/ringbuf.py
 _FAULT = -14  # EFAULT
+_REACH = 1 << 15  # of the signed 16-bit offset of loads and stores
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 
@@ -230,7 +233,7 @@ class _CaseWriter:
         else:
             writer.value(output.node)
             size = output.node.type.size if output.form == "float" else 8
-            self.asm.store(R7, output.offset, R0, size)
+            self.asm.store(*self._place(output, R1), R0, size)
         if output.fallible:
             self.asm.goto(done)
             self.asm.label(fail)
@@ -246,12 +249,20 @@ class _CaseWriter:
 
     def _copy(self, writer: ExpressionWriter, output: Output) -> None:
         # A value of any size, from memory into the record.
-        writer.address(_memory(output))
+        writer.address(_memory(output.node))
         self.asm.mov(R1, R7)
         self.asm.add(R1, output.offset)
         self.asm.mov(R2, output.node.type.size)
         self.asm.call(Helper.PROBE_READ_USER)
         self.asm.jump(Jump.NE, R0, 0, writer.fail)
+
+    def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
+        # An instruction's offset reaches 32 KiB; what lies farther gets a register of its own.
+        if output.offset < _REACH:
+            return R7, output.offset
+        self.asm.mov(scratch, R7)
+        self.asm.add(scratch, output.offset)
+        return scratch, 0
 
     def _retry(self) -> None:
         # On the first attempt, give up the record and fault the pages in.
@@ -263,12 +274,12 @@ class _CaseWriter:
         fail, done = asm.new_label("fail"), asm.new_label("done")
         writer = ExpressionWriter(asm, sleepable=False, fail=fail)
         helper = Helper.PROBE_READ_USER_STR if output.form == "string" else Helper.PROBE_READ_USER
-        asm.store(R7, output.offset, 0)
+        asm.store(*self._place(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
             writer.value(output.length)
             self._clamp(output, signed=output.length.type.signed)
         elif output.length is not None:
-            asm.store(R7, output.offset, output.size)
+            asm.store(*self._place(output, R1), output.size)
         writer.value(output.node)
         asm.mov(R3, R0)
         asm.mov(R1, R7)
@@ -276,18 +287,17 @@ class _CaseWriter:
         if output.form == "string" or isinstance(output.length, Number):
             asm.mov(R2, output.size)
         else:
-            asm.load(R2, R7, output.offset)
+            asm.load(R2, *self._place(output, R2))
             asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
         asm.call(helper)
         asm.jump(Jump.SLT, R0, 0, fail)
         if output.form == "string":
             writer.count_nul()
-            asm.store(R7, output.offset, R0)
+            asm.store(*self._place(output, R1), R0)
         asm.goto(done)
         asm.label(fail)
         self._retry()
-        asm.mov(R0, _FAULT)
-        asm.store(R7, output.offset, R0)
+        asm.store(*self._place(output, R1), _FAULT)
         asm.label(done)
 
     def _clamp(self, output: Output, *, signed: bool) -> None:
@@ -297,10 +307,10 @@ class _CaseWriter:
         if signed:
             asm.jump(Jump.SLT, R0, 0, stored)
         asm.jump(Jump.GT, R0, output.size, big)
-        asm.store(R7, output.offset, R0)
+        asm.store(*self._place(output, R1), R0)
         asm.goto(stored)
         asm.label(big)
-        asm.store(R7, output.offset, output.size)
+        asm.store(*self._place(output, R1), output.size)
         asm.label(stored)
 
     def _refault(self) -> None:
@@ -311,26 +321,31 @@ class _CaseWriter:
         asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_DISCARD)
         for output in self.plan.outputs:
-            text = output.form in ("string", "buffer")
-            if not text and not output.fallible:
-                continue
-            skip = asm.new_label("next")
-            writer = ExpressionWriter(asm, sleepable=True, fail=skip)
-            if output.form == "bytes":
-                writer.address(_memory(output))
-                asm.mov(R0, R3)
-            else:
-                writer.value(output.node)
-            if (text or output.form == "bytes") and output.size:
-                asm.jump(Jump.LT, R0, _FIRST_ADDRESS, skip)
-                writer.touch(output.size)
-            asm.label(skip)
+            if output.length is not None:
+                self._fault_in(output.length)
+            if output.form in ("string", "buffer", "bytes"):
+                self._fault_in(output.node, output.size)
+            elif output.fallible:
+                self._fault_in(output.node)
         asm.mov(R8, 1)
         asm.goto(f"body.{self._name}")
 
+    def _fault_in(self, node: Node, size: int = 0) -> None:
+        # Evaluate the node, and touch so many bytes at the address it is, or lies at.
+        skip = self.asm.new_label("next")
+        writer = ExpressionWriter(self.asm, sleepable=True, fail=skip)
+        if node.type.kind is Kind.BYTES:
+            writer.address(_memory(node))
+            self.asm.mov(R0, R3)
+        else:
+            writer.value(node)
+        if size:
+            self.asm.jump(Jump.LT, R0, _FIRST_ADDRESS, skip)
+            writer.touch(size)
+        self.asm.label(skip)
 
-def _memory(output: Output) -> Memory:
-    node = output.node
+
+def _memory(node: Node) -> Memory:
     if isinstance(node, Fetched) and isinstance(node.fetch, Memory):
         return node.fetch
-    raise TypeError(f"{output.key}: an aggregate lies in memory, not in {node}")
+    raise TypeError(f"an aggregate lies in memory, not in {node}")

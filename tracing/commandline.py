@@ -46,6 +46,13 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), function)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Like click's, which would make an exit code of 1 of a reader that has had enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return _quiet_end()
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature

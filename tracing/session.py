@@ -1,10 +1,7 @@
 """A session: programs attached, one ring buffer, events taken from it until it is closed.
 
-Pace. The reader is woken when it has caught up and something arrives. After taking little it
-stays away for PAUSE, so that the next wake-up brings a batch; after taking much it looks again at
-once. What it takes is copied out of the ring buffer first and formatted later, in portions
-between which the ring buffer is emptied again: a burst is bounded by memory (BACKLOG) and not by
-the speed of formatting.
+Records come out of the ring buffer in a thread of their own (:mod:`tracing.intake`); they are
+formatted here, when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -13,16 +10,17 @@ import os
 import select
 import struct
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from bpf._uapi import MapType
+from bpf.errors import TracingError
 from bpf.frozen import frozen
 from bpf.maps import MapSpec
-from bpf.ringbuf import RingBuffer
+from bpf.ringbuf import HEADER, RingBuffer
 from tracing.attach import Attacher, Failure, Placed
 from tracing.codegen import COUNTERS, EVENTS, Case, Filter
 from tracing.decode import Decoder
+from tracing.intake import Intake
 from tracing.plan import DEFAULT_STRING, Plan, make_plan
 
 if TYPE_CHECKING:
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ("DEFAULT_BUFFER", "Lost", "Session")
 
 DEFAULT_BUFFER = 8 << 20
-BACKLOG = 256 << 20  # bytes copied out and not yet formatted; beyond it the ring buffer fills
-PAUSE = 0.010  # seconds; a fraction of what the fastest program needs to fill 8 MiB
 _COUNTED = 1 << 14  # probes with counters of their own; all later ones share the last
 _COUNTER = struct.Struct("=QQ")
 
@@ -93,13 +89,11 @@ class Session:
         self._attacher = Attacher(maps, accept or Filter(), via)
         self._cases: dict[tuple[int, Plan], Case] = {}
         self._probes: dict[str, int] = {}
-        self._backlog: deque[bytes] = deque()
-        self._backlog_size = 0
+        self._intake = Intake(self._ring)
         self._batches: Iterator[list[Any]] = iter(())
-        self._rested = 0.0
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poller = select.epoll()
-        self._poller.register(self._ring.fd.fileno(), select.EPOLLIN)
+        self._poller.register(self._intake.arrived, select.EPOLLIN)
         self._poller.register(self._wake, select.EPOLLIN)
         self._watched: set[int] = set()
         self._closed = False
@@ -116,6 +110,7 @@ class Session:
 
         Raises:
             LanguageError: an item does not fit the probe.
+            TracingError: a record is larger than the ring buffer.
             SyscallError: programs cannot be loaded at all.
         """
         most = max((len(point.arguments) for point in points), default=0)
@@ -133,9 +128,15 @@ class Session:
                     max_string=self._max_string,
                 )
             placed.append(Placed(point, self._case(point.probe, plans[key])))
+        self._intake.start()
         return self._attacher.attach(placed)
 
     def _case(self, probe: str, plan: Plan) -> Case:
+        if plan.size + HEADER >= self._ring.size:
+            raise TracingError(
+                f"{probe}: a record of {plan.size} bytes does not fit a ring buffer of "
+                f"{self._ring.size}; give a larger buffer, or shorter strings"
+            )
         index = self._probes.setdefault(probe, len(self._probes))
         case = self._cases.get((index, plan))
         if case is None:
@@ -167,7 +168,6 @@ class Session:
         """
         deadline = time.monotonic() + timeout
         while True:
-            self._collect()
             batch = self._next_batch()
             if batch:
                 return batch
@@ -178,19 +178,17 @@ class Session:
     def drain(self) -> Iterator[list[Any]]:
         """Detach everything, then yield what is still there."""
         self._attacher.close()
-        while True:
-            self._collect()
-            batch = self._next_batch()
-            if not batch and not self._ring.pending():
-                return
-            if batch:
-                yield batch
+        self._intake.finish()
+        while batch := self._next_batch():
+            yield batch
 
     def lost(self) -> list[Lost]:
         """What each probe did not deliver so far; only probes with something to say."""
         found = []
         for name, index in self._probes.items():
-            value = self._counters.get(struct.pack("=I", min(index, _COUNTED - 1)))
+            if index >= _COUNTED:  # counted with the last one that has a counter
+                break
+            value = self._counters.get(struct.pack("=I", index))
             lost, unread = _COUNTER.unpack(value or bytes(_COUNTER.size))
             if lost or unread:
                 found.append(Lost(name, lost, unread))
@@ -202,6 +200,7 @@ class Session:
             return
         self._closed = True
         self._attacher.close()
+        self._intake.close()
         self._poller.close()
         os.close(self._wake)
         self._counters.close()
@@ -213,45 +212,23 @@ class Session:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _collect(self) -> None:
-        # Empty the ring buffer into the backlog.
-        if self._backlog_size >= BACKLOG:
-            return
-        data = self._ring.take()
-        if data:
-            self._backlog.append(data)
-            self._backlog_size += len(data)
-            if len(data) > self._ring.size >> 4:
-                self._rested = 0.0  # a burst: do not stay away
-            else:
-                self._rested = time.monotonic() + self._pause()
-
-    def _pause(self) -> float:
-        return PAUSE * min(1.0, self._ring.size / DEFAULT_BUFFER)
-
     def _next_batch(self) -> list[Any]:
         while True:
             batch = next(self._batches, None)
             if batch:
                 return batch
             if batch is None:
-                if not self._backlog:
+                data = self._intake.next()
+                if data is None:
                     return []
-                data = self._backlog.popleft()
-                self._backlog_size -= len(data)
                 self._batches = self._decoder.batches(data)
 
     def _wait(self, seconds: float) -> bool:
-        # Whether something else than the ring buffer asks for attention.
-        rest = self._rested - time.monotonic()
-        if rest > 0:
-            time.sleep(min(rest, seconds))
-            if self._ring.pending():
-                return False
+        # Whether something else than records asks for attention.
+        attention = False
         for number, _ in self._poller.poll(seconds):
-            if number == self._wake:
-                os.eventfd_read(self._wake)
-                return True
-            if number in self._watched:
-                return True
-        return False
+            if number in (self._wake, self._intake.arrived):
+                os.eventfd_read(number)
+            if number != self._intake.arrived:
+                attention = True
+        return attention

@@ -31,13 +31,16 @@ if TYPE_CHECKING:
     from tracing.values import Unreadable
     from usdt.api import Events, attach, list_probes
     from usdt.argspec import Operand
+    from usdt.manager import Attachment, Manager
     from usdt.probes import Probe, Site
 
 _HOMES = {
+    "Attachment": "usdt.manager",
     "ElfError": "bpf.errors",
     "Event": "tracing.forms",
     "Events": "usdt.api",
     "LanguageError": "bpf.errors",
+    "Manager": "usdt.manager",
     "NotSupported": "bpf.errors",
     "Operand": "usdt.argspec",
     "Probe": "usdt.probes",
@@ -52,10 +55,12 @@ _HOMES = {
 }
 
 __all__ = (
+    "Attachment",
     "ElfError",
     "Event",
     "Events",
     "LanguageError",
+    "Manager",
     "NotSupported",
     "Operand",
     "Probe",

@@ -137,7 +137,10 @@ class Events:
         self._ready: deque[Event] = deque()
         self._stopped = False
         self._closed = False
-        self._busy = threading.Lock()  # held while the kernel's objects are in use
+        self._rest: Iterator[list[Event]] | None = None  # what is left when all has ended
+        self._over = False  # nothing is left
+        self._busy = threading.RLock()  # held while the kernel's objects are in use
+        self._waiting = False  # by a thread that holds it
         self._final: list[Lost] = []
 
     @property
@@ -156,17 +159,38 @@ class Events:
 
         An empty list means that none came in time, or that all has ended.
         """
-        deadline = time.monotonic() + timeout
-        while not self._ready and not self._stopped:
-            with self._busy:
-                if self._closed:
-                    break
-                self._ready.extend(self._tracer.poll(max(0.0, deadline - time.monotonic())))
-            if time.monotonic() >= deadline or self._tracer.ended:
-                break
+        self._fill(timeout)
         found = list(self._ready)
         self._ready.clear()
         return found
+
+    def _fill(self, timeout: float) -> bool:
+        # Wait until events are ready; whether there are any, or may be later.
+        deadline = time.monotonic() + timeout
+        while not (self._ready or self._stopped or self._over):
+            with self._busy:
+                self._waiting = True
+                try:
+                    self._take(max(0.0, deadline - time.monotonic()))
+                finally:
+                    self._waiting = False
+            if time.monotonic() >= deadline:
+                break
+        if self._stopped:
+            self.close()  # what a signal handler could not do while we waited
+        return bool(self._ready) or not (self._stopped or self._over)
+
+    def _take(self, timeout: float) -> None:
+        if self._closed:
+            self._over = True
+        elif self._rest is None:
+            self._ready.extend(self._tracer.poll(timeout))
+            if self._tracer.ended:
+                self._rest = self._tracer.drain()
+        else:
+            batch = next(self._rest, None)
+            self._ready.extend(batch or ())
+            self._over = batch is None
 
     def run(self, timeout: float | None = None) -> int:
         """Call ``on_event`` for each event until all has ended, close(), or ``timeout`` seconds.
@@ -185,41 +209,37 @@ class Events:
             if self._on_event is not None:
                 for event in events:
                     self._on_event(event)
-            if not events and self._tracer.ended:
+            if not events and self._over:
                 break
         return number
 
     def close(self) -> None:
-        """Detach and free everything; from any thread, again is fine.
+        """Detach and free everything; from any thread or signal handler, again is fine.
 
         A poll() or an iteration in another thread ends.
         """
         self._stopped = True
         self._tracer.wake()
         with self._busy:
-            if not self._closed:
+            # A signal handler comes here while its own thread waits: woken, that closes itself.
+            if not self._closed and not self._waiting:
                 self._closed = True
                 self._final = self._tracer.lost()
                 self._tracer.close()
                 self._release()
 
     def __iter__(self) -> Iterator[Event]:
-        while not self._stopped:
-            events = self.poll(_LOOK)
-            if not events and self._tracer.ended:
-                return
-            yield from events
+        while not self._stopped and self._fill(_LOOK):
+            while self._ready and not self._stopped:
+                yield self._ready.popleft()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         import asyncio  # noqa: PLC0415 - slow to import
 
         loop = asyncio.get_running_loop()
-        while not self._stopped:
-            events = await loop.run_in_executor(None, self.poll, _LOOK)
-            if not events and self._tracer.ended:
-                return
-            for event in events:
-                yield event
+        while not self._stopped and await loop.run_in_executor(None, self._fill, _LOOK):
+            while self._ready and not self._stopped:
+                yield self._ready.popleft()
 
     def __enter__(self) -> Self:
         return self

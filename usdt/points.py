@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from typing import TYPE_CHECKING
 
 from tracing.attach import Point
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
     from tracing.language.tree import ProbeText
     from usdt.probes import Probe, Site
 
-__all__ = ("arguments_of", "declared_arguments", "matching", "nearest", "points_of")
+__all__ = (
+    "arguments_of",
+    "declared_arguments",
+    "foreign",
+    "matching",
+    "nearest",
+    "points_of",
+)
+
+# What each machine runs: itself, and the 32-bit programs its kernel runs.
+_RUNS = {"x86_64": ("x86_64", "i386"), "i686": ("i386",)}
 
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 
@@ -32,6 +43,18 @@ def fits(request: ProbeText, provider: str, name: str) -> bool:
     return fnmatch.fnmatchcase(provider, request.provider) and any(
         fnmatch.fnmatchcase(name, form) for form in request.name_forms
     )
+
+
+def foreign(probe: Probe) -> str | None:
+    """Why a probe cannot be hit by this machine's own instructions, or None.
+
+    A file of another machine may be mapped all the same, by an emulator: a breakpoint in it would
+    damage the program.
+    """
+    host = os.uname().machine
+    if probe.machine in _RUNS.get(host, (host,)):
+        return None
+    return f"a program for {probe.machine} does not run on this machine ({host})"
 
 
 def declared_arguments(probes: Iterable[Probe]) -> int:

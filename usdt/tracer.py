@@ -21,7 +21,7 @@ from bpf.frozen import frozen
 from tracing.codegen import Filter
 from tracing.session import DEFAULT_BUFFER, Lost, Session
 from usdt import process
-from usdt.points import declared_arguments, matching, nearest, points_of
+from usdt.points import declared_arguments, foreign, matching, nearest, points_of
 from usdt.probes import FileProbes, read_probes
 from usdt.targets import resolve_target
 
@@ -177,6 +177,9 @@ class Tracer:
             return (self._targets.command.pid,)
         groups = [process.thread_group(pid) for pid in self._targets.pids]
         self.notices += [group.note for group in groups if group.note]
+        for group in groups:
+            if process.is_kernel_thread(group.pid):
+                raise TargetError(f"{_described(group.pid)} is a kernel thread: it runs no program")
         return tuple(dict.fromkeys(group.pid for group in groups))
 
     def _filter(self) -> Filter:
@@ -305,9 +308,11 @@ class Tracer:
             if not probes:
                 continue
             request.found = True
-            points = [p for probe in probes for p in points_of(probe, file.open_path, pid=file.pid)]
+            elsewhere = foreign(probes[0])
+            own = probes if elsewhere is None else []
+            points = [p for probe in own for p in points_of(probe, file.open_path, pid=file.pid)]
             if not points:
-                reason = next(site.dead for probe in probes for site in probe.sites)
+                reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
                 failures.append(TracingError(f"{probes[0].full_name} in {file.path}: {reason}"))
                 continue
             declared = declared_arguments(probes)

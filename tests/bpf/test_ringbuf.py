@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpf.errors import TracingError
-from bpf.ringbuf import BUSY, DISCARD, HEADER, committed, ring_size, runs, same
+from bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, committed, ring_size, runs, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,6 +105,60 @@ def test_a_body_that_looks_like_a_header_is_no_record() -> None:
 def test_runs_longer_than_any_doubling() -> None:
     records: list[Record] = [(8, 0)] * 4095 + [(16, 0)] * 4097 + [(8, 0)]
     assert [count for _, _, count, _ in runs(ring(records))] == [4095, 4097, 1]
+
+
+class Memory:
+    """A ring buffer's pages, for a reader without a kernel."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytearray(data)
+        self.positions = bytearray(struct.pack("=QQ", 0, len(data)))
+        self.reader = RingBuffer.__new__(RingBuffer)
+        self.reader.size = 4096
+        self.reader._consumer = memoryview(self.positions)[:8].cast("Q")
+        self.reader._producer = memoryview(self.positions)[8:].cast("Q")
+        self.reader._data = memoryview(self.data)
+
+    def submit(self, offset: int, body: bytes) -> None:
+        """What a program does with the record that it reserved at an offset."""
+        self.data[offset + HEADER : offset + HEADER + len(body)] = body
+        self.data[offset : offset + 4] = struct.pack("=I", len(body))
+
+
+def test_a_reader_stops_at_a_busy_record_and_comes_back_for_it() -> None:
+    memory = Memory(ring([(8, 0), (8, BUSY), (8, 0)]))
+    assert memory.reader.take() == memory.data[:16]
+    assert memory.reader.pending() == 32
+    assert memory.reader.take() == b""
+    memory.submit(16, b"submit!!")
+    assert memory.reader.take() == memory.data[16:]
+    assert memory.reader.pending() == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "second"),
+    [
+        pytest.param(True, 32, 0, id="just before: it is taken as it is now"),
+        pytest.param(False, 16, 16, id="just after: it is taken next time"),
+    ],
+)
+def test_a_record_submitted_while_headers_are_read_is_never_torn(
+    monkeypatch: pytest.MonkeyPatch, before: bool, first: int, second: int
+) -> None:
+    memory = Memory(ring([(8, 0), (8, BUSY)]))
+
+    def meanwhile(data: bytes | memoryview) -> int:
+        if before:
+            memory.submit(16, b"submit!!")
+        ready = committed(data)
+        memory.submit(16, b"submit!!")
+        return ready
+
+    monkeypatch.setattr("bpf.ringbuf.committed", meanwhile)
+    taken = [memory.reader.take(), memory.reader.take()]
+    assert [len(data) for data in taken] == [first, second]
+    assert b"".join(taken) == memory.data
+    assert taken[not before].endswith(b"submit!!")
 
 
 lengths = st.sampled_from([0, 1, 7, 8, 9, 16, 24, 100])

@@ -121,8 +121,8 @@ int main(int argc, char **argv)
         for (int i = 0; i < LENGTH(fresh); i++) {{
             char *text = pages(4, PROT_READ, file) + fresh[i];
             __asm__ volatile(HAND_NOTE("nop", "m", "fresh",
-                                       "-4@%%esi 8@%%rdi -4@12(%%rdi) 16@(%%rdi)", "0")
-                             :: "S"(i), "D"(text));
+                                       "-4@%%esi 8@%%rdi -4@12(%%rdi) 16@(%%rdi) 8@%%rdx", "0")
+                             :: "S"(i), "D"(text), "d"(two));
             munmap(text - fresh[i], 4 * {_PAGE});
         }}
         char *zero = pages(1, PROT_READ | PROT_WRITE, -1);
@@ -313,6 +313,7 @@ def test_what_no_page_holds_yet_is_read(running: Fixture) -> None:
         pytest.param("arg3", id="a structure alone"),
         pytest.param("*(short *)(arg1 + 3)", id="behind a pointer alone"),
         pytest.param("buf(arg1, arg0 + 1)", id="a buffer of computed length alone"),
+        pytest.param("buf(arg4, ((char *)arg1)[0])", id="the length of a buffer alone"),
         pytest.param('str(arg1) == "fresh text!", arg0', id="compared as a string"),
         pytest.param('str(arg1) == "fresh*", arg0', id="compared as the beginning of one"),
         pytest.param(f"arg2 == {_FRESH_NUMBER}, arg0", id="compared as an integer"),

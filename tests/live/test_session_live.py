@@ -16,6 +16,7 @@ from fixtures import build, start
 from skips import need_program
 
 import usdt
+from bpf.errors import TracingError
 from tracing.codegen import Filter
 from tracing.forms import Event, EventForm
 from tracing.language import parse_probe
@@ -356,3 +357,18 @@ def test_hundreds_of_cases_in_several_processes_end_quickly() -> None:
         began = time.monotonic()
         events.close()
         assert _seconds(began) < 1.5, "eight links of tens of milliseconds each, side by side"
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(4000, True), (4039, True), (4040, False)])
+def test_a_record_must_fit_the_buffer(limit: int, fits: bool, writers: Path) -> None:
+    # 8 bytes of header, 40 of context, 8 of length and the NUL; and the kernel keeps one byte.
+    text = f"w:hit(str(arg2, {limit - 8}))"
+    with start(writers) as process:
+        process.wait_ready()
+        if fits:
+            with _session(writers, process.pid, text, buffer=4096) as session:
+                process.fire()
+                assert len(_everything(session)) == 1
+        else:
+            with pytest.raises(TracingError, match="does not fit a ring buffer of 4096"):
+                _session(writers, process.pid, text, buffer=4096)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import io
 import json
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,12 @@ def _environment() -> Iterator[tuple[str, Entry]]:
 
 
 def _distribution(name: str) -> Iterator[tuple[str, Entry]]:
-    for path in importlib.metadata.files(name) or ():
-        at = Path(str(path.locate()))
-        # Not the commands, which lie outside; nor the host's way to its own checkout.
-        if ".." not in path.parts and path.suffix != ".pth" and at.is_file():
-            entry = file(at.read_bytes(), mtime=int(at.stat().st_mtime))
-            yield f"{_PACKAGES}/{path}", entry
+    # Not by importlib.metadata.files(): in a checkout that finds the checkout's own egg-info.
+    home = sysconfig.get_path("purelib")
+    for found in importlib.metadata.distributions(name=name, path=[home]):
+        for path in found.files or ():
+            at = Path(home, path)
+            # Not the commands, which lie outside; nor the host's way to its own checkout.
+            if ".." not in path.parts and path.suffix != ".pth" and at.is_file():
+                entry = file(at.read_bytes(), mtime=int(at.stat().st_mtime))
+                yield f"{_PACKAGES}/{path}", entry

@@ -53,9 +53,7 @@ class Run:
         return [result for result in self.results if result["kind"] == kind]
 
 
-def run(
-    cell: Cell, image: Image, job: bytes, watch: Callable[[str], None] | None = None
-) -> Run:
+def run(cell: Cell, image: Image, job: bytes, watch: Callable[[str], None] | None = None) -> Run:
     """Run a job to its end. ``watch`` gets each line of the console that is no result."""
     began = time.monotonic()
     with _initrd(image, job) as initrd:

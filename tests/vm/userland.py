@@ -29,7 +29,12 @@ _MERGED = ("bin", "lib", "lib32", "lib64", "sbin")
 
 _LEFT_OUT = (
     *("usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*"),
-    *("usr/share/lintian/*", "usr/share/bash-completion/*", "usr/share/perl5/*", "usr/share/mime/*"),
+    *(
+        "usr/share/lintian/*",
+        "usr/share/bash-completion/*",
+        "usr/share/perl5/*",
+        "usr/share/mime/*",
+    ),
     *("usr/lib/*/gconv/*", "usr/lib32/gconv/*", "usr/lib/*/perl/*", "usr/share/i18n/*"),
     *("usr/lib/systemd/*", "usr/lib/udev/*", "var/*", "usr/share/debconf/*", "usr/lib/dpkg/*"),
     *("usr/lib/python3*/idlelib/*", "usr/lib/python3*/pydoc_data/*", "usr/lib/python3*/lib2to3/*"),
@@ -49,6 +54,7 @@ def skeleton() -> dict[str, Entry]:
     return {
         **{name: directory() for name in mounts},
         **{name: symlink(f"usr/{name}") for name in _MERGED},
+        "usr/bin/sh": symlink("busybox"),
         # The kernel opens it before init runs.
         "dev/console": Entry(stat.S_IFCHR | 0o600, device=(5, 1)),
         "dev/null": Entry(stat.S_IFCHR | 0o666, device=(1, 3)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from tracing.commandline import escaped
 from tracing.values import Unreadable
 from usdt.cli.listing import select
 from usdt.elf import ElfFile
-from usdt.points import arguments_of
+from usdt.points import arguments_of, foreign
 from usdt.symbols import SymbolResolver
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from usdt.probes import FileProbes, Probe
 
 __all__ = ("check",)
-
-# What each machine can trace: itself, and the 32-bit programs its kernel runs.
-_RUNS = {"x86_64": ("x86_64", "i386"), "i686": ("i386",)}
 
 
 @click.command("check")
@@ -59,9 +55,8 @@ def _report(file: FileProbes, results: list[tuple[Probe, list[str]]]) -> None:
 
 
 def _problems(probe: Probe) -> Iterator[str]:
-    host = os.uname().machine
-    if probe.machine not in _RUNS.get(host, (host,)):
-        yield f"a program for {probe.machine} does not run on this machine ({host})"
+    if (reason := foreign(probe)) is not None:
+        yield reason
     with ElfFile(probe.path) as elf, SymbolResolver(elf) as symbols:
         seen: set[str] = set()
         for site in probe.sites:

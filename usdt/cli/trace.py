@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -90,6 +91,8 @@ class _Run:
         options = self.options
         if sum((bool(options["pids"]), options["command"] is not None, options["everything"])) > 1:
             raise click.UsageError("-p, -c and -a exclude one another")
+        if options["duration"] is not None and math.isnan(options["duration"]):
+            raise click.UsageError("-d: nan is no number of seconds")
         requests = [parse_probe(text) for text in options["probes"]]
         if missing_capabilities():
             raise TracingError(f"tracing is not permitted: {privilege_hint()}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -91,8 +92,9 @@ def _answer(question: Callable[[], bool]) -> bool | str:
 def kernel_complaints() -> str:
     """Warnings of the kernel that name a defect, its own or one that was provoked."""
     words = ("WARNING:", "BUG:", "Oops", "general protection", "hung", "stall", "Out of memory")
-    log = os.popen("busybox dmesg").read().splitlines()
-    return "\n".join(line for line in log if any(word in line for word in words))[:_LONGEST]
+    log = subprocess.run(["busybox", "dmesg"], capture_output=True, text=True, check=True).stdout
+    found = (line for line in log.splitlines() if any(word in line for word in words))
+    return "\n".join(found)[:_LONGEST]
 
 
 def main() -> None:

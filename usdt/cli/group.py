@@ -1,0 +1,34 @@
+"""The group of all subcommands: each is a module of its own, imported when it is run."""
+
+from __future__ import annotations
+
+import click
+
+from tracing.commandline import LazyGroup
+
+__all__ = ("usdt",)
+
+_COMMANDS = {
+    "list": ("usdt.cli.listing:list_probes", "Probes of files, libraries and processes."),
+    "info": ("usdt.cli.info:info", "Each call site, and where each argument lives."),
+    "check": ("usdt.cli.check:check", "Would each probe attach and decode? Exit 1 if not."),
+    "trace": ("usdt.cli.trace:trace", "Print every hit."),
+    "attach": ("usdt.cli.attach:attach", "Attach somebody else's pinned BPF program."),
+    "features": ("usdt.cli.features:features", "What this kernel offers, which path is used."),
+}
+
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """See what a program with USDT probes does, at once, on a production machine.
+
+\b
+usdt list /usr/bin/python3.11
+usdt trace -p PID 'python:gc__start(arg0)'
+usdt trace -p PID 'postgresql:query__start(str(arg0))'
+"""
+
+
+@click.group(cls=LazyGroup, commands_at=_COMMANDS, help=_HELP)
+@click.version_option(package_name="usdt-toolkit", prog_name="usdt")
+def usdt() -> None:
+    """See what a program with USDT probes does."""
