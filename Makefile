@@ -9,8 +9,9 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+ARCH ?= amd64
 
-.PHONY: help setup demo test lint bench testbins packages clean
+.PHONY: help setup demo test test-vm vm lint bench testbins packages clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -19,8 +20,8 @@ ifneq ($(shell test -x $(VENV)/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR)
 endif
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
-		|| grep -o '^[a-z]*:.*## .*' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
+		|| grep -o '^[a-z-]*:.*## .*' Makefile
 
 setup: $(STAMP)  ## an environment in .venv/ with both commands in it
 	@:
@@ -34,6 +35,16 @@ demo: $(STAMP)  ## start a live Python program and trace its probes (root)
 test: lint testbins  ## everything that can be checked on this machine
 	@echo 'test: pytest'
 	@$(VENV)/bin/pytest -q --durations=10 $(PYTEST_ARGS) tests
+
+# pytest's watch for tests that hang is off: a cell takes minutes, and is watched by its machine.
+test-vm: $(STAMP) testbins  ## the live tests inside other kernels (QEMU), two at a time
+	@tools/packages.sh vm
+	@echo 'test-vm: pytest'
+	@USDT_VM=1 $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/vm
+
+vm: $(STAMP) testbins  ## KERNEL=6.1 [ARCH=amd64] [TEST='tests/live -x']: a shell, or tests, in a kernel
+	@tools/packages.sh vm
+	@PYTHONPATH=tests $(VENV)/bin/python -m vm '$(KERNEL)' --cpu '$(ARCH)' $(TEST)
 
 lint: $(STAMP)  ## ruff and mypy
 	@echo 'lint: ruff check, ruff format, mypy --strict'

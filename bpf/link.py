@@ -216,7 +216,7 @@ def close_links(links: Iterable[Link]) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
 
         with ThreadPoolExecutor(min(64, len(rest))) as pool:
-            list(pool.map(Link.close, rest))
+            list(pool.map(lambda link: link.close(), rest))
     for link in rest:
         link.close()
 

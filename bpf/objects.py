@@ -77,6 +77,6 @@ def pin(fd: FD, path: str | os.PathLike[str]) -> None:
     """Pin an object at a path in bpffs, where it stays until it is unlinked.
 
     Raises:
-        SyscallError: EEXIST, or the path is not in bpffs.
+        SyscallError: EEXIST; EPERM where the name has a dot or the path is not in bpffs.
     """
     bpf(Command.OBJ_PIN, "PII", os.fsencode(path) + b"\0", fd.fileno(), 0)

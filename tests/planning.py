@@ -41,7 +41,7 @@ def memory(size: int, displacement: int = 0) -> Memory:
 
 
 def argument(index: int, kind: str, fetch: Fetch | None = None) -> Argument:
-    """arg{index} of a type; where nothing is said, scalars come in a register, the rest in memory."""
+    """arg{index} of a type; by default scalars come in a register, the rest in memory."""
     value = scalar_type(kind)
     if fetch is None:
         fetch = register(value.size) if value.size in (1, 2, 4, 8) else memory(value.size)

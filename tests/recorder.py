@@ -13,17 +13,25 @@ import os
 import shutil
 import struct
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from fixtures import build
 
+from bpf import features
 from bpf._uapi import AttachType, Helper, MapType
 from bpf.assembler import Assembler, Code
+from bpf.errors import NotSupported
 from bpf.insn import R0, R1, R2, R3, R6, R7, R8, R9, R10, Jump
-from bpf.link import Link, UprobeSite, attach_uprobe_multi, attach_uprobe_perf
+from bpf.link import (
+    Link,
+    UprobeSite,
+    attach_uprobe_ioctl,
+    attach_uprobe_multi,
+    attach_uprobe_perf,
+    close_links,
+)
 from bpf.maps import Map, MapSpec
 from bpf.program import ProgramSpec
 from bpf.ptregs import PT_REGS_X86_64
@@ -39,6 +47,7 @@ __all__ = (
     "WAYS",
     "Hit",
     "Tracer",
+    "newest_way",
     "places",
     "recorder",
     "shared_semaphores",
@@ -142,7 +151,8 @@ class Tracer:
         """One link for all sites, or one for each."""
         if self.way == "multi":
             return [attach_uprobe_multi(self.program, self.path, sites, pid=pid)]
-        return [attach_uprobe_perf(self.program, self.path, site, pid=pid) for site in sites]
+        attach = attach_uprobe_perf if self.way == "perf" else attach_uprobe_ioctl
+        return [attach(self.program, self.path, site, pid=pid) for site in sites]
 
     @contextlib.contextmanager
     def attached(self, sites: Sequence[UprobeSite], *, pid: int = 0) -> Iterator[None]:
@@ -150,8 +160,7 @@ class Tracer:
         try:
             yield
         finally:
-            with ThreadPoolExecutor(len(links)) as pool:  # each waits for the kernel
-                list(pool.map(lambda link: link.close(), links))
+            close_links(links)
 
     def count(self) -> int:
         """How often the program has run."""
@@ -175,12 +184,23 @@ class Tracer:
 
 @contextlib.contextmanager
 def tracing(path: Path, way: str, size: int = 1 << 20) -> Iterator[Tracer]:
-    """A tracer of a file, by one of the kernel's ways."""
+    """A tracer of a file, by one of the kernel's ways: "multi", "perf" or "ioctl".
+
+    Raises:
+        NotSupported: uprobe_multi is not there; the test is skipped.
+    """
+    if way == "multi" and not features.have_uprobe_multi():
+        raise NotSupported("uprobe_multi", (6, 6))
     counter = MapSpec(MapType.ARRAY, 4, 8, 1)
     with RingBuffer(size) as ring, counter.create() as count:
         tracer = Tracer(ring, count, path, way)
         with tracer.program:
             yield tracer
+
+
+def newest_way() -> str:
+    """The way for tests that are not about ways."""
+    return "multi" if features.have_uprobe_multi() else "perf"
 
 
 def shared_semaphores(folder: Path) -> Path:

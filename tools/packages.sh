@@ -31,11 +31,15 @@ has() { # has PACKAGE: whether what it provides is here
     postgresql) any /usr/lib/postgresql/*/bin/postgres ;;
     *-jdk-headless) command -v javac >/dev/null ;;
     python3) any /usr/bin/python3.1[0-9] ;;
+    qemu-system-x86) command -v qemu-system-x86_64 >/dev/null ;;
+    debian-archive-keyring) any /usr/share/keyrings/debian-archive-keyring.gpg ;;
     esac
 }
 
 wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils postgresql default-jdk-headless python3 bpftrace)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
+# packages.sh vm: what the virtual machines use, and nothing else.
+[[ ${1-} == vm ]] && wanted=(qemu-system-x86 debian-archive-keyring)
 
 missing() {
     local package

@@ -165,6 +165,8 @@ class Attacher:
             )
             self._programs[cases] = spec.load(self._maps)
             kind = "sleepable " if sleepable else ""
+            if faultable and not sleepable:
+                kind = "non-sleepable (memory not paged in will be unreadable) "
             self.ways.append(f"{kind}program of {len(code)} instructions for {len(cases)} cases")
         return self._programs[cases]
 

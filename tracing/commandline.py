@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -113,6 +114,7 @@ def run(command: click.Command, name: str) -> NoReturn:
     from bpf.errors import TracingError  # noqa: PLC0415
 
     code: int
+    _repair_streams()
     try:
         code = _call(lambda: command.main(prog_name=name, standalone_mode=False))
     except click.ClickException as err:
@@ -138,6 +140,20 @@ def run(command: click.Command, name: str) -> NoReturn:
         code = _error("out of memory")
     _flush()
     sys.exit(code)
+
+
+def _repair_streams() -> None:
+    # A standard stream that is closed would be the number of the next file we open, a map of the
+    # kernel perhaps; and a terminal without UTF-8 cannot show every name.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _call(function: Callable[[], Any]) -> int:

@@ -93,7 +93,7 @@ def _logic(node: Logic) -> Node:
                 return Number(settles, node.type)
             if isinstance(right, Number):
                 return Number(int(bool(right.value)), node.type)
-            return Opaque(right.reason) if isinstance(right, Opaque) else node
+            return Opaque(right.reason, node.type) if isinstance(right, Opaque) else node
         case Opaque(reason=reason), _:
             return Opaque(reason, node.type)
     return node

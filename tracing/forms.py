@@ -77,7 +77,11 @@ class Form(Protocol):
 
 
 def escape(text: str) -> str:
-    r"""``text`` made safe for a terminal: control characters and stray bytes as ``\\xNN``."""
+    r"""``text`` made safe for a terminal.
+
+    Control characters and bytes that are not UTF-8 become ``\xNN``, other characters that do not
+    show (or turn the direction of writing) ``\uNNNN``.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape_one(c) for c in text)
@@ -90,12 +94,13 @@ def _escape_one(character: str) -> str:
     named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
     if named:
         return named
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+    if number < 128:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def _piece(text: str) -> str:
     # Literal text inside an f-string that is delimited by three apostrophes.
-    text = text.encode("ascii", "backslashreplace").decode() if not text.isascii() else text
     return text.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{{").replace("}", "}}")
 
 
@@ -206,7 +211,7 @@ class TextForm:
         name = escape(comm)
         before, after = self._probe
         shown = f"{before}{escape(probe):<24}{after}"
-        return f"{cpu:3}  {who:>9}  {name:<15}  {shown}", f'"{name}"'
+        return f"{cpu:3}  {who:>9}  {name:<15}  {shown}", _quoted(comm)
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
         args = "  ".join(f"{_piece(escape(key))}={{{value}}}" for key, value in values)
@@ -238,8 +243,12 @@ def _eye_text(value: bytes, length: int, room: int) -> str:
     if length < 0:
         return f"?({_ERRORS.get(length, f'errno {-length}')})"
     cut = "..." if room and length == room else ""
-    body = escape(_decode(value, length, room).replace("\\", "\\\\").replace('"', '\\"'))
-    return f'"{body}"{cut}'
+    return _quoted(_decode(value, length, room)) + cut
+
+
+def _quoted(text: str) -> str:
+    body = escape(text.replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{body}"'
 
 
 class EventForm:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Events", "attach", "list_probes")
 
+_PORTION = 10_000  # events that poll() collects at most before it returns
 _LOOK = 0.5  # seconds between two looks whether an iteration should end
 
 
@@ -157,9 +158,14 @@ class Events:
     def poll(self, timeout: float = 0.0) -> list[Event]:
         """Every event that is there; waits up to ``timeout`` seconds for the first.
 
-        An empty list means that none came in time, or that all has ended.
+        An empty list means that none came in time, or that all has ended. Of a flood it is
+        a portion of some ten thousand.
         """
         self._fill(timeout)
+        known = 0
+        while known < len(self._ready) < _PORTION:
+            known = len(self._ready)
+            self._take(0.0)
         found = list(self._ready)
         self._ready.clear()
         return found
@@ -168,12 +174,7 @@ class Events:
         # Wait until events are ready; whether there are any, or may be later.
         deadline = time.monotonic() + timeout
         while not (self._ready or self._stopped or self._over):
-            with self._busy:
-                self._waiting = True
-                try:
-                    self._take(max(0.0, deadline - time.monotonic()))
-                finally:
-                    self._waiting = False
+            self._take(max(0.0, deadline - time.monotonic()))
             if time.monotonic() >= deadline:
                 break
         if self._stopped:
@@ -181,16 +182,23 @@ class Events:
         return bool(self._ready) or not (self._stopped or self._over)
 
     def _take(self, timeout: float) -> None:
-        if self._closed:
-            self._over = True
-        elif self._rest is None:
-            self._ready.extend(self._tracer.poll(timeout))
+        # One batch, if it comes in time, into what is ready.
+        with self._busy:
+            self._waiting = True
+            try:
+                self._ready.extend(self._batch(timeout))
+            finally:
+                self._waiting = False
+
+    def _batch(self, timeout: float) -> list[Event]:
+        if self._rest is None and not self._closed:
+            found = self._tracer.poll(timeout)
             if self._tracer.ended:
                 self._rest = self._tracer.drain()
-        else:
-            batch = next(self._rest, None)
-            self._ready.extend(batch or ())
-            self._over = batch is None
+            return found
+        batch = None if self._closed or self._rest is None else next(self._rest, None)
+        self._over = batch is None
+        return batch or []
 
     def run(self, timeout: float | None = None) -> int:
         """Call ``on_event`` for each event until all has ended, close(), or ``timeout`` seconds.

@@ -337,10 +337,21 @@ def _link(
     else:
         linked = attachment.via is Via.PERF_LINK
         attach = attach_uprobe_perf if linked else attach_uprobe_ioctl
-        allow_descriptors(len(sites) * (2 if linked else 1))
+        _allow(len(sites) * (2 if linked else 1))
         for site in sites:
             links.append(attach(program, path, site, pid=pid))
     attachment.sites += len(sites)
+
+
+def _allow(number: int) -> None:
+    # Better now than after hundreds of sites, each of which takes the kernel long to detach.
+    import resource  # noqa: PLC0415 - only this way of attaching needs it
+
+    allow_descriptors(number)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    in_use = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs an import
+    if limit != resource.RLIM_INFINITY and in_use + number > limit:
+        raise SyscallError(errno.EMFILE, f"{number} descriptors of at most {limit}")
 
 
 def _as_map(given: MapLike) -> Map:
@@ -412,5 +423,5 @@ def _explained(err: TracingError, wanted: Wanted, path: str) -> TracingError:
         if wanted.pid and process.pid_exists(wanted.pid):
             hint = f"process {wanted.pid} is ending"
     elif number == errno.EMFILE:
-        hint = "each site needs its own descriptors here; raise the limit: ulimit -n"
+        hint = "by perf events each site needs its own; raise the limit: ulimit -n"
     return SyscallError(number, f"{place}: {err.call}", hint)

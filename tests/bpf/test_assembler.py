@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpf.assembler import Assembler, Code, CodeTooLarge
@@ -125,6 +125,7 @@ def test_constants_take_one_slot_or_two(value: int, slots: int) -> None:
     assert constant(asm.assemble()) == value % (1 << 64)
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 63), (1 << 64) - 1))
 def test_every_constant_of_64_bits_is_loaded_as_it_is(value: int) -> None:
     asm = Assembler()
@@ -276,6 +277,7 @@ def _done(code: Code, ways: list[bool]) -> list[int]:
     return marks
 
 
+@settings(deadline=None)
 @given(st.lists(steps, max_size=25), st.lists(st.booleans(), min_size=60, max_size=60))
 def test_leaving_out_does_not_change_what_a_program_does(
     program: list[Step], ways: list[bool]

@@ -93,3 +93,24 @@ def test_a_process_without_standard_input_gets_no_descriptor_0() -> None:
         [sys.executable, "-c", _WITHOUT_STDIN], cwd=ROOT, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
+
+
+_DESCRIPTORS = """\
+import resource
+from bpf.fd import allow_descriptors
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, min(hard, 400)))
+allow_descriptors(5)
+assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 100
+allow_descriptors(200)
+assert 264 <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 300
+allow_descriptors(100_000)
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (400, 400)
+"""
+
+
+def test_room_for_descriptors_is_made_as_far_as_it_is_allowed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _DESCRIPTORS], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()

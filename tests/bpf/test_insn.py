@@ -6,7 +6,7 @@ import struct
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpf import insn
@@ -61,6 +61,7 @@ def test_immediates_are_taken_modulo_two_to_the_32(given_value: int, expected: i
     assert struct.unpack("=i", encode(0xB7, R0, 0, 0, given_value)[4:]) == (expected,)
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 255),
     st.sampled_from(list(Reg)),

@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpf.errors import TracingError
@@ -166,12 +166,14 @@ flags = st.sampled_from([0, 0, 0, 0, DISCARD, BUSY, BUSY | DISCARD])
 groups = st.tuples(st.tuples(lengths, flags), st.integers(1, 40))
 
 
+@settings(deadline=None)
 @given(st.lists(groups, max_size=12))
 def test_runs_tell_of_the_records_of_a_naive_walk(made: list[tuple[Record, int]]) -> None:
     data = ring(record for record, count in made for _ in range(count))
     assert spread(data) == walk(data)
 
 
+@settings(deadline=None)
 @given(st.lists(groups, max_size=12))
 def test_runs_are_as_long_as_they_can_be(made: list[tuple[Record, int]]) -> None:
     data = ring(record for record, count in made for _ in range(count))
@@ -179,6 +181,7 @@ def test_runs_are_as_long_as_they_can_be(made: list[tuple[Record, int]]) -> None
     assert all(one != other for one, other in itertools.pairwise(headers))
 
 
+@settings(deadline=None)
 @given(st.lists(groups, max_size=12))
 def test_committed_ends_where_a_naive_walk_meets_a_busy_record(
     made: list[tuple[Record, int]],
@@ -193,6 +196,7 @@ def _same(words: list[int], start: int, stride: int, limit: int) -> int:
     return next((i for i, word in enumerate(column) if word != column[0]), len(column))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1]), min_size=1, max_size=300),
     st.integers(0, 299),
@@ -205,6 +209,7 @@ def test_same_counts_like_a_loop(words: list[int], start: int, stride: int, limi
     assert same(view, start, stride, limit) == _same(words, start, stride, limit)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 600), st.integers(0, 600), st.integers(1, 5))
 def test_same_finds_the_first_that_differs(total: int, other: int, stride: int) -> None:
     words = [3] * (total * stride)

@@ -18,8 +18,17 @@ from recorder import COOKIES, WAYS, places, recorder, shared_semaphores, sites_o
 from bpf._uapi import AttachType, ProgType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
+from bpf.features import best_way
 from bpf.insn import R0
-from bpf.link import PerfLink, UprobeSite, attach_uprobe_multi, attach_uprobe_perf
+from bpf.link import (
+    PerfLink,
+    UprobeSite,
+    Via,
+    attach_uprobe_multi,
+    attach_uprobe_perf,
+    close_links,
+    takes_uprobe_multi,
+)
 from bpf.program import ProgramSpec
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
@@ -122,6 +131,38 @@ def test_every_process_where_none_is_named(program: Path, way: str) -> None:
             assert [hit.pid for hit in tracer.hits()] == [running.pid] * 5
 
 
+def test_a_perf_event_alone_brings_addresses_and_no_cookies(program: Path) -> None:
+    with tracing(program, "ioctl") as tracer, start(program, "-w") as running:
+        running.wait_ready()
+        with tracer.attached(places(program, *COOKIES), pid=running.pid):
+            assert semaphore(running, program, "guarded") == 3
+            running.fire()
+        assert semaphore(running, program, "guarded") == 0
+        hits = tracer.hits()
+        where = bias(running.pid, program)
+        assert [hit.ip - where for hit in hits] == [site.address for _, site in sites_of(program)]
+        assert {hit.cookie for hit in hits} == {0}
+
+
+def test_closing_side_by_side_closes_everything_and_again_is_fine(program: Path) -> None:
+    with tracing(program, "perf") as tracer:
+        links = tracer.attach(places(program, *COOKIES))
+        close_links(links)
+        assert all(link.fd.closed for link in links)
+        close_links(links)
+    close_links([])
+
+
+def test_a_program_knows_what_it_was_loaded_for(program: Path, uprobe_multi: None) -> None:
+    with tracing(program, "multi") as multi, tracing(program, "perf") as perf:
+        assert takes_uprobe_multi(multi.program) is True
+        assert takes_uprobe_multi(perf.program) is False
+
+
+def test_the_best_way_is_the_newest(uprobe_multi: None) -> None:
+    assert best_way() is Via.UPROBE_MULTI
+
+
 def test_a_perf_link_owns_its_event(program: Path) -> None:
     with tracing(program, "perf") as tracer:
         (link,) = tracer.attach(places(program, *COOKIES)[:1])
@@ -132,7 +173,7 @@ def test_a_perf_link_owns_its_event(program: Path) -> None:
         assert link._event.closed
 
 
-def test_returns_are_probed_as_well(program: Path) -> None:
+def test_returns_are_probed_as_well(program: Path, uprobe_multi: None) -> None:
     with tracing(program, "perf") as tracer, start(program, "-w", "-n", 3) as running:
         running.wait_ready()
         path, entry = str(program), UprobeSite(_function(program, "fire"), 0, 2)

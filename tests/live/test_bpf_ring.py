@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fixtures import build, start
-from recorder import COOKIES, GIVEN_UP, places, shared_semaphores, tracing
+from recorder import COOKIES, GIVEN_UP, newest_way, places, shared_semaphores, tracing
 
 from bpf._uapi import AttachType, Helper
 from bpf.assembler import Assembler, Code
@@ -34,7 +34,7 @@ def program(tmp_path: Path) -> Path:
 def test_the_ring_buffer_wraps_around_many_times(program: Path) -> None:
     cookies = (1, 2, 3, 4, 5)  # odd ones make longer records: 56 bytes, even ones 40
     with (
-        tracing(program, "multi", size=1) as tracer,
+        tracing(program, newest_way(), size=1) as tracer,
         start(program, "-w", "-q", "-n", 10) as running,
     ):
         page = tracer.ring.size
@@ -55,7 +55,7 @@ def test_the_ring_buffer_wraps_around_many_times(program: Path) -> None:
 
 def test_a_full_ring_buffer_loses_the_newest_and_goes_on(program: Path) -> None:
     with (
-        tracing(program, "multi", size=1) as tracer,
+        tracing(program, newest_way(), size=1) as tracer,
         start(program, "-w", "-q", "-n", 100) as running,
     ):
         running.wait_ready()
@@ -72,7 +72,7 @@ def test_a_full_ring_buffer_loses_the_newest_and_goes_on(program: Path) -> None:
 
 def test_discarded_records_are_passed_over(program: Path) -> None:
     cookies = (2, GIVEN_UP | 2, 1, GIVEN_UP | 1, 4)
-    with tracing(program, "multi") as tracer, start(program, "-w", "-n", 4) as running:
+    with tracing(program, newest_way()) as tracer, start(program, "-w", "-n", 4) as running:
         running.wait_ready()
         with tracer.attached(places(program, *cookies)):
             running.fire()
@@ -83,7 +83,7 @@ def test_discarded_records_are_passed_over(program: Path) -> None:
 
 def test_the_reader_is_woken_when_it_has_caught_up(program: Path) -> None:
     with (
-        tracing(program, "multi") as tracer,
+        tracing(program, newest_way()) as tracer,
         start(program, "-w") as running,
         tracer.attached(places(program, *COOKIES)),
         select.epoll() as poller,
@@ -121,7 +121,7 @@ def slow_writer(words: int) -> Code:
     return asm.assemble()
 
 
-def test_records_taken_while_others_are_written_are_whole() -> None:
+def test_records_taken_while_others_are_written_are_whole(uprobe_multi: None) -> None:
     words = 400
     path = build("default", "loop")
     sites = [

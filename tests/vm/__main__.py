@@ -19,7 +19,7 @@ __all__ = ("main",)
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Run what the command line says; the exit code."""
     kernels = sorted({cell.kernel for cell in CELLS})
     parser = argparse.ArgumentParser(prog="vm", description=__doc__, allow_abbrev=False)
     parser.add_argument("kernel", help=f"one of {', '.join(kernels)}")
@@ -31,10 +31,15 @@ def main() -> int:
         print(f"vm: {cell.name}: Debian's {made.version}")
         if not words:
             return interactive(cell, made, job((), shell=True))
-        return _summary(run(cell, made, job(words), print))
+        return _summary(run(cell, made, job(words), _show))
     except (LookupError, Unavailable) as err:
         print(f"vm: {err}", file=sys.stderr)
         return 1
+
+
+def _show(line: str) -> None:
+    if not line.startswith('{"kind": '):
+        print(line, flush=True)
 
 
 def _summary(found: Any) -> int:

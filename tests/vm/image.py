@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from vm.matrix import Cell
 
-__all__ = ("Image", "cache", "image")
+__all__ = ("Image", "cache", "image", "logs")
 
 _HERE = Path(__file__).parent
 _RECIPE = ("archive.py", "image.py", "userland.py")
@@ -48,6 +48,13 @@ def cache() -> Path:
     """Where all of it is kept."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "usdt-toolkit" / "vm"
+
+
+def logs() -> Path:
+    """Where the last run of each cell is written down."""
+    folder = cache() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def image(cell: Cell) -> Image:

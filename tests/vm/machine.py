@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vm.image import Image
     from vm.matrix import Cell
 
-__all__ = ("Run", "interactive", "run")
+__all__ = ("Run", "interactive", "problem_of", "run", "take")
 
 BOOT = 120.0  # seconds until the first result; usually 4
 SILENCE = 240.0  # seconds between results: more than pytest lets a test take
@@ -53,8 +53,8 @@ class Run:
         return [result for result in self.results if result["kind"] == kind]
 
 
-def run(cell: Cell, image: Image, job: bytes, watch: Callable[[str], None] | None = None) -> Run:
-    """Run a job to its end. ``watch`` gets each line of the console that is no result."""
+def run(cell: Cell, image: Image, job: bytes, watch: Callable[[str], None]) -> Run:
+    """Run a job to its end. ``watch`` gets each line of the console, and each result as JSON."""
     began = time.monotonic()
     with _initrd(image, job) as initrd:
         found = _once(_command(cell, image, initrd), watch)
@@ -97,7 +97,7 @@ def _command(
     )
 
 
-def _once(command: Sequence[str | Path], watch: Callable[[str], None] | None) -> Run:
+def _once(command: Sequence[str | Path], watch: Callable[[str], None]) -> Run:
     found = Run()
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -107,11 +107,11 @@ def _once(command: Sequence[str | Path], watch: Callable[[str], None] | None) ->
             hung = not _follow(found, process.stdout.fileno(), watch)
         finally:
             process.kill()
-    found.problem = _problem(found, hung=hung)
+    found.problem = problem_of(found, hung=hung)
     return found
 
 
-def _follow(found: Run, console: int, watch: Callable[[str], None] | None) -> bool:
+def _follow(found: Run, console: int, watch: Callable[[str], None]) -> bool:
     """Read the console to its end; False if it is silent for too long."""
     deadline = time.monotonic() + BOOT
     rest = b""
@@ -122,7 +122,7 @@ def _follow(found: Run, console: int, watch: Callable[[str], None] | None) -> bo
             *lines, rest = (rest + data).split(b"\n")
             known = len(found.results)
             for line in lines:
-                _take(found, line, watch)
+                take(found, line, watch)
             if len(found.results) > known:
                 deadline = time.monotonic() + SILENCE
             if not data:
@@ -132,19 +132,22 @@ def _follow(found: Run, console: int, watch: Callable[[str], None] | None) -> bo
     return False
 
 
-def _take(found: Run, line: bytes, watch: Callable[[str], None] | None) -> None:
+def take(found: Run, line: bytes, watch: Callable[[str], None]) -> None:
+    """Add one line of the console to a run."""
     match = _RESULT.match(line)
     if match and zlib.crc32(match[3]) == int(match[2], 16):
-        found.results.append(json.loads(zlib.decompress(base64.b64decode(match[3]))))
-        found.results[-1]["number"] = int(match[1])
+        result = zlib.decompress(base64.b64decode(match[3])).decode()
+        found.results.append({**json.loads(result), "number": int(match[1])})
+        watch(result)
         return
     text = line.decode(errors="replace").rstrip("\r")
     found.console.append(text)
-    if watch and text:
+    if text:
         watch(text)
 
 
-def _problem(found: Run, *, hung: bool) -> str:
+def problem_of(found: Run, *, hung: bool) -> str:
+    """Why a run is not whole, or ""."""
     begun, done = found.of("begin"), {result["test"] for result in found.of("test")}
     running = [result["test"] for result in begun[-1:] if result["test"] not in done]
     where = f"in {running[0]}" if running else "between tests" if begun else "before any test"

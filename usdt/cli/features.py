@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -18,14 +18,46 @@ if TYPE_CHECKING:
 
 __all__ = ("features",)
 
-_QUESTIONS: dict[str, tuple[str, Callable[[], bool], str]] = {
-    "ringbuf": ("BPF ring buffer", kernel.have_ringbuf, "5.8"),
-    "uprobe_pmu": ("uprobes by perf_event_open", kernel.have_uprobe_pmu, "4.17"),
-    "cookies": ("BPF cookies", kernel.have_cookies, "5.15"),
-    "sleepable_uprobes": ("sleepable uprobe programs", kernel.have_sleepable_uprobes, "6.0"),
-    "uprobe_multi": ("uprobe_multi links", kernel.have_uprobe_multi, "6.6"),
-    "batch_operations": ("batch operations on maps", kernel.have_batch_operations, "5.6"),
-    "vmlinux_btf": ("BTF of the kernel", kernel.have_vmlinux_btf, "5.4"),
+
+class _Question(NamedTuple):
+    label: str
+    ask: Callable[[], bool]
+    since: str  # first Linux version
+    without: str  # what is lost where the kernel says no
+
+
+_QUESTIONS: dict[str, _Question] = {
+    "ringbuf": _Question("BPF ring buffer", kernel.have_ringbuf, "5.8", "nothing can be traced"),
+    "uprobe_pmu": _Question(
+        "uprobes by perf_event_open", kernel.have_uprobe_pmu, "4.17", "nothing can be traced"
+    ),
+    "cookies": _Question(
+        "BPF cookies",
+        kernel.have_cookies,
+        "5.15",
+        "one program for each probe and argument string, instead of one for all",
+    ),
+    "sleepable_uprobes": _Question(
+        "sleepable uprobe programs",
+        kernel.have_sleepable_uprobes,
+        "6.0",
+        "memory that is not paged in shows as unreadable",
+    ),
+    "uprobe_multi": _Question(
+        "uprobe_multi links",
+        kernel.have_uprobe_multi,
+        "6.6",
+        "descriptors for each call site, instead of one for all",
+    ),
+    "batch_operations": _Question(
+        "batch operations on maps",
+        kernel.have_batch_operations,
+        "5.6",
+        "maps are read entry by entry",
+    ),
+    "vmlinux_btf": _Question(
+        "BTF of the kernel", kernel.have_vmlinux_btf, "5.4", "kernel types are not known"
+    ),
 }
 
 
@@ -34,7 +66,7 @@ _QUESTIONS: dict[str, tuple[str, Callable[[], bool], str]] = {
 def features(*, as_json: bool) -> None:
     """Ask the kernel what it offers, and say which way of attaching is used."""
     missing = missing_capabilities()
-    answers = {key: _ask(question) for key, (_, question, _) in _QUESTIONS.items()}
+    answers = {key: _ask(question.ask) for key, question in _QUESTIONS.items()}
     path = _path(answers)
     release = os.uname().release
     if as_json:
@@ -48,13 +80,17 @@ def features(*, as_json: bool) -> None:
         sys.stdout.write(json.dumps(record) + "\n")
         return
     sys.stdout.write(f"Linux {release} on {os.uname().machine}\n")
-    for key, (label, _, since) in _QUESTIONS.items():
-        answer = answers[key]
-        word = "yes" if answer else f"no (since Linux {since})"
-        if answer is None:
-            word = f"not known: needs {' and '.join(missing) or 'privilege'}"
-        sys.stdout.write(f"  {label:<28} {word}\n")
-    sys.stdout.write(f"attaching by: {path or 'not possible'}\n")
+    for key, question in _QUESTIONS.items():
+        word = _word(question, missing, answer=answers[key])
+        sys.stdout.write(f"  {question.label:<28} {word}\n")
+    unknown = "not known" if missing else "not possible"
+    sys.stdout.write(f"attaching by: {path or unknown}\n")
+
+
+def _word(question: _Question, missing: list[str], *, answer: bool | None) -> str:
+    if answer is None:
+        return f"not known: needs {' and '.join(missing) or 'privilege'}"
+    return "yes" if answer else f"no (since Linux {question.since}): {question.without}"
 
 
 def _ask(question: Callable[[], bool]) -> bool | None:

@@ -7,8 +7,10 @@ kernel's messages, pytest's words. So what a guest found is known even if it nev
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
 
 _LONGEST = 6000  # characters of a failure that are sent
+_LIMIT = 100  # seconds for a test, its set-up and its end each: the slowest take a tenth of it
 _count = 0
 
 
@@ -36,6 +39,41 @@ def send(kind: str, **fields: Any) -> None:
     sys.stdout.flush()
     while line:
         line = line[os.write(1, line) :]
+
+
+def _too_long(*_: object) -> None:
+    pytest.fail(f"took more than {_LIMIT} s in the guest")
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    signal.alarm(_LIMIT)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+class Limits:
+    """A pytest plugin that fails a test which hangs, where it hangs, and lets the others run."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+        """Limit what comes before a test."""
+        with _limited():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        """Limit a test."""
+        with _limited():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
+        """Limit what comes after it."""
+        with _limited():
+            return (yield)
 
 
 class Reporter:
@@ -101,7 +139,9 @@ def main() -> None:
     """Run the job."""
     job = json.loads(Path("/job.json").read_text())
     send("start", release=os.uname().release, features=features(), uptime=time.monotonic())
-    code = pytest.main([*job["pytest"], "-p", "no:cacheprovider"], plugins=[Reporter()])
+    signal.signal(signal.SIGALRM, _too_long)
+    words = [*job["pytest"], "-p", "no:cacheprovider"]
+    code = pytest.main(words, plugins=[Reporter(), Limits()])
     send("end", code=int(code), complaints=kernel_complaints())
 
 

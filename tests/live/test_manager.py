@@ -1,0 +1,587 @@
+"""The manager of other people's programs, with a program that writes down cookies and addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fixtures import Fixture, build, start
+from house import ROOT
+from manysites import build_sites, constants
+from recorder import Tracer, recorder, shared_semaphores, tracing
+from tracing_tools import USDT, until
+
+from bpf._uapi import AttachType, MapType, ProgType
+from bpf.assembler import Assembler
+from bpf.errors import ProbeNotFound, SyscallError, TargetError, TracingError
+from bpf.insn import R0
+from bpf.link import UprobeSite, Via, attach_uprobe_multi
+from bpf.maps import Map, MapSpec
+from bpf.objects import pin
+from bpf.program import Program, ProgramSpec
+from usdt.manager import Attachment, Manager, MapLike, SpecIds
+from usdt.probes import read_probes
+from usdt.spec import ArgType, Layout, SpecArgument, decode_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
+
+COOKIE = 0xCAFEDEADBEEFFEED
+EVERY_WAY = pytest.mark.parametrize("via", Via)
+
+
+class Setup:
+    """A manager, its maps, and a program for each way of attaching."""
+
+    def __init__(self, specs: Map, ips: Map, via: Via, tracer: Tracer) -> None:
+        self.specs = specs
+        self.ips = ips
+        self.tracer = tracer
+        self.program = tracer.program
+        self.path = tracer.path
+        self.manager = Manager(specs, ips, via=via)
+
+    def spec(self, number: int) -> tuple[tuple[SpecArgument, ...], int]:
+        """Arguments and cookie of a spec ID."""
+        data = self.specs.get(struct.pack("=i", number))
+        assert data is not None
+        spec = decode_spec(data, self.manager.layout)
+        return spec.arguments, spec.cookie
+
+    def addresses(self) -> dict[int, int]:
+        """Address -> spec ID."""
+        return {
+            int.from_bytes(key, sys.byteorder): int.from_bytes(value, sys.byteorder)
+            for key, value in self.ips.items()
+        }
+
+
+@contextlib.contextmanager
+def managing(
+    path: Path, via: Via = Via.UPROBE_MULTI, *, entries: int = 256, layout: Layout = Layout.CLASSIC
+) -> Iterator[Setup]:
+    """A manager with libbpf's maps, made by us, and a tracer's program for it."""
+    with (
+        MapSpec(MapType.ARRAY, 4, layout.value, entries, "__bpf_usdt_specs").create() as specs,
+        MapSpec(MapType.HASH, 8, 4, 4 * entries, "__bpf_usdt_ip_t").create() as ips,
+        tracing(path, "multi" if via is Via.UPROBE_MULTI else "perf") as tracer,
+    ):
+        setup = Setup(specs, ips, via, tracer)
+        with setup.manager:
+            yield setup
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Path:
+    """Three probes: one site, four sites of two specs, two sites of two specs."""
+    return build_sites(
+        tmp_path,
+        {"one": ["-4@$7 8@%rsp"], "four": ["-4@$1", "-4@$2"] * 2, "two": ["8@%rsp", "8@(%rsp)"]},
+    )
+
+
+def test_ids_come_back_in_the_order_of_a_stack() -> None:
+    ids = SpecIds(5)
+    assert ids.take(3) == [0, 1, 2]
+    assert ids.take(1) == [3]
+    ids.give_back([0, 1, 2])
+    assert ids.free == 4
+    assert ids.take(4) == [2, 1, 0, 4]
+    assert ids.free == 0
+
+
+@EVERY_WAY
+def test_every_hit_finds_its_spec(sites: Path, via: Via) -> None:
+    with managing(sites, via) as setup, start(sites) as running:
+        running.wait_ready()
+        with setup.manager.attach(
+            setup.program, sites, "sites", "four", pid=running.pid, cookie=COOKIE
+        ) as attachment:
+            running.fire()
+            hits = setup.tracer.hits()
+            known = setup.addresses()
+            assert (attachment.sites, attachment.spec_ids) == (4, (0, 1))
+            assert attachment.via is via
+        found = [known[hit.ip] if via is Via.PERF_EVENT else hit.cookie for hit in hits]
+        assert found == [0, 1, 0, 1]
+        for number in (0, 1):
+            constant = SpecArgument(ArgType.CONST, number + 1, signed=True, bitshift=32)
+            assert setup.spec(number) == ((constant,), COOKIE)
+        assert setup.addresses() == {}
+        running.fire()
+        assert setup.tracer.hits() == []
+
+
+def test_attachments_have_their_own_specs_and_return_them(sites: Path) -> None:
+    with managing(sites) as setup:
+
+        def attach(name: str, cookie: int) -> Attachment:
+            return setup.manager.attach(setup.program, sites, "sites", name, cookie=cookie)
+
+        first, second = attach("two", 1), attach("one", 2)
+        third = attach("one", 3)
+        assert [first.spec_ids, second.spec_ids, third.spec_ids] == [(0, 1), (2,), (3,)]
+        assert [setup.spec(number)[1] for number in range(4)] == [1, 1, 2, 3]
+        first.close()
+        first.close()
+        assert first.closed
+        with attach("four", 4) as fourth:
+            assert fourth.spec_ids == (1, 0)
+            assert setup.spec(0)[1] == setup.spec(1)[1] == 4
+            assert setup.spec(2)[1] == 2
+        second.close()
+        assert attach("two", 5).spec_ids == (2, 0)
+
+
+def test_a_full_map_refuses_before_anything_is_attached(tmp_path: Path) -> None:
+    path = build_sites(tmp_path, {"many": constants(6), "few": constants(5), "one": ["8@%rsp"]})
+    with managing(path, entries=5) as setup, start(path) as running:
+        running.wait_ready()
+        for strict in (False, True):
+            with pytest.raises(SyscallError, match="need 6 specs, and 5 of the map's 5") as caught:
+                setup.manager.attach(setup.program, path, "sites", "many", strict=strict)
+            assert caught.value.errno == errno.E2BIG
+        running.fire()
+        assert setup.tracer.hits() == []
+        with setup.manager.attach(setup.program, path, "sites", "few") as few:
+            assert few.spec_ids == (0, 1, 2, 3, 4)
+            with pytest.raises(SyscallError, match="0 of the map's 5"):
+                setup.manager.attach(setup.program, path, "sites", "one")
+
+
+def test_ten_thousand_sites_are_one_link(tmp_path: Path) -> None:
+    path = build_sites(tmp_path, {"many": constants(500) * 20})
+    with managing(path, entries=500) as setup, start(path) as running:
+        running.wait_ready()
+        began = time.monotonic()
+        with setup.manager.attach(setup.program, path, "sites", "many") as attachment:
+            assert time.monotonic() - began < 5
+            assert (attachment.sites, len(attachment.spec_ids)) == (10_000, 500)
+            assert len(attachment._links) == 1
+            running.fire()
+            hits = setup.tracer.hits()
+            assert [hit.cookie for hit in hits] == list(range(500)) * 20
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+
+
+@EVERY_WAY
+def test_semaphores_are_raised_and_lowered(tmp_path: Path, via: Via) -> None:
+    path = shared_semaphores(tmp_path)
+    with managing(path, via) as setup, start(path, "-w") as running:
+        running.wait_ready()
+        before = running.state()
+        with setup.manager.attach(
+            setup.program, path, "sema_shared", "guarded", pid=running.pid
+        ) as attachment:
+            assert attachment.sites == 3
+            assert running.state() != before
+            running.fire()
+            assert len(setup.tracer.hits()) == 3
+        assert running.state() == before
+
+
+def test_what_cannot_be_expressed_is_told_or_refused(tmp_path: Path) -> None:
+    path = build_sites(tmp_path, {"mixed": ["4@$1 8@%xmm0 -8@$3", "4@$2 -4@(%rax,%rdi,4) 8@$4"]})
+    with managing(path) as setup:
+        with pytest.raises(SyscallError, match=r"arg1 \(8@%xmm0\): %xmm0 is not saved") as caught:
+            setup.manager.attach(setup.program, path, "sites", "mixed", strict=True)
+        assert caught.value.errno == errno.ENOENT
+        with setup.manager.attach(setup.program, path, "sites", "mixed") as attachment:
+            assert len(attachment.notices) == 2
+            kinds = [[a.type for a in setup.spec(number)[0]] for number in attachment.spec_ids]
+            assert kinds == [[ArgType.CONST, ArgType.NONE, ArgType.CONST]] * 2
+    with managing(path, layout=Layout.SIB) as setup:
+        attachment = setup.manager.attach(setup.program, path, "sites", "mixed")
+        assert setup.spec(attachment.spec_ids[1])[0][1].type is ArgType.SIB
+
+
+def test_dead_sites_and_lost_semaphores_are_told() -> None:
+    path = build("default", "oddnotes")
+    with managing(path) as setup:
+        for name in ("dead", "in_data"):
+            with pytest.raises(ProbeNotFound, match="no site of .* can be attached"):
+                setup.manager.attach(setup.program, path, "oddnotes", name)
+            with pytest.raises(SyscallError, match="left out") as caught:
+                setup.manager.attach(setup.program, path, "oddnotes", name, strict=True)
+            assert caught.value.errno == errno.ESRCH
+        with setup.manager.attach(
+            setup.program, path, "oddnotes", "semaphore_in_code"
+        ) as attachment:
+            assert "cannot be raised" in attachment.notices[0]
+
+
+def test_a_note_that_is_there_twice_is_one_hit() -> None:
+    path = build("default", "oddnotes")
+    with managing(path) as setup, start(path, "-w") as running:
+        running.wait_ready()
+        with setup.manager.attach(setup.program, path, "oddnotes", "duplicate", pid=running.pid):
+            running.fire()
+            assert len(setup.tracer.hits()) == 1
+
+
+def test_addresses_collide_across_attachments(sites: Path) -> None:
+    with managing(sites, Via.PERF_EVENT) as setup, start(sites) as running:
+        running.wait_ready()
+
+        def attach(name: str) -> Attachment:
+            return setup.manager.attach(setup.program, sites, "sites", name, pid=running.pid)
+
+        with attach("one"):
+            known = setup.addresses()
+            with pytest.raises(SyscallError, match="has this address already") as caught:
+                attach("one")
+            assert caught.value.errno == errno.EEXIST
+            assert setup.addresses() == known
+            running.fire()
+            assert len(setup.tracer.hits()) == 1
+        with attach("one") as again:
+            assert again.spec_ids == (0,)
+
+
+def test_addresses_of_a_file_that_is_moved_need_a_process(sites: Path) -> None:
+    with managing(sites, Via.PERF_EVENT) as setup:
+        with pytest.raises(SyscallError, match="give a pid") as caught:
+            setup.manager.attach(setup.program, sites, "sites", "one")
+        assert caught.value.errno == errno.EOPNOTSUPP
+
+
+def test_addresses_of_a_file_that_is_not_moved_need_none() -> None:
+    path = build("nopie", "args")
+    with managing(path, Via.PERF_EVENT) as setup, start(path, "-w") as running:
+        running.wait_ready()
+        with setup.manager.attach(setup.program, path, "args", "count3"):
+            running.fire()
+            (hit,) = (hit for hit in setup.tracer.hits() if hit.pid == running.pid)
+            assert setup.addresses() == {hit.ip: 0}
+
+
+def test_all_files_of_a_process_are_searched_where_none_is_named() -> None:
+    path = build("default", "libpair")
+    with managing(path) as setup, start(path, "-w") as running:
+        running.wait_ready()
+        with setup.manager.attach(
+            setup.program, None, "libpair", "both", pid=running.pid
+        ) as attachment:
+            assert len(attachment._links) == 2
+        with pytest.raises(TargetError, match="which file"):
+            setup.manager.attach(setup.program, None, "libpair", "both")
+
+
+def test_two_tracers_share_a_probe(tmp_path: Path) -> None:
+    path = shared_semaphores(tmp_path)
+    with managing(path) as one, managing(path, Via.PERF_LINK) as other:
+        with start(path, "-w") as running:
+            running.wait_ready()
+            for setup in (one, other):
+                setup.manager.attach(setup.program, path, "sema_shared", "guarded")
+            running.fire()
+            assert len(one.tracer.hits()) == len(other.tracer.hits()) == 3
+            one.manager.close()
+            running.fire()
+            assert len(other.tracer.hits()) == 3
+
+
+def test_a_conflicting_semaphore_is_explained_and_leaves_nothing(tmp_path: Path) -> None:
+    path = shared_semaphores(tmp_path)
+    offset = read_probes(path).probes[0].sites[0].offset
+    assert offset is not None
+    with managing(path) as setup, start(path, "-w") as running:
+        running.wait_ready()
+        before = running.state()
+        with attach_uprobe_multi(setup.program, str(path), [UprobeSite(offset)]):
+            with pytest.raises(SyscallError, match="another semaphore") as caught:
+                setup.manager.attach(setup.program, path, "sema_shared", "guarded")
+            assert caught.value.errno == errno.EINVAL
+            assert running.state() == before
+        with setup.manager.attach(setup.program, path, "sema_shared", "guarded") as attachment:
+            assert attachment.spec_ids[0] in range(3)
+
+
+@EVERY_WAY
+def test_a_process_that_has_ended_is_named(sites: Path, via: Via) -> None:
+    with start(sites) as running:
+        running.wait_ready()
+        pid = running.pid
+    with managing(sites, via) as setup:
+        with pytest.raises(TargetError, match=f"no process {pid}"):
+            setup.manager.attach(setup.program, sites, "sites", "one", pid=pid)
+        assert setup.addresses() == {}
+
+
+def test_a_process_that_ends_between_looking_and_attaching(
+    sites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import usdt.manager
+
+    real = usdt.manager.collect
+    with start(sites) as running, managing(sites) as setup:
+        running.wait_ready()
+
+        def collect_and_end(*words: object) -> object:
+            found = real(*words)  # type: ignore[arg-type]
+            running.kill()
+            return found
+
+        monkeypatch.setattr(usdt.manager, "collect", collect_and_end)
+        with pytest.raises(SyscallError, match=f"process {running.pid} has ended") as caught:
+            setup.manager.attach(setup.program, sites, "sites", "one", pid=running.pid)
+        assert caught.value.errno == errno.ESRCH
+
+
+_LIMITED = """
+import resource, sys
+from pathlib import Path
+sys.path[:0] = ["tests", "tests/usdt", "tests/live"]
+soft, hard, path = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+from test_manager import managing
+from bpf.errors import SyscallError
+from bpf.link import Via
+with managing(path, Via.PERF_LINK) as setup:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        print(setup.manager.attach(setup.program, path, "sites", "ten").sites)
+    except SyscallError as err:
+        print(err, setup.manager._ids.take(1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("hard", "expected"),
+    [
+        pytest.param(4096, "10", id="a soft limit is raised"),
+        pytest.param(
+            24,
+            "20 descriptors of at most 24: Too many open files (by perf events each site needs its "
+            "own; raise the limit: ulimit -n) [0]",
+            id="a hard limit is told before anything is attached",
+        ),
+    ],
+)
+def test_descriptors(tmp_path: Path, hard: int, expected: str) -> None:
+    path = build_sites(tmp_path, {"ten": ["8@%rsp"] * 10})
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED, "20", str(hard), str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.rstrip().endswith(expected)
+
+
+class _Table:
+    def __init__(self, fd: int) -> None:
+        self.map_fd = fd
+        self.fd = fd
+
+
+@pytest.fixture
+def pins() -> Iterator[Path]:
+    """A directory in bpffs, removed with all that is in it."""
+    directory = Path(f"/sys/fs/bpf/usdt-test-{os.getpid()}")
+    try:
+        directory.mkdir()
+    except OSError as err:
+        pytest.skip(f"needs bpffs at /sys/fs/bpf: {err.strerror}")
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("form", ["map", "descriptor", "table", "pin"])
+def test_maps_and_programs_are_given_as(form: str, sites: Path, pins: Path) -> None:
+    with managing(sites) as setup:
+        given: dict[str, MapLike] = {}
+        for name, item in (("specs", setup.specs), ("ips", setup.ips), ("prog", setup.program)):
+            pin(item.fd, pins / name)
+            number = item.fd.fileno()
+            given[name] = {
+                "map": item,
+                "descriptor": number,
+                "table": _Table(number),
+                "pin": str(pins / name),
+            }[form]  # type: ignore[assignment]
+        with Manager(given["specs"], given["ips"]) as manager:
+            with manager.attach(given["prog"], sites, "sites", "one") as attachment:  # type: ignore[arg-type]
+                assert attachment.via is Via.UPROBE_MULTI
+        assert not setup.specs.fd.closed
+
+
+def wrong_map(setup: Setup) -> None:
+    Manager(setup.ips)
+
+
+def wrong_addresses(setup: Setup) -> None:
+    Manager(setup.specs, setup.specs)
+
+
+def program_for_map(setup: Setup) -> None:
+    Manager(setup.program.fd.fileno())
+
+
+def map_for_program(setup: Setup) -> None:
+    setup.manager.attach(setup.specs.fd.fileno(), setup.path, "sites", "one")
+
+
+def closed_descriptor(setup: Setup) -> None:
+    Manager(1_000_000)
+
+
+def no_pin(setup: Setup) -> None:
+    Manager("/sys/fs/bpf/not/there")
+
+
+def no_bpffs(setup: Setup) -> None:
+    Manager(setup.path)
+
+
+def other_program(setup: Setup) -> None:
+    asm = Assembler()
+    asm.mov(R0, 0)
+    asm.exit()
+    with ProgramSpec(asm.assemble(), ProgType.SOCKET_FILTER).load({}) as program:
+        setup.manager.attach(program, setup.path, "sites", "one")
+
+
+def no_probe(setup: Setup) -> None:
+    setup.manager.attach(setup.program, setup.path, "sites", "onne")
+
+
+def no_file(setup: Setup) -> None:
+    setup.manager.attach(setup.program, "/no/such/file", "sites", "one")
+
+
+def perf_of_multi(setup: Setup) -> None:
+    with Manager(setup.specs, via=Via.PERF_LINK) as manager:
+        manager.attach(setup.program, setup.path, "sites", "one")
+
+
+def no_addresses(setup: Setup) -> None:
+    with _perf_program(setup) as program, Manager(setup.specs, via=Via.PERF_EVENT) as manager:
+        manager.attach(program, setup.path, "sites", "one")
+
+
+def multi_of_perf(setup: Setup) -> None:
+    with _perf_program(setup) as program:
+        setup.manager.attach(program, setup.path, "sites", "one")
+
+
+def _perf_program(setup: Setup) -> Program:
+    maps = {"events": setup.tracer.ring.map, "count": setup.tracer._count}
+    return ProgramSpec(recorder(), attach_type=AttachType.NONE).load(maps)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "reason"),
+    [
+        (wrong_map, TracingError, "no spec map of libbpf's: HASH with keys of 8"),
+        (wrong_addresses, TracingError, "does not map addresses to spec IDs"),
+        (program_for_map, TargetError, "is bpf-prog, a BPF map expected"),
+        (map_for_program, TargetError, "is bpf-map, a BPF program expected"),
+        (closed_descriptor, TargetError, "not an open descriptor"),
+        (no_pin, TargetError, "nothing is pinned there"),
+        (no_bpffs, TargetError, "must be a pin in bpffs"),
+        (other_program, TargetError, "a program of type 1"),
+        (no_probe, ProbeNotFound, "nearest is sites:one"),
+        (no_file, TargetError, "no such file"),
+        (perf_of_multi, TracingError, "loaded for uprobe_multi"),
+        (no_addresses, TracingError, "no map __bpf_usdt_ip_to_spec_id was given"),
+        (multi_of_perf, TracingError, "was not loaded for it"),
+    ],
+)
+def test_mistakes_are_named(
+    act: object, kind: type[TracingError], reason: str, sites: Path
+) -> None:
+    with managing(sites) as setup:
+        assert callable(act)
+        with pytest.raises(kind, match=reason):
+            act(setup)
+        setup.manager.attach(setup.program, sites, "sites", "one")
+
+
+def test_a_manager_detaches_what_is_left(sites: Path) -> None:
+    with managing(sites) as setup, start(sites) as running:
+        running.wait_ready()
+        attachment = setup.manager.attach(setup.program, sites, "sites", "one")
+        setup.manager.close()
+        assert attachment.closed
+        running.fire()
+        assert setup.tracer.hits() == []
+
+
+def command(pins: Path, *words: object) -> subprocess.Popen[str]:
+    """``usdt attach`` with the pins of this folder."""
+    options = [f"--{name}={pins / name}" for name in ("prog", "specs", "ips")]
+    return subprocess.Popen(
+        [USDT, "attach", *options, *map(str, words)], stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def pinned(tmp_path: Path, pins: Path) -> Iterator[tuple[Setup, Fixture]]:
+    """A pinned program, and a process with semaphores."""
+    path = shared_semaphores(tmp_path)
+    with managing(path) as setup, start(path, "-w") as running:
+        for name, item in (("specs", setup.specs), ("ips", setup.ips), ("prog", setup.program)):
+            pin(item.fd, pins / name)
+        running.wait_ready()
+        yield setup, running
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_command_leaves_nothing_behind(
+    pinned: tuple[Setup, Fixture], pins: Path, end: signal.Signals
+) -> None:
+    setup, running = pinned
+    before = running.state()
+    words = (setup.path, "sema_shared:guarded", "--cookie", "0xcafe", "-p", running.pid)
+    with command(pins, *words) as tool:
+        assert tool.stderr is not None
+        line = tool.stderr.readline()
+        assert line == "attached 3 sites with 3 specs by uprobe_multi; end with ^C\n"
+        running.fire()
+        assert [hit.cookie for hit in setup.tracer.hits()] == [0, 1, 2]
+        assert setup.spec(0)[1] == 0xCAFE
+        tool.send_signal(end)
+        assert tool.wait(10) == (-end if end == signal.SIGKILL else 0)
+        assert tool.stderr.read() == ""
+    until(lambda: running.state() == before, "semaphores as before")
+
+
+def test_the_command_ends_with_its_process(pinned: tuple[Setup, Fixture], pins: Path) -> None:
+    _, running = pinned
+    with command(pins, "sema_shared:guarded", "-p", running.pid) as tool:
+        assert tool.stderr is not None
+        assert tool.stderr.readline().startswith("attached 3 sites")
+        running.kill()
+        assert tool.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["prog", "nothing"], 1, "Error: a probe is PROVIDER:NAME, at column 1 of 'nothing'\n"),
+        (["a:b"], 2, "Error: give TARGET and PROVIDER:NAME, or -p and PROVIDER:NAME\n"),
+        (["/x", "a:b", "--cookie", "-1"], 2, "does not fit 64 bits.\n"),
+        (["/x", "a:b", "--cookie", "x"], 2, "is not a number; write 7 or 0xcafe.\n"),
+        (["/x", "a:b"], 1, "Error: /nowhere/specs: nothing is pinned there; a BPF map expected\n"),
+    ],
+)
+def test_the_commands_mistakes(words: list[str], code: int, line: str) -> None:
+    with command(Path("/nowhere"), *words) as tool:
+        assert tool.stderr is not None
+        assert tool.stderr.read().endswith(line)
+        assert tool.wait(10) == code

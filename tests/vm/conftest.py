@@ -1,0 +1,7 @@
+"""What is left out here unless it is asked for: whatever starts a virtual machine."""
+
+from __future__ import annotations
+
+import os
+
+collect_ignore = [] if os.environ.get("USDT_VM") == "1" else ["test_vm.py"]

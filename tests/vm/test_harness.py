@@ -1,0 +1,191 @@
+"""The harness itself, without a virtual machine: archives, the console's protocol, the verdict."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+import subprocess
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from skips import need_program
+from vm.archive import Entry, directory, file, read_tree, symlink, write_archive
+from vm.machine import Run, problem_of, take
+from vm.matrix import CELLS, CPUS, FEATURES, USERLAND, cell_named
+from vm.userland import compile_sources
+from vm.verdict import failures, features_that_differ, trouble
+
+from bpf import features
+
+MAKE = Path(__file__).parent / "guest" / "make"
+CELL = cell_named("6.1", "amd64")
+
+
+def test_an_archive_is_what_cpio_reads(tmp_path: Path) -> None:
+    cpio = need_program("cpio")
+    tree = {
+        "a/b/c": file("text", 0o640, 1_000_000),
+        "a/odd\udcff": file(b"x" * 4097),
+        "link": symlink("a/b/c"),
+        "empty": directory(0o700),
+        "pipe": Entry(stat.S_IFIFO | 0o600),
+    }
+    with (tmp_path / "archive").open("wb") as archive:
+        write_archive(archive, tree)
+    with (tmp_path / "archive").open("rb") as archive:
+        subprocess.run([cpio, "-idm", "--quiet", "-D", tmp_path / "out"], stdin=archive, check=True)
+    out = tmp_path / "out"
+    assert (out / "a/b/c").read_text() == "text"
+    assert (out / "a/b/c").stat().st_mode == stat.S_IFREG | 0o640
+    assert int((out / "a/b/c").stat().st_mtime) == 1_000_000
+    assert (out / "a/odd\udcff").stat().st_size == 4097
+    assert str((out / "link").readlink()) == "a/b/c"
+    assert stat.S_ISFIFO((out / "pipe").stat().st_mode)
+    assert {path for path, _ in read_tree(out, "")} == {
+        *("/a", "/a/b", "/a/b/c", "/a/odd\udcff", "/link", "/empty")
+    }
+
+
+def test_compiled_modules_are_what_python_would_write() -> None:
+    import sys
+
+    tree = {
+        "usr/lib/python3/dist-packages/m.py": file("x = 1\n"),
+        "usr/lib/python3/x.py": symlink("y"),
+    }
+    ((path, entry),) = compile_sources(tree, sys.version_info[:2]).items()
+    assert path == f"usr/lib/python3/dist-packages/__pycache__/m.{sys.implementation.cache_tag}.pyc"
+    assert entry.data[4:8] == b"\1\0\0\0"  # checked by hash, and not even that
+    assert compile_sources(tree, (3, 0)) == {}
+
+
+def test_the_table_holds_together() -> None:
+    names = {name.removeprefix("have_") for name in features.__all__ if name.startswith("have_")}
+    assert set(FEATURES) == names
+    assert len({cell.name for cell in CELLS}) == len(CELLS)
+    assert all(cell.offers <= names and cell.cpu in CPUS and cell.cpu in USERLAND for cell in CELLS)
+
+
+def test_a_cell_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(LookupError, match=r"no cell amd64-2\.6; there are amd64-5\.10, "):
+        cell_named("2.6", "amd64")
+
+
+def line(number: int, **fields: Any) -> bytes:
+    packed = base64.b64encode(zlib.compress(json.dumps(fields).encode()))
+    return b"@usdt %d %08x %s\r" % (number, zlib.crc32(packed), packed)
+
+
+START = {"kind": "start", "release": "6.1", "features": {}}
+BEGIN = {"kind": "begin", "test": "t"}
+PASSED = {"kind": "test", "test": "t", "outcome": "passed", "why": ""}
+END = {"kind": "end", "code": 0, "complaints": ""}
+
+
+def taken(*lines: bytes) -> Run:
+    found = Run()
+    for one in lines:
+        take(found, one, lambda _: None)
+    return found
+
+
+def numbered(*results: dict[str, Any]) -> list[bytes]:
+    return [line(number, **result) for number, result in enumerate(results)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "hung", "problem"),
+    [
+        pytest.param(numbered(START, BEGIN, PASSED, END), False, "", id="a whole run"),
+        pytest.param([], True, "no word of the guest in 120 s", id="a hang at boot"),
+        pytest.param([b"Kernel panic"], False, "the machine ended at boot", id="a panic at boot"),
+        pytest.param(numbered(START, BEGIN), True, "silent for 240 s, in t", id="a test hangs"),
+        pytest.param(
+            numbered(START, BEGIN), False, "the machine ended in t", id="a panic in a test"
+        ),
+        pytest.param(
+            numbered(START, BEGIN, PASSED),
+            True,
+            "silent for 240 s, between tests",
+            id="pytest hangs",
+        ),
+        pytest.param(
+            numbered(START, {"kind": "broken", "why": "x"}),
+            False,
+            "the guest's runner failed: x",
+            id="the runner fails",
+        ),
+        pytest.param(
+            [*numbered(START), b"@usdt 1 00000000 AAAA", *numbered(START, BEGIN, END)[2:]],
+            False,
+            "1 results were garbled on the console",
+            id="a line with other bytes in it",
+        ),
+    ],
+)
+def test_what_is_said_of_a_run(lines: list[bytes], hung: bool, problem: str) -> None:
+    assert problem_of(taken(*lines), hung=hung) == problem
+
+
+def test_words_between_results_are_kept() -> None:
+    found = taken(b"[1.0] message", *numbered(START), b"words\r")
+    assert found.console == ["[1.0] message", "words"]
+    assert [result["kind"] for result in found.results] == ["start"]
+
+
+def skipped(why: str) -> Run:
+    return taken(*numbered(START, {**PASSED, "outcome": "skipped", "why": why}, END))
+
+
+@pytest.mark.parametrize(
+    ("why", "wrong"),
+    [
+        pytest.param("BPF cookies needs Linux 5.15 or newer", True, id="6.1 has cookies"),
+        pytest.param("uprobe_multi needs Linux 6.6 or newer", False, id="but no uprobe_multi"),
+        pytest.param("needs the program psql", False, id="a program is no feature"),
+    ],
+)
+def test_a_skip_must_not_contradict_the_table(why: str, wrong: bool) -> None:
+    assert bool(failures(CELL, skipped(why))) is wrong
+
+
+def test_failures_are_named_before_they_are_told() -> None:
+    failed = {**PASSED, "outcome": "failed", "why": "assert 0"}
+    found = failures(CELL, taken(*numbered(START, failed, {**failed, "test": "u"}, END)))
+    assert found[:2] == ["FAILED amd64-6.1 t", "FAILED amd64-6.1 u"]
+    assert all("assert 0" in text for text in found[2:])
+
+
+def test_features_are_compared_both_ways() -> None:
+    offered = dict.fromkeys(FEATURES, False) | dict.fromkeys(CELL.offers, True)
+    found = [
+        *({**START, "features": offered}, {**START, "features": {**offered, "cookies": False}}),
+        {**START, "features": {**offered, "uprobe_multi": True, "ringbuf": "EPERM"}},
+    ]
+    texts = [features_that_differ(CELL, taken(line(0, **one))) for one in found]
+    assert [len(text) for text in texts] == [0, 1, 2]
+
+
+def test_a_run_in_which_nothing_passed_is_no_success() -> None:
+    assert trouble(skipped("anything")) == ["no test passed in the guest"]
+    assert not trouble(taken(*numbered(START, PASSED, END)))
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param(["VARIANTS=default", "default/args"], 0, id="a program that is there"),
+        pytest.param(["VARIANTS=default", "default/other"], 2, id="one that is not"),
+        pytest.param(["VARIANTS=default", "usable-default"], 0, id="a variant that is there"),
+        pytest.param(["VARIANTS=clang", "usable-clang"], 2, id="one that is not built"),
+        pytest.param(["VARIANTS=default", "out/include/sys/sdt.h"], 0, id="the header"),
+    ],
+)
+def test_the_guests_make(words: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "out" / "default").mkdir(parents=True)
+    (tmp_path / "out" / "default" / "args").touch()
+    command = ["sh", str(MAKE), "--no-print-directory", "-C", str(tmp_path), *words]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == code
