@@ -28,7 +28,7 @@ bool fixture_command(const char *line)
 
 void fire(unsigned long round)
 {
-    const char *where = "program" + fx_zero;
+    const char *where = &"program"[fx_zero];
     FIRE(libpair, both, (int)round, where);
     FIRE(libpair, program_only, -(int)round);
     library_fire(round);

@@ -23,7 +23,7 @@ unsigned library_semaphore(void)
 void library_fire(unsigned long round)
 {
     static long last;
-    const char *where = "library" + fx_zero;
+    const char *where = &"library"[fx_zero];
     last = 1000 + (long)round;
     FIRE(libpair, both, last, where);
     FIRE(libpair, library_only, where, last);

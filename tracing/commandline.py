@@ -79,6 +79,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+_MOST_DIGITS = 20  # of a size; int() refuses thousands with an error of its own
+
+
 class Size(click.ParamType[int]):
     """A number of bytes: 65536, 64K, 8M, 1G."""
 
@@ -91,7 +94,7 @@ class Size(click.ParamType[int]):
         text = str(value).strip().upper().removesuffix("IB").removesuffix("B")
         factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
         digits = text[:-1] if factor > 1 else text
-        if not digits.isascii() or not digits.isdigit():
+        if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
             self.fail(f"{value!r} is not a size; write 65536, 64K or 8M.", param, ctx)
         return int(digits) * factor
 

@@ -57,7 +57,9 @@ class FileSink:
             except BrokenPipeError:
                 raise
             except BlockingIOError:  # whoever shares the terminal or pipe made it non-blocking
-                select.select([], [self._number], [])
+                poller = select.poll()
+                poller.register(self._number, select.POLLOUT)
+                poller.poll()
             except OSError as err:
                 raise SyscallError(err.errno or 0, f"write to {self._name}") from err
 

@@ -41,7 +41,6 @@ from bpf.link import (
 from bpf.maps import Map
 from bpf.objects import object_info
 from bpf.program import Program
-from usdt import process
 from usdt.collect import Wanted, addresses_of, collect
 from usdt.spec import Layout, encode_spec
 
@@ -418,10 +417,9 @@ def _explained(err: TracingError, wanted: Wanted, path: str) -> TracingError:
             "another tracer may hold a site with another semaphore, or with none, as bcc's USDT "
             "class does: stop it and try again"
         )
-    elif number == errno.ESRCH:
-        hint = f"process {wanted.pid} has ended"
-        if wanted.pid and process.pid_exists(wanted.pid):
-            hint = f"process {wanted.pid} is ending"
+    elif number == errno.ESRCH or (number == errno.ENOENT and wanted.pid):
+        # ENOENT: the file was to be reached through /proc/PID.
+        number, hint = errno.ESRCH, f"process {wanted.pid} has ended"
     elif number == errno.EMFILE:
         hint = "by perf events each site needs its own; raise the limit: ulimit -n"
     return SyscallError(number, f"{place}: {err.call}", hint)

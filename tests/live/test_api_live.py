@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import Fixture, build, start
-from tracing_tools import until
+from tracing_tools import private, until
 
 import usdt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _COUNT3 = "args:count3(arg0, arg1, arg2)"
 
@@ -343,8 +344,8 @@ def test_a_signal_handler_may_close(target: Fixture) -> None:
     target.finish()
 
 
-def test_an_error_in_the_block_leaves_nothing_attached() -> None:
-    with start(build("default", "sema_shared"), "-w") as fixture:
+def test_an_error_in_the_block_leaves_nothing_attached(tmp_path: Path) -> None:
+    with start(private(build("default", "sema_shared"), tmp_path), "-w") as fixture:
         fixture.wait_ready()
         with (
             contextlib.suppress(ZeroDivisionError),

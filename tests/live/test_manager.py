@@ -29,6 +29,7 @@ from bpf.link import UprobeSite, Via, attach_uprobe_multi
 from bpf.maps import Map, MapSpec
 from bpf.objects import pin
 from bpf.program import Program, ProgramSpec
+from usdt.collect import Collection, Wanted, collect
 from usdt.manager import Attachment, Manager, MapLike, SpecIds
 from usdt.probes import read_probes
 from usdt.spec import ArgType, Layout, SpecArgument, decode_spec
@@ -212,7 +213,7 @@ def test_dead_sites_and_lost_semaphores_are_told() -> None:
     path = build("default", "oddnotes")
     with managing(path) as setup:
         for name in ("dead", "in_data"):
-            with pytest.raises(ProbeNotFound, match="no site of .* can be attached"):
+            with pytest.raises(ProbeNotFound, match=r"no site of .* can be attached"):
                 setup.manager.attach(setup.program, path, "oddnotes", name)
             with pytest.raises(SyscallError, match="left out") as caught:
                 setup.manager.attach(setup.program, path, "oddnotes", name, strict=True)
@@ -282,16 +283,19 @@ def test_all_files_of_a_process_are_searched_where_none_is_named() -> None:
 
 def test_two_tracers_share_a_probe(tmp_path: Path) -> None:
     path = shared_semaphores(tmp_path)
-    with managing(path) as one, managing(path, Via.PERF_LINK) as other:
-        with start(path, "-w") as running:
-            running.wait_ready()
-            for setup in (one, other):
-                setup.manager.attach(setup.program, path, "sema_shared", "guarded")
-            running.fire()
-            assert len(one.tracer.hits()) == len(other.tracer.hits()) == 3
-            one.manager.close()
-            running.fire()
-            assert len(other.tracer.hits()) == 3
+    with (
+        managing(path) as one,
+        managing(path, Via.PERF_LINK) as other,
+        start(path, "-w") as running,
+    ):
+        running.wait_ready()
+        for setup in (one, other):
+            setup.manager.attach(setup.program, path, "sema_shared", "guarded")
+        running.fire()
+        assert len(one.tracer.hits()) == len(other.tracer.hits()) == 3
+        one.manager.close()
+        running.fire()
+        assert len(other.tracer.hits()) == 3
 
 
 def test_a_conflicting_semaphore_is_explained_and_leaves_nothing(tmp_path: Path) -> None:
@@ -324,18 +328,15 @@ def test_a_process_that_has_ended_is_named(sites: Path, via: Via) -> None:
 def test_a_process_that_ends_between_looking_and_attaching(
     sites: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import usdt.manager
-
-    real = usdt.manager.collect
     with start(sites) as running, managing(sites) as setup:
         running.wait_ready()
 
-        def collect_and_end(*words: object) -> object:
-            found = real(*words)  # type: ignore[arg-type]
+        def collect_and_end(target: str | None, wanted: Wanted) -> Collection:
+            found = collect(target, wanted)
             running.kill()
             return found
 
-        monkeypatch.setattr(usdt.manager, "collect", collect_and_end)
+        monkeypatch.setattr("usdt.manager.collect", collect_and_end)
         with pytest.raises(SyscallError, match=f"process {running.pid} has ended") as caught:
             setup.manager.attach(setup.program, sites, "sites", "one", pid=running.pid)
         assert caught.value.errno == errno.ESRCH
@@ -415,8 +416,8 @@ def test_maps_and_programs_are_given_as(form: str, sites: Path, pins: Path) -> N
                 "pin": str(pins / name),
             }[form]  # type: ignore[assignment]
         with Manager(given["specs"], given["ips"]) as manager:
-            with manager.attach(given["prog"], sites, "sites", "one") as attachment:  # type: ignore[arg-type]
-                assert attachment.via is Via.UPROBE_MULTI
+            attachment = manager.attach(given["prog"], sites, "sites", "one")
+            assert attachment.via is Via.UPROBE_MULTI
         assert not setup.specs.fd.closed
 
 
@@ -522,12 +523,17 @@ def test_a_manager_detaches_what_is_left(sites: Path) -> None:
         assert setup.tracer.hits() == []
 
 
-def command(pins: Path, *words: object) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def command(pins: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
     """``usdt attach`` with the pins of this folder."""
     options = [f"--{name}={pins / name}" for name in ("prog", "specs", "ips")]
-    return subprocess.Popen(
+    with subprocess.Popen(
         [USDT, "attach", *options, *map(str, words)], stderr=subprocess.PIPE, text=True
-    )
+    ) as tool:
+        try:
+            yield tool
+        finally:
+            tool.kill()
 
 
 @pytest.fixture
@@ -553,7 +559,7 @@ def test_the_command_leaves_nothing_behind(
         line = tool.stderr.readline()
         assert line == "attached 3 sites with 3 specs by uprobe_multi; end with ^C\n"
         running.fire()
-        assert [hit.cookie for hit in setup.tracer.hits()] == [0, 1, 2]
+        assert sorted(hit.cookie for hit in setup.tracer.hits()) == [0, 1, 2]
         assert setup.spec(0)[1] == 0xCAFE
         tool.send_signal(end)
         assert tool.wait(10) == (-end if end == signal.SIGKILL else 0)

@@ -62,11 +62,7 @@ def _c_string(text: bytes) -> str:
     return '"' + "".join(f"\\{byte:03o}" for byte in text) + '"'
 
 
-def _source() -> str:
-    texts = ", ".join(_c_string(text) for text in _TEXTS.values())
-    lengths = ", ".join(str(length) for length in _LENGTHS)
-    fresh = ", ".join(map(str, _FRESH))
-    return rf"""
+_SOURCE = r"""
 #include <sys/sdt.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,61 +73,76 @@ def _source() -> str:
 #include "note.h"
 
 static char *pages(int number, int protection, int file)
-{{
+{
     int flags = MAP_PRIVATE | (file < 0 ? MAP_ANONYMOUS : 0);
-    return mmap(0, number * {_PAGE}ul, protection, flags, file, 0);
-}}
+    return mmap(0, number * PAGE, protection, flags, file, 0);
+}
 
-static const char *const texts[] = {{ {texts} }};
-static const int lengths[] = {{ {lengths} }};
-static const int fresh[] = {{ {fresh} }};
-enum {{ TEXTS = {len(_TEXTS)}, PLACES = {len(_PLACES)} }};
+static const char *const texts[] = { TEXT_LIST };
+static const int lengths[] = { LENGTH_LIST };
+static const int fresh[] = { FRESH_LIST };
 #define LENGTH(array) (int)(sizeof array / sizeof *array)
 
 int main(int argc, char **argv)
-{{
+{
     char line[100];
     const char *places[PLACES];
     char *two = pages(2, PROT_READ | PROT_WRITE, -1);
-    char *end = pages(2, PROT_READ | PROT_WRITE, -1) + {_PAGE};
+    char *end = pages(2, PROT_READ | PROT_WRITE, -1) + PAGE;
     int file = open(argv[1], O_RDONLY);
-    prctl(PR_SET_NAME, "{_COMM}");
+    prctl(PR_SET_NAME, COMM);
     memcpy(places, texts, sizeof texts);
-    mprotect(end, {_PAGE}, PROT_NONE);
-    memcpy(end - 16, {_c_string(_LAST)}, 16);
+    mprotect(end, PAGE, PROT_NONE);
+    memcpy(end - 16, LAST, 16);
     places[TEXTS + 1] = end - 16;
-    end = pages(2, PROT_READ | PROT_WRITE, -1) + {_PAGE};
-    mprotect(end, {_PAGE}, PROT_NONE);
-    memcpy(end - 16, {_c_string(_PLACES["to the end of a page"])}, 16);
+    end = pages(2, PROT_READ | PROT_WRITE, -1) + PAGE;
+    mprotect(end, PAGE, PROT_NONE);
+    memcpy(end - 16, TO_THE_END, 16);
     places[TEXTS] = end - 16;
-    places[TEXTS + 2] = strcpy(two + {_PAGE} - 5, {_c_string(_PLACES["across pages"])});
+    places[TEXTS + 2] = strcpy(two + PAGE - 5, ACROSS);
     places[TEXTS + 3] = 0;
     places[TEXTS + 4] = (char *)8;
     places[TEXTS + 5] = (char *)0xffffffff81000000ul;
     places[TEXTS + 7] = pages(1, PROT_NONE, -1);
     places[TEXTS + 6] = pages(1, PROT_READ, -1);
-    munmap((char *)places[TEXTS + 6], {_PAGE}); /* nothing is mapped before the probes fire */
+    munmap((char *)places[TEXTS + 6], PAGE); /* nothing is mapped before the probes fire */
 
     printf("ready %d\n", getpid());
-    while (fflush(stdout), fgets(line, sizeof line, stdin)) {{
+    while (fflush(stdout), fgets(line, sizeof line, stdin)) {
         for (int i = 0; i < PLACES; i++)
             STAP_PROBE2(m, text, i, places[i]);
         for (int i = 0; i < LENGTH(lengths); i++)
             STAP_PROBE3(m, length, i, two, lengths[i]);
-        for (int i = 0; i < LENGTH(fresh); i++) {{
+        for (int i = 0; i < LENGTH(fresh); i++) {
             char *text = pages(4, PROT_READ, file) + fresh[i];
             __asm__ volatile(HAND_NOTE("nop", "m", "fresh",
                                        "-4@%%esi 8@%%rdi -4@12(%%rdi) 16@(%%rdi) 8@%%rdx", "0")
                              :: "S"(i), "D"(text), "d"(two));
-            munmap(text - fresh[i], 4 * {_PAGE});
-        }}
+            munmap(text - fresh[i], 4 * PAGE);
+        }
         char *zero = pages(1, PROT_READ | PROT_WRITE, -1);
         STAP_PROBE1(m, zero, zero);
-        munmap(zero, {_PAGE});
+        munmap(zero, PAGE);
         printf("done 0\n");
-    }}
-}}
+    }
+}
 """
+
+
+def _source() -> str:
+    values = {
+        "PAGE": f"{_PAGE}l",
+        "COMM": f'"{_COMM}"',
+        "LAST": _c_string(_LAST),
+        "TO_THE_END": _c_string(_PLACES["to the end of a page"]),
+        "ACROSS": _c_string(_PLACES["across pages"]),
+        "TEXTS": len(_TEXTS),
+        "PLACES": len(_PLACES),
+        "TEXT_LIST": ", ".join(map(_c_string, _TEXTS.values())),
+        "LENGTH_LIST": ", ".join(map(str, _LENGTHS)),
+        "FRESH_LIST": ", ".join(map(str, _FRESH)),
+    }
+    return "\n".join(f"#define {name} {value}" for name, value in values.items()) + _SOURCE
 
 
 @pytest.fixture(scope="module")

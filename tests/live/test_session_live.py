@@ -91,15 +91,17 @@ def test_every_hit_is_delivered_or_counted_as_lost(buffer: int, loop: Fixture) -
     with _loop(loop, _LOOP, buffer=buffer) as session:
         loop.fire()
         found = _everything(session)
-        lost, unread = _lost(session)[_LOOP]
+        lost, unread = _lost(session).get(_LOOP, (0, 0))
         assert len(found) + lost == 20000
-        assert 0 < len(found) <= max(buffer, _PAGE) // 64
         assert unread == 0
+        assert lost > 0 or buffer > _PAGE, "64 records of room cannot do"
         rounds = [event.args["arg0"] for event in found]
-        assert rounds == [*range(len(found))], "it is the latest that find no room"
-        loop.fire()  # and there is room again
-        assert len(_everything(session)) == len(found)
-        assert _lost(session)[_LOOP] == (2 * lost, 0)
+        assert rounds == sorted(set(rounds))
+        assert rounds[0] == 0, "the first ones found room"
+        loop.fire()
+        again = _everything(session)
+        assert len(again) + _lost(session).get(_LOOP, (0, 0))[0] == 20000 + lost
+        assert again[0].args["arg0"] == 0, "and there was room again"
 
 
 def test_nothing_is_lost_where_there_is_room(loop: Fixture) -> None:
@@ -126,7 +128,7 @@ def test_hits_that_predicates_turn_down_are_not_lost(loop: Fixture) -> None:
     with _loop(loop, f"{_LOOP}(arg0 % 100 == 7, arg0)", buffer=_PAGE) as session:
         loop.fire()
         found = _everything(session)
-        lost, unread = _lost(session)[_LOOP]
+        lost, unread = _lost(session).get(_LOOP, (0, 0))
         assert len(found) + lost == 200
         assert unread == 0
         assert all(event.args["arg0"] % 100 == 7 for event in found)
@@ -185,12 +187,12 @@ def test_wake_ends_one_poll(slow: Fixture) -> None:
     session.wake()  # closed: nothing happens
 
 
-def test_events_come_before_wake(slow: Fixture) -> None:
+def test_wake_takes_no_event_away(slow: Fixture) -> None:
     with _loop(slow, _LOOP) as session:
-        slow.fire()
-        session.wake()
-        assert len(session.poll(10)) == 1
-        assert session.poll(10) == []
+        for _ in range(5):
+            slow.fire()
+            session.wake()
+            assert sorted(len(session.poll(10)) for _ in range(2)) == [0, 1]
 
 
 def test_a_watched_descriptor_ends_poll(slow: Fixture) -> None:
@@ -258,7 +260,7 @@ int main(void)
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("writers") / "writers"
-    command = [need_program("gcc"), "-O1", "-x", "c", "-", "-o", path, "-pthread"]
+    command = [need_program("gcc"), "-O1", "-x", "c", "-", "-o", str(path), "-pthread"]
     subprocess.run(command, input=_WRITERS, text=True, check=True)
     return path
 
@@ -270,7 +272,7 @@ def test_records_that_are_still_written_are_never_seen(item: str, writers: Path)
     found: list[Event] = []
     with start(writers) as process:
         process.wait_ready()
-        with _session(writers, process.pid, text, buffer=64 << 10) as session:
+        with _session(writers, process.pid, text, buffer=1 << 20) as session:
             reader = threading.Thread(target=lambda: found.extend(_everything(session, quiet=0.5)))
             reader.start()
             hits = process.fire()
@@ -367,8 +369,13 @@ def test_a_record_must_fit_the_buffer(limit: int, fits: bool, writers: Path) -> 
         process.wait_ready()
         if fits:
             with _session(writers, process.pid, text, buffer=4096) as session:
-                process.fire()
-                assert len(_everything(session)) == 1
+                hits = process.fire()
+                found = _everything(session)
+                assert len(found) + _lost(session)["w:hit"][0] == hits
+                assert 0 < len(found) < hits
+                assert {len(value) for event in found for value in event.args.values()} == {
+                    min(limit - 8, 4000)
+                }
         else:
             with pytest.raises(TracingError, match="does not fit a ring buffer of 4096"):
                 _session(writers, process.pid, text, buffer=4096)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fixtures import Fixture, build, start
 from skips import need_program
-from tracing_tools import USDT, leftovers, one_error, run_usdt, tracing, until, usdt
+from tracing_tools import USDT, leftovers, one_error, private, run_usdt, tracing, until, usdt
 
 from bpf import features
 from bpf._uapi import AttachType
@@ -427,8 +427,8 @@ def _held(path: Path, sites: int) -> Iterator[None]:
         yield
 
 
-def test_a_probe_held_with_another_semaphore_is_explained() -> None:
-    path = build("default", "sema_shared")
+def test_a_probe_held_with_another_semaphore_is_explained(tmp_path: Path) -> None:
+    path = private(build("default", "sema_shared"), tmp_path)
     with start(path, "-w") as fixture, _held(path, 3):
         message = trace_error("-p", fixture.wait_ready().pid, "sema_shared:guarded")
     assert "sema_shared:guarded" in message
@@ -437,8 +437,8 @@ def test_a_probe_held_with_another_semaphore_is_explained() -> None:
     assert "semaphore" in message
 
 
-def test_what_is_not_held_by_others_is_traced_all_the_same() -> None:
-    path = build("default", "sema_shared")
+def test_what_is_not_held_by_others_is_traced_all_the_same(tmp_path: Path) -> None:
+    path = private(build("default", "sema_shared"), tmp_path)
     with (
         start(path, "-w") as fixture,
         _held(path, 1),

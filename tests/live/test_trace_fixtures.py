@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import FIXTURES, Fixture, build, start
-from tracing_tools import Tool, by_thread, tracing, until
+from tracing_tools import Tool, by_thread, private, tracing, until
 from tracing_values import compare, unreadable_operands, words_for
 
 if TYPE_CHECKING:
@@ -229,8 +229,10 @@ def _counts(fixture: Fixture) -> list[int]:
 
 
 @_SEMAPHORES
-def test_semaphores_are_up_while_anybody_traces_and_then_zero(variant: str, program: str) -> None:
-    with start(build(variant, program), "-w") as fixture:
+def test_semaphores_are_up_while_anybody_traces_and_then_zero(
+    variant: str, program: str, tmp_path: Path
+) -> None:
+    with start(private(build(variant, program), tmp_path), "-w") as fixture:
         assert set(_counts(fixture.wait_ready())) == {0}
         with tracing("-p", fixture.pid, f"{program}:*") as one:
             first = _counts(fixture)
@@ -249,8 +251,10 @@ def test_semaphores_are_up_while_anybody_traces_and_then_zero(variant: str, prog
 
 
 @_SEMAPHORES
-def test_semaphores_are_zero_after_the_tracer_was_killed(variant: str, program: str) -> None:
-    with start(build(variant, program), "-w") as fixture:
+def test_semaphores_are_zero_after_the_tracer_was_killed(
+    variant: str, program: str, tmp_path: Path
+) -> None:
+    with start(private(build(variant, program), tmp_path), "-w") as fixture:
         fixture.wait_ready()
         with tracing("-p", fixture.pid, f"{program}:*") as tool:
             assert min(_counts(fixture)) > 0
@@ -261,8 +265,10 @@ def test_semaphores_are_zero_after_the_tracer_was_killed(variant: str, program: 
 
 
 @pytest.mark.parametrize("program", ["sema_shared", "sema_each"])
-def test_a_process_that_starts_later_has_its_semaphores_counted(program: str) -> None:
-    path = build("default", program)
+def test_a_process_that_starts_later_has_its_semaphores_counted(
+    program: str, tmp_path: Path
+) -> None:
+    path = private(build("default", program), tmp_path)
     with tracing(f"{path}:*:*") as tool, start(path, "-w") as fixture:
         assert min(_counts(fixture.wait_ready())) > 0
         tool.stop()

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ __all__ = (
     "by_thread",
     "leftovers",
     "one_error",
+    "private",
     "run_usdt",
     "tracing",
     "until",
@@ -225,6 +227,13 @@ def run_usdt(
         check=False,
         timeout=timeout,
     )
+
+
+def private(program: Path, folder: Path) -> Path:
+    """A copy of a fixture, and of its library: no tracer of others' finds its way there."""
+    for path in (program, *program.parent.glob(f"{program.name}.so")):
+        shutil.copy(path, folder)
+    return folder / program.name
 
 
 def one_error(done: subprocess.CompletedProcess[str], *, code: int = 1) -> str:

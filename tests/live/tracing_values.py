@@ -38,7 +38,7 @@ _STRIPPED = "is not in the symbol tables"
 _AMBIGUOUS = "ambiguous"
 _BY_TEXT = (
     (re.compile(r"%[fg]s:|@n?tpoff|@indntpoff"), _THREAD_LOCAL),
-    (re.compile(r"(?<![\w.])\.LC\d"), _ASSEMBLER),
+    (re.compile(r"(?<![\w.])\.LC(PI)?\d"), _ASSEMBLER),  # gcc's, clang's
     (re.compile(r"%[xyz]mm"), _VECTOR),
 )
 

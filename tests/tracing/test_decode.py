@@ -422,7 +422,8 @@ def test_every_kind_of_argument_at_once() -> None:
     reals = struct.pack("=df4x", 0.5, 0.25)
     payload = struct.pack("=Q9q", 0, *range(9)) + reals + bytes(24)
     _, from_event = args(made, payload)
-    expected = {f"arg{n}": n for n in range(9)} | {"arg9": 0.5, "arg10": 0.25}
+    expected: dict[str, Any] = {f"arg{n}": n for n in range(9)}
+    expected |= {"arg9": 0.5, "arg10": 0.25}
     expected |= {"arg11": bytes(24), "arg12": Unreadable("thread-local")}
     assert from_event == expected
     assert list(from_event) == [item.name for item in EVERY_TYPE]

@@ -89,7 +89,9 @@ def _command(
     cpu = CPUS[cell.cpu]
     if not shutil.which(cpu.program):
         raise Unavailable(f"needs {cpu.program}: apt-get install {cpu.package}")
-    append = f"console={cpu.console} quiet loglevel=1 panic=-1 oops=panic"
+    append = (
+        f"console={cpu.console} quiet loglevel=1 panic=-1 oops=panic mitigations=off {cpu.append}"
+    )
     return (
         *(cpu.program, *cpu.machine, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "1024"),
         *("-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", serial),

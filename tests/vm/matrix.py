@@ -22,6 +22,7 @@ class Cpu:
     package: str  # that has the program
     machine: tuple[str, ...]
     console: str
+    append: str = ""  # words of the kernel's command line
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ CPUS: dict[str, Cpu] = {
         Cpu(
             *("amd64", "qemu-system-x86_64", "qemu-system-x86"),
             *(("-machine", "pc", "-cpu", "max,-cx16"), "ttyS0"),
+            # Emulated, every look at the clock would else be one at a device.
+            "tsc=reliable",
         ),
     )
 }
@@ -79,8 +82,9 @@ USERLAND: dict[str, tuple[str, tuple[str, ...]]] = {
     "amd64": (
         "bookworm",
         (
-            *("python3", "busybox-static", "util-linux", "libc-bin", "binutils", "libstdc++6"),
-            *("libc6-i386", "lib32stdc++6"),
+            *("python3", "busybox-static", "bash", "coreutils", "mount", "util-linux", "libc-bin"),
+            *("libstdc++6", "libc6-i386", "lib32stdc++6"),
+            *("gcc", "libc6-dev", "systemtap-sdt-dev", "binutils"),
         ),
     ),
 }

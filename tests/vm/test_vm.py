@@ -8,6 +8,7 @@ conftest.py leaves this file out without that.
 from __future__ import annotations
 
 import os
+import shlex
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,8 @@ from vm.verdict import failures, features_that_differ, summary, trouble
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_AT_ONCE = 2
-_GUEST_WORDS = os.environ.get("USDT_VM_TESTS", "tests/live").split()
+_AT_ONCE = int(os.environ.get("USDT_VM_JOBS", "2"))
+_GUEST_WORDS = shlex.split(os.environ.get("USDT_VM_TESTS", "tests/live"))
 _IN_CI = os.environ.get("CI", "") == "true"
 
 

@@ -41,16 +41,29 @@ _LEFT_OUT = (
     *("usr/lib/python3*/ensurepip/*", "usr/lib/python3*/distutils/*", "usr/lib/python3*/tkinter/*"),
     *("usr/lib/python3*/test/*", "usr/lib/*/ldscripts/*", "usr/lib/*/bfd-plugins/*"),
     *("usr/lib/*/libdb-*", "usr/lib/*/gprofng/*", "usr/lib/*/libgprofng*", "*/__pycache__/*"),
-    *("usr/bin/*-ld*", "usr/bin/*-gold", "usr/bin/*-dwp", "usr/bin/gp-*", "usr/bin/gprof*"),
+    *("usr/bin/*gold", "usr/bin/*dwp", "usr/bin/gp-*", "usr/bin/gprof*", "usr/bin/*lto-dump*"),
     *("usr/bin/*-gp-*", "usr/bin/*-gprof*", "usr/bin/dpkg*", "usr/share/dpkg/*", "usr/sbin/fsck*"),
-    *("usr/bin/*-as", "usr/bin/ld", "usr/bin/ld.*", "usr/bin/as", "usr/sbin/mkfs*"),
+    *("usr/sbin/mkfs*", "usr/lib/gcc/*/lto*", "usr/lib/gcc/*san*", "usr/lib/*/lib?san.so*"),
+    *("usr/lib/*/lib??san.so*", "usr/lib/*-linux-gnu/lib[cm]*.[0-9]*.a", "usr/lib/*/lib[cm].a"),
+    *("usr/bin/*gcov*", "usr/lib/gcc/*/libgomp.a", "usr/lib/gcc/*/libquadmath.a"),
 )
 _DROP = re.compile("|".join(map(fnmatch.translate, _LEFT_OUT)))
 
 
 def skeleton() -> dict[str, Entry]:
     """What no package has: mount points, users, the folders that are links since bookworm."""
-    mounts = ("dev", "proc", "sys", "tmp", "run", "root", "var/tmp", "usr/lib32", "usr/lib64")
+    mounts = (
+        "dev",
+        "mnt",
+        "proc",
+        "root",
+        "run",
+        "sys",
+        "tmp",
+        "usr/lib32",
+        "usr/lib64",
+        "var/tmp",
+    )
     return {
         **{name: directory() for name in mounts},
         **{name: symlink(f"usr/{name}") for name in _MERGED},

@@ -1,4 +1,6 @@
-/* The maps and structures of libbpf 1.7's USDT support, as far as events.bpf.c needs them. */
+/* The maps and structures of libbpf 1.7's USDT support, as far as events.bpf.c needs them.
+ *
+ * With -DBY_ADDRESS, as on a kernel without BPF cookies. */
 #ifndef SPECS
 #define SPECS 256
 #endif
@@ -43,7 +45,13 @@ struct {
 
 static __always_inline struct site *site_of(struct pt_regs *ctx)
 {
+#ifdef BY_ADDRESS
+    long address = PT_REGS_IP(ctx);
+    int *found = bpf_map_lookup_elem(&__bpf_usdt_ip_to_spec_id, &address);
+    int id = found ? *found : -1;
+#else
     int id = bpf_get_attach_cookie(ctx);
+#endif
     return bpf_map_lookup_elem(&__bpf_usdt_specs, &id);
 }
 
