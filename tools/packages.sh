@@ -32,6 +32,11 @@ has() { # has PACKAGE: whether what it provides is here
     *-jdk-headless) command -v javac >/dev/null ;;
     python3) any /usr/bin/python3.1[0-9] ;;
     qemu-system-x86) command -v qemu-system-x86_64 >/dev/null ;;
+    clang) command -v clang >/dev/null ;;
+    libbpf-dev) any /usr/include/bpf/usdt.bpf.h ;;
+    bpftool) any /usr/sbin/bpftool || command -v bpftool >/dev/null ;;
+    python3-bpfcc) any /usr/lib/python3/dist-packages/bcc ;;
+    linux-headers-amd64) any /usr/src/linux-headers-*-amd64 "/lib/modules/$(uname -r)/build" ;;
     debian-archive-keyring) any /usr/share/keyrings/debian-archive-keyring.gpg ;;
     esac
 }
@@ -40,6 +45,8 @@ wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils postgresql default-jdk
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 debian-archive-keyring)
+# packages.sh peers: what tests/peers compares with beyond binutils.
+[[ ${1-} == peers ]] && wanted=(clang libbpf-dev bpftool python3-bpfcc linux-headers-amd64)
 
 missing() {
     local package

@@ -42,7 +42,8 @@ class Intake:
         self._ring = ring
         self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._backlog: deque[bytes] = deque()
-        self._taken = self._given = 0  # bytes; each written by one thread only
+        self._taken = self._given = 0  # bytes
+        self._taking = threading.Lock()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -64,6 +65,14 @@ class Intake:
         self._given += len(data)
         return data
 
+    def relieve(self) -> None:
+        """Empty a ring buffer that is filling up; for the owner, between two portions of work.
+
+        The thread may be waiting for the interpreter's lock, which the owner has.
+        """
+        if self._ring.pending() > self._ring.size >> 3 and not self._full():
+            self._take()
+
     def finish(self) -> None:
         """End the thread and take what is left; for when all programs have been detached."""
         if self._thread is not None:
@@ -83,12 +92,17 @@ class Intake:
         self._stop = self.arrived = -1
 
     def _take(self) -> int:
-        data = self._ring.take()
+        with self._taking:
+            data = self._ring.take()
+            if data:
+                self._taken += len(data)
+                self._backlog.append(data)
         if data:
-            self._taken += len(data)
-            self._backlog.append(data)
             os.eventfd_write(self.arrived, 1)
         return len(data)
+
+    def _full(self) -> bool:
+        return self._taken - self._given >= BACKLOG
 
     def _run(self) -> None:
         try:
@@ -105,7 +119,7 @@ class Intake:
         something.register(self._stop, select.POLLIN)
         something.register(self._ring.fd.fileno(), select.POLLIN)
         while True:
-            if self._taken - self._given >= BACKLOG:
+            if self._full():
                 taken, pause = 0, usual
             else:
                 taken = self._take()

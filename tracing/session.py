@@ -21,7 +21,7 @@ from tracing.attach import Attacher, Failure, Placed
 from tracing.codegen import COUNTERS, EVENTS, Case, Filter
 from tracing.decode import Decoder
 from tracing.intake import Intake
-from tracing.plan import DEFAULT_STRING, Plan, make_plan
+from tracing.plan import DEFAULT_STRING, MAX_READ, Plan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,6 +64,7 @@ class Session:
         via: how to attach; None asks the kernel for its newest way.
 
     Raises:
+        TracingError: max_string is out of range.
         NotSupported: the kernel has no BPF ring buffer.
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
     """
@@ -77,6 +78,8 @@ class Session:
         max_string: int = DEFAULT_STRING,
         via: Via | None = None,
     ) -> None:
+        if not 0 < max_string < MAX_READ:
+            raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
         self._decoder = Decoder(form)
         self._max_string = max_string
         self._ring = RingBuffer(buffer, EVENTS)
@@ -214,6 +217,7 @@ class Session:
 
     def _next_batch(self) -> list[Any]:
         while True:
+            self._intake.relieve()
             batch = next(self._batches, None)
             if batch:
                 return batch

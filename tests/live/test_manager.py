@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
-import shutil
-import signal
-import struct
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fixtures import Fixture, build, start
+from fixtures import build, start
 from house import ROOT
+from managing import few_sites, managing
 from manysites import build_sites, constants
-from recorder import Tracer, recorder, shared_semaphores, tracing
-from tracing_tools import USDT, until
+from recorder import shared_semaphores
 
-from bpf._uapi import AttachType, MapType, ProgType
-from bpf.assembler import Assembler
-from bpf.errors import ProbeNotFound, SyscallError, TargetError, TracingError
-from bpf.insn import R0
+from bpf.errors import ProbeNotFound, SyscallError, TargetError
 from bpf.link import UprobeSite, Via, attach_uprobe_multi
-from bpf.maps import Map, MapSpec
-from bpf.objects import pin
-from bpf.program import Program, ProgramSpec
 from usdt.collect import Collection, Wanted, collect
-from usdt.manager import Attachment, Manager, MapLike, SpecIds
+from usdt.manager import Attachment, SpecIds
 from usdt.probes import read_probes
-from usdt.spec import ArgType, Layout, SpecArgument, decode_spec
+from usdt.spec import ArgType, Layout, SpecArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
 
@@ -43,54 +31,10 @@ COOKIE = 0xCAFEDEADBEEFFEED
 EVERY_WAY = pytest.mark.parametrize("via", Via)
 
 
-class Setup:
-    """A manager, its maps, and a program for each way of attaching."""
-
-    def __init__(self, specs: Map, ips: Map, via: Via, tracer: Tracer) -> None:
-        self.specs = specs
-        self.ips = ips
-        self.tracer = tracer
-        self.program = tracer.program
-        self.path = tracer.path
-        self.manager = Manager(specs, ips, via=via)
-
-    def spec(self, number: int) -> tuple[tuple[SpecArgument, ...], int]:
-        """Arguments and cookie of a spec ID."""
-        data = self.specs.get(struct.pack("=i", number))
-        assert data is not None
-        spec = decode_spec(data, self.manager.layout)
-        return spec.arguments, spec.cookie
-
-    def addresses(self) -> dict[int, int]:
-        """Address -> spec ID."""
-        return {
-            int.from_bytes(key, sys.byteorder): int.from_bytes(value, sys.byteorder)
-            for key, value in self.ips.items()
-        }
-
-
-@contextlib.contextmanager
-def managing(
-    path: Path, via: Via = Via.UPROBE_MULTI, *, entries: int = 256, layout: Layout = Layout.CLASSIC
-) -> Iterator[Setup]:
-    """A manager with libbpf's maps, made by us, and a tracer's program for it."""
-    with (
-        MapSpec(MapType.ARRAY, 4, layout.value, entries, "__bpf_usdt_specs").create() as specs,
-        MapSpec(MapType.HASH, 8, 4, 4 * entries, "__bpf_usdt_ip_t").create() as ips,
-        tracing(path, "multi" if via is Via.UPROBE_MULTI else "perf") as tracer,
-    ):
-        setup = Setup(specs, ips, via, tracer)
-        with setup.manager:
-            yield setup
-
-
 @pytest.fixture
 def sites(tmp_path: Path) -> Path:
-    """Three probes: one site, four sites of two specs, two sites of two specs."""
-    return build_sites(
-        tmp_path,
-        {"one": ["-4@$7 8@%rsp"], "four": ["-4@$1", "-4@$2"] * 2, "two": ["8@%rsp", "8@(%rsp)"]},
-    )
+    """A few sites."""
+    return few_sites(tmp_path)
 
 
 def test_ids_come_back_in_the_order_of_a_stack() -> None:
@@ -347,7 +291,7 @@ import resource, sys
 from pathlib import Path
 sys.path[:0] = ["tests", "tests/usdt", "tests/live"]
 soft, hard, path = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-from test_manager import managing
+from managing import managing
 from bpf.errors import SyscallError
 from bpf.link import Via
 with managing(path, Via.PERF_LINK) as setup:
@@ -384,135 +328,6 @@ def test_descriptors(tmp_path: Path, hard: int, expected: str) -> None:
     assert done.stdout.rstrip().endswith(expected)
 
 
-class _Table:
-    def __init__(self, fd: int) -> None:
-        self.map_fd = fd
-        self.fd = fd
-
-
-@pytest.fixture
-def pins() -> Iterator[Path]:
-    """A directory in bpffs, removed with all that is in it."""
-    directory = Path(f"/sys/fs/bpf/usdt-test-{os.getpid()}")
-    try:
-        directory.mkdir()
-    except OSError as err:
-        pytest.skip(f"needs bpffs at /sys/fs/bpf: {err.strerror}")
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.mark.parametrize("form", ["map", "descriptor", "table", "pin"])
-def test_maps_and_programs_are_given_as(form: str, sites: Path, pins: Path) -> None:
-    with managing(sites) as setup:
-        given: dict[str, MapLike] = {}
-        for name, item in (("specs", setup.specs), ("ips", setup.ips), ("prog", setup.program)):
-            pin(item.fd, pins / name)
-            number = item.fd.fileno()
-            given[name] = {
-                "map": item,
-                "descriptor": number,
-                "table": _Table(number),
-                "pin": str(pins / name),
-            }[form]  # type: ignore[assignment]
-        with Manager(given["specs"], given["ips"]) as manager:
-            attachment = manager.attach(given["prog"], sites, "sites", "one")
-            assert attachment.via is Via.UPROBE_MULTI
-        assert not setup.specs.fd.closed
-
-
-def wrong_map(setup: Setup) -> None:
-    Manager(setup.ips)
-
-
-def wrong_addresses(setup: Setup) -> None:
-    Manager(setup.specs, setup.specs)
-
-
-def program_for_map(setup: Setup) -> None:
-    Manager(setup.program.fd.fileno())
-
-
-def map_for_program(setup: Setup) -> None:
-    setup.manager.attach(setup.specs.fd.fileno(), setup.path, "sites", "one")
-
-
-def closed_descriptor(setup: Setup) -> None:
-    Manager(1_000_000)
-
-
-def no_pin(setup: Setup) -> None:
-    Manager("/sys/fs/bpf/not/there")
-
-
-def no_bpffs(setup: Setup) -> None:
-    Manager(setup.path)
-
-
-def other_program(setup: Setup) -> None:
-    asm = Assembler()
-    asm.mov(R0, 0)
-    asm.exit()
-    with ProgramSpec(asm.assemble(), ProgType.SOCKET_FILTER).load({}) as program:
-        setup.manager.attach(program, setup.path, "sites", "one")
-
-
-def no_probe(setup: Setup) -> None:
-    setup.manager.attach(setup.program, setup.path, "sites", "onne")
-
-
-def no_file(setup: Setup) -> None:
-    setup.manager.attach(setup.program, "/no/such/file", "sites", "one")
-
-
-def perf_of_multi(setup: Setup) -> None:
-    with Manager(setup.specs, via=Via.PERF_LINK) as manager:
-        manager.attach(setup.program, setup.path, "sites", "one")
-
-
-def no_addresses(setup: Setup) -> None:
-    with _perf_program(setup) as program, Manager(setup.specs, via=Via.PERF_EVENT) as manager:
-        manager.attach(program, setup.path, "sites", "one")
-
-
-def multi_of_perf(setup: Setup) -> None:
-    with _perf_program(setup) as program:
-        setup.manager.attach(program, setup.path, "sites", "one")
-
-
-def _perf_program(setup: Setup) -> Program:
-    maps = {"events": setup.tracer.ring.map, "count": setup.tracer._count}
-    return ProgramSpec(recorder(), attach_type=AttachType.NONE).load(maps)
-
-
-@pytest.mark.parametrize(
-    ("act", "kind", "reason"),
-    [
-        (wrong_map, TracingError, "no spec map of libbpf's: HASH with keys of 8"),
-        (wrong_addresses, TracingError, "does not map addresses to spec IDs"),
-        (program_for_map, TargetError, "is bpf-prog, a BPF map expected"),
-        (map_for_program, TargetError, "is bpf-map, a BPF program expected"),
-        (closed_descriptor, TargetError, "not an open descriptor"),
-        (no_pin, TargetError, "nothing is pinned there"),
-        (no_bpffs, TargetError, "must be a pin in bpffs"),
-        (other_program, TargetError, "a program of type 1"),
-        (no_probe, ProbeNotFound, "nearest is sites:one"),
-        (no_file, TargetError, "no such file"),
-        (perf_of_multi, TracingError, "loaded for uprobe_multi"),
-        (no_addresses, TracingError, "no map __bpf_usdt_ip_to_spec_id was given"),
-        (multi_of_perf, TracingError, "was not loaded for it"),
-    ],
-)
-def test_mistakes_are_named(
-    act: object, kind: type[TracingError], reason: str, sites: Path
-) -> None:
-    with managing(sites) as setup:
-        assert callable(act)
-        with pytest.raises(kind, match=reason):
-            act(setup)
-        setup.manager.attach(setup.program, sites, "sites", "one")
-
-
 def test_a_manager_detaches_what_is_left(sites: Path) -> None:
     with managing(sites) as setup, start(sites) as running:
         running.wait_ready()
@@ -521,73 +336,3 @@ def test_a_manager_detaches_what_is_left(sites: Path) -> None:
         assert attachment.closed
         running.fire()
         assert setup.tracer.hits() == []
-
-
-@contextlib.contextmanager
-def command(pins: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
-    """``usdt attach`` with the pins of this folder."""
-    options = [f"--{name}={pins / name}" for name in ("prog", "specs", "ips")]
-    with subprocess.Popen(
-        [USDT, "attach", *options, *map(str, words)], stderr=subprocess.PIPE, text=True
-    ) as tool:
-        try:
-            yield tool
-        finally:
-            tool.kill()
-
-
-@pytest.fixture
-def pinned(tmp_path: Path, pins: Path) -> Iterator[tuple[Setup, Fixture]]:
-    """A pinned program, and a process with semaphores."""
-    path = shared_semaphores(tmp_path)
-    with managing(path) as setup, start(path, "-w") as running:
-        for name, item in (("specs", setup.specs), ("ips", setup.ips), ("prog", setup.program)):
-            pin(item.fd, pins / name)
-        running.wait_ready()
-        yield setup, running
-
-
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_command_leaves_nothing_behind(
-    pinned: tuple[Setup, Fixture], pins: Path, end: signal.Signals
-) -> None:
-    setup, running = pinned
-    before = running.state()
-    words = (setup.path, "sema_shared:guarded", "--cookie", "0xcafe", "-p", running.pid)
-    with command(pins, *words) as tool:
-        assert tool.stderr is not None
-        line = tool.stderr.readline()
-        assert line == "attached 3 sites with 3 specs by uprobe_multi; end with ^C\n"
-        running.fire()
-        assert sorted(hit.cookie for hit in setup.tracer.hits()) == [0, 1, 2]
-        assert setup.spec(0)[1] == 0xCAFE
-        tool.send_signal(end)
-        assert tool.wait(10) == (-end if end == signal.SIGKILL else 0)
-        assert tool.stderr.read() == ""
-    until(lambda: running.state() == before, "semaphores as before")
-
-
-def test_the_command_ends_with_its_process(pinned: tuple[Setup, Fixture], pins: Path) -> None:
-    _, running = pinned
-    with command(pins, "sema_shared:guarded", "-p", running.pid) as tool:
-        assert tool.stderr is not None
-        assert tool.stderr.readline().startswith("attached 3 sites")
-        running.kill()
-        assert tool.wait(10) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "line"),
-    [
-        (["prog", "nothing"], 1, "Error: a probe is PROVIDER:NAME, at column 1 of 'nothing'\n"),
-        (["a:b"], 2, "Error: give TARGET and PROVIDER:NAME, or -p and PROVIDER:NAME\n"),
-        (["/x", "a:b", "--cookie", "-1"], 2, "does not fit 64 bits.\n"),
-        (["/x", "a:b", "--cookie", "x"], 2, "is not a number; write 7 or 0xcafe.\n"),
-        (["/x", "a:b"], 1, "Error: /nowhere/specs: nothing is pinned there; a BPF map expected\n"),
-    ],
-)
-def test_the_commands_mistakes(words: list[str], code: int, line: str) -> None:
-    with command(Path("/nowhere"), *words) as tool:
-        assert tool.stderr is not None
-        assert tool.stderr.read().endswith(line)
-        assert tool.wait(10) == code

@@ -379,3 +379,9 @@ def test_a_record_must_fit_the_buffer(limit: int, fits: bool, writers: Path) -> 
         else:
             with pytest.raises(TracingError, match="does not fit a ring buffer of 4096"):
                 _session(writers, process.pid, text, buffer=4096)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1 << 16])
+def test_strings_have_a_least_and_a_greatest_length(limit: int) -> None:
+    with pytest.raises(TracingError, match=f"str.. can keep 1 to 65535 bytes, not {limit}"):
+        Session(EventForm(), max_string=limit)

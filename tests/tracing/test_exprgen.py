@@ -19,7 +19,7 @@ from planning import INTEGERS, plan
 from tracing.codegen import Case, Filter, generate
 from tracing.decode import Decoder
 from tracing.forms import EventForm
-from tracing.ir import Number, Opaque
+from tracing.ir import Number, Opaque, wrap
 from tracing.language import parse_expression
 from tracing.resolve import Scope, resolve
 from tracing.values import Argument, Memory, Register, Unreadable
@@ -113,3 +113,25 @@ def test_programs_and_folding_agree(places: Sequence[Fetch], sleepable: bool) ->
                 if found != (expected := _folded(item, row)):
                     wrong.append((item, row, found, expected))
     assert not wrong
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1, 127, 128, -128, -129, 0x7FFFFFFF, 0x80000000, 1 << 63])
+def test_every_cast_of_every_type(value: int) -> None:
+    names = dict(zip(_TYPES.values(), _TYPES, strict=True))
+    arguments = tuple(
+        Argument(f"arg{n}", kind, Register(0, kind.size))
+        for n, kind in enumerate(INTEGERS.values())
+    )
+    casts = {
+        f"({names[target]})arg{n}": (wrap(value, kind), INTEGERS[target])
+        for n, kind in enumerate(INTEGERS.values())
+        for target in INTEGERS
+    }
+    made = plan(", ".join(casts), arguments)
+    machine = Machine(context=struct.pack("=Q", value & (1 << 64) - 1) + bytes(160))
+    machine.run(generate([Case(1, 0, made)], Filter(), sleepable=False))
+    decoder = Decoder(EventForm())
+    decoder.add(1, "p:q", made)
+    data = struct.pack("=II", len(machine.records[0]), 0) + machine.records[0]
+    (event,) = next(decoder.batches(data))
+    assert event.args == {key: wrap(*pair) for key, pair in casts.items()}

@@ -46,6 +46,8 @@ class Apt:
         """Fetch the lists if they are old; old ones serve if that fails."""
         if self.stamp.exists() and time.time() - self.stamp.stat().st_mtime < _FRESH:
             return
+        if not shutil.which("apt-get"):
+            raise Unavailable("needs apt-get, of Debian or a relative of it")
         self._lay_out()
         reasons = []
         for mirror in (os.environ.get("USDT_DEBIAN_MIRROR"), *_MIRRORS):
@@ -118,8 +120,6 @@ class Apt:
         return tuple(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))
 
     def _run(self, program: str, *words: str, folder: Path | None = None) -> str:
-        if not shutil.which(program):
-            raise Unavailable(f"needs {program}, of Debian or a relative of it")
         command = (program, "-q", *self._options(), *words)
         try:
             done = subprocess.run(
@@ -128,8 +128,9 @@ class Apt:
         except subprocess.TimeoutExpired:
             raise Unavailable(f"{program} {words[0]} took more than {_TIMEOUT} s") from None
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise Unavailable(f"{program} {words[0]}: {last}")
+            # The first line says what failed, the last one only that something did.
+            first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+            raise Unavailable(f"{program} {words[0]}: {first}")
         return done.stdout
 
 

@@ -49,20 +49,20 @@ def started(request: pytest.FixtureRequest) -> Iterator[Mapping[Cell, Future[Run
         pool.shutdown(cancel_futures=True)
 
 
-def _outcome(future: Future[Run]) -> Run:
-    try:
-        return future.result()
-    except Unavailable as err:
+def _outcome(cell: Cell, future: Future[Run]) -> Run:
+    reason = future.exception()
+    if isinstance(reason, Unavailable):
         if _IN_CI:
-            pytest.fail(f"this cell cannot be had, and CI is set: {err}", pytrace=False)
-        pytest.skip(str(err))
+            pytest.fail(f"{cell.name} cannot be had, and CI is set: {reason}", pytrace=False)
+        pytest.skip(f"{cell.name}: {reason}")
+    return future.result()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_the_live_tests_pass_in(
     cell: Cell, started: Mapping[Cell, Future[Run]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = _outcome(started[cell])
+    found = _outcome(cell, started[cell])
     with capsys.disabled():
         print(f"\n{cell.name}: {summary(found)}")
     wrong = [*trouble(found), *features_that_differ(cell, found), *failures(cell, found)]
