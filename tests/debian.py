@@ -120,7 +120,7 @@ def copy_sources(to: Path) -> None:
     for path in [system / "sources.list", *sorted((system / "sources.list.d").glob("*"))]:
         if path.suffix in {".list", ".sources"} and path.is_file():
             text = path.read_text(errors="replace")
-            if SUITE in text and "debian.org" in text:
+            if SUITE in text and "/debian" in text:
                 # A limit to the system's own architectures would hide the others.
                 kept = [one for one in text.splitlines() if not one.startswith("Architectures:")]
                 (to / path.name).write_text("\n".join(kept) + "\n")

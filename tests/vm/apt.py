@@ -7,22 +7,34 @@ installed, and no root is needed. Lists are fetched again when they are a week o
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 __all__ = ("Apt", "Unavailable")
 
 _TIMEOUT = 600  # seconds for one run of apt
 _FRESH = 7 * 24 * 3600  # seconds that lists serve
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# A suite moves to the archive when its support ends.
-_MIRRORS = ("http://deb.debian.org/debian", "http://archive.debian.org/debian")
+
+
+def _mirrors() -> list[str]:
+    # What the environment names (a suite moves to an archive when its support ends), then the
+    # mirrors that the system itself uses.
+    named = os.environ.get("USDT_DEBIAN_MIRROR")
+    found = [named] if named else []
+    folder = Path("/etc/apt")
+    for path in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
+        if path.is_file():
+            found += re.findall(r"\bhttps?://\S+/debian/?(?=\s|$)", _live(path.read_text()))
+    return list(dict.fromkeys(found))
+
+
+def _live(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
 class Unavailable(Exception):  # noqa: N818 - what it is about is not there
@@ -50,9 +62,7 @@ class Apt:
             raise Unavailable("needs apt-get, of Debian or a relative of it")
         self._lay_out()
         reasons = []
-        for mirror in (os.environ.get("USDT_DEBIAN_MIRROR"), *_MIRRORS):
-            if not mirror:
-                continue
+        for mirror in _mirrors():
             self._sources.write_text(f"deb [signed-by={_KEYS}] {mirror} {self.suite} main\n")
             try:
                 self._run("apt-get", "update", "--error-on=any")
