@@ -278,8 +278,22 @@ def _compare_text(tree: Binary, value: Expression, text: Text, scope: Scope) -> 
         return CompareText(None, wanted, prefix, equal)
     if isinstance(value, Call) and value.function == "str":
         address = scalar(value.arguments[0], scope)
-        return fold(CompareText(address, wanted, prefix, equal))
+        # What is shown is cut after MAX bytes, and it is what is shown that is compared.
+        limit = _limit(value, scope)
+        if limit is not None and len(wanted) > limit:
+            return Number(int(not equal), S32)
+        return fold(CompareText(address, wanted, prefix or len(wanted) == limit, equal))
     raise scope.error(value, "only str(…) and comm can be compared with a string")
+
+
+def _limit(call: Call, scope: Scope) -> int | None:
+    # MAX of str(EXPR, MAX).
+    if len(call.arguments) == 1:
+        return None
+    limit = call.arguments[1]
+    if not isinstance(limit, Integer) or not limit.value:
+        raise scope.error(limit, "the second argument of str() is a constant from 1 on")
+    return limit.value
 
 
 def _cast(tree: Cast, scope: Scope) -> Node:

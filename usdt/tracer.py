@@ -339,9 +339,12 @@ class Tracer:
             files = list(self._mapped_anywhere())
         else:
             files = [file for watch in self._watches.values() for file in self._changed(watch)]
+        before = self._sites
         for request in open_requests:
             with contextlib.suppress(LanguageError):  # a later library's probe of another shape
                 self._attach(request, files)
+        if self._sites > before:
+            self.notices.append(f"tracing {self._sites} sites now: something was loaded")
         if self._pids:
             self._check_missing(now)
 
@@ -385,8 +388,9 @@ def _described(pid: int) -> str:
 
 
 def _alike(one: str, other: str) -> bool:
-    # Whether a name is a misspelling of the other in provider and name, each taken alone.
+    # Whether a name is a misspelling of the other in provider and name, each taken alone; two
+    # letters changed places in a provider of four are.
     from difflib import SequenceMatcher  # noqa: PLC0415 - only for a message
 
     pairs = zip(one.split(":", 1), other.split(":", 1), strict=True)
-    return all(SequenceMatcher(None, a, b).ratio() >= 0.8 for a, b in pairs)
+    return all(SequenceMatcher(None, a, b).ratio() >= 0.75 for a, b in pairs)

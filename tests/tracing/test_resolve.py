@@ -169,6 +169,8 @@ _COMPARED = {
     "beginning with": ('str(arg7) == "GET *"', _text(b"GET ", prefix=True)),
     "any that can be read": ('str(arg7) == "*"', _text(b"", prefix=True)),
     "empty": ('str(arg7) == ""', _text(b"")),
+    "cut where it is shown cut": ('str(arg7, 3) == "GET"', _text(b"GET", prefix=True)),
+    "longer than what is shown": ('str(arg7, 2) != "GET"', Number(1, S32)),
     "a star inside is itself": ('str(arg7) == "a*b"', _text(b"a*b")),
     "the command's name": ('comm == "nginx"', _comm(b"nginx")),
     "15 bytes": ('comm == "fifteen-bytes-x"', _comm(b"fifteen-bytes-x")),
