@@ -56,6 +56,7 @@ lint: $(STAMP)  ## ruff and mypy
 
 packages:  # what tests need of the system: installed as root, named otherwise
 	@tools/packages.sh
+	@tools/packages.sh peers
 
 testbins: $(STAMP) packages  ## the C and C++ programs with probes that tests trace
 	@if echo '#include <sys/sdt.h>' | gcc -E -x c - >/dev/null 2>&1; then \

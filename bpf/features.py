@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import errno
 import functools
+from typing import TYPE_CHECKING
 
 from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
 from bpf.insn import R0
-from bpf.link import UprobeSite, Via, attach_uprobe_multi
+from bpf.link import Via, takes_uprobe_multi
 from bpf.maps import MapSpec
 from bpf.program import Program, ProgramSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = (
     "best_way",
@@ -51,44 +55,28 @@ def have_ringbuf() -> bool:
 @functools.cache
 def have_cookies() -> bool:
     """bpf_get_attach_cookie() and links to perf events. Linux 5.15, commit 7adfc6c9b315."""
-    try:
-        asm = Assembler()
-        asm.call(Helper.GET_ATTACH_COOKIE)
-        asm.exit()
-        ProgramSpec(asm.assemble(), name="probe").load({}).close()
-    except SyscallError as err:
-        if err.errno != errno.EINVAL:
-            raise
-        return False
-    return True
+    return _accepted(lambda: _empty(helper=Helper.GET_ATTACH_COOKIE).close())
 
 
 @functools.cache
 def have_sleepable_uprobes() -> bool:
     """Programs on uprobes that may take page faults. Linux 6.0, commit 8c7dcb84e3b7."""
-    try:
-        _empty(BPF_F_SLEEPABLE).close()
-    except SyscallError as err:
-        if err.errno != errno.EINVAL:
-            raise
-        return False
-    return True
+    return _accepted(lambda: _empty(BPF_F_SLEEPABLE).close())
 
 
 @functools.cache
 def have_uprobe_multi() -> bool:
-    """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20.
+    """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20."""
+    with _empty(attach=AttachType.TRACE_UPROBE_MULTI) as program:
+        return takes_uprobe_multi(program)
 
-    Attaching at an impossible path: a kernel that knows the attach type looks at the path and
-    says EBADF or ENOENT, one that does not says EINVAL.
-    """
+
+def _accepted(ask: Callable[[], object]) -> bool:
+    # Whether the kernel takes something; EINVAL is its word for what it does not know.
     try:
-        with _empty(attach=AttachType.TRACE_UPROBE_MULTI) as program:
-            attach_uprobe_multi(program, "/", [UprobeSite(0)]).close()
+        ask()
     except SyscallError as err:
-        if err.errno in (errno.EBADF, errno.ENOENT, errno.EISDIR):
-            return True
-        if err.errno not in (errno.EINVAL, errno.E2BIG, errno.EOPNOTSUPP):
+        if err.errno != errno.EINVAL:
             raise
         return False
     return True
@@ -121,13 +109,8 @@ def best_way() -> Via:
 def have_batch_operations() -> bool:
     """BPF_MAP_LOOKUP_BATCH on hashes. Linux 5.6, commit cb4d03ab499d."""
     with MapSpec(MapType.HASH, 4, 4, 1).create() as table:
-        try:
-            list(table._batches())  # noqa: SLF001 - the very call that is asked about
-        except SyscallError as err:
-            if err.errno != errno.EINVAL:
-                raise
-            return False
-    return True
+        # the very call that is asked about
+        return _accepted(lambda: list(table._batches()))  # noqa: SLF001
 
 
 @functools.cache

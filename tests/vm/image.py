@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import lzma
 import os
 import re
 import shutil
@@ -19,19 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vm.apt import Apt, Unavailable
-from vm.archive import write_archive
+from vm.archive import file, write_archive
 from vm.matrix import USERLAND
 from vm.userland import compile_sources, read_packages, skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from vm.archive import Entry
     from vm.matrix import Cell
 
 __all__ = ("Image", "cache", "image", "logs")
 
 _HERE = Path(__file__).parent
 _RECIPE = ("archive.py", "image.py", "userland.py")
+_MODULES = "modules.cpio"
 _KERNEL = r"boot/vmlinu[xz]-|usr/lib/modules/[^/]+/vmlinu[xz]$"
 
 
@@ -41,7 +44,7 @@ class Image:
 
     kernel: Path
     version: str
-    userland: Path
+    archives: tuple[Path, ...]  # of the userland, and of the kernel's modules
 
 
 def cache() -> Path:
@@ -63,7 +66,7 @@ def image(cell: Cell) -> Image:
         kernel = _kernel(cell)
         userland = _userland(cell.cpu)
     version = kernel.parent.name.split("_")[1]
-    return Image(kernel, version, userland)
+    return Image(kernel, version, (userland, kernel.with_name(_MODULES)))
 
 
 @contextlib.contextmanager
@@ -97,8 +100,8 @@ def _kernel(cell: Cell) -> Path:
 
 
 def _kernel_files(apt: Apt, package: str) -> tuple[str, ...]:
-    # The meta package depends on the newest kernel, whose name has its version; that is split
-    # further since Linux 7: its files are in linux-binary-….
+    # The meta package depends on the newest kernel, whose name has its version; that one is empty
+    # since Linux 7, and depends on linux-binary-… and linux-modules-….
     image = _versioned(apt.depends(package))
     if len(image) != 1:
         raise Unavailable(f"{package} of {apt.suite} depends on {image or 'no kernel'}")
@@ -106,7 +109,7 @@ def _kernel_files(apt: Apt, package: str) -> tuple[str, ...]:
 
 
 def _versioned(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if re.match(r"linux-(image|binary)-\d", name))
+    return tuple(name for name in names if re.match(r"linux-(image|binary|modules)-\d", name))
 
 
 def _make_kernel(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
@@ -115,6 +118,15 @@ def _make_kernel(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
     if len(found) != 1:
         raise Unavailable(f"{files[0]} has {len(found)} kernels in it")
     (folder / "vmlinuz").write_bytes(tree[found[0]].data)
+    with (folder / _MODULES).open("wb") as archive:
+        write_archive(archive, dict(_modules(tree)))
+
+
+def _modules(tree: dict[str, Entry]) -> Iterator[tuple[str, Entry]]:
+    # What the tests want that no kernel of the table has built in.
+    for path, entry in tree.items():
+        if match := re.search(r"/(overlay\.ko)(\.xz)?$", path):
+            yield f"mods/{match[1]}", file(lzma.decompress(entry.data) if match[2] else entry.data)
 
 
 def _userland(cpu: str) -> Path:

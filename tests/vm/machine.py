@@ -78,7 +78,8 @@ def _initrd(image: Image, job: bytes) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="usdt-vm-") as folder:
         path = Path(folder, "initrd")
         with path.open("wb") as file:
-            file.write(image.userland.read_bytes())
+            for archive in image.archives:
+                file.write(archive.read_bytes())
             file.write(job)
         yield path
 
@@ -93,7 +94,7 @@ def _command(
         f"console={cpu.console} quiet loglevel=1 panic=-1 oops=panic mitigations=off {cpu.append}"
     )
     return (
-        *(cpu.program, *cpu.machine, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "1024"),
+        *(cpu.program, *cpu.machine, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048"),
         *("-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", serial),
         *("-kernel", image.kernel, "-initrd", initrd, "-append", append),
     )
