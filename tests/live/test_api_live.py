@@ -125,7 +125,7 @@ def test_poll_returns_in_time_with_nothing(target: Fixture) -> None:
         for timeout in (0.0, 0.3):
             began = time.monotonic()
             assert events.poll(timeout) == []
-            assert timeout <= time.monotonic() - began < timeout + 0.2
+            assert timeout <= time.monotonic() - began < timeout + 3
 
 
 def test_poll_returns_as_soon_as_there_is_something(target: Fixture) -> None:

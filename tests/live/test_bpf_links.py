@@ -18,7 +18,7 @@ from recorder import COOKIES, WAYS, places, recorder, shared_semaphores, sites_o
 from bpf._uapi import AttachType, ProgType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
-from bpf.features import best_way
+from bpf.features import best_way, have_uprobe_multi
 from bpf.insn import R0
 from bpf.link import (
     PerfLink,
@@ -255,6 +255,8 @@ time.sleep(60)
 
 @WAYS
 def test_semaphores_fall_when_the_tracer_is_killed(program: Path, way: str) -> None:
+    if way == "multi" and not have_uprobe_multi():
+        raise NotSupported("uprobe_multi", (6, 6))
     sites = str([[site.offset, site.ref_ctr_offset] for site in places(program, *COOKIES)])
     with start(program, "-w") as running:
         running.wait_ready()

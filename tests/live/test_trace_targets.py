@@ -96,6 +96,7 @@ def test_a_library_opened_later_is_traced_from_then_on(probes: tuple[str, ...]) 
         assert [hit["args"]["arg0"] for hit in traced[-2:]] == [h["args"][0] for h in printed]
 
 
+@pytest.mark.usefixtures("sleepable_uprobes")  # the string is on a page that nobody has read
 def test_a_library_closed_and_opened_again_is_still_traced() -> None:
     with (
         waiting(build("default", "dlopened"), "-n", 1) as fixture,
@@ -335,7 +336,7 @@ def test_so_many_seconds() -> None:
             traced = time.monotonic()
             fixture.fire()
             assert count3(tool.wait_end()) == count3(fixture.hits)
-            assert 0.3 < time.monotonic() - traced < 2
+            assert 0.3 < time.monotonic() - traced < 10
         fixture.finish()
 
 

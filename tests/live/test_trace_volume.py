@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import TYPE_CHECKING
 
+import pytest
 from fixtures import build, start
 from tracing_tools import tracing
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.usefixtures("uprobe_multi")  # else it is 20,000 descriptors and minutes to detach
 def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
     path, output = build("default", "many10k"), tmp_path / "events"
     with tracing("-c", f"{path} -n 1 -q", "-o", output, "many10k:*") as tool:
         assert tool.sites == 10_000
-        assert time.monotonic() - tool.began < 30, "it takes 6 s on a quiet machine"
         assert tool.process.wait(60) == 0
         assert tool.closing == (10_000, 0)
     events = [json.loads(line) for line in output.read_text().splitlines()]

@@ -140,7 +140,7 @@ def main() -> None:
     job = json.loads(Path("/job.json").read_text())
     send("start", release=os.uname().release, features=features(), uptime=time.monotonic())
     signal.signal(signal.SIGALRM, _too_long)
-    words = [*job["pytest"], "-p", "no:cacheprovider"]
+    words = [*job["pytest"], "-p", "no:cacheprovider", "--color=no"]
     code = pytest.main(words, plugins=[Reporter(), Limits()])
     send("end", code=int(code), complaints=kernel_complaints())
 
