@@ -45,7 +45,7 @@ __all__ = (
 #: The command as it is installed beside the Python that runs the tests.
 USDT = str(Path(sys.executable).parent / "usdt")
 
-_TIMEOUT = 20.0
+_TIMEOUT = 20.0 * float(os.environ.get("USDT_PATIENCE", "1"))  # more where a CPU is emulated
 _TRACING = re.compile(r"^tracing (\d+) sites?; end with \^C$")
 _CLOSING = re.compile(r"^(\d+) events, (\d+) lost$")
 
