@@ -102,14 +102,14 @@ def numbered(*results: dict[str, Any]) -> list[bytes]:
         pytest.param(numbered(START, BEGIN, PASSED, END), False, "", id="a whole run"),
         pytest.param([], True, "no word of the guest in 120 s", id="a hang at boot"),
         pytest.param([b"Kernel panic"], False, "the machine ended at boot", id="a panic at boot"),
-        pytest.param(numbered(START, BEGIN), True, "silent for 240 s, in t", id="a test hangs"),
+        pytest.param(numbered(START, BEGIN), True, "silent for 400 s, in t", id="a test hangs"),
         pytest.param(
             numbered(START, BEGIN), False, "the machine ended in t", id="a panic in a test"
         ),
         pytest.param(
             numbered(START, BEGIN, PASSED),
             True,
-            "silent for 240 s, between tests",
+            "silent for 400 s, between tests",
             id="pytest hangs",
         ),
         pytest.param(

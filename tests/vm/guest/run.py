@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 _LONGEST = 6000  # characters of a failure that are sent
-_LIMIT = 100  # seconds for a test, its set-up and its end each: the slowest take a tenth of it
+# Seconds for a test, its set-up and its end each: one wait of a test is up to 100 (USDT_PATIENCE).
+_LIMIT = 180
 _count = 0
 
 
