@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,19 @@ _NO_SKIPS = os.environ.get("USDT_NO_SKIPS", "") not in ("", "0")
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
     config.addinivalue_line("markers", "root: needs root (or the same capabilities) and its kernel")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bpffs() -> Iterator[None]:
+    """The file system of BPF pins, mounted for the run where root finds it is not."""
+    place = Path("/sys/fs/bpf")
+    if os.geteuid() != 0 or not place.is_dir() or place.is_mount():
+        yield
+        return
+    mounted = subprocess.run(["mount", "-t", "bpf", "bpf", place], check=False, capture_output=True)
+    yield
+    if mounted.returncode == 0:
+        subprocess.run(["umount", place], check=False, capture_output=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
