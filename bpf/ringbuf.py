@@ -14,10 +14,10 @@ DISCARD: the program gave it up; skip it.
 Wake-ups. A program submits with flags 0, for which the kernel wakes the reader only when the
 reader has caught up with the very record submitted. One wake-up per event would cost several
 times the probe itself, so it is the reader's pace that makes batches: after taking something it
-stays away for some milliseconds (see ``tracing.session``), and whatever arrives meanwhile costs
+stays away for some milliseconds (see ``tracing.intake``), and whatever arrives meanwhile costs
 at most one wake-up. There is no timer to wait for: the first event of a quiet spell is shown at
-once, and a full buffer cannot come about unseen, because the pause is a fraction of the time
-that the fastest program needs to fill it.
+once. The pause is a fraction of the time that the fastest program needs to fill the buffer; where
+a busy machine keeps the reader away for longer, programs find no room, and count that.
 
 Headers are read in the mapping, and only what they say is committed is copied. Copying first and
 looking at the copy tears records: a memcpy reads in no particular order and takes long enough for
