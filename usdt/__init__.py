@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from usdt.argspec import Operand
     from usdt.manager import Attachment, Manager
     from usdt.probes import Probe, Site
+    from usdt.provider import Provider, ProviderError
 
 _HOMES = {
     "Attachment": "usdt.manager",
@@ -45,6 +46,8 @@ _HOMES = {
     "Operand": "usdt.argspec",
     "Probe": "usdt.probes",
     "ProbeNotFound": "bpf.errors",
+    "Provider": "usdt.provider",
+    "ProviderError": "usdt.provider",
     "Site": "usdt.probes",
     "SyscallError": "bpf.errors",
     "TargetError": "bpf.errors",
@@ -65,6 +68,8 @@ __all__ = (
     "Operand",
     "Probe",
     "ProbeNotFound",
+    "Provider",
+    "ProviderError",
     "Site",
     "SyscallError",
     "TargetError",

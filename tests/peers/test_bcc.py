@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bccpeer import environment
 from fixtures import build, start
 from house import ROOT
 
 from bpf.errors import TargetError, TracingError
 from usdt import bcc
 
-DEBIAN = Path("/usr/lib/python3/dist-packages")
 COOKIE = 0xCAFEDEADBEEFFEED
 
 _SCRIPT = r"""
@@ -61,21 +61,6 @@ with attach(program, "on_hit", path, provider, name, **options) as attachment:
         found.append([event.cookie, event.count, *columns])
     print(json.dumps(found), flush=True)
 """
-
-
-def environment() -> dict[str, str]:
-    """What a Python of ours needs to find Debian's bcc; a skip where that is not."""
-    found = subprocess.run([sys.executable, "-c", "import bcc"], capture_output=True, check=False)
-    path = str(ROOT)
-    if found.returncode:
-        if not (DEBIAN / "bcc").is_dir():
-            pytest.skip("needs the Python module bcc: apt-get install python3-bpfcc")
-        path += f":{DEBIAN}"
-    try:
-        bcc.kernel_headers()
-    except TracingError:
-        pytest.skip("needs kernel headers: apt-get install linux-headers-amd64")
-    return {**os.environ, "PYTHONPATH": path}
 
 
 @pytest.mark.root

@@ -1,0 +1,21 @@
+"""Probes for Python programs: every USDT tool sees them, and they cost nothing while none looks.
+
+from usdt import Provider
+
+shop = Provider("shop")
+order = shop.probe("order", int, str)
+shop.load()
+
+if order.enabled:  # somebody is tracing: only now is the text worth making
+    order.fire(42, describe(cart))
+
+usdt trace -p PID 'shop:order(arg0, str(arg1))'
+"""
+
+from __future__ import annotations
+
+from usdt.provider.probe import FiredProbe
+from usdt.provider.provider import Provider, ProviderError
+from usdt.provider.span import Span
+
+__all__ = ("FiredProbe", "Provider", "ProviderError", "Span")

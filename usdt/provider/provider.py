@@ -1,0 +1,156 @@
+"""A provider: probes under one name, loaded together."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from typing import TYPE_CHECKING, Self
+
+from usdt.arch.stubs import STUBS
+from usdt.provider.image import MAX_ARGUMENTS, ProbeImage, build
+from usdt.provider.loading import Library, ProviderError
+from usdt.provider.probe import FiredProbe, argument_type
+from usdt.provider.span import Span
+
+if TYPE_CHECKING:
+    from usdt.arch.stubs import Stub
+
+__all__ = ("Provider", "ProviderError")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+
+
+class Provider:
+    """Probes of this program, under one name.
+
+    Define probes, then load() them; both may be done while other threads run. Until load(), and
+    after unload(), a probe is not enabled and fire() does nothing. A forked child has the probes
+    too. ``with provider:`` loads and unloads.
+
+    Args:
+        name: what stands before the colon in ``provider:name``: letters, digits and underscores.
+
+    Raises:
+        ProviderError: the name is none.
+
+    Example:
+        >>> shop = Provider("shop")
+        >>> order = shop.probe("order", int, str)
+        >>> order.enabled
+        False
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = _checked(name, "a provider")
+        self._probes: dict[str, FiredProbe] = {}
+        self._spans: dict[str, Span] = {}
+        self._library: Library | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def loaded(self) -> bool:
+        """Whether tracers can find the probes."""
+        return self._library is not None
+
+    @property
+    def probes(self) -> tuple[FiredProbe, ...]:
+        """The probes, in the order defined."""
+        return tuple(self._probes.values())
+
+    def probe(self, name: str, *arguments: str | type) -> FiredProbe:
+        """Define a probe.
+
+        Args:
+            name: what stands behind the colon.
+            arguments: at most 12 of ``int`` (s64), ``float`` (8 bytes), ``bool``, ``str``,
+                ``bytes``, and "u8", "u16", "u32", "u64", "s8" … "s64", "f32", "f64".
+
+        Raises:
+            ProviderError: a name or type that is none, a second probe of that name, or the
+                provider is loaded: its object cannot grow.
+        """
+        types = tuple(argument_type(kind) for kind in arguments)
+        full = f"{self.name}:{_checked(name, 'a probe')}"
+        if len(types) > MAX_ARGUMENTS:
+            raise ProviderError(f"{full}: {len(types)} arguments; at most {MAX_ARGUMENTS} fit")
+        with self._lock:
+            if self._library is not None:
+                raise ProviderError(f"{full}: {self.name} is loaded; define probes before load()")
+            if name in self._probes:
+                raise ProviderError(f"{full} is defined already")
+            probe = self._probes[name] = FiredProbe(self.name, name, types)
+        return probe
+
+    def span(self, name: str) -> Span:
+        """Two probes around a piece of work: NAME__start and NAME__done, with the duration.
+
+        To be used as a decorator of a function, async or not, or in a ``with`` statement; the
+        same object is returned for the same name. See :class:`usdt.provider.Span`.
+
+        Raises:
+            ProviderError: as probe() has it.
+        """
+        with self._lock:
+            if name not in self._spans:
+                start = self.probe(f"{name}__start", "u64", str)
+                done = self.probe(f"{name}__done", "u64", "u64", str, str)
+                self._spans[name] = Span(name, start, done)
+            return self._spans[name]
+
+    def load(self, *, path: str | None = None) -> None:
+        """Make the probes known to tracers; again is fine.
+
+        Args:
+            path: write the object to this new file, instead of a memfd, and remove it at
+                unload(): for tracers that cannot read a memfd.
+
+        Raises:
+            ProviderError: the CPU is none of those known, there is no probe, or the object
+                cannot be written or loaded.
+        """
+        with self._lock:
+            if self._library is not None:
+                return
+            if not self._probes:
+                raise ProviderError(f"{self.name} has no probes; define some before load()")
+            images = [ProbeImage(probe.name, probe.arguments) for probe in self._probes.values()]
+            image = build(self.name, images, _stub())
+            library = Library(image, f"usdt-{self.name}", path)
+            for index, probe in enumerate(self._probes.values()):
+                probe.connect(library, index)
+            self._library = library
+
+    def unload(self) -> None:
+        """Take the probes away; calls of fire() in other threads end in peace. Again is fine."""
+        with self._lock:
+            for probe in self._probes.values():
+                probe.disconnect()
+            self._library = None
+
+    def __enter__(self) -> Self:
+        self.load()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.unload()
+
+    def __repr__(self) -> str:
+        state = "loaded" if self.loaded else "not loaded"
+        return f"<provider {self.name}, {len(self._probes)} probes, {state}>"
+
+
+def _checked(name: str, what: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ProviderError(
+            f"{name!r} cannot name {what}: letters, digits and underscores do, 128 at most"
+        )
+    return name
+
+
+def _stub() -> Stub:
+    machine = os.uname().machine
+    if machine not in STUBS:
+        known = ", ".join(STUBS)
+        raise ProviderError(f"no probes can be made for the CPU {machine}; for {known} they can")
+    return STUBS[machine]
