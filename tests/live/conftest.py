@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bpf import features
 from bpf.errors import NotSupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HERE = Path(__file__).parent
 
@@ -58,3 +63,13 @@ def uprobe_pmu() -> None:
 def vmlinux_btf() -> None:
     """A kernel that describes its types; CONFIG_DEBUG_INFO_BTF decides, too."""
     _need(features.have_vmlinux_btf(), "/sys/kernel/btf/vmlinux", None)
+
+
+@pytest.fixture
+def tracefs(tmp_path: Path) -> Iterator[Path]:
+    """The tracing file system, mounted for the test in a place of its own."""
+    place = tmp_path / "tracing"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tracefs", "tracefs", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)

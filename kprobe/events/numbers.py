@@ -1,0 +1,42 @@
+"""Numbers as the kernel reads them: kstrtoul() and its like (lib/kstrtox.c)."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ("prefix_number", "signed", "unsigned")
+
+_HEX = re.compile(r"0[xX][0-9a-fA-F]+", re.ASCII)
+_OCTAL = re.compile(r"0[0-7]*", re.ASCII)
+_DECIMAL = re.compile(r"[1-9][0-9]*", re.ASCII)
+_WORD = 64  # bits of a long; a definition for a 32-bit kernel is not told apart
+
+
+def unsigned(text: str, *, base: int = 0, bits: int = _WORD) -> int | None:
+    """kstrtoul(): decimal, 0x… or octal (leading 0), with at most one ``+``; None: it is none."""
+    digits = text.removeprefix("+")
+    if base == 10:
+        number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 30 else None
+    else:
+        number, rest = prefix_number(digits)
+        if rest or not digits or len(digits) > 70:
+            number = None
+    return number if number is not None and number < 1 << bits else None
+
+
+def signed(text: str) -> int | None:
+    """kstrtol(): the same with a ``-``, in the range of a long."""
+    number = unsigned(text.removeprefix("-") if text.startswith("-") else text)
+    if number is None or text.startswith("-+"):
+        return None
+    if text.startswith("-"):
+        return -number if number <= 1 << (_WORD - 1) else None
+    return number if number < 1 << (_WORD - 1) else None
+
+
+def prefix_number(text: str) -> tuple[int | None, str]:
+    """simple_strtoul(): the number a text begins with, and what follows it."""
+    for pattern, base in ((_HEX, 16), (_OCTAL, 8), (_DECIMAL, 10)):
+        if match := pattern.match(text):
+            return int(match[0], base), text[match.end() :]
+    return None, text
