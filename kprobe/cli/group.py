@@ -9,6 +9,10 @@ from tracing.commandline import LazyGroup
 __all__ = ("kprobe",)
 
 _COMMANDS = {
+    "list": ("kprobe.cli.listing:list_functions", "Functions that can be traced."),
+    "info": ("kprobe.cli.info:info", "Functions' prototypes in C, types' definitions."),
+    "dump": ("kprobe.cli.dump:dump", "Typed data as text."),
+    "btf": ("kprobe.cli.btf:btf", "All types, as bpftool prints them, as C, as JSON."),
     "event": ("kprobe.cli.event:event", "The kernel's event tracer, by definitions."),
 }
 

@@ -1,0 +1,55 @@
+"""``kprobe btf``: all types of the kernel or a file, raw, as C, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bpf.btf.reader import Btf
+
+__all__ = ("btf",)
+
+
+@click.command("btf")
+@click.option("--base", metavar="FILE", help="The BTF that FILE continues (a module's kernel).")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["raw", "c", "json"]),
+    default="raw",
+    help="raw and json as bpftool prints them; c for a header that compiles.",
+)
+@click.argument("file", metavar="[FILE]", required=False)
+def btf(file: str | None, base: str | None, form: str) -> None:
+    """Print the types of the running kernel, or of a file with BTF.
+
+    FILE is raw BTF, an ELF object or a module (also .gz and .xz).
+    """
+    from bpf.btf.files import KERNEL, load  # noqa: PLC0415 - --help must not pay
+
+    found = load(file or KERNEL, base=load(base) if base else None)
+    sys.stdout.writelines(_texts(found, form))
+
+
+def _texts(found: Btf, form: str) -> Iterator[str]:
+    if form == "c":
+        from bpf.btf.cdump import header  # noqa: PLC0415 - one of three
+
+        yield from header(found)
+        return
+    from bpf.btf.listing import raw_lines, to_json  # noqa: PLC0415 - one of three
+
+    if form == "raw":
+        yield from raw_lines(found)
+        return
+    start = '{"types":['
+    for number in range(found.first, found.end):
+        yield start + json.dumps(to_json(found, found.type(number)), separators=(",", ":"))
+        start = ","
+    yield "]}\n" if start == "," else start + "]}\n"

@@ -1,0 +1,86 @@
+"""``kprobe event define``, ``remove`` and ``clean``: events that stay until they are removed."""
+
+from __future__ import annotations
+
+import click
+
+from bpf.errors import TracingError
+from bpf.tracefs import tracefs
+from kprobe.cli.eventsource import dialect_of, given, lines_of, say
+
+__all__ = ("clean", "define", "remove")
+
+# \b keeps click from filling the paragraph below it.
+_DEFINE = """Define events that stay until they are removed: DEFINITION as the kernel has it.
+
+\b
+kprobe event define 'p:opened do_sys_openat2 name=+0($arg2):ustring'
+kprobe event define -i definitions.txt --dry-run
+"""
+
+
+@click.command("define", help=_DEFINE)
+@click.argument("definitions", metavar="[DEFINITION]...", nargs=-1)
+@click.option(
+    "-i", "--input", "files", multiple=True, help="A file with one on each line; -: stdin."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> int:
+    """Define events."""
+    from tracing.eventtracer.definitions import define as write  # noqa: PLC0415 - with the tracer
+    from tracing.eventtracer.definitions import remove as undo  # noqa: PLC0415
+
+    root = tracefs()
+    wanted = given(lines_of(definitions, files), dialect_of(root))
+    done = []
+    for item in wanted:
+        if dry_run:
+            click.echo(f"{item.file}: {item.definition}")
+            continue
+        try:
+            done.append(write(root, item.file, str(item.definition), item.name))
+        except TracingError:
+            for event in reversed(done):  # all of them or none
+                undo(root, event)
+            raise
+        click.echo(item.name)
+    return 0
+
+
+@click.command("remove")
+@click.argument("events", metavar="[GROUP/]EVENT...", nargs=-1, required=True)
+def remove(events: tuple[str, ...]) -> int:
+    """Remove events; a name without a group has to be the only one of that name."""
+    from tracing.eventtracer.definitions import listed  # noqa: PLC0415 - with the tracer
+    from tracing.eventtracer.definitions import remove as delete  # noqa: PLC0415
+
+    root = tracefs()
+    for wanted in events:
+        found = {event.name: event for event, _ in listed(root) if matches(event.name, wanted)}
+        if not found:
+            raise TracingError(f"no probe event {wanted}; list them with: kprobe event list")
+        if len(found) > 1:
+            names = ", ".join(sorted(found))
+            raise TracingError(f"{wanted} is several: {names}; name the group as well")
+        delete(root, *found.values())
+    return 0
+
+
+@click.command("clean")
+def clean() -> int:
+    """Remove what runs of this toolkit left behind that were killed; nobody else's events."""
+    from tracing.eventtracer.session import clean as sweep  # noqa: PLC0415 - with the tracer
+
+    gone, stuck = sweep(tracefs())
+    for line in gone:
+        click.echo(f"removed {line}")
+    for line in stuck:
+        say(line)
+    if not gone and not stuck:
+        say("nothing to remove")
+    return 1 if stuck else 0
+
+
+def matches(name: str, wanted: str) -> bool:
+    """Whether ``GROUP/EVENT`` is what was asked for, with or without its group."""
+    return wanted in (name, name.partition("/")[2], name.replace("/", ":", 1))

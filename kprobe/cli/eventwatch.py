@@ -1,0 +1,204 @@
+"""``kprobe event watch``: define events, print their hits, remove them; all in one go."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bpf.tracefs import tracefs
+from kprobe.cli.eventsource import dialect_of, given, lines_of, say
+from kprobe.events.naming import renamed
+from kprobe.events.values import Argument, Comm
+from tracing.cli.options import output_options, stop_options
+from tracing.commandline import SIZE, escaped
+from tracing.sink import FileSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracing.eventtracer.session import EventSession, Hit
+
+__all__ = ("watch",)
+
+_BUFFER = 8 << 20
+_LONGEST = 63  # characters of an event's name
+_POLL = 0.25  # seconds between two looks at signals and deadlines
+_COMM = "usdt_comm"  # our own argument: what a thread is called may be gone when it is shown
+
+_HEX = re.compile(r"(\w+)=\{?0x%")
+_PLACES = frozenset({"__probe_ip", "__probe_func", "__probe_ret_ip"})
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """Define events, print every hit, remove them again: DEFINITION as the kernel has it.
+
+\b
+kprobe event watch 'p do_sys_openat2 dfd=$arg1:s32 name=+0($arg2):ustring'
+kprobe event watch 'r /usr/bin/bash:0x3e2c0 $retval:s32' --json
+kprobe event watch 'p vfs_read count=$arg3' --filter 'count > 4096'
+
+Events are defined in a group of this run, and seen by nobody else.
+"""
+
+
+@click.command("watch", help=_HELP)
+@click.argument("definitions", metavar="[DEFINITION]...", nargs=-1)
+@click.option(
+    "-i", "--input", "files", multiple=True, help="A file with one on each line; -: stdin."
+)
+@click.option("--filter", "text", default="", help="The kernel's filter, for every event.")
+@click.option("--buffer", type=SIZE, default=_BUFFER, help="Bytes for each CPU, default 8M.")
+@stop_options
+@output_options
+def watch(definitions: tuple[str, ...], files: tuple[str, ...], text: str, **options: Any) -> int:
+    """Watch events."""
+    return _Watch(options).run(lines_of(definitions, files), text)
+
+
+class _Watch:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.count = 0
+        self.stop = False
+        self.shown: dict[str, str] = {}  # name in tracefs → as given
+        self.hexadecimal: dict[str, frozenset[str]] = {}  # name → fields the kernel shows so
+        self._processes: dict[int, int] = {}
+
+    def run(self, lines: list[str], text: str) -> int:
+        """From definitions to the closing line."""
+        from tracing.eventtracer.owner import own_name  # noqa: PLC0415 - with the tracer
+        from tracing.eventtracer.session import EventSession, Watched  # noqa: PLC0415
+
+        root = tracefs()
+        dialect = dialect_of(root)
+        events = []
+        for number, item in enumerate(given(lines, dialect)):
+            room = item.definition.kind != "e" and (
+                len(item.definition.arguments) < dialect.maximum_arguments
+            )
+            comm = [Argument(Comm(), _COMM)] if room else []
+            label = f"e{number}_{item.definition.event}"[:_LONGEST]
+            own = renamed(item.definition, own_name(), label, *comm)
+            name = f"{own.group}/{own.event}"
+            self.shown[name] = item.name
+            events.append(Watched(item.file, str(own), name, text))
+        with contextlib.ExitStack() as stack:
+            sink = stack.enter_context(FileSink(self.options["output"]))
+            session = stack.enter_context(EventSession(root, events, buffer=self.options["buffer"]))
+            stack.enter_context(_signals(self))
+            for name, form in session.formats.items():
+                self.hexadecimal[name] = frozenset(_HEX.findall(form.print_fmt)) | _PLACES
+            say(f"watching {len(events)} event{'s' * (len(events) != 1)}; end with ^C")
+            self._loop(session, sink)
+            lost = session.reader.lost
+            more = " and more" * session.reader.uncounted
+        say(f"{self.count} events, {lost}{more} lost")
+        return 0
+
+    def _loop(self, session: EventSession, sink: FileSink) -> None:
+        duration = self.options["duration"]
+        deadline = None if duration is None else time.monotonic() + duration
+        while not self.stop:
+            left = _POLL if deadline is None else min(_POLL, deadline - time.monotonic())
+            if left <= 0:
+                break
+            session.wait(left)
+            if self._write(session.read(), sink):
+                return
+            sink.check_reader()
+        session.stop()
+        while hits := session.read(everything=True):
+            if self._write(hits, sink):
+                return
+
+    def _write(self, hits: list[Hit], sink: FileSink) -> bool:
+        # Whether -n is reached.
+        most = self.options["count"]
+        if most is not None:
+            hits = hits[: most - self.count]
+        self.count += len(hits)
+        if hits:
+            form = self._json if self.options["as_json"] else self._text
+            sink.write([form(hit) for hit in hits])
+        return most is not None and self.count >= most
+
+    def _json(self, hit: Hit) -> str:
+        comm = hit.values.pop(_COMM, None)
+        shown = {
+            "time": hit.time,
+            "pid": self._process(hit.tid),
+            "tid": hit.tid,
+            "cpu": hit.cpu,
+            "comm": comm,
+            "probe": self.shown[hit.name],
+            "args": {key: _plain(value) for key, value in hit.values.items()},
+        }
+        return json.dumps(shown) + "\n"
+
+    def _text(self, hit: Hit) -> str:
+        comm = hit.values.pop(_COMM, None) or "?"
+        seconds, nanoseconds = divmod(hit.time, 1_000_000_000)
+        head = f"{seconds:>6}.{nanoseconds // 1000:06} {hit.cpu:>3} {hit.tid:>8}  {comm:<16}"
+        spelled = self.hexadecimal[hit.name]
+        values = " ".join(
+            f"{key}={_shown(value, hexadecimal=key in spelled)}"
+            for key, value in hit.values.items()
+        )
+        return escaped(f"{head} {self.shown[hit.name]} {values}".rstrip()) + "\n"
+
+    def _process(self, tid: int) -> int:
+        # The process of a thread, as long as one can be asked; else the thread itself.
+        if tid not in self._processes:
+            self._processes[tid] = _tgid(tid)
+        return self._processes[tid]
+
+
+def _tgid(tid: int) -> int:
+    try:
+        for line in Path(f"/proc/{tid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return tid
+
+
+def _plain(value: object) -> object:
+    if value is None:
+        return {"error": "memory not readable"}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _shown(value: object, *, hexadecimal: bool) -> str:
+    if value is None:
+        return "?(memory not readable)"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return "{" + ", ".join(_shown(item, hexadecimal=hexadecimal) for item in value) + "}"
+    if isinstance(value, int) and hexadecimal:
+        return hex(value)
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+@contextlib.contextmanager
+def _signals(watching: _Watch) -> Iterator[None]:
+    def handler(_number: int, _frame: object) -> None:
+        if watching.stop:  # the second time: at once
+            raise KeyboardInterrupt
+        watching.stop = True
+
+    before = [(n, signal.signal(n, handler)) for n in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for number, old in before:
+            signal.signal(number, old)

@@ -1,0 +1,81 @@
+"""``kprobe info``: prototypes of functions in C, and definitions of types."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tracing.commandline import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kprobe.functions import FunctionInfo
+
+__all__ = ("info",)
+
+
+@click.command("info")
+@click.option("--type", "types", multiple=True, metavar="NAME", help="A type: 'struct sk_buff'.")
+@click.option("--needed", is_flag=True, help="With --type: also the types it is made of.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per function.")
+@click.argument("words", metavar="[FUNC]...", nargs=-1)
+def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: bool) -> None:
+    """Show functions' C prototypes from BTF, and what keeps one from being attached.
+
+    FUNC is a name, MODULE:NAME, or a pattern with * and ?.
+    """
+    if not words and not types:
+        raise click.UsageError("Missing argument 'FUNC...' (or --type NAME).")
+    for name in types:
+        sys.stdout.writelines(_type_texts(name, needed=needed))
+    if words:
+        _show_functions(words, as_json=as_json)
+
+
+def _type_texts(name: str, *, needed: bool) -> list[str]:
+    from bpf.btf.cdump import Definitions, definition  # noqa: PLC0415 - not for functions
+    from bpf.btf.files import kernel_btf  # noqa: PLC0415
+    from bpf.btf.names import find_type  # noqa: PLC0415
+
+    btf = kernel_btf()
+    number = find_type(btf, name)
+    if needed:
+        return [escaped_lines(text) for text in Definitions(btf).needed(number)]
+    return [escaped_lines(definition(btf, number))]
+
+
+def escaped_lines(text: str) -> str:
+    """Text of several lines, safe for a terminal; tabs and line ends stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    lines = ("\t".join(map(escaped, line.split("\t"))) for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
+    from kprobe.functions import Functions  # noqa: PLC0415 - --help must not read anything
+
+    functions = Functions()
+    found = list(dict.fromkeys(one for word in words for one in functions.find(word)))
+    for notice in functions.notices():
+        click.echo(f"Notice: {escaped(notice)}", err=True)
+    for one in found:
+        text = json.dumps(one.to_json()) + "\n" if as_json else escaped_lines(_text(one))
+        sys.stdout.write(text)
+
+
+def _text(one: FunctionInfo) -> str:
+    place = f" [{one.module}]" if one.module else ""
+    notes = []
+    if not one.btf:
+        notes.append("no BTF: its arguments are not known")
+    if one.problem:
+        notes.append(f"cannot be attached: {one.problem}")
+    elif one.variants:
+        notes.append(f"also as {', '.join(one.variants)}")
+    text = f"{one.declaration};{place and f'  /*{place} */'}\n" if one.btf else ""
+    return text + "".join(f"/* {one.name}{place}: {note} */\n" for note in notes)

@@ -1,0 +1,123 @@
+"""``kprobe.types()``: the kernel's types by name, and values of them as text.
+
+``kprobe.types()["struct sk_buff"].render(data)`` is an ``sk_buff`` as text; ``value()`` makes an
+object for JSON of it, ``line()`` one short line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bpf.btf.cdump import definition
+from bpf.btf.files import kernel_btf, load
+from bpf.btf.names import find_type
+from bpf.btf_dump.libbpf import render_libbpf
+from bpf.btf_dump.options import Options
+from bpf.btf_dump.renderer import Renderer
+from bpf.btf_dump.values import Concise, Values
+
+if TYPE_CHECKING:
+    from bpf.btf.reader import Btf
+    from bpf.btf_dump.options import Rendered
+
+__all__ = ("DataType", "Types", "types")
+
+
+class DataType:
+    """A type; made by :class:`Types`."""
+
+    def __init__(self, owner: Types, number: int) -> None:
+        self._owner = owner
+        self.id = number
+
+    @property
+    def size(self) -> int:
+        """Bytes of a value.
+
+        Raises:
+            BtfError: values of it have no size.
+        """
+        return self._owner.btf.size_of(self.id)
+
+    @property
+    def declaration(self) -> str:
+        """Its definition in C."""
+        return definition(self._owner.btf, self.id)
+
+    def render(self, data: bytes, *, compat: str = "", **options: Any) -> str:
+        """A value as text, as far as there is data; options as in ``bpf.btf_dump.Options``.
+
+        Raises:
+            BtfError: the type is absurd.
+            TypeError: no such option.
+            ValueError: ``compat`` is neither "" nor "libbpf".
+        """
+        return self.rendered(data, compat=compat, **options).text
+
+    def rendered(self, data: bytes, *, compat: str = "", **options: Any) -> Rendered:
+        """The same, with the size or the error.
+
+        Raises:
+            BtfError: the type is absurd.
+            TypeError: no such option.
+            ValueError: ``compat`` is neither "" nor "libbpf".
+        """
+        chosen = Options(**options)
+        if compat == "libbpf":
+            return render_libbpf(self._owner.btf, self.id, bytes(data), chosen)
+        if compat:
+            raise ValueError(f"compat={compat!r}; it is 'libbpf' or nothing")
+        return self._owner.renderer(chosen).render(self.id, data)
+
+    def value(self, data: bytes) -> Any:
+        """A value as dicts, lists, strings and numbers, fit for JSON.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        return self._owner.values.read(self.id, bytes(data))
+
+    def line(self, data: bytes) -> str:
+        """A value as one short line: what is zero is left out.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        return self._owner.concise.line(self.id, bytes(data))
+
+
+class Types:
+    """The types of one BTF by name or ID: ``types["struct sock"]``, ``types[873]``."""
+
+    def __init__(self, btf: Btf) -> None:
+        self.btf = btf
+        self.values = Values(btf)
+        self.concise = Concise(btf)
+        self._renderers: dict[Options, Renderer] = {}
+
+    def __getitem__(self, name: str | int) -> DataType:
+        """A type.
+
+        Raises:
+            BtfError: there is none; the message names the nearest.
+        """
+        return DataType(self, find_type(self.btf, str(name)))
+
+    def renderer(self, options: Options) -> Renderer:
+        """The renderer with some options; what it compiled is kept."""
+        found = self._renderers.get(options)
+        if found is None:
+            found = self._renderers[options] = Renderer(self.btf, options)
+        return found
+
+
+def types(path: str | None = None, *, base: str | None = None) -> Types:
+    """The running kernel's types, or those of a file (and what that continues).
+
+    Raises:
+        BtfError: there is no BTF in the file, or it is damaged.
+        NotSupported: the kernel has none.
+    """
+    if path is None:
+        return Types(kernel_btf())
+    return Types(load(path, base=load(base) if base else None))

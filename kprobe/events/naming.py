@@ -1,0 +1,61 @@
+"""Complete names: what the kernel would call an event that has none."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kprobe.events.values import Definition, FilePlace, KernelAddress, KernelPlace
+
+if TYPE_CHECKING:
+    from kprobe.events.values import Argument, Place
+
+__all__ = ("default_group", "named", "renamed")
+
+_GROUPS = {"p": "kprobes", "r": "kprobes", "e": "eprobes", "f": "fprobes", "t": "tracepoints"}
+_LONGEST = 63
+
+
+def default_group(definition: Definition) -> str:
+    """The group of an event that names none."""
+    if isinstance(definition.place, FilePlace):
+        return "uprobes"
+    return _GROUPS[definition.kind]
+
+
+def named(definition: Definition) -> Definition:
+    """The definition with a group and an event."""
+    group = definition.group or default_group(definition)
+    return renamed(definition, group, definition.event or _event(definition))
+
+
+def renamed(definition: Definition, group: str, event: str, *more: Argument) -> Definition:
+    """The definition under another name, with ``more`` arguments."""
+    return Definition(
+        definition.kind,
+        definition.place,
+        (*definition.arguments, *more),
+        group,
+        event,
+        definition.maxactive,
+        definition.returns,
+        definition.filter,
+    )
+
+
+def _event(definition: Definition) -> str:
+    name = _of_place(definition.place, definition.kind, returns=definition.returns)
+    return re.sub(r"\W", "_", name, flags=re.ASCII)[:_LONGEST]
+
+
+def _of_place(place: Place, kind: str, *, returns: bool) -> str:
+    if isinstance(place, FilePlace):
+        base = re.split(r"[._-]", place.path.rpartition("/")[2])[0]
+        return f"p_{base}_{place.offset:#x}"
+    if isinstance(place, KernelAddress):
+        return f"{kind}_{place.address:#x}"
+    if kind == "f":
+        return f"{place}__{'exit' if returns else 'entry'}"
+    if isinstance(place, KernelPlace):
+        return f"{kind}_{place.symbol}_{place.offset}"
+    return str(place).partition(".")[2] or str(place)

@@ -1,0 +1,177 @@
+"""``kprobe event …`` on uprobes of this kernel, as a user runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fixtures import build
+from tracing_tools import private, until
+
+import usdt
+from bpf.tracefs import tracefs as mounted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KPROBE = str(Path(sys.executable).with_name("kprobe"))
+
+
+def event(*words: object, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [KPROBE, "event", *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    return private(build("default", "loop"), tmp_path)
+
+
+@pytest.fixture
+def place(program: Path) -> str:
+    """The quiet loop's probe, and the register that holds the round."""
+    (probe,) = usdt.list_probes(str(program), pattern="loop:hit")
+    site = probe.sites[0]
+    register = site.args.split("@%")[1].split()[0].removeprefix("r")
+    return f"{program}:{site.offset:#x} round=%{register}:u32"
+
+
+@pytest.fixture
+def mine() -> Iterator[str]:
+    """A group of this test's."""
+    yield "usdt_test"
+    for line in (mounted() / "uprobe_events").read_text().splitlines():
+        name = line.split()[0].partition(":")[2]
+        if name.startswith("usdt_test/"):
+            subprocess.run([KPROBE, "event", "disable", name], check=False, capture_output=True)
+            event("remove", name)
+
+
+@contextlib.contextmanager
+def watching(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """The command, once it says that it watches."""
+    with subprocess.Popen(
+        [KPROBE, "event", "watch", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as tool:
+        try:
+            assert tool.stderr is not None
+            said = tool.stderr.readline()
+            assert said.startswith("watching "), said + tool.stderr.read()
+            yield tool
+        finally:
+            tool.kill()
+
+
+def test_watch_shows_every_hit_and_leaves_nothing(program: Path, place: str) -> None:
+    with watching("--json", f"p:mine/hit {place} stack=+0(%sp):x8[2]") as tool:
+        subprocess.run([program, "-q", "-n", "1000"], check=True, capture_output=True)
+        until(lambda: len((mounted() / "uprobe_events").read_text()), "the definition")
+        tool.send_signal(signal.SIGINT)
+        out, err = tool.communicate(timeout=30)
+    hits = [json.loads(line) for line in out.splitlines()]
+    assert [hit["args"]["round"] for hit in hits] == list(range(1000))
+    assert {hit["comm"] for hit in hits} == {"loop"}
+    assert {hit["probe"] for hit in hits} == {"mine/hit"}
+    assert len(hits[0]["args"]["stack"]) == 2
+    assert err.splitlines()[-1] == "1000 events, 0 lost"
+    assert str(program) not in (mounted() / "uprobe_events").read_text()
+
+
+def test_watch_stops_at_a_number_and_filters(program: Path, place: str) -> None:
+    with watching("-n", 2, "--filter", "round > 5", f"p {place}") as tool:
+        subprocess.run([program, "-q", "-n", "20"], check=True, capture_output=True)
+        out, err = tool.communicate(timeout=30)
+    assert [line.rpartition("round=")[2] for line in out.splitlines()] == ["6", "7"]
+    assert "uprobes/p_loop_0x" in out
+    assert err.splitlines()[-1] == "2 events, 0 lost"
+
+
+def test_an_event_lives_until_it_is_removed(place: str, mine: str, program: Path) -> None:
+    assert event("define", f"p:{mine}/hit {place}").stdout == f"{mine}/hit\n"
+    assert f"p:{mine}/hit {program}" in event("list").stdout
+    shown = json.loads(event("show", "--json", f"{mine}/hit").stdout)
+    assert [field["name"] for field in shown["fields"]] == ["__probe_ip", "round"]
+    event("filter", f"{mine}/hit", "round < 3")
+    assert event("filter", f"{mine}/hit").stdout == "round < 3\n"
+    event("enable", f"{mine}/hit")
+    rows = map(json.loads, event("list", "--json").stdout.splitlines())
+    assert [row["enabled"] for row in rows if row["event"] == f"{mine}/hit"] == [True]
+    event("disable", f"{mine}/hit")
+    event("remove", "hit")
+    assert mine not in event("list").stdout
+
+
+def test_definitions_come_from_files_too(tmp_path: Path, place: str, mine: str) -> None:
+    path = tmp_path / "definitions"
+    path.write_text(f"# mine\np:{mine}/one {place}\n\n")
+    shown = event("define", "--dry-run", "-i", path, "-i", "-", stdin=f"r:{mine}/two {place}\n")
+    assert [line.split()[1] for line in shown.stdout.splitlines()] == [
+        f"p:{mine}/one",
+        f"r:{mine}/two",
+    ]
+    assert mine not in event("list").stdout
+
+
+def test_all_definitions_or_none(place: str, mine: str) -> None:
+    wrong = f"p:{mine}/two /nowhere:0x10"
+    said = event("define", f"p:{mine}/one {place}", wrong, code=1).stderr
+    assert "Failed to find the given file" in said
+    assert mine not in event("list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        pytest.param(["watch", "p f a=%zz"], 2, "Invalid register name, at column 7", id="wrong"),
+        pytest.param(["watch"], 1, "no definition given", id="nothing to watch"),
+        pytest.param(["define", "-i", "/nowhere"], 1, "/nowhere: cannot be read", id="no file"),
+        pytest.param(["define", "--", "-:x/y"], 1, "a deletion; use", id="a deletion"),
+        pytest.param(["remove", "nothing"], 1, "no probe event nothing", id="no such event"),
+        pytest.param(["show", "a/b"], 1, "no event a/b", id="nothing to show"),
+        pytest.param(["show", "../x"], 1, "an event is GROUP/EVENT", id="a path"),
+        pytest.param(["enable", "a/b"], 1, "no event a/b", id="nothing to enable"),
+        pytest.param(["check", "p f %"], 1, "Invalid register name", id="checked"),
+        pytest.param(["check", "--as", "x", "p f"], 1, "no kernel version", id="as what"),
+        pytest.param(["filter", "sched/sched_switch", "x =="], 1, "is refused", id="no filter"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(words: list[str], code: int, says: str) -> None:
+    done = event(*words, code=code)
+    assert says in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("Error: ")]) == 1
+
+
+def test_the_spelling_of_2009_is_translated() -> None:
+    done = event(
+        "define", "--dry-run", "p:myprobe do_sys_open a0 a1 a2 a3", "r:m do_sys_open rv ra"
+    )
+    assert done.stdout.splitlines() == [
+        "kprobe_events: p:kprobes/myprobe do_sys_open $arg1 $arg2 $arg3 $arg4",
+        "kprobe_events: r:kprobes/m do_sys_open $retval",
+    ]
+    assert "ra: left out" in done.stderr
+
+
+def test_fields_of_a_tracepoint_are_shown() -> None:
+    shown = event("show", "sched/sched_switch").stdout
+    assert "char prev_comm[16];" in shown
+    assert "print fmt: " in shown

@@ -1,0 +1,168 @@
+"""A run of the event tracer: events defined, read and removed again."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+from bpf.errors import SyscallError
+from bpf.frozen import frozen
+from tracing.eventformat import parse_format
+from tracing.eventtracer.definitions import define, orphans, remove
+from tracing.eventtracer.instance import Instance, orphaned_instances, remove_instance
+from tracing.eventtracer.reader import RawReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracing.eventformat import EventFormat
+    from tracing.eventtracer.definitions import Defined
+    from tracing.eventtracer.reader import Record
+
+__all__ = ("EventSession", "Hit", "Watched", "clean")
+
+
+@frozen
+class Watched:
+    """An event to watch.
+
+    Attributes:
+        file: where its definition goes; None: it exists already, and stays.
+        line: the definition.
+        name: ``GROUP/EVENT``.
+        filter: in the kernel's language, or "".
+    """
+
+    file: str | None
+    line: str
+    name: str
+    filter: str = ""
+
+
+@frozen
+class Hit:
+    """One record.
+
+    Attributes:
+        time: CLOCK_MONOTONIC, nanoseconds.
+        cpu: where it was recorded.
+        tid: thread ID in the initial namespace.
+        name: ``GROUP/EVENT``.
+        values: its own fields, by name.
+    """
+
+    time: int
+    cpu: int
+    tid: int
+    name: str
+    values: dict[str, Any]
+
+
+class EventSession:
+    """Defines events, watches them in an instance of its own, removes them; a context manager.
+
+    Args:
+        root: where tracefs is.
+        events: what to watch.
+        buffer: bytes for each CPU.
+
+    Attributes:
+        formats: of the events, by name.
+
+    Raises:
+        NotSupported: the kernel has no such events.
+        TracingError: the kernel refuses a definition or a filter.
+    """
+
+    def __init__(self, root: Path, events: list[Watched], *, buffer: int) -> None:
+        self._root = root
+        self._defined: list[Defined] = []
+        self._stack = contextlib.ExitStack()
+        self.formats: dict[str, EventFormat] = {}
+        self._names: dict[int, str] = {}
+        self.strange = 0  # records of events that are not ours; there should be none
+        try:
+            for event in events:
+                if event.file is not None:
+                    self._defined.append(define(root, event.file, event.line, event.name))
+            # Undone in the other order: reader, instance, definitions.
+            self._stack.callback(self._remove)
+            self._instance = self._stack.enter_context(Instance(root, buffer=buffer))
+            self.reader = self._stack.enter_context(RawReader(root, self._instance.path))
+            for event in events:
+                self._watch(event)
+            self._instance.start()
+        except BaseException:
+            self._stack.callback(self._remove)
+            self._stack.close()
+            raise
+
+    def _watch(self, event: Watched) -> None:
+        folder = self._instance.path / "events" / event.name
+        form = parse_format((folder / "format").read_text())
+        self.formats[event.name] = form
+        self._names[form.number] = event.name
+        if event.filter:
+            self._instance.filter(event.name, event.filter)
+        self._instance.enable(event.name)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for records, at most so long."""
+        self.reader.wait(seconds)
+
+    def read(self, *, everything: bool = False) -> list[Hit]:
+        """What there is, in order of time; ``everything`` for the last time, after stop()."""
+        hits = (self._hit(record) for record in self.reader.read(everything=everything))
+        return [hit for hit in hits if hit is not None]
+
+    def stop(self) -> None:
+        """Switch the events off; what was recorded can still be read."""
+        self._instance.disable()
+
+    def close(self) -> None:
+        """Remove everything; again is fine."""
+        self._stack.close()
+
+    def _hit(self, record: Record) -> Hit | None:
+        time, cpu, data = record
+        number = int.from_bytes(data[:2], sys.byteorder)
+        name = self._names.get(number)
+        if name is None:
+            self.strange += 1
+            return None
+        form = self.formats[name]
+        values = form.decode(data)
+        tid = values["common_pid"]
+        own = {field.name: values[field.name] for field in form.own}
+        return Hit(time, cpu, tid if isinstance(tid, int) else -1, name, own)
+
+    def _remove(self) -> None:
+        while self._defined:
+            with contextlib.suppress(SyscallError):  # left for clean(), which tells
+                remove(self._root, self._defined[-1])
+            self._defined.pop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def clean(root: Path) -> tuple[list[str], list[str]]:
+    """Remove what killed runs left; (names of what is gone, lines on what could not be removed)."""
+    gone, stuck = [], []
+    for path in orphaned_instances(root):
+        try:
+            remove_instance(path)
+            gone.append(f"instance {path.name}")
+        except SyscallError as err:
+            stuck.append(str(err))
+    for event in orphans(root):
+        try:
+            remove(root, event)
+            gone.append(f"event {event.name}")
+        except SyscallError as err:
+            stuck.append(str(err))
+    return gone, stuck
