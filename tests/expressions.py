@@ -2,7 +2,7 @@
 
 Each is generated once as a tree and written twice, as an item and as C. They differ in two
 places, where C leaves a value undefined and the tracer does not: division is a macro that leaves
-the expression when the divisor is zero, and counts of shifts are masked in both.
+the expression when the divisor is zero, and counts of shifts are masked in C.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def _both(op: str, left: Expression, right: Expression) -> Expression:
         name = "QUOTIENT" if op == "/" else "REMAINDER"
         return Expression(item, f"{name}(({left.c}), ({right.c}))")
     if op in ("<<", ">>"):
-        return Expression(
-            f"({left.item}){op}(({right.item})&31)", f"({left.c}) {op} (({right.c}) & 31)"
-        )
+        # C leaves counts beyond the width undefined; the tracer masks them as the machine does.
+        bits = f"8 * sizeof +({left.c})"
+        return Expression(item, f"({left.c}) {op} (({right.c}) & ({bits} - 1))")
     return Expression(item, f"({left.c}) {op} ({right.c})")
 
 

@@ -9,7 +9,6 @@ read that finds its page absent is done again by bpf_copy_from_user(), which fau
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from bpf._uapi import Helper
@@ -20,6 +19,7 @@ from tracing.ir import (
     Builtin,
     Compare,
     CompareText,
+    CompareTexts,
     Convert,
     Deref,
     Fetched,
@@ -29,24 +29,18 @@ from tracing.ir import (
     Number,
     Opaque,
     Pointer,
+    children,
 )
+from tracing.slots import KEY_SLOT, PIDNS_SLOT, READ_SLOT, SLOTS, STACK_BOTTOM
+from tracing.textgen import write_compare_text, write_compare_texts
 from tracing.values import Address, Constant, Memory, Register
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
     from tracing.values import Fetch, ValueType
 
-__all__ = ("COMM_SLOT", "KEY_SLOT", "PIDNS_SLOT", "PREDICATES_TEXT", "ExpressionWriter")
+__all__ = ("KEY_SLOT", "PIDNS_SLOT", "READ_SLOT", "SLOTS", "STACK_BOTTOM", "ExpressionWriter")
 
-# The 512 bytes of BPF stack, offsets from r10.
-KEY_SLOT = -8  # a map's key
-READ_SLOT = -16  # what a read of user memory brings
-PIDNS_SLOT = -24  # struct bpf_pidns_info
-COMM_SLOT = -40
-TEXT_SLOT = -40 - 264  # a string to compare: 255 bytes, its NUL, one more
-SLOTS = TEXT_SLOT  # below: temporaries, growing down
-PREDICATES_TEXT = 255
-_STACK = -512
 _PAGE = 4096  # the smallest page size: stepping by it reaches every page of larger ones as well
 
 _ALU = {
@@ -66,6 +60,8 @@ _JUMPS = {
     ">": (Jump.GT, Jump.SGT),
     ">=": (Jump.GE, Jump.SGE),
 }
+# Slots that a node takes beside those of its operands.
+_OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -76,22 +72,27 @@ class ExpressionWriter:
         asm: where instructions go.
         sleepable: whether the program may take page faults now.
         fail: label to go to when something cannot be read.
+        bottom: where temporaries must end, from r10; what lies below is the caller's own.
     """
 
-    def __init__(self, asm: Assembler, *, sleepable: bool, fail: str) -> None:
+    def __init__(
+        self, asm: Assembler, *, sleepable: bool, fail: str, bottom: int = STACK_BOTTOM
+    ) -> None:
         self.asm = asm
         self.sleepable = sleepable
         self.fail = fail
+        self._bottom = bottom
         self._depth = 0
+        self._needs: dict[int, tuple[Node, int]] = {}
 
     def value(self, node: Node) -> None:
         """Leave the value of ``node`` in r0."""
         match node:
             case Number() | Fetched(fetch=Register() | Constant()):
                 self._leaf(R0, node)
-            case Fetched(fetch=Address(base=base, displacement=displacement), type=kind):
-                self.asm.load(R0, R6, base)
-                self.asm.mov(R1, displacement)
+            case Fetched(fetch=Address() as fetch, type=kind):
+                self.asm.load(R0, R6, fetch.base, fetch.address_size)
+                self.asm.mov(R1, fetch.displacement)
                 self.asm.add(R0, R1)
                 self._extend(R0, kind)
             case Fetched(fetch=fetch, type=kind):
@@ -113,7 +114,7 @@ class ExpressionWriter:
                 self._arithmetic(node)
             case Opaque():
                 self.asm.goto(self.fail)
-            case Compare() | CompareText() | Logic() | Not():
+            case Compare() | CompareText() | CompareTexts() | Logic() | Not():
                 self._truth(node)
 
     def branch(self, node: Node, label: str, *, when: bool) -> None:
@@ -125,7 +126,9 @@ class ExpressionWriter:
             case Compare():
                 self._compare(node, label, when=when)
             case CompareText():
-                self._compare_text(node, label, when=when)
+                write_compare_text(self, node, label, when=when)
+            case CompareTexts():
+                write_compare_texts(self, node, label, when=when)
             case Not(operand=operand):
                 self.branch(operand, label, when=not when)
             case Logic():
@@ -147,7 +150,10 @@ class ExpressionWriter:
         else:
             asm.load(R3, R6, fetch.base, width)
         if fetch.index is not None:
-            asm.load(R4, R6, fetch.index, width)
+            narrow = fetch.index_type
+            asm.load(R4, R6, fetch.index, width if narrow is None else narrow.size)
+            if narrow is not None and narrow.signed:
+                self._extend(R4, narrow)
             if fetch.scale > 1:
                 asm.alu(Alu.LSH, R4, fetch.scale.bit_length() - 1)
             asm.add(R3, R4)
@@ -162,13 +168,13 @@ class ExpressionWriter:
 
     def touch(self, size: int) -> None:
         """Fault in the pages of ``size`` bytes at the address in r0; what fails is ignored."""
-        slot = self._push()
+        slot = self.push()
         steps = [*range(0, size, _PAGE), size - 1] if size > 1 else [0]
         for step in dict.fromkeys(steps):
             self.asm.load(R3, R10, slot)
             self.asm.add(R3, step)
-            self._call_read(Helper.COPY_FROM_USER, READ_SLOT, 1)
-        self._pop()
+            self.call_read(Helper.COPY_FROM_USER, READ_SLOT, 1)
+        self.pop()
 
     def count_nul(self) -> None:
         """Make the length of an empty string 1, what bpf_probe_read_user_str() left in r0.
@@ -202,23 +208,24 @@ class ExpressionWriter:
         # The value at the address in r3, into r0.
         asm = self.asm
         if self.sleepable:
-            slot = self._push(R3)
+            slot = self.push(R3)
             done = asm.new_label("read")
-            self._call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
+            self.call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
             asm.jump(Jump.EQ, R0, 0, done)
             asm.load(R3, R10, slot)
-            self._call_read(Helper.COPY_FROM_USER, READ_SLOT, kind.size)
+            self.call_read(Helper.COPY_FROM_USER, READ_SLOT, kind.size)
             asm.jump(Jump.NE, R0, 0, self.fail)
             asm.label(done)
-            self._pop()
+            self.pop()
         else:
-            self._call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
+            self.call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
             asm.jump(Jump.NE, R0, 0, self.fail)
         asm.load(R0, R10, READ_SLOT, kind.size)
         if kind.signed:
             self._extend(R0, kind)
 
-    def _call_read(self, helper: Helper, slot: int, size: int) -> None:
+    def call_read(self, helper: Helper, slot: int, size: int) -> None:
+        """Call a helper that reads memory at the address in r3 into so many bytes of the stack."""
         self.asm.mov(R1, R10)
         self.asm.add(R1, slot)
         self.asm.mov(R2, size)
@@ -256,13 +263,35 @@ class ExpressionWriter:
             self.value(left)
             self._leaf(R1, right)
             return R1
-        self.value(left)
-        slot = self._push()
-        self.value(right)
-        self.asm.mov(R1, R0)
-        self.asm.load(R0, R10, slot)
-        self._pop()
+        # The side that needs more slots goes first, so that even deep expressions need few. Neither
+        # has an effect but to be unreadable, and then the whole is, whichever it was.
+        if self._slots(right) > self._slots(left):
+            self.value(right)
+            slot = self.push()
+            self.value(left)
+            self.asm.load(R1, R10, slot)
+        else:
+            self.value(left)
+            slot = self.push()
+            self.value(right)
+            self.asm.mov(R1, R0)
+            self.asm.load(R0, R10, slot)
+        self.pop()
         return R1
+
+    def _slots(self, node: Node) -> int:
+        # How many slots of the stack evaluating a node takes.
+        known = self._needs.get(id(node))
+        if known is not None:
+            return known[1]
+        own = _OWN_SLOTS.get(type(node), 0)
+        needs = [self._slots(child) for child in children(node)]
+        if len(needs) == 2 and not isinstance(node, Logic):
+            first, second = max(needs), min(needs)
+            needs = [max(first, second + 1)]
+        found = max(own, *needs) if needs else own
+        self._needs[id(node)] = node, found  # kept with it: an ID is of what lives
+        return found
 
     def _arithmetic(self, node: Arithmetic) -> None:
         asm = self.asm
@@ -343,61 +372,21 @@ class ExpressionWriter:
         self.branch(node.right, label, when=when)
         self.asm.label(past)
 
-    def _compare_text(self, node: CompareText, label: str, *, when: bool) -> None:
-        asm = self.asm
-        differ, done = asm.new_label("differ"), asm.new_label("same")
-        slot = COMM_SLOT if node.address is None else TEXT_SLOT
-        wanted = node.text if node.prefix or node.address else node.text + b"\0"
-        if node.address is None:
-            asm.mov(R1, R10)
-            asm.add(R1, COMM_SLOT)
-            asm.mov(R2, 16)
-            asm.call(Helper.GET_CURRENT_COMM)
-        else:
-            # One byte more than the text and its NUL shows whether the string goes on.
-            self.value(node.address)
-            self._read_text(len(wanted) + (1 if node.prefix else 2))
-            asm.jump(Jump.NE, R0, len(wanted) + 1, differ)
-        position = 0
-        while position < len(wanted):
-            size = next(size for size in (8, 4, 2, 1) if size <= len(wanted) - position)
-            asm.load(R1, R10, slot + position, size)
-            asm.mov(R2, int.from_bytes(wanted[position : position + size], sys.byteorder))
-            asm.jump(Jump.NE, R1, R2, differ)
-            position += size
-        asm.goto(label if when is node.equal else done)
-        asm.label(differ)
-        if when is not node.equal:
-            asm.goto(label)
-        asm.label(done)
+    def push(self, source: Reg = R0) -> int:
+        """Keep a register in a slot of the stack; its offset from r10.
 
-    def _read_text(self, size: int) -> None:
-        # The string at the address in r0 into the text slot; its length with NUL into r0.
-        asm = self.asm
-        slot = self._push()
-        asm.mov(R3, R0)
-        self._call_read(Helper.PROBE_READ_USER_STR, TEXT_SLOT, size)
-        if self.sleepable:
-            done = asm.new_label("text")
-            asm.jump(Jump.SGE, R0, 0, done)
-            asm.load(R0, R10, slot)
-            self.touch(size)
-            asm.load(R3, R10, slot)
-            self._call_read(Helper.PROBE_READ_USER_STR, TEXT_SLOT, size)
-            asm.label(done)
-        asm.jump(Jump.SLT, R0, 0, self.fail)
-        self.count_nul()
-        self._pop()
-
-    def _push(self, source: Reg = R0) -> int:
+        Raises:
+            TracingError: no slot is left.
+        """
         self._depth += 1
         slot = SLOTS - 8 * self._depth
-        if slot < _STACK:
+        if slot < self._bottom:
             raise TracingError("an expression is nested too deeply for the BPF stack; simplify it")
         self.asm.store(R10, slot, source)
         return slot
 
-    def _pop(self) -> None:
+    def pop(self) -> None:
+        """Give the last slot back."""
         self._depth -= 1
 
 

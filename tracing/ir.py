@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bpf.frozen import frozen
-from tracing.values import Kind, Memory, Unreadable, ValueType
+from tracing.values import Kept, Kind, Memory, Unreadable, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ __all__ = (
     "Builtin",
     "Compare",
     "CompareText",
+    "CompareTexts",
     "Convert",
     "Deref",
     "Fetched",
@@ -34,7 +35,9 @@ __all__ = (
     "Number",
     "Opaque",
     "Pointer",
+    "bounds",
     "can_fail",
+    "children",
     "why_unreadable",
     "wrap",
 )
@@ -142,6 +145,17 @@ class CompareText:
 
 
 @frozen
+class CompareTexts:
+    """Two strings at addresses, each cut after ``limit`` bytes; ``equal``: False for ``!=``."""
+
+    left: Node
+    right: Node
+    limit: int
+    equal: bool
+    type: ValueType = S32
+
+
+@frozen
 class Logic:
     """``&&`` or ``||``, short-circuit."""
 
@@ -170,6 +184,7 @@ Node = (
     | Arithmetic
     | Compare
     | CompareText
+    | CompareTexts
     | Logic
     | Not
 )
@@ -184,6 +199,12 @@ def wrap(value: int, kind: ValueType) -> int:
     return value
 
 
+def bounds(kind: ValueType) -> tuple[int, int]:
+    """The least and the largest value of an integer type."""
+    bits = kind.size * 8
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind.signed else (0, (1 << bits) - 1)
+
+
 def children(node: Node) -> tuple[Node, ...]:
     """The operands of a node, left to right."""
     match node:
@@ -194,6 +215,8 @@ def children(node: Node) -> tuple[Node, ...]:
         case Arithmetic(left=left, right=right):
             return (left,) if right is None else (left, right)
         case Compare(left=left, right=right) | Logic(left=left, right=right):
+            return (left, right)
+        case CompareTexts(left=left, right=right):
             return (left, right)
         case CompareText(address=address):
             return () if address is None else (address,)
@@ -209,11 +232,13 @@ def _reasons(node: Node) -> Iterator[str]:
     match node:
         case Opaque(reason=reason):
             yield reason
-        case Deref() | Fetched(fetch=Memory()):
+        case Deref() | CompareTexts() | Fetched(fetch=Memory()):
             yield "memory not readable"
         case CompareText(address=address) if address is not None:
             yield "memory not readable"
         case Fetched(fetch=Unreadable(reason=reason)):
+            yield reason
+        case Fetched(fetch=Kept(reason=reason)) if reason:
             yield reason
     for child in children(node):
         yield from _reasons(child)

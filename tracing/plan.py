@@ -11,7 +11,7 @@ A record, as the program writes it into the ring buffer and :mod:`tracing.decode
     40   u64   only if some value may be unreadable: bit n = output n was not
     …          outputs, each padded to eight bytes
 
-A string or buffer is preceded by an s64: the bytes that count, or a negative errno.
+A string, buffer or stack is preceded by an s64: the bytes that count, or a negative errno.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import LanguageError
 from bpf.frozen import frozen
-from tracing.ir import U64, Fetched, Node, Number, Opaque, Pointer, can_fail
-from tracing.language.tree import Call, Integer, Name
-from tracing.resolve import Scope, resolve, scalar
-from tracing.values import Kind, Unreadable
+from tracing.fold import fold
+from tracing.ir import U64, Convert, Fetched, Node, Number, Opaque, Pointer, can_fail
+from tracing.language.tree import Call, Name
+from tracing.resolve import DEFAULT_STRING, MAX_READ, Scope, given_limit, resolve, scalar
+from tracing.stacks import MAX_FRAMES
+from tracing.values import Kept, Kind, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracing.language.tree import Item
+    from tracing.resolve import Types
     from tracing.values import Argument
 
-__all__ = ("HEADER_SIZE", "MAX_OUTPUTS", "MAX_READ", "Output", "Plan", "make_plan")
+__all__ = ("HEADER_SIZE", "LED", "MAX_OUTPUTS", "MAX_READ", "Output", "Plan", "make_plan")
 
 HEADER_SIZE = 40
 MAX_OUTPUTS = 64  # bits of the word that marks unreadable values
-MAX_READ = 1 << 16  # bytes of one string or buffer
-DEFAULT_STRING = 128
+LED = ("string", "buffer", "ustack", "kstack")  # forms that a length or a negative errno precedes
+_ROOMLESS = ("comm", "func", "opaque")  # forms that take no room in a record
 
 
 @frozen
@@ -45,12 +48,14 @@ class Output:
 
     Attributes:
         key: the item as written, without spaces.
-        form: integer, hex, float, bytes, string, buffer, comm, or opaque.
+        form: integer, hex, usym and ksym (an address to be shown as a symbol), float, bytes,
+            string, buffer, ustack, kstack, comm, func, or opaque.
         node: the value; for string and buffer the address.
-        offset: where it is in the record; -1 for comm and opaque, which take no room.
-        size: bytes of room for it, less the leading length of a string or buffer.
+        offset: where it is in the record; -1 for comm, func and opaque, which take no room.
+        size: bytes of room for it, less the leading length of a string, buffer or stack.
         length: of a buffer, how many bytes to read; its own expression.
         fallible: whether its bit in the word of unreadable values can be set.
+        text: of func, what is shown at every hit.
     """
 
     key: str
@@ -60,6 +65,13 @@ class Output:
     size: int = 0
     length: Node | None = None
     fallible: bool = False
+    text: str = ""
+
+    @property
+    def whole(self) -> Kept | None:
+        """Where a string, buffer or aggregate stands that was taken at a function's entry."""
+        fetch = self.node.fetch if isinstance(self.node, Fetched) else None
+        return fetch if isinstance(fetch, Kept) and fetch.size else None
 
 
 @frozen
@@ -67,22 +79,25 @@ class Plan:
     """Everything a program does at a hit. Hashable: equal plans share one program.
 
     Attributes:
-        predicates: all must be true (not 0).
+        predicates: all must be true (not 0); those that cannot be unreadable come first.
         outputs: what is recorded, in the order written.
         size: bytes of the record.
         marks: offset of the word of unreadable values, or -1.
+        returns: whether the hit is a function's return.
     """
 
     predicates: tuple[Node, ...]
     outputs: tuple[Output, ...]
     size: int
     marks: int
+    returns: bool = False
 
     @property
     def faultable(self) -> bool:
         """Whether a page fault may keep something from being read."""
         return any(map(can_fail, self.predicates)) or any(
-            output.fallible or output.form in ("string", "buffer") for output in self.outputs
+            output.fallible or (output.form in ("string", "buffer") and output.whole is None)
+            for output in self.outputs
         )
 
     @property
@@ -99,6 +114,9 @@ def make_plan(
     probe: str,
     declared: int,
     max_string: int = DEFAULT_STRING,
+    function: str = "",
+    types: Types | None = None,
+    stacks: Sequence[str] = (),
 ) -> Plan:
     """Plan the items of one probe for one set of arguments.
 
@@ -109,11 +127,15 @@ def make_plan(
         probe: its name, for messages.
         declared: the largest number of arguments at any site of the probe.
         max_string: bytes that str() keeps, without the NUL.
+        function: what ``func`` is; by default the probe's name.
+        types: what knows members and named types, if anything does.
+        stacks: ``ustack``, ``kstack``: to be recorded whatever the items are.
 
     Raises:
         LanguageError: an item cannot be understood here.
     """
-    scope = Scope(text, probe, {item.name: item for item in arguments}, declared)
+    named = {item.name: item for item in arguments}
+    scope = Scope(text, probe, named, declared, function or probe, max_string, types)
     predicates: list[Node] = []
     outputs: dict[str, Output] = {}
     for item in items:
@@ -122,8 +144,12 @@ def make_plan(
             if not (isinstance(node, Number) and node.value):
                 predicates.append(node)
         elif item.text not in outputs:
-            outputs[item.text] = _output(item, scope, max_string)
-    shown = list(outputs.values()) or [_argument(item) for item in arguments]
+            outputs[item.text] = _output(item, scope)
+    predicates.sort(key=can_fail)  # what reads no memory first: often it decides alone
+    shown = list(outputs.values()) or [
+        _argument(item) for item in arguments if not item.hidden
+    ]
+    shown += [_stack(kind) for kind in stacks if kind not in outputs]
     if len(shown) > MAX_OUTPUTS:
         raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
     return _lay_out(predicates, shown)
@@ -134,32 +160,47 @@ def _lay_out(predicates: list[Node], shown: list[Output]) -> Plan:
     offset = HEADER_SIZE + (8 if marks >= 0 else 0)
     placed = []
     for output in shown:
-        if output.form in ("comm", "opaque"):
+        if output.form in _ROOMLESS:
             placed.append(output)
             continue
         placed.append(_at(output, offset))
-        lead = 8 if output.form in ("string", "buffer") else 0
+        lead = 8 if output.form in LED else 0
         offset += lead + -(-output.size // 8) * 8
     return Plan(tuple(predicates), tuple(placed), offset, marks)
 
 
 def _at(output: Output, offset: int) -> Output:
     return Output(
-        output.key, output.form, output.node, offset, output.size, output.length, output.fallible
+        output.key,
+        output.form,
+        output.node,
+        offset,
+        output.size,
+        output.length,
+        output.fallible,
+        output.text,
     )
 
 
-def _output(item: Item, scope: Scope, max_string: int) -> Output:
+def _output(item: Item, scope: Scope) -> Output:
     tree = item.expression
     key = item.text
     if isinstance(tree, Call):
-        return _call(tree, key, scope, max_string)
+        return _call(tree, key, scope)
     if isinstance(tree, Name):
         if tree.name == "comm":
             return Output(key, "comm", Number(0, U64))
+        if tree.name == "func":
+            return Output(key, "func", Number(0, U64), text=scope.function)
+        if tree.name in ("ustack", "kstack") and tree.name not in scope.arguments:
+            return _stack(tree.name, key)
         if tree.name in scope.arguments:
             return _argument(scope.arguments[tree.name], key)
     return _plain(key, resolve(tree, scope))
+
+
+def _stack(kind: str, key: str = "") -> Output:
+    return Output(key or kind, kind, Number(0, U64), size=8 * MAX_FRAMES)
 
 
 def _argument(argument: Argument, key: str = "") -> Output:
@@ -182,33 +223,23 @@ def _plain(key: str, node: Node, form: str = "integer") -> Output:
     return Output(key, form, node, size=size, fallible=can_fail(node))
 
 
-def _call(tree: Call, key: str, scope: Scope, max_string: int) -> Output:
+def _call(tree: Call, key: str, scope: Scope) -> Output:
+    first = tree.arguments[0]
     if tree.function == "hex":
-        node = resolve(tree.arguments[0], scope)
+        node = resolve(first, scope)
         if node.type.kind is Kind.FLOAT:
-            raise scope.error(tree.arguments[0], "hex() shows integers, not floating-point values")
+            raise scope.error(first, "hex() shows integers, not floating-point values")
         return _plain(key, node, "hex")
+    if tree.function in ("usym", "ksym"):
+        return _plain(key, fold(Convert(scalar(first, scope), U64)), tree.function)
     if tree.function == "str":
-        limit = _limit(tree, scope, max_string)
-        return _read(key, "string", scalar(tree.arguments[0], scope), limit + 1, None)
-    if tree.function == "buf":
-        length = scalar(tree.arguments[1], scope)
-        limit = length.value if isinstance(length, Number) else max_string
-        if not 0 <= limit <= MAX_READ:
-            raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
-        return _read(key, "buffer", scalar(tree.arguments[0], scope), limit, length)
-    raise scope.error(tree, f"{tree.function}() is not available in this version")
-
-
-def _limit(tree: Call, scope: Scope, max_string: int) -> int:
-    if len(tree.arguments) == 1:
-        return max_string
-    limit = tree.arguments[1]
-    if not isinstance(limit, Integer) or not 0 < limit.value < MAX_READ:
-        raise scope.error(
-            limit, f"the second argument of str() is a constant from 1 to {MAX_READ - 1}"
-        )
-    return limit.value
+        limit = given_limit(tree, scope) or scope.max_string
+        return _read(key, "string", scalar(first, scope), limit + 1, None)
+    length = scalar(tree.arguments[1], scope)
+    limit = length.value if isinstance(length, Number) else scope.max_string
+    if not 0 <= limit <= MAX_READ:
+        raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
+    return _read(key, "buffer", scalar(first, scope), limit, length)
 
 
 def _read(key: str, form: str, address: Node, size: int, length: Node | None) -> Output:

@@ -7,7 +7,7 @@ are folded on the way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bpf.errors import LanguageError
 from bpf.frozen import frozen
@@ -21,6 +21,7 @@ from tracing.ir import (
     Builtin,
     Compare,
     CompareText,
+    CompareTexts,
     Convert,
     Deref,
     Fetched,
@@ -30,7 +31,9 @@ from tracing.ir import (
     Number,
     Opaque,
     Pointer,
+    wrap,
 )
+from tracing.language.ctypenames import NAMED_TYPES
 from tracing.language.tree import (
     Binary,
     Call,
@@ -42,15 +45,24 @@ from tracing.language.tree import (
     Text,
     Unary,
 )
-from tracing.values import Kind, Unreadable, ValueType
+from tracing.values import Constant, Kind, Unreadable, ValueType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tracing.language.tree import Expression
     from tracing.values import Argument
 
-__all__ = ("INTEGER_BUILTINS", "Scope", "resolve", "scalar")
+__all__ = (
+    "DEFAULT_STRING",
+    "INTEGER_BUILTINS",
+    "MAX_READ",
+    "Scope",
+    "Types",
+    "given_limit",
+    "resolve",
+    "scalar",
+)
 
 INTEGER_BUILTINS = {
     "pid": U32,
@@ -61,10 +73,26 @@ INTEGER_BUILTINS = {
     "ts": U64,
     "cgroup": U64,
 }
-MAX_TEXT = 255  # bytes of a string constant in a comparison: it has to fit the BPF stack
+MAX_READ = 1 << 16  # bytes of one string or buffer
+DEFAULT_STRING = 128  # bytes that str() keeps unless told otherwise
+MAX_TEXT = 255  # bytes of a string in a comparison: it has to fit the BPF stack
+_STACKS = ("ustack", "kstack")
 _COMM_SIZE = 16
 _KINDS = {True: Kind.SIGNED, False: Kind.UNSIGNED}  # by "is signed"
 _ORDER = ("==", "!=", "<", "<=", ">", ">=")
+
+
+class Types(Protocol):
+    """What a front that knows types adds to the language: BTF's, DWARF's.
+
+    Each method may answer None: then the error says that the type is not known here.
+    """
+
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        """``(struct X *)operand``, or to an enum or a typedef."""
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """``target->name`` or ``target.name``."""
 
 
 @frozen
@@ -76,12 +104,18 @@ class Scope:
         probe: its name, for messages.
         arguments: by name.
         declared: how many arguments the probe has at most, over all its sites.
+        function: what ``func`` is: of a function its name, of a USDT probe ``provider:name``.
+        max_string: bytes that str() keeps where no MAX is given.
+        types: what knows members and named types; None: nothing does.
     """
 
     text: str
     probe: str
     arguments: Mapping[str, Argument]
     declared: int
+    function: str = ""
+    max_string: int = DEFAULT_STRING
+    types: Types | None = None
 
     def error(self, where: Expression, reason: str) -> LanguageError:
         """An error that points at ``where``."""
@@ -110,13 +144,18 @@ def resolve(tree: Expression, scope: Scope) -> Node:
         case Text():
             raise scope.error(tree, 'a string can only be compared, as in str(arg0) == "GET"')
         case Member():
-            raise scope.error(
-                tree, f"the type behind .{tree.name} is not known: USDT arguments are numbers"
-            )
+            return _member(tree, scope)
         case Call():
-            raise scope.error(
-                tree, f"{tree.function}() stands alone as an item, or str() before == or !="
-            )
+            raise scope.error(tree, _MISPLACED[tree.function])
+
+
+_MISPLACED = {
+    "str": "str() stands alone as an item, or on a side of == or !=",
+    "buf": "buf() stands alone as an item",
+    "hex": "hex() stands alone as an item: it says how to show a value",
+    "usym": "usym() stands alone as an item: it says how to show an address",
+    "ksym": "ksym() stands alone as an item: it says how to show an address",
+}
 
 
 def _integer(tree: Integer) -> Node:
@@ -129,6 +168,8 @@ def _name(tree: Name, scope: Scope) -> Node:
         argument = scope.arguments[name]
         if isinstance(argument.fetch, Unreadable):
             return Opaque(argument.fetch.reason, argument.type)
+        if isinstance(argument.fetch, Constant) and argument.type.kind in _KINDS.values():
+            return Number(wrap(argument.fetch.value, argument.type), argument.type)
         return Fetched(argument.fetch, argument.type)
     if name in INTEGER_BUILTINS:
         return Builtin(name, INTEGER_BUILTINS[name])
@@ -138,10 +179,12 @@ def _name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, _no_argument(name, scope))
     if name == "comm":
         raise scope.error(tree, 'comm is a string: compare it, as in comm == "nginx"')
+    if name == "func":
+        raise scope.error(tree, 'func is a string: compare it, as in func == "a name"')
     if name == "return":
         raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
-    if name in ("ustack", "kstack", "func"):
-        raise scope.error(tree, f"{name} is not available in this version")
+    if name in _STACKS:
+        raise scope.error(tree, f"{name} stands alone as an item: a stack is no number")
     raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
 
 
@@ -153,11 +196,15 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 
 def _nearest(name: str, scope: Scope) -> str:
+    known = [*scope.arguments, *INTEGER_BUILTINS, "comm", "func", *_STACKS]
+    near = _near(name, known)
+    return f"; did you mean {near}?" if near else f"; known here: {', '.join(known)}"
+
+
+def _near(name: str, known: Iterable[str], alike: float = 0.6) -> str:
     import difflib  # noqa: PLC0415 - only for a message
 
-    known = [*scope.arguments, *INTEGER_BUILTINS, "comm"]
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}"
+    return next(iter(difflib.get_close_matches(name, known, 1, alike)), "")
 
 
 def scalar(tree: Expression, scope: Scope) -> Node:
@@ -212,10 +259,8 @@ def _unary(tree: Unary, scope: Scope) -> Node:
 
 
 def _binary(tree: Binary, scope: Scope) -> Node:
-    if tree.op in _ORDER and isinstance(tree.right, Text):
-        return _compare_text(tree, tree.left, tree.right, scope)
-    if tree.op in _ORDER and isinstance(tree.left, Text):
-        return _compare_text(tree, tree.right, tree.left, scope)
+    if tree.op in _ORDER and (_is_text(tree.left) or _is_text(tree.right)):
+        return _texts(tree, scope)
     left, right = scalar(tree.left, scope), scalar(tree.right, scope)
     if tree.op in ("&&", "||"):
         return fold(Logic(tree.op, left, right))
@@ -260,40 +305,97 @@ def _moved(pointer: Pointer, count: Node, op: str) -> Pointer:
     return Pointer(address, pointer.target)
 
 
-def _compare_text(tree: Binary, value: Expression, text: Text, scope: Scope) -> Node:
+def _is_text(tree: Expression) -> bool:
+    if isinstance(tree, Name):
+        return tree.name in ("comm", "func")
+    return isinstance(tree, Text) or (isinstance(tree, Call) and tree.function == "str")
+
+
+def _texts(tree: Binary, scope: Scope) -> Node:
+    # A comparison with text on one side at least.
+    for side in (tree.left, tree.right):
+        if not _is_text(side):
+            name = side.name if isinstance(side, Name) else "…"
+            hint = f"for the string at an address write str({name})"
+            raise scope.error(side, f"this is no text, to be compared with one: {hint}")
     if tree.op not in ("==", "!="):
         raise scope.error(tree, "strings can be compared with == and != only")
-    prefix = text.value.endswith(b"*")
-    wanted = text.value[:-1] if prefix else text.value
+    equal = tree.op == "=="
+    if isinstance(tree.right, Text):
+        return _compare_text(tree.left, tree.right, scope, equal=equal)
+    if isinstance(tree.left, Text):
+        return _compare_text(tree.right, tree.left, scope, equal=equal)
+    if not isinstance(tree.left, Call) or not isinstance(tree.right, Call):
+        side = tree.left if isinstance(tree.left, Name) else tree.right
+        raise scope.error(side, 'comm and func are compared with constants, as in comm == "nginx"')
+    return _compare_texts(tree.left, tree.right, scope, equal=equal)
+
+
+def _compare_text(value: Expression, text: Text, scope: Scope, *, equal: bool) -> Node:
+    wanted, prefix = text.value, text.prefix
     if len(wanted) > MAX_TEXT:
         raise scope.error(
             text, f"a string constant has at most {MAX_TEXT} bytes, this one {len(wanted)}"
         )
     if b"\0" in wanted:
         raise scope.error(text, "a string constant cannot hold a NUL: strings end there")
-    equal = tree.op == "=="
-    if isinstance(value, Name) and value.name == "comm":
-        if len(wanted) >= _COMM_SIZE:
-            return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
-        return CompareText(None, wanted, prefix, equal)
-    if isinstance(value, Call) and value.function == "str":
+    if isinstance(value, Text):
+        raise scope.error(text, "two constants: one side has to be str(…), comm or func")
+    if isinstance(value, Call):
         address = scalar(value.arguments[0], scope)
         # What is shown is cut after MAX bytes, and it is what is shown that is compared.
-        limit = _limit(value, scope)
+        limit = given_limit(value, scope)
         if limit is not None and len(wanted) > limit:
             return Number(int(not equal), S32)
         return fold(CompareText(address, wanted, prefix or len(wanted) == limit, equal))
-    raise scope.error(value, "only str(…) and comm can be compared with a string")
+    if isinstance(value, Name) and value.name == "func":
+        name = scope.function.encode("utf-8", "surrogateescape")
+        same = name.startswith(wanted) if prefix else name == wanted
+        return Number(int(same is equal), S32)
+    if len(wanted) >= _COMM_SIZE:
+        return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
+    return CompareText(None, wanted, prefix, equal)
 
 
-def _limit(call: Call, scope: Scope) -> int | None:
-    # MAX of str(EXPR, MAX).
+def _compare_texts(left: Call, right: Call, scope: Scope, *, equal: bool) -> Node:
+    limit, other = (given_limit(side, scope) or scope.max_string for side in (left, right))
+    if limit != other:
+        raise scope.error(right, f"both sides need the same MAX, not {limit} and {other}")
+    if limit > MAX_TEXT:
+        reason = f"{limit} bytes are too many to compare: write str(…, {MAX_TEXT}) on both sides"
+        raise scope.error(left, reason)
+    one, two = (scalar(side.arguments[0], scope) for side in (left, right))
+    return fold(CompareTexts(one, two, limit, equal))
+
+
+def given_limit(call: Call, scope: Scope) -> int | None:
+    """MAX of ``str(EXPR, MAX)``, None where none is given.
+
+    Raises:
+        LanguageError: it is no constant, or out of range.
+    """
     if len(call.arguments) == 1:
         return None
-    limit = call.arguments[1]
-    if not isinstance(limit, Integer) or not limit.value:
-        raise scope.error(limit, "the second argument of str() is a constant from 1 on")
-    return limit.value
+    limit = scalar(call.arguments[1], scope)
+    if isinstance(limit, Number) and 0 < limit.value < MAX_READ:
+        return limit.value
+    reason = f"the second argument of str() is a constant from 1 to {MAX_READ - 1}"
+    raise scope.error(call.arguments[1], reason)
+
+
+def _member(tree: Member, scope: Scope) -> Node:
+    if scope.types is not None:
+        node = scope.types.member(tree, resolve(tree.object, scope))
+        if node is not None:
+            return node
+    else:
+        resolve(tree.object, scope)  # a wrong name in it is said first
+    sign = "->" if tree.arrow else "."
+    reason = (
+        f"{sign}{tree.name} needs the type before it, and none is known here: give the member's "
+        f"type and offset yourself, as in *(int *)(arg0 + 8)"
+    )
+    raise LanguageError(scope.text, tree.end - len(tree.name), reason)
 
 
 def _cast(tree: Cast, scope: Scope) -> Node:
@@ -303,9 +405,7 @@ def _cast(tree: Cast, scope: Scope) -> Node:
         operand = operand.address if isinstance(operand, Pointer) else _convert(operand, U64)
         return operand if kind.pointers == 1 else Pointer(operand, U64)
     if kind.kind != "integer":
-        raise scope.error(
-            tree, f"{kind.kind} {kind.name} is not known here: USDT probes carry no types"
-        )
+        return _cast_named(tree, scope)
     operand = scalar(tree.operand, scope)
     if kind.name in ("bool", "_Bool") and not kind.pointers:
         return fold(Not(fold(Not(operand))))  # C17 6.3.1.2: 1 for everything but 0
@@ -315,6 +415,20 @@ def _cast(tree: Cast, scope: Scope) -> Node:
     if kind.pointers:
         return Pointer(_convert(operand, U64), U64)
     return _convert(operand, target)
+
+
+def _cast_named(tree: Cast, scope: Scope) -> Node:
+    if scope.types is not None:
+        node = scope.types.cast(tree, resolve(tree.operand, scope))
+        if node is not None:
+            return node
+    kind = tree.type
+    name = kind.name if kind.kind == "typedef" else f"{kind.kind} {kind.name}"
+    near = _near(kind.name, NAMED_TYPES, 0.85) if kind.kind == "typedef" else ""
+    if near:
+        raise scope.error(tree, f"the type {name} is not known here; did you mean {near}?")
+    reason = f"{name} is not known here: no types come with this probe; integer types, and "
+    raise scope.error(tree, reason + "pointers to them, as in *(int *)(arg0 + 8), always work")
 
 
 def _index(tree: Index, scope: Scope) -> Node:

@@ -14,8 +14,10 @@ from bpf.frozen import frozen
 __all__ = (
     "Address",
     "Argument",
+    "AtReturn",
     "Constant",
     "Fetch",
+    "Kept",
     "Kind",
     "Memory",
     "Register",
@@ -73,11 +75,14 @@ class Memory:
     """The traced process's memory at ``base + index * scale + displacement``.
 
     Attributes:
-        base, index: byte offsets in ``struct pt_regs`` of full registers, or None.
-        scale: 1, 2, 4 or 8.
+        base, index: byte offsets in ``struct pt_regs`` of registers of ``address_size`` bytes (on a
+            big-endian CPU that may be the end of a wider slot), or None.
+        scale: a power of two.
         displacement: signed, added to the sum.
         address_size: 4 or 8: a 32-bit process's addresses are cut to 4 bytes, as are its registers.
         size: how many bytes to read.
+        index_type: of an index that is narrower than an address; ``index`` is then the offset of
+            just its bytes.
     """
 
     base: int | None
@@ -86,6 +91,7 @@ class Memory:
     displacement: int
     address_size: int
     size: int
+    index_type: ValueType | None = None
 
 
 @frozen
@@ -93,14 +99,16 @@ class Address:
     """The number ``base + displacement`` itself: a symbol's run-time address by way of ip.
 
     Attributes:
-        base: byte offset in ``struct pt_regs`` of a full register.
+        base: byte offset in ``struct pt_regs`` of a register of ``address_size`` bytes.
         displacement: signed.
         size: 4 or 8: bytes of the result; what is beyond is cut off.
+        address_size: 4 or 8.
     """
 
     base: int
     displacement: int
     size: int
+    address_size: int = 8
 
 
 @frozen
@@ -110,13 +118,43 @@ class Unreadable:
     reason: str
 
 
-Fetch = Constant | Register | Memory | Address | Unreadable
+@frozen
+class AtReturn:
+    """A register as a function's return leaves it; everything else is as its entry has it."""
+
+    register: Register
+
+
+@frozen
+class Kept:
+    """What was taken at a function's entry, for its return: see :mod:`tracing.calls`.
+
+    Attributes:
+        offset: in the frame: of a number of eight bytes, or of a text with its length before it.
+        size: bytes of room for a text, less the length; 0: a number.
+        bit: in the frame's word of what could not be read; -1: it always can.
+        reason: why it may not have been readable.
+    """
+
+    offset: int
+    size: int = 0
+    bit: int = -1
+    reason: str = ""
+
+
+Fetch = Constant | Register | Memory | Address | Unreadable | AtReturn | Kept
 
 
 @frozen
 class Argument:
-    """One argument of a probe site: ``name`` is ``arg0``… or a name from BTF or DWARF."""
+    """One argument of a probe site.
+
+    Attributes:
+        name: ``arg0``…, a name from BTF or DWARF, or ``return``.
+        hidden: whether it is left out where all arguments are shown for want of items.
+    """
 
     name: str
     type: ValueType
     fetch: Fetch
+    hidden: bool = False

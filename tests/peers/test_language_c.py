@@ -10,7 +10,7 @@ import pytest
 from skips import need_program
 
 from tracing.language import parse_expression, render
-from tracing.language.ctypenames import _NAMED
+from tracing.language.ctypenames import NAMED_TYPES
 from tracing.language.tree import PRECEDENCE, Cast, Integer, Text
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ TYPES = [
     *("char", "signed char", "unsigned char", "char unsigned", "short", "int short", "unsigned"),
     *("signed", "int", "long", "long int", "int unsigned long", "long long", "long unsigned long"),
     *("_Bool", "const int", "unsigned long const int"),
-    *(name for name in _NAMED if name not in KERNEL_ONLY and name.strip("_")[:1] not in "us"),
+    *(name for name in NAMED_TYPES if name not in KERNEL_ONLY and name.strip("_")[:1] not in "us"),
     *("uint8_t", "uint16_t", "uint32_t", "uint64_t", "uintptr_t", "size_t", "ssize_t", "uid_t"),
 ]
 

@@ -3,67 +3,34 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from bpfmachine import Machine
-from planning import EVERY_TYPE, argument, memory, plan
+from hits import (
+    NUMBER,
+    POINTER,
+    RAX,
+    RDI,
+    TEXT,
+    UNREADABLE,
+    program,
+    registers,
+    run,
+    shown,
+    text_machine,
+)
+from planning import argument, memory, plan
 
 from bpf._uapi import Helper
-from bpf.assembler import CodeTooLarge
+from bpf.assembler import Assembler, CodeTooLarge
 from bpf.errors import TracingError
-from tracing.codegen import COUNTERS, EVENTS, Case, Filter, generate
-from tracing.decode import CONTEXT, Decoder
-from tracing.forms import EventForm
+from bpf.insn import R1, R6, Jump
+from tracing.codegen import COUNTERS, EVENTS, Case, Filter, generate, lost_label
+from tracing.decode import CONTEXT
+from tracing.exprgen import SLOTS, ExpressionWriter
 from tracing.plan import HEADER_SIZE
-from tracing.values import Address, Argument, Constant, Memory, Register, Unreadable
-
-if TYPE_CHECKING:
-    from bpf.assembler import Code
-    from tracing.plan import Plan
-
-_RAX, _RDI, _RIP = 80, 112, 128  # in struct pt_regs
-_TEXT = 0x7F0000001000  # where rdi points
-_UNREADABLE = Unreadable("memory not readable")
-
-
-def registers(**values: int) -> bytes:
-    """A struct pt_regs with these registers."""
-    places = {"rax": _RAX, "rdi": _RDI, "rip": _RIP, "rsi": 104}
-    context = bytearray(168)
-    for name, value in values.items():
-        struct.pack_into("=Q", context, places[name], value & (1 << 64) - 1)
-    return bytes(context)
-
-
-def program(made: Plan, *, sleepable: bool = False, accept: Filter | None = None) -> Code:
-    """The program of one plan, for the probe of index 0."""
-    return generate([Case(1, 0, made)], accept or Filter(), sleepable=sleepable)
-
-
-def shown(made: Plan, machine: Machine) -> list[dict[str, Any]]:
-    """The arguments of the records that the machine was given."""
-    decoder = Decoder(EventForm())
-    decoder.add(1, "p:q", made)
-    data = b"".join(struct.pack("=II", len(one), 0) + one for one in machine.records)
-    return [event.args for batch in decoder.batches(data) for event in batch]
-
-
-def run(items: str, machine: Machine, *arguments: Argument, sleepable: bool = False) -> Any:
-    """What one hit shows; None if it shows nothing."""
-    made = plan(items, arguments or EVERY_TYPE)
-    machine.run(program(made, sleepable=sleepable))
-    found = shown(made, machine)
-    return found[0] if found else None
-
-
-def text_machine(text: bytes, **more: Any) -> Machine:
-    """A machine on which arg0 (rdi, a register) points at some bytes."""
-    return Machine(context=registers(rdi=_TEXT), user={_TEXT: text}, **more)
-
-
-_POINTER = Argument("arg0", argument(0, "u64").type, Register(_RDI, 8))
-_NUMBER = Argument("arg1", argument(0, "s64").type, Register(_RAX, 8))
+from tracing.values import Address, Argument, Constant, Kind, Memory, Register, ValueType
 
 
 def test_the_context_of_a_record() -> None:
@@ -80,26 +47,26 @@ def test_the_context_of_a_record() -> None:
     [
         pytest.param(Constant(-5), "s32", -5, id="a constant"),
         pytest.param(Constant((1 << 64) - 1), "u64", (1 << 64) - 1, id="one of 64 bits"),
-        pytest.param(Register(_RAX, 8), "u64", 0xFEDCBA9876543210, id="a register"),
-        pytest.param(Register(_RAX, 8), "s64", -0x0123456789ABCDF0, id="a signed register"),
-        pytest.param(Register(_RAX, 4), "u32", 0x76543210, id="its lower half"),
-        pytest.param(Register(_RAX + 4, 4), "s32", -0x01234568, id="a signed half"),
-        pytest.param(Register(_RAX + 1, 1), "u8", 0x32, id="its second byte, as ah"),
-        pytest.param(Register(_RAX + 4, 1), "s8", -0x68, id="a signed byte"),
-        pytest.param(Memory(_RDI, None, 1, 0, 8, 4), "s32", -2, id="memory"),
-        pytest.param(Memory(_RDI, None, 1, 4, 8, 2), "u16", 0x1234, id="with a displacement"),
-        pytest.param(Memory(_RDI, 104, 8, -16, 8, 1), "u8", 7, id="with an index and a scale"),
-        pytest.param(Memory(None, 104, 4, _TEXT - 4, 8, 1), "u8", 7, id="without a base"),
-        pytest.param(Memory(None, None, 1, _TEXT + 8, 8, 1), "u8", 7, id="at a fixed place"),
-        pytest.param(Memory(_RDI, None, 1, 1 << 40, 8, 1), "u8", 9, id="far away"),
-        pytest.param(Address(_RDI, 8, 8), "u64", _TEXT + 8, id="an address"),
-        pytest.param(Address(_RDI, -(1 << 40), 8), "u64", _TEXT - (1 << 40), id="one far away"),
-        pytest.param(Address(_RDI, 8, 4), "u32", 0x1008, id="one of 32 bits"),
+        pytest.param(Register(RAX, 8), "u64", 0xFEDCBA9876543210, id="a register"),
+        pytest.param(Register(RAX, 8), "s64", -0x0123456789ABCDF0, id="a signed register"),
+        pytest.param(Register(RAX, 4), "u32", 0x76543210, id="its lower half"),
+        pytest.param(Register(RAX + 4, 4), "s32", -0x01234568, id="a signed half"),
+        pytest.param(Register(RAX + 1, 1), "u8", 0x32, id="its second byte, as ah"),
+        pytest.param(Register(RAX + 4, 1), "s8", -0x68, id="a signed byte"),
+        pytest.param(Memory(RDI, None, 1, 0, 8, 4), "s32", -2, id="memory"),
+        pytest.param(Memory(RDI, None, 1, 4, 8, 2), "u16", 0x1234, id="with a displacement"),
+        pytest.param(Memory(RDI, 104, 8, -16, 8, 1), "u8", 7, id="with an index and a scale"),
+        pytest.param(Memory(None, 104, 4, TEXT - 4, 8, 1), "u8", 7, id="without a base"),
+        pytest.param(Memory(None, None, 1, TEXT + 8, 8, 1), "u8", 7, id="at a fixed place"),
+        pytest.param(Memory(RDI, None, 1, 1 << 40, 8, 1), "u8", 9, id="far away"),
+        pytest.param(Address(RDI, 8, 8), "u64", TEXT + 8, id="an address"),
+        pytest.param(Address(RDI, -(1 << 40), 8), "u64", TEXT - (1 << 40), id="one far away"),
+        pytest.param(Address(RDI, 8, 4), "u32", 0x1008, id="one of 32 bits"),
     ],
 )
 def test_arguments(fetch: Any, kind: str, expected: int) -> None:
-    context = registers(rax=0xFEDCBA9876543210, rdi=_TEXT, rsi=3)
-    user = {_TEXT: struct.pack("=iHxxB", -2, 0x1234, 7), _TEXT + (1 << 40): b"\x09"}
+    context = registers(rax=0xFEDCBA9876543210, rdi=TEXT, rsi=3)
+    user = {TEXT: struct.pack("=iHxxB", -2, 0x1234, 7), TEXT + (1 << 40): b"\x09"}
     one = Argument("arg0", argument(0, kind).type, fetch)
     for items in ("arg0", "arg0, arg0 == arg0", "+arg0", "(arg0 < 0) * 0 + arg0"):
         machine = Machine(context=context, user=user)
@@ -109,31 +76,52 @@ def test_arguments(fetch: Any, kind: str, expected: int) -> None:
 
 def test_addresses_of_32_bit_processes_are_cut() -> None:
     context = registers(rdi=0xDEADBEEF_00001000, rsi=0xFFFFFFFF_FFFFFFFF)
-    place = Memory(_RDI, 104, 4, 8, 4, 4)
+    place = Memory(RDI, 104, 4, 8, 4, 4)
     one = Argument("arg0", argument(0, "s32").type, place)
     machine = Machine(context=context, user={0x1004: struct.pack("=i", 42)})
     assert run("arg0", machine, one) == {"arg0": 42}
 
 
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [
+        pytest.param(Kind.SIGNED, TEXT - 8, id="a signed one"),
+        pytest.param(Kind.UNSIGNED, TEXT + 4 * 0xFFFFFFFE, id="an unsigned one"),
+    ],
+)
+def test_an_index_narrower_than_an_address_is_extended(kind: Kind, address: int) -> None:
+    context = registers(rdi=TEXT, rsi=0xDEADBEEF_FFFFFFFE)
+    place = Memory(RDI, 104, 4, 0, 8, 4, ValueType(kind, 4))
+    one = Argument("arg0", argument(0, "s32").type, place)
+    machine = Machine(context=context, user={address: struct.pack("=i", 42)})
+    assert run("arg0", machine, one) == {"arg0": 42}
+
+
+def test_addresses_by_way_of_a_32_bit_register() -> None:
+    one = Argument("arg0", argument(0, "u64").type, Address(RDI, -16, 8, 4))
+    machine = Machine(context=registers(rdi=0xDEADBEEF_00001000))
+    assert run("arg0", machine, one) == {"arg0": 0xFF0}
+
+
 def test_floats_and_aggregates_are_copied() -> None:
-    user = {_TEXT: struct.pack("=df", 0.5, -0.25) + bytes(range(24))}
+    user = {TEXT: struct.pack("=df", 0.5, -0.25) + bytes(range(24))}
     arguments = (
         argument(0, "f64", memory(8)),
         argument(1, "f32", memory(4, 8)),
         argument(2, "b24", memory(24, 12)),
     )
-    machine = Machine(context=registers(rdi=_TEXT), user=user)
+    machine = Machine(context=registers(rdi=TEXT), user=user)
     expected = {"arg0": 0.5, "arg1": -0.25, "arg2": bytes(range(24))}
     assert run("", machine, *arguments) == expected
-    machine = Machine(context=registers(rdi=_TEXT - 4096), user=user)
-    assert run("", machine, *arguments) == dict.fromkeys(expected, _UNREADABLE)
+    machine = Machine(context=registers(rdi=TEXT - 4096), user=user)
+    assert run("", machine, *arguments) == dict.fromkeys(expected, UNREADABLE)
 
 
 def test_builtins() -> None:
     machine = Machine(process=7, thread=8)
-    found = run("pid, tid, uid, gid, cpu, ts, cgroup, comm", machine)
+    found = run("pid, tid, uid, gid, cpu, ts, cgroup, comm, func", machine)
     expected = {"pid": 7, "tid": 8, "uid": 500, "gid": 1000, "cpu": 3, "ts": 123456789}
-    assert found == expected | {"cgroup": 77, "comm": "comm"}
+    assert found == expected | {"cgroup": 77, "comm": "comm", "func": "p:q"}
 
 
 # ------------------------------------------------------------------ which hits count
@@ -230,8 +218,8 @@ def test_a_program_refers_to_its_maps_by_name() -> None:
     ],
 )
 def test_predicates(items: str, passes: bool) -> None:
-    machine = Machine(context=registers(rax=5, rdi=_TEXT))
-    found = run(f"{items}, arg1", machine, _POINTER, _NUMBER)
+    machine = Machine(context=registers(rax=5, rdi=TEXT))
+    found = run(f"{items}, arg1", machine, POINTER, NUMBER)
     assert found == ({"arg1": 5} if passes else None)
     assert machine.counters == {}
     if not passes:
@@ -252,99 +240,49 @@ def test_predicates(items: str, passes: bool) -> None:
 )
 @pytest.mark.parametrize("sleepable", [False, True])
 def test_undecided_predicates_are_counted(items: str, sleepable: bool) -> None:
-    made = plan(items, (_POINTER, _NUMBER), declared=3)
+    made = plan(items, (POINTER, NUMBER), declared=3)
     code = generate([Case(1, 6, made)], Filter(), sleepable=sleepable)
-    machine = Machine(context=registers(rax=5, rdi=_TEXT))
+    machine = Machine(context=registers(rax=5, rdi=TEXT))
     machine.run(code)
     machine.run(code)
     assert machine.records == []
     assert machine.counters == {6: (0, 2)}
 
 
-# ------------------------------------------------------------------ strings and buffers
+def test_another_body_gets_the_predicates_and_the_ends() -> None:
+    hits: list[int] = []
 
+    def body(asm: Assembler, case: Case, *, sleepable: bool) -> None:
+        hits.append(case.number)
+        assert not sleepable
+        asm.load(R1, R6, RAX)
+        asm.jump(Jump.GT, R1, 9, lost_label(case))
+        asm.goto("exit")
 
-@pytest.mark.parametrize("old", [False, True], ids=["Linux 6.16", "before Linux 6.16"])
-@pytest.mark.parametrize("sleepable", [False, True])
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param(b"GET /\0#", "GET /", id="a string"),
-        pytest.param(b"\0#######", "", id="an empty one"),
-        pytest.param(b"0123456789", "01234567", id="one that is cut"),
-        pytest.param(b"01234", _UNREADABLE, id="one that ends where memory ends"),
-        pytest.param(b"", _UNREADABLE, id="none"),
-    ],
-)
-def test_strings(text: bytes, expected: Any, sleepable: bool, old: bool) -> None:
-    machine = text_machine(text, old_strings=old)
-    found = run("str(arg0, 8), pid", machine, _POINTER, sleepable=sleepable)
-    assert found == {"str(arg0,8)": expected, "pid": 10}
-
-
-@pytest.mark.parametrize("old", [False, True], ids=["Linux 6.16", "before Linux 6.16"])
-@pytest.mark.parametrize(
-    ("text", "constant", "equal"),
-    [
-        pytest.param(b"GET\0", "GET", True, id="equal"),
-        pytest.param(b"GETx\0", "GET", False, id="longer"),
-        pytest.param(b"GE\0T", "GET", False, id="shorter"),
-        pytest.param(b"GEt\0", "GET", False, id="another last byte"),
-        pytest.param(b"GETx\0", "GET*", True, id="beginning"),
-        pytest.param(b"GE\0x", "GET*", False, id="not the beginning"),
-        pytest.param(b"\0abc", "", True, id="empty"),
-        pytest.param(b"a\0bc", "", False, id="not empty"),
-        pytest.param(b"\0abc", "*", True, id="anything, empty"),
-        pytest.param(b"x\0", "*", True, id="anything"),
-        pytest.param(b"z" * 255 + b"\0", "z" * 255, True, id="255 bytes"),
-        pytest.param(b"z" * 256 + b"\0", "z" * 255, False, id="a byte more"),
-        pytest.param(b"z" * 254 + b"y\0", "z" * 255, False, id="another at the very end"),
-        pytest.param(b"0123456789abcde\0", "0123456789abcde", True, id="15: 8, 4, 2 and 1 bytes"),
-    ],
-)
-def test_strings_compared(text: bytes, constant: str, equal: bool, old: bool) -> None:
-    for op, passes in (("==", equal), ("!=", not equal)):
-        machine = text_machine(text, old_strings=old)
-        found = run(f'str(arg0) {op} "{constant}", pid', machine, _POINTER)
-        assert (found is not None) is passes
-        machine = text_machine(text, old_strings=old)
-        found = run(f'(str(arg0) {op} "{constant}") + 0', machine, _POINTER, sleepable=True)
-        assert [*found.values()] == [int(passes)]
-
-
-@pytest.mark.parametrize(
-    ("length", "expected"),
-    [
-        pytest.param(0, "", id="0"),
-        pytest.param(3, "abc", id="3"),
-        pytest.param(8, "abcdefgh", id="all there is room for"),
-        pytest.param(9, "abcdefgh", id="more"),
-        pytest.param(1 << 62, "abcdefgh", id="far more"),
-        pytest.param(-1, "", id="negative"),
-        pytest.param(-(1 << 63), "", id="as negative as can be"),
-    ],
-)
-def test_buffers_of_computed_length(length: int, expected: str) -> None:
-    made = plan("buf(arg0, arg1), pid", (_POINTER, _NUMBER), max_string=8)
-    machine = Machine(context=registers(rdi=_TEXT, rax=length), user={_TEXT: b"abcdefghijk"})
-    machine.run(program(made))
-    assert shown(made, machine) == [{"buf(arg0,arg1)": expected, "pid": 10}]
-    unsigned = Argument("arg1", argument(0, "u64").type, Register(_RAX, 8))
-    made = plan("buf(arg0, arg1)", (_POINTER, unsigned), max_string=8)
-    machine = Machine(context=registers(rdi=_TEXT, rax=length), user={_TEXT: b"abcdefghijk"})
-    machine.run(program(made))
-    assert shown(made, machine) == [{"buf(arg0,arg1)": "abcdefgh" if length < 0 else expected}]
+    made = plan("arg1 > 5, *(int *)arg0 == 7", (POINTER, NUMBER))
+    code = generate([Case(1, 4, made)], Filter(), sleepable=False, body=body)
+    assert hits == [1]
+    for rdi, rax, expected in (
+        (TEXT, 4, {}),  # filtered
+        (TEXT, 8, {}),
+        (TEXT, 10, {4: (1, 0)}),  # what the body gives up is lost
+        (64, 10, {4: (0, 1)}),  # undecided
+        (64, 4, {}),  # decided before that
+    ):
+        machine = Machine(context=registers(rdi=rdi, rax=rax), user={TEXT: struct.pack("=i", 7)})
+        machine.run(code)
+        assert (machine.counters, machine.records) == (expected, [])
 
 
 def test_records_longer_than_an_instruction_reaches() -> None:
     items = "str(arg0, 40000), arg1, buf(arg0, 3), str(arg0, 5), buf(arg0, arg1), arg1/arg1, 1/0"
     for sleepable in (False, True):
-        machine = Machine(context=registers(rdi=_TEXT, rax=2), user={_TEXT: b"text\0"})
-        found = run(items, machine, _POINTER, _NUMBER, sleepable=sleepable)
+        machine = Machine(context=registers(rdi=TEXT, rax=2), user={TEXT: b"text\0"})
+        found = run(items, machine, POINTER, NUMBER, sleepable=sleepable)
         assert [*found.values()][:6] == ["text", 2, "tex", "text", "te", 1]
         machine = Machine(context=registers(rdi=64, rax=2))
-        found = run(items, machine, _POINTER, _NUMBER, sleepable=sleepable)
-        assert [*found.values()][:4] == [_UNREADABLE, 2, _UNREADABLE, _UNREADABLE]
+        found = run(items, machine, POINTER, NUMBER, sleepable=sleepable)
+        assert [*found.values()][:4] == [UNREADABLE, 2, UNREADABLE, UNREADABLE]
 
 
 # ------------------------------------------------------------------ page faults, and no room
@@ -363,26 +301,26 @@ _ABSENT = {
 }
 _FRESH = bytearray(8192)
 _FRESH[:11] = b"fresh text\0"
-_FRESH[16:32] = struct.pack("=QQ", _TEXT + 4112, _TEXT + 4090)
+_FRESH[16:32] = struct.pack("=QQ", TEXT + 4112, TEXT + 4090)
 _FRESH[4090:4103] = b"across pages\0"
 _FRESH[4112:4116] = struct.pack("=i", 5)
 
 
 @pytest.mark.parametrize(("item", "expected"), _ABSENT.values(), ids=_ABSENT)
 def test_absent_pages_are_faulted_in(item: str, expected: Any) -> None:
-    absent = {_TEXT, _TEXT + 4096}
+    absent = {TEXT, TEXT + 4096}
     machine = text_machine(bytes(_FRESH), absent=set(absent))
-    machine.context = registers(rdi=_TEXT, rax=5)
-    found = run(item, machine, _POINTER, _NUMBER, sleepable=True)
+    machine.context = registers(rdi=TEXT, rax=5)
+    found = run(item, machine, POINTER, NUMBER, sleepable=True)
     assert [*found.values()] == [expected]
     assert machine.discarded == [0], (
         "given back once, and the reader is woken where it waits for it"
     )
     assert machine.calls.count(Helper.RINGBUF_RESERVE) == 2
     machine = text_machine(bytes(_FRESH), absent=set(absent))
-    machine.context = registers(rdi=_TEXT, rax=5)
-    found = run(item, machine, _POINTER, _NUMBER)
-    assert [*found.values()] == [_UNREADABLE], "a program that cannot sleep says so"
+    machine.context = registers(rdi=TEXT, rax=5)
+    found = run(item, machine, POINTER, NUMBER)
+    assert [*found.values()] == [UNREADABLE], "a program that cannot sleep says so"
 
 
 @pytest.mark.parametrize(
@@ -395,32 +333,32 @@ def test_absent_pages_are_faulted_in(item: str, expected: Any) -> None:
     ],
 )
 def test_absent_pages_are_faulted_in_for_predicates(predicate: str) -> None:
-    machine = text_machine(bytes(_FRESH), absent={_TEXT, _TEXT + 4096})
-    machine.context = registers(rdi=_TEXT, rax=5)
-    assert run(f"{predicate}, arg1", machine, _POINTER, _NUMBER, sleepable=True) == {"arg1": 5}
+    machine = text_machine(bytes(_FRESH), absent={TEXT, TEXT + 4096})
+    machine.context = registers(rdi=TEXT, rax=5)
+    assert run(f"{predicate}, arg1", machine, POINTER, NUMBER, sleepable=True) == {"arg1": 5}
     assert machine.discarded == [], "before anything is reserved"
 
 
 def test_what_is_there_costs_no_second_attempt() -> None:
     machine = text_machine(bytes(_FRESH))
     items = ", ".join(item for item, _ in _ABSENT.values())
-    run(items, machine, _POINTER, _NUMBER, sleepable=True)
+    run(items, machine, POINTER, NUMBER, sleepable=True)
     assert machine.discarded == []
     assert Helper.COPY_FROM_USER not in machine.calls
 
 
 def test_what_is_never_there_is_tried_twice_only() -> None:
-    machine = Machine(context=registers(rdi=_TEXT))
-    found = run("str(arg0), *(int *)arg0, buf(arg0, 9)", machine, _POINTER, sleepable=True)
-    assert [*found.values()] == [_UNREADABLE] * 3
+    machine = Machine(context=registers(rdi=TEXT))
+    found = run("str(arg0), *(int *)arg0, buf(arg0, 9)", machine, POINTER, sleepable=True)
+    assert [*found.values()] == [UNREADABLE] * 3
     assert machine.calls.count(Helper.RINGBUF_RESERVE) == 2
     assert machine.counters == {}
 
 
 def test_no_room_is_counted_also_at_the_second_attempt() -> None:
-    made = plan("str(arg0)", (_POINTER,))
+    made = plan("str(arg0)", (POINTER,))
     code = generate([Case(1, 3, made)], Filter(), sleepable=True)
-    machine = text_machine(bytes(_FRESH), absent={_TEXT}, room=made.size)
+    machine = text_machine(bytes(_FRESH), absent={TEXT}, room=made.size)
     machine.run(code)
     assert (machine.records, machine.counters) == ([], {3: (1, 0)})
     machine.run(code)
@@ -434,13 +372,25 @@ def test_no_room_is_counted_also_at_the_second_attempt() -> None:
 # ------------------------------------------------------------------ too deep
 
 
-def test_depth_is_limited_by_the_stack() -> None:
+def test_the_deeper_side_goes_first() -> None:
     def nested(depth: int) -> str:
         return "arg1+(" * depth + "arg1" + ")" * depth
 
     machine = Machine(context=registers(rax=1))
-    made = plan(nested(20), (_POINTER, _NUMBER))
+    made = plan(nested(45), (POINTER, NUMBER))
     machine.run(program(made))
-    assert [*shown(made, machine)[0].values()] == [21]
-    with pytest.raises(TracingError, match="nested too deeply for the BPF stack; simplify it"):
-        program(plan(nested(40), (_POINTER, _NUMBER)))
+    assert [*shown(made, machine)[0].values()] == [46]
+
+
+def test_the_stack_is_the_limit() -> None:
+    # Not even a full tree as high as trees may be needs more slots than there are.
+    node = plan("arg1 / (*(int *)(arg0 + 4) - 7) % (arg0 / (arg0 - arg1))", (POINTER, NUMBER))
+    (output,) = node.outputs
+    for slots, enough in ((2, True), (1, False)):
+        asm = Assembler()
+        writer = ExpressionWriter(asm, sleepable=True, fail="x", bottom=SLOTS - 8 * slots)
+        if enough:
+            writer.value(output.node)
+            continue
+        with pytest.raises(TracingError, match="nested too deeply for the BPF stack; simplify it"):
+            writer.value(output.node)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning import INTEGERS, register
 
-from tracing.fold import fold
+from tracing.fold import fold, range_of
 from tracing.ir import (
     S32,
     S64,
@@ -20,6 +20,7 @@ from tracing.ir import (
     Builtin,
     Compare,
     CompareText,
+    CompareTexts,
     Convert,
     Deref,
     Fetched,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _OPAQUE = Opaque("thread-local", U64)
 _UNKNOWN = Fetched(register(), S64)
+_FOLLOWED = Deref(Fetched(register(), U64), S32)
+_BYTE = Convert(Fetched(register(1), INTEGERS["u8"]), S32)
 _INT_MIN, _LONG_MIN = -(1 << 31), -(1 << 63)
 
 
@@ -149,9 +152,17 @@ def test_logic(node: Node, expected: Node) -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        pytest.param(Logic("&&", _UNKNOWN, _ZERO), id="its left side may be unreadable"),
+        pytest.param(Logic("&&", _FOLLOWED, _ZERO), id="its left side may be unreadable"),
+        pytest.param(Logic("||", _FOLLOWED, _ONE), id="as may that of an or"),
         pytest.param(Logic("||", _UNKNOWN, _OPAQUE), id="its right side may not be needed"),
-        pytest.param(Logic("&&", _ONE, _UNKNOWN), id="it is 1 or 0, not the value"),
+        pytest.param(Logic("&&", _UNKNOWN, _FOLLOWED), id="neither side is known"),
+        pytest.param(Compare("<", _FOLLOWED, Number(1 << 40, S64), S64), id="never, but readable?"),
+        pytest.param(Compare("<", _BYTE, Number(255, S32), S32), id="within the range of its type"),
+        pytest.param(Compare("==", _BYTE, Number(0, S32), S32), id="at the end of that range"),
+        pytest.param(Arithmetic("*", _FOLLOWED, Number(0, S64), S64), id="0, if it is readable"),
+        pytest.param(Arithmetic("-", Number(0, S64), _UNKNOWN, S64), id="0 - x is not x"),
+        pytest.param(Arithmetic("/", _UNKNOWN, Number(-1, S64), S64), id="x / -1 is not x"),
+        pytest.param(Arithmetic("&", _UNKNOWN, Number(-1, S64), S64), id="x & -1, left to itself"),
         pytest.param(Arithmetic("+", _UNKNOWN, _ONE, S64), id="half of it is unknown"),
         pytest.param(Convert(_UNKNOWN, S32), id="a conversion"),
         pytest.param(Not(_UNKNOWN), id="a negation"),
@@ -162,6 +173,54 @@ def test_what_is_known_at_a_hit_only_stays(node: Node) -> None:
     assert fold(node) is node
 
 
+_LESS = Compare("<", _UNKNOWN, _FOLLOWED, S64)
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        pytest.param(Logic("&&", _UNKNOWN, _ZERO), _ZERO, id="x && 0"),
+        pytest.param(Logic("||", _UNKNOWN, _ONE), Number(1, S32), id="x || 7"),
+        pytest.param(Logic("&&", _ONE, _UNKNOWN), Not(Not(_UNKNOWN)), id="7 && x is 0 or 1"),
+        pytest.param(Logic("&&", _UNKNOWN, _ONE), Not(Not(_UNKNOWN)), id="x && 7"),
+        pytest.param(Logic("||", _ZERO, _LESS), _LESS, id="0 || a comparison"),
+        pytest.param(Logic("&&", _FOLLOWED, _ONE), Not(Not(_FOLLOWED)), id="*x && 7"),
+        pytest.param(Not(_LESS), Compare(">=", _UNKNOWN, _FOLLOWED, S64), id="not less"),
+        pytest.param(Not(Not(Logic("&&", _LESS, _LESS))), Logic("&&", _LESS, _LESS), id="not not"),
+        pytest.param(Arithmetic("+", _FOLLOWED, Number(0, S32), S32), _FOLLOWED, id="x + 0"),
+        pytest.param(Arithmetic("<<", _UNKNOWN, Number(0, S32), S64), _UNKNOWN, id="x << 0"),
+        pytest.param(Arithmetic("*", _UNKNOWN, Number(1, S64), S64), _UNKNOWN, id="x * 1"),
+        pytest.param(Arithmetic("&", _UNKNOWN, Number(0, S64), S64), Number(0, S64), id="x & 0"),
+        pytest.param(Arithmetic("%", _UNKNOWN, Number(1, S64), S64), Number(0, S64), id="x % 1"),
+        pytest.param(Compare("<", _BYTE, Number(256, S32), S32), Number(1, S32), id="byte < 256"),
+        pytest.param(Compare("==", _BYTE, Number(-1, S32), S32), _ZERO, id="a byte == -1"),
+        pytest.param(Compare("!=", _BYTE, Number(300, S32), S32), Number(1, S32), id="!= 300"),
+        pytest.param(Compare(">", _BYTE, Number(255, S32), S32), _ZERO, id="a byte > 255"),
+        pytest.param(Compare("<=", _BYTE, Number(255, S32), S32), Number(1, S32), id="<= 255"),
+        pytest.param(Compare(">=", _BYTE, Number(0, S32), S32), Number(1, S32), id=">= 0"),
+        pytest.param(Compare("<", _BYTE, Number(0, S32), S32), _ZERO, id="a byte < 0"),
+        pytest.param(Compare("<", Number(-1, S32), _BYTE, S32), Number(1, S32), id="-1 < a byte"),
+        pytest.param(Compare(">", _ONE, Not(_UNKNOWN), S32), Number(1, S32), id="7 > a truth"),
+        pytest.param(
+            Compare("<", Convert(_BYTE, U64), Number(256, U64), U64), Number(1, S32), id="widened"
+        ),
+    ],
+)
+def test_branches_that_no_value_takes_are_dropped(node: Node, expected: Node) -> None:
+    if isinstance(node, Not):
+        node = Not(fold(node.operand))
+    assert fold(node) == expected
+
+
+def test_the_range_of_a_conversion() -> None:
+    byte, wide = Fetched(register(1), INTEGERS["s8"]), Fetched(register(), S64)
+    assert range_of(Convert(byte, S32)) == (-128, 127)
+    assert range_of(Convert(byte, U32)) == (0, (1 << 32) - 1), "a negative one becomes large"
+    assert range_of(Convert(wide, INTEGERS["u8"])) == (0, 255)
+    assert range_of(Convert(Number(300, S32), S64)) == (300, 300)
+    assert range_of(_LESS) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "node",
     [
@@ -169,6 +228,7 @@ def test_what_is_known_at_a_hit_only_stays(node: Node) -> None:
         pytest.param(Not(_OPAQUE), id="negated"),
         pytest.param(Deref(_OPAQUE, S32), id="followed"),
         pytest.param(CompareText(_OPAQUE, b"x", prefix=True, equal=False), id="compared as text"),
+        pytest.param(CompareTexts(_UNKNOWN, _OPAQUE, 9, equal=True), id="with another text"),
         pytest.param(Arithmetic("-", _OPAQUE, None, S32), id="with a sign"),
         pytest.param(Arithmetic("*", _UNKNOWN, _OPAQUE, S32), id="on the right of an operator"),
         pytest.param(Arithmetic("*", _OPAQUE, _ONE, S32), id="on the left of it"),

@@ -135,6 +135,8 @@ def test_functions_take_between_their_least_and_most_arguments(function) -> None
         pytest.param("0xffffffff", "4294967295u", id="a constant keeps its type"),
         pytest.param("(foo_t)(-a)", "(foo_t)(-a)", id="a cast that would become a difference"),
         pytest.param("(long int)-a", "(long)-a", id="types in their shortest spelling"),
+        pytest.param('"a*"', '"a*"', id="the beginning of a string"),
+        pytest.param(r'"a*\x2a"', r'"a*\052"', id="a star that is one"),
         pytest.param('"é\t"', r'"\303\251\t"', id="strings in ASCII"),
         pytest.param("(1).b", "(1).b", id="a number before a dot"),
     ],

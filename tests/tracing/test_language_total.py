@@ -20,7 +20,7 @@ from tracing.language import (
     parse_probe,
     render,
 )
-from tracing.language.ctypenames import _BASIC, _NAMED, TYPE_WORDS
+from tracing.language.ctypenames import _BASIC, NAMED_TYPES, TYPE_WORDS
 from tracing.language.tokens import MAX_LENGTH, _type_of
 from tracing.language.tree import (
     MAX_HEIGHT,
@@ -116,7 +116,7 @@ integers = st.builds(
 types = st.one_of(
     st.builds(
         lambda basic, pointers: TypeName("integer", *basic, pointers),
-        st.sampled_from([*_BASIC.values(), *((name, *rest) for name, rest in _NAMED.items())]),
+        st.sampled_from([*_BASIC.values(), *((name, *rest) for name, rest in NAMED_TYPES.items())]),
         st.integers(0, 2),
     ),
     st.builds(
@@ -126,7 +126,7 @@ types = st.one_of(
     st.builds(TypeName, st.just("enum"), words, st.just(4), st.just(False), st.integers(0, 2)),
     st.builds(
         TypeName,
-        st.just("typedef"), words.filter(lambda word: word not in _NAMED),
+        st.just("typedef"), words.filter(lambda word: word not in NAMED_TYPES),
         st.just(0), st.just(False), st.integers(0, 2),
     ),
     st.builds(TypeName, st.just("void"), st.just("void"), st.just(0), st.just(False),
@@ -153,7 +153,9 @@ def grown(trees):
 
 trees = st.recursive(
     st.one_of(
-        st.builds(Name, words, *nowhere), integers, st.builds(Text, st.binary(max_size=6), *nowhere)
+        st.builds(Name, words, *nowhere),
+        integers,
+        st.builds(Text, st.binary(max_size=6), st.booleans(), *nowhere),
     ),
     grown,
     max_leaves=12,

@@ -6,8 +6,9 @@ import pytest
 from planning import EVERY_TYPE, argument, memory, plan
 
 from bpf.errors import LanguageError
-from tracing.ir import S32, Builtin, Number, Opaque
-from tracing.plan import HEADER_SIZE, MAX_OUTPUTS, MAX_READ, Plan
+from tracing.ir import S32, U64, Builtin, Number, Opaque, can_fail
+from tracing.language import parse_probe
+from tracing.plan import HEADER_SIZE, MAX_OUTPUTS, MAX_READ, Plan, make_plan
 from tracing.values import Unreadable
 
 
@@ -184,6 +185,11 @@ def test_whether_page_faults_matter(items: str, faultable: bool) -> None:
         pytest.param('comm == "longer than any name"', 1, True, id="a name that cannot be"),
         pytest.param("arg4 > 1, arg4 > 1, pid == 1", 3, False, id="each is asked"),
         pytest.param("0 && arg4", 1, True, id="never, whatever follows"),
+        pytest.param("arg4 && 0", 1, True, id="never, whatever comes before"),
+        pytest.param("arg8 && 0", 1, False, id="undecided where that cannot be read"),
+        pytest.param("arg1 < 256", 0, False, id="always true of a byte"),
+        pytest.param("arg1 == -1", 1, True, id="never true of a byte"),
+        pytest.param("arg0 == -1", 1, False, id="possible with a signed one"),
         pytest.param("arg13 == 1", 1, False, id="on what the site has not: undecided, not false"),
     ],
 )
@@ -215,6 +221,18 @@ def test_what_cannot_be_read_says_why(item: str, reason: str) -> None:
     assert output.node.reason == reason
 
 
+def test_predicates_that_read_nothing_are_asked_first() -> None:
+    made = plan('str(arg7) == "x", arg4 > 1, arg8 > 1, pid == 1')
+    assert [can_fail(node) for node in made.predicates] == [False, False, True, True]
+    assert made.predicates[1] == plan("pid == 1").predicates[0]
+
+
+def test_lengths_may_be_constant_expressions() -> None:
+    made = plan("str(arg7, 2 * 8 - 1), buf(arg7, 1 << 4)")
+    assert [output.size for output in made.outputs] == [16, 16]
+    assert made.outputs[1].length == Number(16, S32)
+
+
 def test_max_string_is_what_str_keeps() -> None:
     made = plan("str(arg7), buf(arg7, arg4), str(arg7, 5)", max_string=20)
     assert [output.size for output in made.outputs] == [21, 20, 6]
@@ -229,8 +247,8 @@ _LIMITS = {
     "a float as a length": ("buf(arg7, arg9)", "floating-point values"),
     "an aggregate as an address": ("str(arg11)", "a value of 24 bytes"),
     "a float in hexadecimal": ("hex(arg9)", "hex() shows integers, not floating-point values"),
-    "a stack of kernel symbols": ("ksym(arg7)", "ksym() is not available in this version"),
-    "a symbol": ("usym(arg7)", "usym() is not available in this version"),
+    "a float as a symbol's address": ("usym(arg9)", "floating-point values"),
+    "an aggregate as one": ("ksym(arg11)", "a value of 24 bytes"),
 }
 
 
@@ -240,6 +258,26 @@ def test_limits(items: str, reason: str) -> None:
         plan(items)
     assert reason in caught.value.reason
     assert caught.value.column >= len("p:q(")
+
+
+def test_symbols_are_addresses() -> None:
+    made = plan("usym(arg4), ksym(arg7), ksym((char *)arg7), usym(*(int **)arg7), usym(arg12)")
+    forms = [(output.form, output.node.type, output.size) for output in made.outputs[:4]]
+    assert forms == [(form, U64, 8) for form in ("usym", "ksym", "ksym", "usym")]
+    assert [output.fallible for output in made.outputs[:4]] == [False, False, False, True]
+    assert made.outputs[4].form == "opaque"
+
+
+def test_func_is_a_text_that_takes_no_room() -> None:
+    (output, _) = plan("func, arg4").outputs
+    assert (output.form, output.text, output.offset) == ("func", "p:q", -1)
+    assert plan("func").size == HEADER_SIZE
+    made = make_plan(
+        parse_probe("p:q(func)").items, (), text="", probe="p:q", declared=0, function="do_exit"
+    )
+    assert made.outputs[0].text == "do_exit"
+    assert plan('func == "p:*"').predicates == ()
+    assert plan('func != "p:*"').never
 
 
 def test_the_largest_string_and_buffer() -> None:

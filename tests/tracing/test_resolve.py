@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import pytest
 from planning import EVERY_TYPE, INTEGERS, argument, memory, register
@@ -17,6 +18,7 @@ from tracing.ir import (
     Builtin,
     Compare,
     CompareText,
+    CompareTexts,
     Convert,
     Deref,
     Fetched,
@@ -29,7 +31,10 @@ from tracing.ir import (
 )
 from tracing.language import parse_expression
 from tracing.resolve import INTEGER_BUILTINS, Scope, resolve
-from tracing.values import ValueType
+from tracing.values import Argument, Constant, ValueType
+
+if TYPE_CHECKING:
+    from tracing.language.tree import Cast, Member
 
 _ARGUMENTS = {item.name: item for item in EVERY_TYPE}
 # C17 6.3.1.8 on a machine with 64-bit long: of two types the later one here.
@@ -191,6 +196,59 @@ def test_every_builtin_has_a_type() -> None:
         assert node(f"{name} + 0").type == kind
 
 
+def test_func_is_known_when_the_program_is_written() -> None:
+    for text, truth in (
+        ('func == "p:q"', 1),
+        ('func != "p:q"', 0),
+        ('func == "p:*"', 1),
+        ('"x*" == func', 0),
+        ('func == "p:\\x2a"', 0),
+    ):
+        scope = Scope(text, "p:q", {}, 0, function="p:q")
+        assert resolve(parse_expression(text).expression, scope) == Number(truth, S32), text
+
+
+def test_a_star_by_its_number_is_a_star() -> None:
+    assert node(r'str(arg7) == "a\x2a"') == _text(b"a*")
+    assert node('str(arg7) == "a**"') == _text(b"a*", prefix=True)
+    assert node('str(arg7) == "*a"') == _text(b"*a")
+
+
+def test_strings_are_compared_as_they_are_shown() -> None:
+    assert node("str(arg7) == str(arg6)") == CompareTexts(fetched(7), fetched(6), 128, equal=True)
+    expected = CompareTexts(fetched(7), fetched(6), 255, equal=False)
+    assert node("str(arg7, 255) != str(arg6, 255)") == expected
+    assert node("str(arg7) == str(arg12)") == Opaque("thread-local", S32)
+
+
+def test_an_argument_that_is_a_constant_is_folded() -> None:
+    known = {"arg0": Argument("arg0", INTEGERS["s16"], Constant(-3))}
+    for text, expected in (("arg0 + 1", Number(-2, S32)), ("arg0 > 0", Number(0, S32))):
+        assert resolve(parse_expression(text).expression, Scope(text, "p:q", known, 1)) == expected
+
+
+class _Types:
+    # Types of one structure, as a front that reads BTF will have them.
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        return Pointer(operand, S32) if tree.type.name == "point" else None
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        offset = {"x": 0, "y": 4}.get(tree.name)
+        if offset is None or not isinstance(target, Pointer):
+            return None
+        return Deref(Arithmetic("+", target.address, Number(offset, U64), U64), S32)
+
+
+def test_fronts_may_know_types() -> None:
+    scope = Scope("", "p:q", _ARGUMENTS, 13, types=_Types())
+    tree = parse_expression("((struct point *)arg7)->y * 2").expression
+    place = Deref(Arithmetic("+", fetched(7), Number(4, U64), U64), S32)
+    assert resolve(tree, scope) == Arithmetic("*", place, Number(2, S32), S32)
+    for text in ("((struct point *)arg7)->z", "(struct line *)arg7"):
+        with pytest.raises(LanguageError):
+            resolve(parse_expression(text).expression, scope)
+
+
 _REFUSED = {
     "too few arguments": ("arg20", "arg20", "p:q has arg0…arg12; arg20 was asked for"),
     "a misspelling": ("1 + argc", "argc", "unknown name 'argc'; did you mean arg"),
@@ -201,7 +259,8 @@ _REFUSED = {
         'comm is a string: compare it, as in comm == "nginx"',
     ),
     "return": ("return == 0", "return", "p:q is a place in the code: it has no return value"),
-    "a stack": ("ustack", "ustack", "ustack is not available in this version"),
+    "a stack": ("ustack + 1", "ustack", "ustack stands alone as an item"),
+    "func calculated with": ("1 + func", "func", "func is a string: compare it"),
     "a string calculated with": ('1 + "a"', '"a"', "a string can only be compared"),
     "a float calculated with": (
         "arg9 + 1",
@@ -216,12 +275,22 @@ _REFUSED = {
         "arg11",
         "a value of 24 bytes can be shown, not calculated with",
     ),
-    "a member": ("1 + arg4->x", "arg4->x", "the type behind .x is not known"),
+    "a member": (
+        "1 + arg4->x",
+        "x",
+        "->x needs the type before it, and none is known here: give the member's type and offset",
+    ),
+    "a member of a member": ("arg4->x.y", "x.y", "->x needs the type before it"),
+    "a member by dot": ("arg4.y", "y", ".y needs the type before it"),
+    "a member of what is not there": ("argc->x", "argc", "unknown name 'argc'"),
+    "a symbol in an expression": ("1 + usym(arg4)", "usym", "usym() stands alone as an item"),
+    "a kernel symbol in one": ("!ksym(arg4)", "ksym", "ksym() stands alone as an item"),
+    "a buffer in one": ("~buf(arg4, 1)", "buf", "buf() stands alone as an item"),
     "hex in an expression": ("1 + hex(arg4)", "hex(arg4)", "hex() stands alone as an item"),
     "str in an expression": (
         "str(arg7) + 1",
         "str(arg7)",
-        "str() stands alone as an item, or str() before",
+        "str() stands alone as an item, or on a side of == or !=",
     ),
     "a number followed": ("1 + *arg7", "*arg7", "only a cast pointer can be followed"),
     "a pointer whose target is an address": (
@@ -232,7 +301,9 @@ _REFUSED = {
     "elements of a number": ("arg7[1]", "arg7[1]", "only a cast pointer has elements"),
     "a float as an index": ("((int *)8)[arg9]", "arg9", "floating-point values"),
     "a structure": ("*(struct sock *)arg7", "(struct", "struct sock is not known here"),
-    "a typedef": ("(foo_t)(arg7)", "(foo_t)", "typedef foo_t is not known here"),
+    "a typedef": ("(foo_t)(arg7)", "(foo_t)", "foo_t is not known here: no types come with"),
+    "a misspelt type": ("(unt32_t)(arg7)", "(unt32_t)", "unt32_t is not known here; did you mean "),
+    "an enumeration": ("(enum kind)arg4", "(enum", "enum kind is not known here"),
     "minus a pointer": ("-(int *)arg7", "-(int", "- does not go with a pointer"),
     "the complement of one": ("~(int *)arg7", "~(int", "~ does not go with a pointer"),
     "twice a pointer": ("(int *)arg7 * 2", "(int", "* does not go with a pointer"),
@@ -244,9 +315,32 @@ _REFUSED = {
     "a number and a string": (
         'arg7 == "a"',
         "arg7",
-        "only str(…) and comm can be compared with a string",
+        "this is no text, to be compared with one: for the string at an address write str(arg7)",
     ),
-    "two constants": ('"a" == "a"', '"a"', "only str(…) and comm"),
+    "a string and a sum": ('"a" == arg7 + 1', "arg7 + 1", "write str(…)"),
+    "a name and a number": ("arg4 == comm", "arg4", "write str(arg4)"),
+    "two constants": ('"a" == "a"', '"a"', "two constants: one side has to be str(…)"),
+    "a name and a string": (
+        "comm == str(arg7)",
+        "comm",
+        "comm and func are compared with constants",
+    ),
+    "a string and func": ("str(arg7) != func", "func", "comm and func are compared with constants"),
+    "strings cut differently": (
+        "str(arg7, 3) == str(arg7, 4)",
+        "str(arg7, 4)",
+        "both sides need the same MAX, not 3 and 4",
+    ),
+    "strings cut differently by default": (
+        "str(arg7) == str(arg7, 127)",
+        "str(arg7, 127)",
+        "both sides need the same MAX, not 128 and 127",
+    ),
+    "long strings": (
+        "str(arg7, 256) == str(arg7, 256)",
+        "str",
+        "256 bytes are too many to compare: write str(…, 255)",
+    ),
     "a long constant": (
         f'comm == "{"x" * 256}"',
         '"xxx',

@@ -10,7 +10,7 @@ from tracing.language.tree import TypeName
 if TYPE_CHECKING:
     from tracing.language.tokens import Token
 
-__all__ = ("TYPE_WORDS", "read_cast")
+__all__ = ("NAMED_TYPES", "TYPE_WORDS", "read_cast")
 
 # C17 6.7.2, by the words of the type in any order, less "signed" and the "int" of "long int".
 # Sizes are those of LP64.
@@ -30,7 +30,7 @@ _BASIC = {
 }
 
 # Names that are the same size wherever a long has eight bytes.
-_NAMED: dict[str, tuple[int, bool]] = {
+NAMED_TYPES: dict[str, tuple[int, bool]] = {
     "bool": (1, False),
     "gfp_t": (4, False),
     "gid_t": (4, False),
@@ -50,9 +50,9 @@ _NAMED: dict[str, tuple[int, bool]] = {
 }
 for _bits in (8, 16, 32, 64):
     for _name in (f"u{_bits}", f"__u{_bits}", f"uint{_bits}_t"):
-        _NAMED[_name] = (_bits // 8, False)
+        NAMED_TYPES[_name] = (_bits // 8, False)
     for _name in (f"s{_bits}", f"__s{_bits}", f"int{_bits}_t"):
-        _NAMED[_name] = (_bits // 8, True)
+        NAMED_TYPES[_name] = (_bits // 8, True)
 
 _QUALIFIERS = frozenset(("const", "volatile", "restrict", "__user", "__rcu"))
 _BASIC_WORDS = frozenset(("char", "short", "int", "long", "signed", "unsigned", "_Bool"))
@@ -89,7 +89,7 @@ def read_cast(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int
     pointers, after = _stars(tokens, index + 2)
     if tokens[after].text != ")" or tokens[after].kind != "operator":
         return None
-    if not pointers and not _operand_follows(tokens[after + 1], known=first.text in _NAMED):
+    if not pointers and not _operand_follows(tokens[after + 1], known=first.text in NAMED_TYPES):
         return None
     return _named(first.text, pointers), after + 1
 
@@ -101,8 +101,8 @@ def _operand_follows(token: Token, *, known: bool) -> bool:
 
 
 def _named(name: str, pointers: int) -> TypeName:
-    if name in _NAMED:
-        return TypeName("integer", name, *_NAMED[name], pointers)
+    if name in NAMED_TYPES:
+        return TypeName("integer", name, *NAMED_TYPES[name], pointers)
     return TypeName("typedef", name, 0, signed=False, pointers=pointers)
 
 

@@ -229,7 +229,10 @@ class _Reader:
             value = character_value(token, self._text)
             self._push(Integer(value, unsigned=False, size=4, start=start, end=end), start, end)
         elif token.kind == "string":
-            self._push(Text(string_value(self._text, start, end), start, end), start, end)
+            prefix = token.text.endswith('*"')
+            content = string_value(self._text, start, end)
+            text = Text(content[:-1] if prefix else content, prefix, start, end)
+            self._push(text, start, end)
         else:
             raise self._error(token, self._no_operand(token))
 

@@ -71,7 +71,7 @@ def render(tree: Expression, *, full: bool = False) -> str:
         case Integer():
             return _integer(tree)
         case Text():
-            return '"' + "".join(map(_byte, tree.value)) + '"'
+            return _text(tree)
         case Call():
             arguments = ", ".join(render(argument, full=full) for argument in tree.arguments)
             return f"{tree.function}({arguments})"
@@ -115,6 +115,15 @@ def render_type(kind: TypeName) -> str:
     tag = f"{kind.kind} " if kind.kind in ("struct", "union", "enum") else ""
     stars = " " + "*" * kind.pointers if kind.pointers else ""
     return f"{tag}{kind.name}{stars}"
+
+
+def _text(tree: Text) -> str:
+    body = "".join(map(_byte, tree.value))
+    if tree.prefix:
+        return f'"{body}*"'
+    if body.endswith("*"):  # one that is no pattern
+        body = body[:-1] + r"\052"
+    return f'"{body}"'
 
 
 def _integer(tree: Integer) -> str:

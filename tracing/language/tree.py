@@ -110,9 +110,16 @@ class Integer:
 
 @frozen
 class Text:
-    """A string constant: its bytes, without a NUL at the end."""
+    r"""A string constant.
+
+    Attributes:
+        value: its bytes, without a NUL at the end and without the star of a prefix.
+        prefix: whether it ends in a star written as such: any string that begins like this is
+            meant. (``"\x2a"`` is a star and nothing else.)
+    """
 
     value: bytes
+    prefix: bool
     start: int = field(compare=False)
     end: int = field(compare=False)
 
