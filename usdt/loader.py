@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import ElfError, TargetError
 from bpf.frozen import frozen
+from bpf.host import KERNEL
 from usdt.dynamic import Dynamic, parse_dynamic
 from usdt.ldcache import CacheEntry, parse_cache
 
@@ -259,19 +260,28 @@ def _cpu_levels() -> tuple[str, ...]:
     return tuple(levels)
 
 
+# Multiarch names of the programs that a kernel runs, where they are not just the CPU's name.
+_TRIPLETS = {
+    "aarch64": ("aarch64-linux-gnu", "aarch64-linux-musl", "arm-linux-gnueabihf"),
+    "arm": ("arm-linux-gnueabihf", "arm-linux-gnueabi"),
+    "mips64": ("mips64-linux-gnuabi64",),
+    "mips64el": ("mips64el-linux-gnuabi64",),
+    "ppc": ("powerpc-linux-gnu",),
+    "ppc64": ("powerpc64-linux-gnu",),
+    "ppc64le": ("powerpc64le-linux-gnu",),
+    "x86_64": (
+        *("x86_64-linux-gnu", "x86_64-linux-musl"),
+        *("i386-linux-gnu", "x86_64-linux-gnux32"),
+    ),
+}
+
+
 def _default_directories(root: str = "/") -> tuple[str, ...]:
     """Directories searched without being told, those of this CPU's multiarch name included."""
-    machine = os.uname().machine
-    triplets = [f"{machine}-linux-gnu", f"{machine}-linux-musl"]
-    if machine == "x86_64":
-        triplets += ["i386-linux-gnu", "x86_64-linux-gnux32"]
-    elif machine.startswith("arm"):
-        triplets = ["arm-linux-gnueabihf", "arm-linux-gnueabi"]
-    elif machine == "ppc64le":
-        triplets = ["powerpc64le-linux-gnu"]
+    triplets = _TRIPLETS.get(KERNEL, (f"{KERNEL}-linux-gnu", f"{KERNEL}-linux-musl"))
     names = [f"{top}/{triplet}" for triplet in triplets for top in ("/lib", "/usr/lib")]
     names += ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib32", "/usr/lib32", "/usr/local/lib"]
-    return (*_musl_directories(root, machine), *names)
+    return (*_musl_directories(root, os.uname().machine), *names)
 
 
 def _musl_directories(root: str, machine: str) -> list[str]:
@@ -341,7 +351,8 @@ def _expanded(directory: str, path: str) -> list[str]:
     values = {"ORIGIN": os.path.dirname(os.path.abspath(path)), "PLATFORM": machine}
     for token, value in values.items():
         directory = directory.replace(f"${{{token}}}", value).replace(f"${token}", value)
-    libraries = (f"lib/{machine}-linux-gnu", "lib64", "lib")
+    triplet = _TRIPLETS.get(KERNEL, (f"{KERNEL}-linux-gnu",))[0]
+    libraries = (f"lib/{triplet}", "lib64", "lib")
     if "$LIB" not in directory and "${LIB}" not in directory:
         return [directory]
     return [directory.replace("${LIB}", lib).replace("$LIB", lib) for lib in libraries]

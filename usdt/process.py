@@ -41,17 +41,17 @@ __all__ = (
     "command_name",
     "exe",
     "file_identity",
-    "host_pid",
     "in_initial_pid_namespace",
     "is_kernel_thread",
     "mapped_files",
     "namespace_pids",
+    "numbered",
     "open_pidfd",
+    "parent",
     "parse_maps",
     "pid_exists",
     "pid_namespace",
     "processes",
-    "processes_mapping",
     "read_maps",
     "same_file",
     "start_time",
@@ -329,23 +329,6 @@ def processes() -> Iterator[int]:
     yield from sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
-def processes_mapping(device: tuple[int, int], inode: int) -> Iterator[int]:
-    """The processes that have a file mapped, as far as they may be inspected.
-
-    Args:
-        device: (major, minor) as /proc/PID/maps has it: from a :class:`MappedFile`, or
-            :func:`file_identity`.
-        inode: of the file.
-    """
-    wanted = f" {device[0]:02x}:{device[1]:02x} {inode} ".encode()
-    for pid in processes():
-        try:
-            if wanted in _maps(pid):
-                yield pid
-        except TargetError:
-            continue
-
-
 def command_name(pid: int) -> str:
     """A process's ``comm``, at most 15 bytes, which the process may have set to anything.
 
@@ -396,6 +379,15 @@ def _stat_fields(pid: int) -> list[bytes]:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
+def parent(pid: int) -> int:
+    """The process that a process is a child of; 0 where that is outside our PID namespace.
+
+    Raises:
+        TargetError: no such process.
+    """
+    return int(_stat_fields(pid)[4 - 3])
+
+
 def is_kernel_thread(pid: int) -> bool:
     """Whether the kernel itself runs it: nothing is mapped there.
 
@@ -428,13 +420,16 @@ def in_initial_pid_namespace() -> bool:
         return True  # a kernel without CONFIG_PID_NS has but one
 
 
-def host_pid(pid: int) -> int | None:
-    """The id in the initial pid namespace, or None where it cannot be known.
+def numbered(pid: int) -> bool:
+    """Whether the kernel tells a program this process's ID as we see it.
 
-    A namespace sees the ids of those below it, never those above: from inside a container the
-    program has to ask the kernel itself, with :func:`pid_namespace`.
+    In the initial namespace it does for all; elsewhere bpf_get_ns_current_pid_tgid() knows the
+    processes of our own namespace, and not those of namespaces below.
+
+    Raises:
+        TargetError: no such process.
     """
-    return pid if in_initial_pid_namespace() else None
+    return in_initial_pid_namespace() or len(namespace_pids(pid)) == 1
 
 
 def open_pidfd(pid: int) -> int:

@@ -53,6 +53,7 @@ PTRACE_EVENT_STOP = 128
 PTRACE_O_TRACEEXEC = 1 << PTRACE_EVENT_EXEC
 PTRACE_O_EXITKILL = 1 << 20  # Linux 3.8
 
+_MOST_WORDS = 64  # looked at for programs
 _NOT_FOUND = 127  # what shells give for a command that could not be executed
 # Signals that Python ignores; a command expects them as they were, and ^C to end it.
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
@@ -146,11 +147,21 @@ class Spawned:
         What a program loads later (dlopen, another exec) is not among them: see
         :class:`usdt.process.MapsWatch`.
         """
+        return _with_libraries(self._chain, self._environment)
+
+    def mentioned(self) -> list[str]:
+        """What the programs will have mapped that its words name, as ``sh -c``, ``env`` have them.
+
+        A guess at what the command may execute in turn: words are split once more, and each that
+        leads to a program counts, whatever it is meant for.
+        """
         found: dict[str, None] = {}
-        for path in dict.fromkeys(self._chain[1:] or self._chain):
-            found[path] = None
-            with contextlib.suppress(ElfError):  # an interpreter that is a script itself
-                found.update(dict.fromkeys(dependencies(path, environment=self._environment)))
+        for word in _inner_words(self.argv[1:])[:_MOST_WORDS]:
+            path = find_program(word, environment=self._environment)
+            if path is not None:
+                with contextlib.suppress(TargetError):  # an interpreter that is not there
+                    chain = program_chain(path, environment=self._environment)
+                    found.update(dict.fromkeys(_with_libraries(chain, self._environment)))
         return list(found)
 
     def release(self) -> None:
@@ -278,6 +289,25 @@ class Spawned:
         code = os.waitstatus_to_exitcode(status)
         self.exit_code = code if code >= 0 else 128 - code
         self._stopped = False
+
+
+def _with_libraries(chain: list[str], environment: dict[str, str]) -> list[str]:
+    # The files of a chain of interpreters that are mapped when its first one is executed.
+    found: dict[str, None] = {}
+    for path in dict.fromkeys(chain[1:] or chain):
+        found[path] = None
+        with contextlib.suppress(ElfError):  # an interpreter that is a script itself
+            found.update(dict.fromkeys(dependencies(path, environment=environment)))
+    return list(found)
+
+
+def _inner_words(words: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for word in words:
+        with contextlib.suppress(TargetError):  # no shell could split it
+            for inner in split_command(word):
+                found[inner.strip("();&|")] = None
+    return [word for word in found if word and word[0] != "-" and "\0" not in word]
 
 
 def _child(

@@ -6,6 +6,8 @@ Whom a tracer follows decides how files are found and how long it runs:
     command   the program and libraries of a command that is stopped at its start, then as pids
     files     the files the probes name; every process that runs them, now or later
     all       every file that any process has mapped; looked for again now and then
+
+With ``follow``, pids and command have their children traced as well: see :mod:`usdt.family`.
 """
 
 from __future__ import annotations
@@ -19,18 +21,17 @@ from typing import TYPE_CHECKING, Any, Self
 from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, TracingError
 from bpf.frozen import frozen
 from tracing.codegen import Filter
-from tracing.session import DEFAULT_BUFFER, Lost, Session
 from usdt import process
 from usdt.points import declared_arguments, foreign, matching, nearest, points_of
 from usdt.probes import FileProbes, read_probes
 from usdt.targets import resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from bpf.link import Via
-    from tracing.forms import Form
     from tracing.language.tree import ProbeText
+    from tracing.session import AnySession, Lost
+    from usdt.family import Family
     from usdt.spawn import Spawned
 
 __all__ = ("Targets", "Tracer")
@@ -48,11 +49,14 @@ class Targets:
         pids: processes; a thread's ID stands for its process.
         command: a command stopped at its start.
         everything: all processes.
+        follow: those that ``pids`` and ``command`` have forked and will fork as well, and theirs.
+            Says nothing where all processes are traced anyway.
     """
 
     pids: tuple[int, ...] = ()
     command: Spawned | None = None
     everything: bool = False
+    follow: bool = False
 
 
 @frozen
@@ -77,12 +81,9 @@ class Tracer:
     Args:
         probes: parsed probes.
         targets: whom to trace.
-        form: what records become.
-        buffer: bytes of ring buffer.
-        max_string: bytes that str() keeps.
+        session: makes the session, of the processes that count.
         patience: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
-        via: how to attach; None asks the kernel for its newest way.
 
     Attributes:
         notices: lines for people that have come up since they were last taken.
@@ -93,38 +94,44 @@ class Tracer:
         self,
         probes: Sequence[ProbeText],
         targets: Targets,
-        form: Form,
+        session: Callable[[Filter], AnySession],
         *,
-        buffer: int = DEFAULT_BUFFER,
-        max_string: int = 128,
         patience: float | None = GRACE,
-        via: Via | None = None,
     ) -> None:
         self.notices: list[str] = []
         self.ended = False
         self._targets = targets
         self._requests = [_Request(text) for text in probes]
-        self._pids = self._processes()
+        self._pids = self._given = self._processes()
+        self._namespace = None if process.in_initial_pid_namespace() else process.pid_namespace()
         self._probes: dict[Any, FileProbes] = {}
-        self._watches = {pid: process.MapsWatch(pid) for pid in self._pids}
-        self._rescan = time.monotonic()
-        self._patience = None if patience is None else self._rescan + patience
-        located = self._locate()
-        accept = self._filter()
-        self._session = Session(form, accept=accept, buffer=buffer, max_string=max_string, via=via)
+        self._held: set[Any] = set()  # files with something attached, by identity
         self._pidfds: dict[int, int] = {}
-        try:
+        self._family: Family | None = None
+        with contextlib.ExitStack() as undo:
+            if targets.follow and self._pids:
+                self._family = self._following(undo)
+                patience = None  # children may become other programs at any time
+            self._watches = {pid: process.MapsWatch(pid) for pid in self._pids}
+            self._rescan = time.monotonic()
+            self._patience = None if patience is None else self._rescan + patience
+            located = self._locate()
+            self._session = undo.enter_context(session(self._filter()))
+            undo.callback(self._close_pidfds)
             for request, files in located:
                 self._attach(request, files)
             self._watch_ends()
-        except BaseException:
-            self.close()
-            raise
+            self._resources = undo.pop_all()
 
     @property
     def ways(self) -> list[str]:
         """What was attached, by which kernel path."""
         return self._session.ways
+
+    @property
+    def listings(self) -> list[str]:
+        """The instructions of every program."""
+        return self._session.listings
 
     @property
     def attached(self) -> int:
@@ -146,8 +153,10 @@ class Tracer:
         return batch
 
     def drain(self) -> Iterator[list[Any]]:
-        """Detach, then yield what is still there."""
-        return self._session.drain()
+        """Detach, then yield what is still there; what could not be followed is in ``notices``."""
+        yield from self._session.drain()
+        if self._family is not None:
+            self.notices += self._family.complaints()
 
     def lost(self) -> list[Lost]:
         """What each probe did not deliver."""
@@ -159,7 +168,9 @@ class Tracer:
 
     def close(self) -> None:
         """Detach and free everything; again is fine. Traced processes go on."""
-        self._session.close()
+        self._resources.close()
+
+    def _close_pidfds(self) -> None:
         pidfds, self._pidfds = self._pidfds, {}
         for number in pidfds.values():
             os.close(number)
@@ -180,11 +191,25 @@ class Tracer:
         for group in groups:
             if process.is_kernel_thread(group.pid):
                 raise TargetError(f"{_described(group.pid)} is a kernel thread: it runs no program")
+            if not process.numbered(group.pid):
+                raise TargetError(
+                    f"{_described(group.pid)} is in a PID namespace below this one: it can only be "
+                    "traced from its own namespace, or from the initial one"
+                )
         return tuple(dict.fromkeys(group.pid for group in groups))
 
+    def _following(self, undo: contextlib.ExitStack) -> Family:
+        from usdt.family import Family  # noqa: PLC0415 - only for -f
+
+        family = undo.enter_context(Family(self._pids, self._namespace))
+        self._pids = family.pids
+        self.notices += family.notices
+        return family
+
     def _filter(self) -> Filter:
-        namespace = None if process.in_initial_pid_namespace() else process.pid_namespace()
-        return Filter(self._pids, namespace)
+        if self._family is not None:
+            return Filter((), self._namespace, self._family.followed)
+        return Filter(self._pids, self._namespace)
 
     def _locate(self) -> list[tuple[_Request, list[_File]]]:
         located = []
@@ -201,31 +226,56 @@ class Tracer:
         return located
 
     def _named(self, word: str) -> list[_File]:
-        found = []
+        found: list[_File] = []
         for pid in self._pids or (0,):
-            command = self._targets.command
-            target = resolve_target(word, pid=pid if pid and command is None else None)
-            identity = process.file_identity(target.open_path)
-            if identity not in self._probes:  # here, not in _read(): what is named must be readable
-                self._probes[identity] = read_probes(target.path, open_path=target.open_path)
-            found.append(_File(target.path, target.open_path, identity, pid))
+            try:
+                found.append(self._file_of(word, pid))
+            except (ElfError, TargetError):
+                if not self._is_child(pid):
+                    raise
         return found
+
+    def _file_of(self, word: str, pid: int) -> _File:
+        command = self._targets.command
+        target = resolve_target(word, pid=pid if pid and command is None else None)
+        identity = process.file_identity(target.open_path)
+        if identity not in self._probes:  # here, not in _read(): what is named must be readable
+            self._probes[identity] = read_probes(target.path, open_path=target.open_path)
+        return _File(target.path, target.open_path, identity, self._only(pid))
+
+    def _only(self, pid: int) -> int:
+        # The one process to attach in. Children may map what their parent does not: all, then.
+        return pid if self._family is None else 0
+
+    def _is_child(self, pid: int) -> bool:
+        # Found by -f; it may end, change or hide without spoiling the rest.
+        return self._family is not None and pid not in self._given
 
     def _mapped(self, request: _Request) -> Iterator[_File]:
         if self._targets.everything:
             yield from self._mapped_anywhere()
         elif self._targets.command is not None:
-            pid = self._targets.command.pid
-            for path in self._targets.command.files():
-                yield _File(path, path, process.file_identity(path), pid)
+            yield from self._of_command(self._targets.command)
         elif self._pids:
             for watch in self._watches.values():
-                yield from self._changed(watch)
+                try:
+                    yield from self._changed(watch)
+                except TargetError:
+                    if not self._is_child(watch.pid):
+                        raise
         else:
             raise TargetError(
                 f"{request.text.text}: whom to trace? Give -p PID, -c COMMAND, -a for every "
                 f"process, or the file: PATH:{request.text.provider}:{request.text.name}"
             )
+
+    def _of_command(self, command: Spawned) -> Iterator[_File]:
+        for path in command.files():
+            yield _File(path, path, process.file_identity(path), self._only(command.pid))
+        # What children are likely to execute, before they do.
+        for path in command.mentioned() if self._family is not None else ():
+            with contextlib.suppress(TargetError):
+                yield _File(path, path, process.file_identity(path))
 
     def _changed(self, watch: process.MapsWatch) -> Iterator[_File]:
         for file in watch.changed():
@@ -235,7 +285,8 @@ class Tracer:
                     "needs CAP_SYS_ADMIN"
                 )
             else:
-                yield _File(file.path, file.open_path, (file.device, file.inode), watch.pid)
+                identity = (file.device, file.inode)
+                yield _File(file.path, file.open_path, identity, self._only(watch.pid))
 
     def _mapped_anywhere(self) -> Iterator[_File]:
         seen: set[Any] = set()
@@ -319,34 +370,68 @@ class Tracer:
             refused = self._session.attach(request.text, points, declared=declared)
             failures += [failure.error for failure in refused]
             self._sites += len(points) - sum(len(failure.points) for failure in refused)
+            self._held.add(file.identity)
         if failures and not self._sites:
             raise failures[0]
         self.notices += [f"not attached: {error}" for error in failures]
 
     def _watch_ends(self) -> None:
         for pid in self._pids:
-            with contextlib.suppress(TargetError):  # ended meanwhile: the next look sees it
+            try:
                 self._pidfds[pid] = process.open_pidfd(pid)
                 self._session.watch(self._pidfds[pid])
+            except TargetError:  # ended meanwhile: the next look sees it
+                if self._family is not None and not process.pid_exists(pid):
+                    self._family.forget(pid)
+        for number in self._family.descriptors if self._family is not None else ():
+            self._session.watch(number)
 
     def _look_again(self) -> None:
         now = time.monotonic()
+        if self._family is not None:
+            self._attach_later(self._fresh(self._family))
         if now < self._rescan:
             return
         self._rescan = now + (RESCAN if self._pids else RESCAN_ALL)
-        open_requests = [r for r in self._requests if r.text.path is None]
         if self._targets.everything:
-            files = list(self._mapped_anywhere())
+            self._attach_later(list(self._mapped_anywhere()))
+        elif self._family is not None:
+            self._note_ends()  # also while events come thick and fast: an ID may be used again
         else:
-            files = [file for watch in self._watches.values() for file in self._changed(watch)]
-        before = self._sites
-        for request in open_requests:
-            with contextlib.suppress(LanguageError):  # a later library's probe of another shape
-                self._attach(request, files)
-        if self._sites > before:
-            self.notices.append(f"tracing {self._sites} sites now: something was loaded")
+            watches = self._watches.values()
+            self._attach_later([file for watch in watches for file in self._changed(watch)])
         if self._pids:
             self._check_missing(now)
+
+    def _fresh(self, family: Family) -> list[_File]:
+        # What anybody has begun to map.
+        found = []
+        for fresh in family.fresh():
+            if fresh is None:
+                found += list(self._mapped_anywhere())
+            elif fresh.file.open_path is not None:
+                identity = (fresh.file.device, fresh.file.inode)
+                if fresh.renewed and identity not in self._held:
+                    self._probes.pop(identity, None)
+                    for request in self._requests:
+                        request.seen.discard((identity, 0))
+                found.append(_File(fresh.file.path, fresh.file.open_path, identity))
+        return found
+
+    def _attach_later(self, files: list[_File]) -> None:
+        before = self._sites
+        for request in self._requests if files else ():
+            if request.text.path is None:
+                try:
+                    self._attach(request, files)
+                except LanguageError:
+                    continue  # a later library's probe, of another shape
+                except TracingError as err:
+                    if self._family is None:
+                        raise
+                    self.notices.append(f"not attached: {err}")  # perhaps nobody's we follow
+        if self._sites > before:
+            self.notices.append(f"tracing {self._sites} sites now: something was loaded")
 
     def _note_ends(self) -> None:
         # A pidfd is readable when the whole process has ended.
@@ -359,7 +444,9 @@ class Tracer:
                 del self._pidfds[pid]
                 self._session.unwatch(number)
                 os.close(number)
-        self.ended = not self._pidfds
+                if self._family is not None:
+                    self._family.forget(pid)
+        self.ended = not self._pidfds and (self._family is None or self._family.empty())
         if self.ended:
             self._check_missing(time.monotonic())
 

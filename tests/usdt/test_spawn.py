@@ -134,6 +134,28 @@ def test_what_it_will_map_is_told_before(*, use_ptrace: bool) -> None:
     assert {Path(sys.executable).resolve(), *startup} <= told
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["env", "A=b", "sleep", "1"], id="a word"),
+        pytest.param(["sh", "-c", "cd /; (sleep 1; true)"], id="a word of a word"),
+        pytest.param(["sh", "-c", "it's", "sleep"], id="beside one that cannot be split"),
+    ],
+)
+def test_programs_that_words_name_are_told(words: list[str]) -> None:
+    with Spawned(words) as spawned:
+        found = {Path(path).resolve().name for path in spawned.mentioned()}
+    assert "sleep" in found
+    assert any(name.startswith("libc") for name in found)
+
+
+def test_words_that_name_no_program_are_nothing(tmp_path: Path) -> None:
+    (tmp_path / "lost").write_text("#!/nonexistent\n")
+    (tmp_path / "lost").chmod(0o755)
+    with Spawned(["echo", "-sleep", "", "nosuchprogram", "/tmp", f"{tmp_path}/lost"]) as spawned:
+        assert spawned.mentioned() == []
+
+
 @WAYS
 def test_scripts(tmp_path: Path, *, use_ptrace: bool) -> None:
     path = tmp_path / "script"
