@@ -1,0 +1,66 @@
+"""Records of mappings, programs and processes, as bytes; and those of a real process."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+
+from skips import requires_root
+
+from bpf.taskrecords import Executed, Forked, Gap, Mapped, TaskRecords, parse_task_records
+
+
+def record(kind: int, body: bytes, *, misc: int = 0, time: int = 7) -> bytes:
+    """A record with its header and its time."""
+    body += bytes(-len(body) % 8) + struct.pack("=Q", time)
+    return struct.pack("=IHH", kind, misc, 8 + len(body)) + body
+
+
+MAPPING = struct.pack("=IIQQQIIQQII", 10, 11, 0x400000, 0x1000, 0x2000, 8, 1, 99, 3, 5, 2)
+STREAM = [
+    (
+        record(10, MAPPING + b"/usr/bin/ls\0"),
+        [Mapped(7, 10, 0x400000, 0x401000, 0x2000, (8, 1), 99, b"/usr/bin/ls")],
+    ),
+    (record(3, struct.pack("=II", 10, 10) + b"ls\0", misc=1 << 13), [Executed(7, 10)]),
+    (record(3, struct.pack("=II", 10, 10) + b"renamed\0"), []),
+    (record(7, struct.pack("=IIIIQ", 12, 10, 12, 10, 5)), [Forked(7, 12, 10)]),
+    (record(7, struct.pack("=IIIIQ", 10, 10, 13, 10, 5)), []),  # a thread
+    (record(4, struct.pack("=IIIIQ", 12, 10, 12, 10, 5)), []),
+    (record(2, struct.pack("=QQ", 1, 42)), [Gap(7, 42)]),
+]
+
+
+def test_each_record_is_told() -> None:
+    for data, expected in STREAM:
+        assert list(parse_task_records(data)) == expected
+    whole = b"".join(data for data, _ in STREAM)
+    assert list(parse_task_records(whole)) == [one for _, found in STREAM for one in found]
+
+
+def test_damaged_records_end_the_reading() -> None:
+    whole = b"".join(data for data, _ in STREAM)
+    chance = random.Random(2)
+    for cut in range(len(whole)):
+        list(parse_task_records(whole[:cut]))
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(4):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        list(parse_task_records(bytes(data)))
+
+
+@requires_root
+def test_a_process_is_told_from_its_fork_to_its_libraries() -> None:
+    with TaskRecords() as records:
+        with subprocess.Popen(["/bin/true"]) as process:
+            process.wait(20)
+        found = [one for one in records.take() if getattr(one, "pid", 0) == process.pid]
+    kinds = [type(one) for one in found]
+    assert kinds.index(Forked) < kinds.index(Executed) < kinds.index(Mapped)
+    paths = [one.path for one in found if isinstance(one, Mapped)]
+    assert os.path.realpath("/bin/true").encode() in [os.path.realpath(path) for path in paths]
+    assert any(b"libc" in path for path in paths)
+    assert [one.time for one in found] == sorted(one.time for one in found)

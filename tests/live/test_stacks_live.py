@@ -1,0 +1,200 @@
+"""Stacks of real programs whose call chain is known, as the commands show them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from fixtures import TESTBINS
+from skips import need_program, requires_root
+from symbol_programs import compiled
+from tracing_tools import run_usdt, tracing
+
+import usdt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = requires_root
+
+# A frame pointer in every function: it is all the kernel goes by.
+_FRAMES = ("-O0", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+_INCLUDE = f"-I{TESTBINS}/out/include"
+
+C = r"""
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/sdt.h>
+static void inner(int i) { STAP_PROBE2(chain, hit, i, inner); }
+void middle(int i) { inner(i); }
+void outer(int i) { middle(i); }
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < (argc > 1 ? atoi(argv[1]) : 1); i++)
+        outer(i);
+    return 0;
+}
+"""
+CHAIN = ["inner", "middle", "outer", "main"]
+
+CXX = r"""
+#include <sys/sdt.h>
+namespace shop {
+template<class T> struct Order {
+    void pay(T amount) { STAP_PROBE1(chain, hit, (long)amount); }
+    ~Order() { pay(3); }
+};
+}
+int main() { shop::Order<unsigned long> order; return 0; }
+"""
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chain")
+    return compiled(folder, C, *_FRAMES, _INCLUDE, "-Wl,--build-id", name="chain")
+
+
+def trace_json(*words: object) -> list[dict[str, object]]:
+    done = run_usdt("trace", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def symbols_of(stack: object) -> list[str]:
+    assert isinstance(stack, list), stack
+    return [frame["symbol"] for frame in stack]
+
+
+def test_a_program_that_ends_at_once_has_its_whole_chain(chain: Path) -> None:
+    events = trace_json("--ustack", "-c", f"{chain} 3", "chain:hit(arg0)")
+    assert [event["args"]["arg0"] for event in events] == [0, 1, 2]
+    for event in events:
+        stack = event["args"]["ustack"]
+        assert symbols_of(stack)[:4] == CHAIN
+        assert [frame["module"] for frame in stack[:4]] == ["chain"] * 4
+        assert stack[4]["module"].startswith("libc")
+        assert list(stack[0]) == ["address", "symbol", "offset", "module"]
+
+
+def test_text_has_a_line_for_each_frame_behind_the_values(chain: Path) -> None:
+    done = run_usdt("trace", "-c", str(chain), "chain:hit(ustack,arg0)")
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("arg0=0  ustack=")
+    for line, name in zip(lines[1:5], CHAIN, strict=True):
+        assert line.startswith(f"        {name}+0x")
+        assert line.endswith(" [chain]")
+    assert "1 events, 0 lost" in done.stderr
+
+
+def test_folded_lines_are_what_flame_graphs_read(chain: Path) -> None:
+    done = run_usdt("trace", "--folded", "-c", f"{chain} 2", "chain:hit")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        stack, _, count = line.rpartition(" ")
+        assert count == "1"
+        assert stack.split(";")[0] == "chain"
+        assert stack.endswith("main;outer;middle;inner")
+
+
+def test_a_count_by_stack_is_the_trace_of_the_same_run(chain: Path) -> None:
+    done = run_usdt("count", "--folded", "-c", f"{chain} 7", "chain:hit")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("chain;")
+    assert line.endswith("main;outer;middle;inner 7")
+    counted = run_usdt("count", "--json", "--by", "ustack", "-c", f"{chain} 7", "chain:hit")
+    result = json.loads(counted.stdout.splitlines()[0])
+    assert result["count"] == 7
+    assert symbols_of(result["key"]["ustack"])[:4] == CHAIN
+
+
+def test_a_kernel_stack_that_cannot_be_is_said(chain: Path) -> None:
+    (event,) = trace_json("--stack", "-c", str(chain), "chain:hit")
+    assert "no frames: hit in user mode" in event["args"]["kstack"]["error"]
+    assert symbols_of(event["args"]["ustack"])[:4] == CHAIN
+    done = run_usdt("trace", "--kstack", "-c", str(chain), "chain:hit(pid)")
+    assert "kstack=?(no frames: hit in user mode" in done.stdout
+
+
+def test_an_address_is_shown_as_its_function(chain: Path) -> None:
+    (event,) = trace_json("-c", str(chain), "chain:hit(usym(arg1),usym(1))")
+    found = event["args"]["usym(arg1)"]
+    assert (found["symbol"], found["offset"], found["module"]) == ("inner", 0, "chain")
+    assert event["args"]["usym(1)"]["symbol"] is None
+    done = run_usdt("trace", "-c", str(chain), "chain:hit(usym(arg1))")
+    assert "usym(arg1)=inner+0x0 [chain]" in done.stdout
+
+
+def test_names_of_a_cxx_program_are_demangled(tmp_path: Path) -> None:
+    program = compiled(tmp_path, CXX, "-xc++", *_FRAMES, _INCLUDE, name="shop")
+    (event,) = trace_json("--ustack", "-c", str(program), "chain:hit")
+    assert symbols_of(event["args"]["ustack"])[:3] == [
+        "shop::Order<unsigned long>::pay(unsigned long)",
+        "shop::Order<unsigned long>::~Order()",
+        "main",
+    ]
+
+
+def test_a_stripped_program_has_the_names_of_its_debug_file(chain: Path, tmp_path: Path) -> None:
+    objcopy = need_program("objcopy", "binutils")
+    debug, stripped = tmp_path / "stripped.debug", tmp_path / "stripped"
+    plain = tmp_path / "plain"
+    steps = (
+        ("--remove-section=.note.gnu.build-id", chain, plain),
+        ("--only-keep-debug", plain, debug),
+        ("--strip-all", f"--add-gnu-debuglink={debug}", plain, stripped),
+    )
+    for words in steps:
+        subprocess.run([objcopy, *map(str, words)], check=True, timeout=60)
+    (event,) = trace_json("--ustack", "-c", str(stripped), "chain:hit")
+    assert symbols_of(event["args"]["ustack"])[:4] == CHAIN
+    debug.unlink()
+    (event,) = trace_json("--ustack", "-c", str(stripped), "chain:hit")
+    stack = event["args"]["ustack"]
+    assert stack[0]["symbol"] is None
+    assert stack[0]["module"] == "stripped"
+    done = run_usdt("trace", "--ustack", "-c", str(stripped), "chain:hit")
+    assert f"{stack[0]['offset']:#x}]" in done.stdout.splitlines()[1]
+
+
+def test_processes_that_come_and_go_are_named_one_by_one(chain: Path) -> None:
+    with tracing("--ustack", f"{chain}:chain:hit") as tool:
+        for _ in range(20):
+            subprocess.run([str(chain)], check=True, timeout=60)
+        tool.wait_events(20)
+        events = tool.stop()
+    assert len(events) == 20
+    for event in events:
+        assert symbols_of(event["args"]["ustack"])[:4] == CHAIN
+    assert not [line for line in tool.errors if "ended before" in line]
+
+
+def test_folded_and_json_exclude_one_another(chain: Path) -> None:
+    for command in ("trace", "count"):
+        done = run_usdt(command, "--folded", "--json", "-c", str(chain), "chain:hit")
+        assert done.returncode == 2
+        assert "exclude one another" in done.stderr
+
+
+def test_events_of_the_python_interface_carry_frames(chain: Path) -> None:
+    with usdt.attach("chain:hit(arg0,ustack,usym(arg1))", command=[str(chain), "2"]) as events:
+        found = list(events)
+    assert [event.args["arg0"] for event in found] == [0, 1]
+    for event in found:
+        assert [frame.symbol for frame in event.args["ustack"]][:4] == CHAIN
+        assert event.args["usym(arg1)"].symbol == "inner"
+
+
+def test_a_recording_names_its_stacks_when_the_processes_are_gone(
+    chain: Path, tmp_path: Path
+) -> None:
+    recording = tmp_path / "stacks.usdt"
+    done = run_usdt("record", "--ustack", "-c", f"{chain} 3", "-o", recording, "chain:hit")
+    assert done.returncode == 0, done.stderr
+    lines = run_usdt("report", "--json", recording).stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert symbols_of(json.loads(line)["args"]["ustack"])[:4] == CHAIN

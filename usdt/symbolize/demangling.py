@@ -1,0 +1,144 @@
+"""What the demanglers share: a bounded reader of a mangled name and a bounded writer.
+
+Symbol tables are hostile: a name of a kilobyte may stand for gigabytes of text (substitutions that
+double), or nest deeper than any stack. Both sides are bounded, and every violation is
+:class:`Malformed`.
+"""
+
+from __future__ import annotations
+
+__all__ = ("MAX_NAME", "Malformed", "Reader", "Writer")
+
+MAX_NAME = 1 << 14  # characters of a mangled name
+MAX_TEXT = 1 << 16  # characters of a demangled one
+MAX_DEPTH = 160  # of nesting; a level takes several Python frames
+MAX_STEPS = 1 << 16  # nodes written
+
+
+class Malformed(ValueError):  # noqa: N818 - never leaves this package
+    """Not a mangled name, or one that is too large."""
+
+
+class Reader:
+    """A mangled name and a position in it."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_NAME or not text.isascii():
+            raise Malformed
+        self.text = text
+        self.at = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        """One level deeper."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Malformed
+
+    def __exit__(self, *_: object) -> None:
+        """One level up."""
+        self._depth -= 1
+
+    def peek(self, size: int = 1) -> str:
+        """The next characters, "" at the end."""
+        return self.text[self.at : self.at + size]
+
+    def take(self, wanted: str) -> bool:
+        """Go past the wanted text, if it is next."""
+        if self.text.startswith(wanted, self.at):
+            self.at += len(wanted)
+            return True
+        return False
+
+    def expect(self, wanted: str) -> None:
+        """Go past the wanted text; Malformed if it is not next."""
+        if not self.take(wanted):
+            raise Malformed
+
+    def next(self, size: int = 1) -> str:
+        """The next characters, all of them."""
+        found = self.text[self.at : self.at + size]
+        if len(found) < size:
+            raise Malformed
+        self.at += size
+        return found
+
+    def digits(self) -> str:
+        """The decimal digits that are next, perhaps none."""
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at].isdigit():
+            self.at += 1
+        if self.at - start > 20:
+            raise Malformed
+        return self.text[start : self.at]
+
+    def number(self) -> int:
+        """A decimal number."""
+        found = self.digits()
+        if not found:
+            raise Malformed
+        return int(found)
+
+    def base(self, letters: str) -> int:
+        """A number in the base of the letters, up to ``_``; "_" alone is 0, "0_" is 1."""
+        value = 0
+        start = self.at
+        while not self.take("_"):
+            digit = letters.find(self.next())
+            value = value * len(letters) + digit
+            if digit < 0 or self.at - start > 14:
+                raise Malformed
+        return value + 1 if self.at - start > 1 else 0
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was read."""
+        return self.at >= len(self.text)
+
+
+class Writer:
+    """Demangled text in the making."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+        self._steps = 0
+        self._depth = 0
+        self.last = ""
+
+    def __enter__(self) -> None:
+        """One node deeper."""
+        self._depth += 1
+        self._steps += 1
+        if self._depth > 2 * MAX_DEPTH or self._steps > MAX_STEPS:
+            raise Malformed
+
+    def __exit__(self, *_: object) -> None:
+        """One node up."""
+        self._depth -= 1
+
+    def put(self, text: str) -> None:
+        """Append text."""
+        if text:
+            self._parts.append(text)
+            self._size += len(text)
+            self.last = text[-1]
+            if self._size > MAX_TEXT:
+                raise Malformed
+
+    def mark(self) -> tuple[int, int, str]:
+        """The state, for :meth:`undo` and :meth:`written_since`."""
+        return len(self._parts), self._size, self.last
+
+    def written_since(self, mark: tuple[int, int, str]) -> bool:
+        """Whether anything was appended since."""
+        return self._size > mark[1]
+
+    def undo(self, mark: tuple[int, int, str]) -> None:
+        """Take back what was appended since."""
+        del self._parts[mark[0] :]
+        _, self._size, self.last = mark
+
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._parts)

@@ -1,0 +1,147 @@
+"""Perf map files: what JIT compilers write so that tracers can name their code.
+
+``/tmp/perf-PID.map``, the number as the process itself sees it (its own PID namespace), in its own
+mount namespace; one function a line: ``START SIZE name``, both numbers in hexadecimal. A compiler
+appends; what it compiled later at the same place replaces what was there
+(tools/perf/Documentation/jit-interface.txt of the kernel's sources).
+
+Anybody can put a file there, so it counts only if it is a regular file that belongs to the
+process's user or to root, is reached without a symbolic link, and only its first
+:data:`MAX_BYTES` are read.
+"""
+
+# Descriptors and dir_fd, which pathlib has not:
+# ruff: noqa: PTH116
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import os
+import stat
+import time
+
+from bpf.errors import TargetError
+from usdt import process
+
+__all__ = ("MAX_BYTES", "PerfMap")
+
+MAX_BYTES = 64 << 20
+_PAUSE = 20  # times as long as the last reading took
+_MAX_NAME = 4096
+_MAX_LINES = 1 << 20
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class PerfMap:
+    """The perf map of one process, read again when it has grown.
+
+    Args:
+        pid: the process, as we see it.
+
+    Attributes:
+        name: ``perf-PID.map``, with the number the process has for itself.
+        notices: why a file that is there was not used.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.notices: list[str] = []
+        self._not_before = 0.0
+        self._state: tuple[int, ...] | None = None
+        self._starts: list[int] = []
+        self._rows: list[tuple[int, int, bytes]] = []
+        self.name = f"perf-{pid}.map"
+        with contextlib.suppress(TargetError):
+            self.name = f"perf-{process.namespace_pids(pid)[-1]}.map"
+
+    def find(self, address: int) -> tuple[int, str] | None:
+        """(start, name) of the function at an address."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0:
+            return None
+        start, size, name = self._rows[at]
+        if not start <= address < start + size:
+            return None
+        return start, name.decode("utf-8", "surrogateescape")
+
+    def refresh(self) -> bool:
+        """Read the file if it has changed; whether it had.
+
+        A large file that grows all the time is read as often as leaves time for other things.
+        """
+        began = time.monotonic()
+        if began < self._not_before:
+            return False
+        try:
+            return self._refresh()
+        finally:
+            self._not_before = time.monotonic() + _PAUSE * (time.monotonic() - began)
+
+    def _refresh(self) -> bool:
+        number = self._open()
+        if number is None:
+            return False
+        try:
+            found = os.fstat(number)
+            state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if state == self._state:
+                return False
+            self._state = state
+            if self._refused(found):
+                return False
+            with open(number, "rb", closefd=False) as file:
+                self.load(file.read(MAX_BYTES))
+        except OSError:
+            return False
+        finally:
+            os.close(number)
+        return True
+
+    def load(self, data: bytes) -> None:
+        """Take the contents of a perf map; lines that make no sense are left out."""
+        rows: dict[int, tuple[int, int, bytes]] = {}
+        for line in data.split(b"\n", _MAX_LINES):
+            fields = line.split(None, 2)
+            if len(fields) == 3 and len(line) <= _MAX_NAME:
+                try:
+                    start, size = int(fields[0], 16), int(fields[1], 16)
+                except ValueError:
+                    continue
+                if 0 < start < 1 << 64 and size > 0:
+                    rows[start] = start, size, fields[2]
+        self._rows = sorted(rows.values())
+        self._starts = [row[0] for row in self._rows]
+
+    def dump(self) -> bytes:
+        """The functions known, in the format of a perf map."""
+        return b"".join(b"%x %x %s\n" % row for row in self._rows)
+
+    def _open(self) -> int | None:
+        # Step by step: a link inside the process's root would lead out of it, into ours.
+        steps: list[int] = []
+        try:
+            steps.append(os.open(f"/proc/{self._pid}/root", _FOLDER & ~os.O_NOFOLLOW))
+            steps.append(os.open("tmp", _FOLDER, dir_fd=steps[0]))
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            if not stat.S_ISREG(os.stat(self.name, dir_fd=steps[1], follow_symlinks=False).st_mode):
+                return None
+            return os.open(self.name, flags, dir_fd=steps[1])
+        except OSError:
+            return None
+        finally:
+            for step in steps:
+                os.close(step)
+
+    def _refused(self, found: os.stat_result) -> bool:
+        try:
+            owner = os.stat(f"/proc/{self._pid}").st_uid
+        except OSError:
+            owner = 0
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in {0, owner}:
+            self.notices.append(
+                f"{self.name} is not used: it belongs to uid {found.st_uid}, "
+                f"process {self._pid} to uid {owner}"
+            )
+            return True
+        return False
