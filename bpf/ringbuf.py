@@ -6,7 +6,8 @@ Memory, mapped from the map's descriptor (``kernel/bpf/ringbuf.c``):
     page 1          producer position, read only
     pages 2…        the data, mapped twice in a row, so that no record is ever cut in two
 
-Both positions only grow; ``position & (size - 1)`` is the place. A record is an eight-byte
+Both positions only grow (they are ``unsigned long``: on 32-bit kernels of four bytes, and start
+again from 0 after 4 GiB); ``position & (size - 1)`` is the place. A record is an eight-byte
 header, whose first 32 bits are its length with two flags on top, and a body padded to eight
 bytes. BUSY: its program has reserved it and not yet submitted it; nothing behind it may be read.
 DISCARD: the program gave it up; skip it.
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Self
 
 from bpf._uapi import MapType
 from bpf.errors import SyscallError, TracingError
+from bpf.host import KERNEL_WORD
 from bpf.maps import Map, MapSpec
 
 if TYPE_CHECKING:
@@ -44,13 +46,27 @@ if TYPE_CHECKING:
 
     from bpf.fd import FD
 
-__all__ = ("BUSY", "DISCARD", "HEADER", "RingBuffer", "committed", "ring_size", "runs", "same")
+__all__ = (
+    "BUSY",
+    "DISCARD",
+    "HEADER",
+    "RingBuffer",
+    "committed",
+    "ring_size",
+    "runs",
+    "same",
+    "stride",
+    "tally",
+)
 
 BUSY = 1 << 31
 DISCARD = 1 << 30
 HEADER = 8  # bytes before each record's body
 _LENGTH = DISCARD - 1
 _LARGEST = 1 << 31
+_POSITION = "Q" if KERNEL_WORD == 8 else "I"
+_POSITIONS = (1 << 8 * KERNEL_WORD) - 1
+_TAKE = 4 << 20  # bytes copied at once: their place is free again before the next are copied
 
 
 def ring_size(wanted: int) -> int:
@@ -67,17 +83,45 @@ def ring_size(wanted: int) -> int:
     return size
 
 
-def committed(data: bytes | memoryview) -> int:
-    """How many leading bytes of ``data`` are whole records that are not busy.
+def stride(header: int) -> int:
+    """Words of 32 bits from a record with this header to the next."""
+    return ((header & _LENGTH) + HEADER + 7 >> 3) << 1
 
-    Pure: ``data`` begins at a record and its end is the ring's producer position.
+
+def committed(data: bytes | memoryview, limit: int = 1 << 40) -> int:
+    """How many leading bytes of ``data`` are whole records that are not busy; see tally()."""
+    return tally(data, limit)[0]
+
+
+def tally(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int, int]:
+    """The leading whole records of ``data`` that are not busy: bytes, and how many are submitted.
+
+    Pure: ``data`` begins at a record. Runs of one length are counted by C code, records that
+    take turns by a loop that does little else.
+
+    Args:
+        data: what is between the reader and the writers, or some of it.
+        limit: end after this many bytes, but not before the first record has.
     """
-    position = 0
-    for start, step, count, header in runs(data):
+    words = memoryview(data).cast("I")
+    total = len(words)
+    stop = min(total, limit >> 2)
+    position = records = 0
+    while position < stop:
+        header = words[position]
         if header & BUSY:
-            return start
-        position = start + step * count
-    return position
+            break
+        step = ((header & _LENGTH) + HEADER + 7 >> 3) << 1  # stride(), without a call
+        count = 1
+        if position + step < stop and words[position + step] == header:
+            count = max(1, same(words, position, step, (stop - position) // step))
+        end = position + step * count
+        if end > stop and (position or end > total):
+            break
+        position = end
+        if not header & DISCARD:
+            records += count
+    return position << 2, records
 
 
 def runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
@@ -87,11 +131,11 @@ def runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
     """
     words = memoryview(data).cast("I")
     position = 0
-    while position < len(data):
-        header = words[position >> 2]
-        step = ((header & _LENGTH) + HEADER + 7) & ~7
-        count = same(words, position >> 2, step >> 2)
-        yield position, step, count, header
+    while position < len(words):
+        header = words[position]
+        step = stride(header)
+        count = same(words, position, step)
+        yield position << 2, step << 2, count, header
         position += step * count
 
 
@@ -136,8 +180,8 @@ class RingBuffer:
             undo.callback(self._consumer_page.close)
             self._data_pages = self._map(page + 2 * self.size, page, mmap.PROT_READ)
             undo.pop_all()
-        self._consumer = memoryview(self._consumer_page).cast("Q")
-        self._producer = memoryview(self._data_pages)[:8].cast("Q")
+        self._consumer = memoryview(self._consumer_page).cast(_POSITION)
+        self._producer = memoryview(self._data_pages)[:KERNEL_WORD].cast(_POSITION)
         self._data = memoryview(self._data_pages)[page:]
 
     @property
@@ -147,18 +191,18 @@ class RingBuffer:
 
     def pending(self) -> int:
         """Bytes between the reader and the writers."""
-        return int(self._producer[0]) - int(self._consumer[0])
+        return int(self._producer[0]) - int(self._consumer[0]) & _POSITIONS
 
     def take(self) -> bytes:
-        """Copy out every whole record and free its place; b"" if there is none."""
+        """Copy out whole records, some megabytes at most, and free their place; b"": none."""
         position = self._consumer[0]
-        length = self._producer[0] - position
+        length = self._producer[0] - position & _POSITIONS
         if not length:
             return b""
         start = position & (self.size - 1)
-        ready = committed(self._data[start : start + length])
+        ready = committed(self._data[start : start + length], _TAKE)
         data = bytes(self._data[start : start + ready])  # after the headers, never before them
-        self._consumer[0] = position + ready
+        self._consumer[0] = position + ready & _POSITIONS
         return data
 
     def _map(self, length: int, offset: int, protection: int) -> mmap.mmap:

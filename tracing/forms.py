@@ -6,17 +6,19 @@ A form gives the *source* of the expression that makes one record's result; see
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from tracing.stacks import StackResolver
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Event", "EventForm", "Form", "JsonForm", "TextForm", "escape")
+__all__ = ("Event", "EventForm", "FoldedForm", "Form", "JsonForm", "TextForm", "escape")
 
 _ERRORS = {-14: "memory not readable"}
 
@@ -31,7 +33,8 @@ class Event(NamedTuple):
         comm: name of the thread, at most 15 bytes.
         probe: ``provider:name``.
         args: item as written → int, float, str (bytes that are not UTF-8 as surrogates) or
-            :class:`tracing.values.Unreadable`.
+            :class:`tracing.values.Unreadable`; a stack a list of :class:`tracing.stacks.Frame`.
+        event: "return" if it is a function's return, else "hit".
     """
 
     time: int
@@ -41,15 +44,25 @@ class Event(NamedTuple):
     comm: str
     probe: str
     args: dict[str, Any]
+    event: str = "hit"
 
 
 class Form(Protocol):
-    """How one kind of output is written; every method but context() returns source."""
+    """How one kind of output is written; every method but the first two returns source.
+
+    Attributes:
+        names: what the source refers to.
+        return_names: what stands instead of some of them where records are of returns.
+    """
 
     names: dict[str, Any]
+    return_names: dict[str, Any]
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
         """What is shown for a distinct context, computed once."""
+
+    def returned(self, context: Any) -> Any:
+        """The same of a function's return."""
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
         """The expression of a whole record from (key, expression of the value)."""
@@ -72,8 +85,17 @@ class Form(Protocol):
     def comm(self) -> str:
         """The thread's name."""
 
+    def constant(self, text: str) -> str:
+        """A text that is the same at every hit."""
+
     def unreadable(self, reason: str) -> str:
         """A value that could not be read."""
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        """A stack, ``ustack`` or ``kstack``; ``length`` counts its bytes, or is an errno."""
+
+    def symbol(self, kind: str, value: str) -> str:
+        """What is at an address of the process (``ustack``) or of the kernel (``kstack``)."""
 
 
 def escape(text: str) -> str:
@@ -119,23 +141,38 @@ def _decode(value: bytes, length: int, room: int) -> str:
 
 
 class JsonForm:
-    """One JSON object per line, as docs/json.md fixes it. Output is ASCII."""
+    """One JSON object per line, as docs/json.md fixes it. Output is ASCII.
 
-    def __init__(self) -> None:
+    Args:
+        stacks: names for stacks and addresses; by default user addresses have none.
+    """
+
+    def __init__(self, stacks: StackResolver | None = None) -> None:
+        self._stacks = stacks or StackResolver()
+        self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
+            "stacks": self._stacks,
             "text": _json_text,
             "real": _json_real,
             "raw": _json_raw,
             "hexadecimal": _json_hexadecimal,
         }
 
-    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str]:
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
         head = f'"pid": {pid}, "tid": {tid}, "cpu": {cpu}, "comm": {quote(comm)}'
-        return f'{head}, "probe": {quote(probe)}', quote(comm)
+        return f'{head}, "probe": {quote(probe)}', quote(comm), pid
+
+    def returned(self, context: Any) -> Any:
+        return f'{context[0]}, "event": "return"', *context[1:]
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
+        head = '{{"time": {t}, {contexts[c][0]}, "args": '
+        return f"f'''{head}{self.arguments(values)}}}}}\\n'''"
+
+    def arguments(self, values: Sequence[tuple[str, str]]) -> str:
+        """What stands in an f-string for the object of all values."""
         args = ", ".join(f"{_piece(quote(key))}: {{{value}}}" for key, value in values)
-        return f"f'''{{{{\"time\": {{t}}, {{contexts[c][0]}}, \"args\": {{{{{args}}}}}}}}}\\n'''"
+        return f"{{{{{args}}}}}"
 
     def integer(self, value: str) -> str:
         return value
@@ -155,8 +192,17 @@ class JsonForm:
     def comm(self) -> str:
         return "contexts[c][1]"
 
+    def constant(self, text: str) -> str:
+        return _constant(self.names, quote(text))
+
     def unreadable(self, reason: str) -> str:
         return _constant(self.names, _json_error(reason))
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        return self._stacks.source("json", kind, "contexts[c][2]", value, length)
+
+    def symbol(self, kind: str, value: str) -> str:
+        return self._stacks.source("symbol_json", kind, "contexts[c][2]", value)
 
 
 def _json_error(reason: str) -> str:
@@ -189,15 +235,30 @@ class TextForm:
 
     Args:
         colour: with the escape sequences of a terminal.
+        offset: nanoseconds from CLOCK_MONOTONIC to CLOCK_REALTIME where the records were made;
+            None: this machine's, now.
+        stacks: names for stacks and addresses; by default user addresses have none.
     """
 
-    def __init__(self, *, colour: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        colour: bool = False,
+        offset: int | None = None,
+        stacks: StackResolver | None = None,
+    ) -> None:
+        self._stacks = stacks or StackResolver()
         self._probe = "\x1b[36m", "\x1b[0m"
         if not colour:
             self._probe = "", ""
-        self._offset = time.time_ns() - time.monotonic_ns()
+        self._offset = time.time_ns() - time.monotonic_ns() if offset is None else offset
         self._second = (-1, "")
-        self.names: dict[str, Any] = {"text": _eye_text, "clock": self.clock}
+        self.return_names: dict[str, Any] = {}
+        self.names: dict[str, Any] = {
+            "text": _eye_text,
+            "clock": self.clock,
+            "stacks": self._stacks,
+        }
 
     def clock(self, nanoseconds: int) -> str:
         """Time of day with microseconds."""
@@ -206,14 +267,19 @@ class TextForm:
             self._second = second, time.strftime("%H:%M:%S", time.localtime(second))
         return f"{self._second[1]}.{rest // 1000:06}"
 
-    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str]:
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
         name = escape(comm)
         before, after = self._probe
         shown = f"{before}{escape(probe):<24}{after}"
-        return f"{cpu:3}  {who:>9}  {name:<15}  {shown}", _quoted(comm)
+        return f"{cpu:3}  {who:>9}  {name:<15}  {shown}", _quoted(comm), pid
+
+    def returned(self, context: Any) -> Any:
+        return f"{context[0]}  returned", *context[1:]
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
+        # Frames have lines of their own, so stacks come last.
+        values = sorted(values, key=lambda pair: pair[1].startswith("stacks.text("))
         args = "  ".join(f"{_piece(escape(key))}={{{value}}}" for key, value in values)
         return f"f'''{{clock(t)}}  {{contexts[c][0]}}  {args}\\n'''"
 
@@ -235,8 +301,17 @@ class TextForm:
     def comm(self) -> str:
         return "contexts[c][1]"
 
+    def constant(self, text: str) -> str:
+        return _constant(self.names, _quoted(text))
+
     def unreadable(self, reason: str) -> str:
         return _constant(self.names, f"?({escape(reason)})")
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        return self._stacks.source("text", kind, "contexts[c][2]", value, length)
+
+    def symbol(self, kind: str, value: str) -> str:
+        return self._stacks.source("symbol_text", kind, "contexts[c][2]", value)
 
 
 def _eye_text(value: bytes, length: int, room: int) -> str:
@@ -251,19 +326,51 @@ def _quoted(text: str) -> str:
     return f'"{body}"'
 
 
-class EventForm:
-    """:class:`Event` objects for Python callers."""
+class FoldedForm(TextForm):
+    """``comm;outer;…;inner 1``: what makes flame graphs, a line a hit; values are left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, stacks: StackResolver | None = None) -> None:
+        super().__init__(stacks=stacks)
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
+        del tid, cpu, probe
+        return escape(comm).replace(";", ":"), "", pid
+
+    def returned(self, context: Any) -> Any:
+        return context
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        # The user's part is further out than the kernel's.
+        stacks = sorted((v for _, v in values if v.startswith("stacks.fold(")), reverse=True)
+        return f"f'''{{contexts[c][0]}}{''.join(f';{{{value}}}' for value in stacks)} 1\\n'''"
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        return self._stacks.source("fold", kind, "contexts[c][2]", value, length)
+
+
+class EventForm:
+    """:class:`Event` objects for Python callers.
+
+    Args:
+        stacks: names for stacks and addresses; by default user addresses have none.
+    """
+
+    def __init__(self, stacks: StackResolver | None = None) -> None:
+        self._stacks = stacks or StackResolver()
         self.names: dict[str, Any] = {
             "Event": Event,
+            "stacks": self._stacks,
             "text": _event_text,
         }
+        self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
 
     def context(
         self, pid: int, tid: int, cpu: int, comm: str, probe: str
     ) -> tuple[int, int, int, str, str]:
         return pid, tid, cpu, comm, probe
+
+    def returned(self, context: Any) -> Any:
+        return context
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
         args = ", ".join(f"{key!r}: {value}" for key, value in values)
@@ -287,8 +394,17 @@ class EventForm:
     def comm(self) -> str:
         return "contexts[c][3]"
 
+    def constant(self, text: str) -> str:
+        return _constant(self.names, text)
+
     def unreadable(self, reason: str) -> str:
         return _constant(self.names, Unreadable(reason))
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        return self._stacks.source("value", kind, "contexts[c][0]", value, length)
+
+    def symbol(self, kind: str, value: str) -> str:
+        return self._stacks.source("frame", kind, "contexts[c][0]", value)
 
 
 def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:

@@ -123,8 +123,9 @@ class Intake:
                 taken, pause = 0, usual
             else:
                 taken = self._take()
-                # A quarter full after one pause: the next one would be close to too long.
-                pause = 0 if taken > self._ring.size >> 2 else usual
+                # One pause filled a quarter, or a take has not emptied it: no time for another.
+                hurry = taken > self._ring.size >> 2 or self._ring.pending() > self._ring.size >> 3
+                pause = 0 if hurry and taken else usual
                 if not taken:
                     pause = _BUSY_HEAD if self._ring.pending() else -1
             ready = something.poll() if pause < 0 else stop.poll(pause)

@@ -11,40 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from planning import EVERY_TYPE, argument, memory, plan
+from recordings import record, text
 
-from bpf.ringbuf import DISCARD
+from bpf.ringbuf import BUSY, DISCARD
 from tracing import decode
-from tracing.decode import Decoder
+from tracing.decode import BadRecord, Decoder
 from tracing.forms import EventForm, Form, JsonForm, TextForm
+from tracing.layout import layout_of
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
     from tracing.plan import Plan
 
 _FAULT = -14
-
-
-def record(
-    payload: bytes,
-    *,
-    case: int = 1,
-    time: int = 7,
-    pid: int = 10,
-    tid: int = 11,
-    cpu: int = 0,
-    comm: bytes = b"comm",
-    flags: int = 0,
-) -> bytes:
-    """A record in the ring buffer: header, context, payload."""
-    body = struct.pack("=QIIII16s", time, tid, pid, cpu, case, comm) + payload
-    assert len(body) % 8 == 0
-    return struct.pack("=II", len(body) | flags, 0xDEADBEEF) + body
-
-
-def text(value: bytes, room: int, *, length: int | None = None, stale: bytes = b"#") -> bytes:
-    """A string's or buffer's bytes: its length, and behind what counts what was there before."""
-    lead = struct.pack("=q", len(value) if length is None else length)
-    return lead + value + stale * (-(-room // 8) * 8 - len(value))
 
 
 def decoded(form: Form, made: Plan, *data: bytes, probe: str = "p:q") -> list[Any]:
@@ -305,6 +284,61 @@ def test_a_long_run_comes_in_portions() -> None:
     assert (
         [event.time for event in flat] == [event.args["arg6"] for event in flat] == [*range(5000)]
     )
+
+
+def test_records_that_take_turns_come_in_portions() -> None:
+    decoder = Decoder(EventForm())
+    decoder.add(1, "p:one", plan("arg6"))
+    decoder.add(2, "p:two", plan("", ()))
+    decoder.add(3, "p:three", plan("arg7"))  # as long as the first
+    payloads = {1: struct.pack("=q", 1), 2: b"", 3: struct.pack("=q", 3)}
+    order = [1, 2, 3, 3, 1] * 1000 + [1] * 100
+    data = b"".join(record(payloads[case], case=case, time=n) for n, case in enumerate(order))
+    batches = [*decoder.batches(data)]
+    assert max(map(len, batches)) <= 2048
+    flat = [event for batch in batches for event in batch]
+    assert [event.time for event in flat] == [*range(len(order))]
+    names = {1: "p:one", 2: "p:two", 3: "p:three"}
+    assert [event.probe for event in flat] == [names[case] for case in order]
+
+
+def test_hidden_cases_are_passed_over() -> None:
+    decoder = Decoder(EventForm())
+    decoder.add(1, "p:one", plan("arg6"))
+    decoder.add_layout(2, "p:two", layout_of(plan("", ())), hidden=True)
+    order = [1, 2, 2, 1] * 20 + [2] * 5000 + [1] * 20
+    payloads = {1: struct.pack("=q", 1), 2: b""}
+    data = b"".join(record(payloads[case], case=case, time=n) for n, case in enumerate(order))
+    found = [event.time for batch in decoder.batches(data) for event in batch]
+    assert found == [n for n, case in enumerate(order) if case == 1]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(record(bytes(8), case=7), id="of an unknown case"),
+        pytest.param(record(bytes(16), case=1), id="longer than its case's"),
+        pytest.param(record(b"", case=1), id="shorter than its case's"),
+        pytest.param(struct.pack("=II", 8, 0) + bytes(8), id="too short for any"),
+        pytest.param(record(bytes(8), case=1, flags=BUSY), id="not submitted"),
+    ],
+)
+def test_bytes_that_are_no_record(bad: bytes, count: int) -> None:
+    good = record(struct.pack("=q", 5))
+    for data in (bad * count, good + bad * count + good, good * 40 + bad * count):
+        with pytest.raises(BadRecord):
+            decoded(EventForm(), plan("arg6"), data)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+def test_a_record_that_is_cut(count: int) -> None:
+    good = record(struct.pack("=q", 5))
+    gone = record(struct.pack("=q", 5), flags=DISCARD)
+    for data in (good * count, gone * count):
+        for missing in (8, 16, 48):
+            with pytest.raises(BadRecord):
+                decoded(EventForm(), plan("arg6"), data[:-missing])
 
 
 def test_cases_of_all_layouts_in_any_order() -> None:

@@ -45,6 +45,32 @@ def test_a_file_is_emptied_and_written(tmp_path: Path) -> None:
     assert not os.access(path, os.X_OK)
 
 
+def test_what_is_there_stays_until_there_is_something_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("older")
+    with FileSink(str(path)) as sink:
+        assert path.read_text() == "older"
+        sink.write_bytes(b"new")
+        assert path.read_text() == "new"
+    with FileSink(str(path)):
+        pass
+    assert path.read_text() == "", "a run that found nothing found nothing"
+
+
+def test_a_run_that_fails_before_leaves_no_trace(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("older")
+    for path in (old, new):
+        with contextlib.suppress(TargetError), FileSink(str(path)):
+            raise TargetError("no such process")
+    assert old.read_text() == "older"
+    assert not new.exists()
+    with contextlib.suppress(TargetError), FileSink(str(new)) as sink:
+        sink.write(["one line\n"])
+        raise TargetError("ended")
+    assert new.read_text() == "one line\n", "what was written is kept"
+
+
 def test_standard_output_stays_open(capfd: pytest.CaptureFixture[str]) -> None:
     with FileSink(None) as sink:
         sink.write(["to whoever reads\n"])

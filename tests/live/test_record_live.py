@@ -1,0 +1,340 @@
+"""usdt record beside what programs say they did, and usdt report of what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fixtures import Fixture, build, start
+from recordings import frames
+from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
+
+from tracing.forms import JsonForm
+from tracing.recording.reader import Reader
+from usdt.elf import ElfFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TIMEOUT = 120
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a recording goes."""
+    return tmp_path / "it.usdt"
+
+
+def recording(place: Path, *words: object) -> Tool:
+    """Start ``usdt record``, and wait until it records."""
+    tool = usdt("record", "-o", place, *words)
+    try:
+        return tool.wait_tracing()
+    except BaseException:
+        tool.kill()
+        raise
+
+
+def ended(tool: Tool) -> tuple[int, int]:
+    """Wait for a recorder's good end: events and lost ones."""
+    assert tool.process.wait(_TIMEOUT) == 0, tool.errors
+    until(lambda: tool.errors and tool.errors[-1].endswith("lost"), "the closing line")
+    assert not tool.lines, "a recorder has nothing to say on standard output"
+    return tool.closing
+
+
+def report(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run ``usdt report``, which must do well."""
+    done = run_usdt("report", place, *words, timeout=_TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def events(place: Path, *words: object) -> list[dict[str, Any]]:
+    """Every event of a recording, by ``usdt report --json``."""
+    found = [json.loads(line) for line in report(place, "--json", *words).stdout.splitlines()]
+    return [item for item in found if "lost" not in item]
+
+
+@pytest.fixture
+def args() -> Iterator[Fixture]:
+    """A process that waits, with the probes of args."""
+    with start(build("default", "args"), "-w", "-n", 3) as fixture:
+        yield fixture.wait_ready()
+
+
+def test_a_recording_has_what_a_trace_shows(args: Fixture, place: Path, tmp_path: Path) -> None:
+    words = ("-p", args.pid, "args:*", "args:count3(arg1 + 1, comm, hex(arg2))")
+    with (
+        recording(place, *words) as tool,
+        usdt("trace", "--json", "-o", tmp_path / "trace", *words) as tracer,
+    ):
+        tracer.wait_tracing()
+        args.fire()
+        args.finish()
+        count, lost = ended(tool)
+        assert tracer.process.wait(_TIMEOUT) == 0
+    found = events(place)
+    assert (len(found), lost) == (count, 0)
+    traced = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
+    for item in (*found, *traced):
+        del item["time"], item["cpu"]  # each has hits of its own
+    assert count > 30
+    assert found == traced
+
+
+def test_what_a_recording_says_of_itself(args: Fixture, place: Path) -> None:
+    with recording(place, "-p", args.pid, "args:count3(arg0)") as tool:
+        args.fire()
+        args.finish()
+        assert ended(tool) == (3, 0)
+    about = json.loads(report(place, "--header").stdout)
+    name = os.uname()
+    assert about["header"]["byteorder"] == sys.byteorder
+    assert about["header"]["host"] == name.nodename
+    assert name.release in about["header"]["kernel"]
+    assert about["header"]["machine"] == name.machine
+    assert about["header"]["command"][:2] == ["usdt", "record"]
+    assert about["header"]["probes"] == ["args:count3(arg0)"]
+    path = build("default", "args")
+    with ElfFile(path) as elf:
+        assert elf.build_id
+        assert about["files"] == [{"path": str(path), "build_id": elf.build_id}]
+    assert {case["probe"] for case in about["cases"]} == {"args:count3"}
+    assert about["closing"]["records"] == 3
+    begin, end = about["header"]["clock"], about["closing"]["clock"]
+    times = [event["time"] for event in events(place)]
+    assert begin["monotonic"] < min(times) <= max(times) < end["monotonic"]
+    assert begin["realtime"] < end["realtime"]
+
+
+def test_a_million_hits_lose_nothing(place: Path, tmp_path: Path) -> None:
+    for _ in range(3):  # a machine that others share may take the processor away for too long
+        with (
+            start(build("default", "loop"), "-w", "-q", "-n", 1_000_000) as fixture,
+            recording(place, "-p", fixture.wait_ready().pid, "loop:hit(arg0,arg1)") as tool,
+        ):
+            fixture.fire(timeout=_TIMEOUT)
+            fixture.finish()
+            count, lost = ended(tool)
+        assert count + lost == 1_000_000
+        if not lost:
+            break
+    assert lost == 0
+    done = report(place, "--json", "-o", tmp_path / "lines")
+    assert done.stderr == "1000000 events, 0 lost\n"
+    pairs = re.findall(rb'"arg0": (\d+), "arg1": (-?\d+)}}\n', (tmp_path / "lines").read_bytes())
+    assert pairs == [(b"%d" % i, b"%d" % -i) for i in range(1_000_000)]
+    blocks = [end - begin for kind, begin, end in frames(place.read_bytes()) if kind == b"DATA"]
+    assert len(blocks) < 200, "records are written in large blocks"
+
+
+def test_what_found_no_room_is_in_the_recording(place: Path) -> None:
+    with (
+        start(build("default", "loop"), "-w", "-q", "-n", 200_000) as fixture,
+        recording(
+            place, "-p", fixture.wait_ready().pid, "--buffer", "4K", "loop:hit(arg0)"
+        ) as tool,
+    ):
+        fixture.fire(timeout=_TIMEOUT)
+        fixture.finish()
+        count, lost = ended(tool)
+    assert lost > 0
+    assert count + lost == 200_000
+    done = report(place, "--json")
+    assert done.stderr.splitlines()[-1] == f"{count} events, {lost} lost"
+    assert f"loop:hit: {lost} lost" in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"lost": lost, "probe": "loop:hit"}
+
+
+def test_so_many_and_no_more(place: Path) -> None:
+    done = run_usdt(
+        *("record", "-o", place, "-n", 1234, "loop:hit(arg0)"),
+        *("-c", f"{build('default', 'loop')} -q -n 100000"),
+        timeout=_TIMEOUT,
+    )
+    assert done.returncode == 0
+    assert done.stderr.endswith("1234 events, 0 lost\n")
+    assert [event["args"]["arg0"] for event in events(place)] == [*range(1234)]
+
+
+def test_for_so_long_and_no_longer(args: Fixture, place: Path) -> None:
+    with recording(place, "-p", args.pid, "-d", 0.5, "args:count3") as tool:
+        args.fire()
+        assert ended(tool) == (3, 0)
+    assert len(events(place)) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_well(number: int, args: Fixture, place: Path) -> None:
+    with recording(place, "-p", args.pid, "args:count3") as tool:
+        args.fire()
+        tool.process.send_signal(number)
+        assert ended(tool) == (3, 0)
+    assert len(events(place)) == 3
+
+
+def test_a_recorder_that_is_killed_leaves_what_it_has_written(args: Fixture, place: Path) -> None:
+    with recording(place, "-p", args.pid, "args:count3") as tool:
+        args.fire()
+        until(lambda: place.exists() and place.stat().st_size > 0, "a block to be written")
+        tool.kill()
+    done = report(place, "--json")
+    assert len(done.stdout.splitlines()) == 3
+    size = place.stat().st_size
+    assert f"the recording ends at byte {size} without having been closed" in done.stderr
+    assert done.stderr.endswith("3 events, lost unknown\n")
+
+
+def test_probes_of_a_library_that_comes_later(place: Path) -> None:
+    with (
+        start(build("default", "dlopened"), "-w") as fixture,
+        recording(place, "-p", fixture.wait_ready().pid, "dlopened:*", "plugin:*") as tool,
+    ):
+        fixture.fire()
+        tool.wait_error("something was loaded")
+        fixture.fire()
+        fixture.finish()
+        count, _ = ended(tool)
+    found = events(place)
+    assert len(found) == count
+    assert "plugin" in {event["probe"].split(":")[0] for event in found}
+    about = json.loads(report(place, "--header").stdout)
+    assert Path(about["files"][-1]["path"]).name == "libplugin.so"
+
+
+def test_a_run_that_fails_leaves_an_earlier_recording_alone(args: Fixture, place: Path) -> None:
+    place.write_bytes(b"earlier")
+    for words in (
+        ("-p", args.pid, "args:cuont3"),
+        ("-p", args.pid, "args:count3("),
+        ("-p", 4194303, "args:count3"),
+        ("-c", "/nonexistent", "args:count3"),
+    ):
+        done = run_usdt("record", "-o", place, *words)
+        assert done.returncode in (1, 2), done.stderr
+        assert place.read_bytes() == b"earlier"
+    missing = place.with_name("new")
+    assert "no probe" in one_error(run_usdt("record", "-o", missing, "-p", args.pid, "args:cuont3"))
+    assert not missing.exists()
+
+
+def test_a_disk_that_is_full(place: Path) -> None:
+    # A limit on the size of files stands for the end of the disk: the write is cut short there.
+    done = run_usdt(
+        *("record", "-o", place, "loop:hit(arg0)"),
+        *("-c", f"{build('default', 'loop')} -q -n 200000"),
+        before=("prlimit", "--fsize=3000000"),
+        timeout=_TIMEOUT,
+    )
+    error = one_error(done)
+    assert error.startswith(f"write to {place}: File too large")
+    assert "can be read" in error
+    assert place.stat().st_size == 3_000_000
+    found = events(place)
+    assert len(found) > 40_000
+    assert [event["args"]["arg0"] for event in found] == [*range(len(found))]
+    full = run_usdt(
+        "record", "-o", "/dev/full", "-c", "true", f"{build('default', 'loop')}:loop:hit"
+    )
+    assert "No space left on device" in one_error(full)
+
+
+def test_from_pipe_to_pipe(args: Fixture) -> None:
+    with subprocess.Popen(
+        [USDT, "record", "-o", "-", "-p", str(args.pid), "args:count3(arg0)"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as recorder:
+        assert recorder.stderr is not None
+        assert b"end with ^C" in recorder.stderr.readline()
+        args.fire()
+        args.finish()
+        done = subprocess.run(
+            [USDT, "report", "-", "--json"],
+            stdin=recorder.stdout,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=True,
+        )
+        recorder.communicate(timeout=_TIMEOUT)
+    assert recorder.returncode == 0
+    assert len(done.stdout.splitlines()) == 3
+    assert done.stderr == "3 events, 0 lost\n"
+
+
+def test_a_recording_can_be_read_while_it_grows(args: Fixture, place: Path) -> None:
+    with recording(place, "-p", args.pid, "args:count3") as tool:
+        args.fire()
+        until(lambda: place.exists() and place.stat().st_size > 0, "a block to be written")
+        with Reader.open(str(place)) as growing:
+            assert sum(map(len, growing.replay(JsonForm()))) == 3
+            assert growing.cut == place.stat().st_size
+        args.fire()
+        args.finish()
+        assert ended(tool) == (6, 0)
+    assert len(events(place)) == 6
+
+
+def test_every_way_to_attach(args: Fixture, place: Path) -> None:
+    for way in ("perf-link", "perf-event"):
+        with recording(place, "-p", args.pid, "--via", way, "args:count3(arg0)") as tool:
+            args.fire()
+            tool.process.send_signal(signal.SIGINT)
+            assert ended(tool) == (3, 0)
+        assert len(events(place, "args:*3")) == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("a:b",), id="no file"),
+        pytest.param(("-o", "-", "-c", "ls", "a:b"), id="a pipe that the command writes to"),
+        pytest.param(("-o", "x", "-p", "1", "-a", "a:b"), id="two targets"),
+        pytest.param(("-o", "x", "--buffer", "many", "a:b"), id="a buffer of no size"),
+    ],
+)
+def test_usage(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [USDT, "record", *words], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    assert not done.stdout
+    assert not [*tmp_path.iterdir()]
+
+
+def test_stacks_have_names_when_the_process_has_gone(place: Path) -> None:
+    program = build("default", "loop")
+    done = run_usdt(
+        "record", "-o", place, "--ustack", "loop:hit(arg0)", "-c", f"{program} -q -n 50"
+    )
+    assert done.returncode == 0, done.stderr
+    folded = report(place, "--folded").stdout.splitlines()
+    assert len(folded) == 1
+    assert re.fullmatch(r"loop;.*quick 50", folded[0])
+    frames_shown = [event["args"]["ustack"] for event in events(place)]
+    assert len(frames_shown) == 50
+    assert {frame[0]["symbol"] for frame in frames_shown} == {"quick"}
+    assert {frame[0]["module"] for frame in frames_shown} == {"loop"}
+    kinds = [kind for kind, _, _ in frames(place.read_bytes())]
+    assert kinds.index(b"MAPS") < kinds.index(b"DATA")
+    assert b"KSYM" not in kinds, "no kernel stacks were asked for"
+
+
+def test_a_file_that_is_no_longer_the_same_gives_no_names(place: Path, tmp_path: Path) -> None:
+    program = private(build("default", "loop"), tmp_path)
+    done = run_usdt("record", "-o", place, "loop:hit(ustack)", "-c", f"{program} -q -n 5")
+    assert done.returncode == 0, done.stderr
+    assert {event["args"]["ustack"][0]["symbol"] for event in events(place)} == {"quick"}
+    program.unlink()
+    shutil.copy(build("default", "args"), program)  # another build ID
+    assert {event["args"]["ustack"][0]["symbol"] for event in events(place)} == {None}
