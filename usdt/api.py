@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Self
 
 from tracing.forms import Event, EventForm
 from tracing.language import parse_probe
-from tracing.session import DEFAULT_BUFFER
+from tracing.session import DEFAULT_BUFFER, Session
+from tracing.stacks import StackResolver, wants_user_symbols
 from usdt.files import find_probes
 from usdt.tracer import GRACE, Targets, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
+    from tracing.codegen import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import Lost
+    from tracing.stacks import UserSymbols
     from usdt.probes import Probe
 
 __all__ = ("Events", "attach", "list_probes")
@@ -58,6 +61,7 @@ def attach(
     pid: int | Iterable[int] | None = None,
     command: Sequence[str] | None = None,
     everything: bool = False,
+    follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
     max_string: int = 128,
     patience: float | None = GRACE,
@@ -72,6 +76,7 @@ def attach(
             probes name their files and every process that runs them is traced.
         command: words of a command to start and trace; it runs when attach() returns.
         everything: trace every process.
+        follow: the children of ``pid`` and ``command`` as well, those there are and those to come.
         buffer: bytes of ring buffer.
         max_string: bytes that str() keeps of a string.
         patience: seconds to wait for a library that has a probe which is nowhere yet.
@@ -85,35 +90,61 @@ def attach(
     """
     pids = (pid,) if isinstance(pid, int) else tuple(pid or ())
     requests = [parse_probe(text) for text in probes]
+    stacks = StackResolver(_symbols)
+    stacks.wanted = any(map(wants_user_symbols, requests))
+    stacks.begin(())
     if command is None:
-        targets = Targets(pids, None, everything)
-        return Events(_tracer(requests, targets, buffer, max_string, patience), on_event)
+        targets = Targets(pids, None, everything, follow)
+        with contextlib.ExitStack() as stack:
+            stack.callback(stacks.close)
+            tracer = _tracer(
+                requests, targets, stacks, buffer=buffer, max_string=max_string, patience=patience
+            )
+            stack.pop_all()
+        return Events(tracer, on_event, stacks.close, lambda: stacks.observe(()))
     from usdt.spawn import Spawned  # noqa: PLC0415 - only for commands
 
     with contextlib.ExitStack() as stack:
+        stack.callback(stacks.close)
         spawned = stack.enter_context(Spawned(list(command)))
-        tracer = _tracer(requests, Targets((), spawned), buffer, max_string, patience)
+        tracer = _tracer(
+            requests,
+            Targets((), spawned, follow=follow),
+            stacks,
+            buffer=buffer,
+            max_string=max_string,
+            patience=patience,
+        )
         stack.callback(tracer.close)
         spawned.release()
         stack.pop_all()
-    return Events(tracer, on_event, spawned.close)
+
+    def release() -> None:
+        spawned.close()
+        stacks.close()
+
+    return Events(tracer, on_event, release, lambda: stacks.observe(()))
+
+
+def _symbols() -> UserSymbols:
+    from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+
+    return Symbolizer(noting=True)
 
 
 def _tracer(
     requests: list[ProbeText],
     targets: Targets,
+    stacks: StackResolver,
+    *,
     buffer: int,
     max_string: int,
     patience: float | None,
 ) -> Tracer:
-    return Tracer(
-        requests,
-        targets,
-        EventForm(),
-        buffer=buffer,
-        max_string=max_string,
-        patience=patience,
-    )
+    def session(accept: Filter) -> Session:
+        return Session(EventForm(stacks), accept=accept, buffer=buffer, max_string=max_string)
+
+    return Tracer(requests, targets, session, patience=patience)
 
 
 class Events:
@@ -131,10 +162,12 @@ class Events:
         tracer: Tracer,
         on_event: Callable[[Event], object] | None = None,
         release: Callable[[], None] = lambda: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._tracer = tracer
         self._on_event = on_event
         self._release = release
+        self._look = look  # at what processes have mapped, if stacks are shown
         self._ready: deque[Event] = deque()
         self._stopped = False
         self._closed = False
@@ -154,6 +187,14 @@ class Events:
         """The same for each probe that lost something."""
         with self._busy:
             return self._final if self._closed else self._tracer.lost()
+
+    @property
+    def notices(self) -> list[str]:
+        """What came up meanwhile, in words: libraries found later, children that were not followed.
+
+        What could not be followed is known once all events have been taken.
+        """
+        return list(self._tracer.notices)
 
     def poll(self, timeout: float = 0.0) -> list[Event]:
         """Every event that is there; waits up to ``timeout`` seconds for the first.
@@ -192,6 +233,7 @@ class Events:
 
     def _batch(self, timeout: float) -> list[Event]:
         if self._rest is None and not self._closed:
+            self._look()
             found = self._tracer.poll(timeout)
             if self._tracer.ended:
                 self._rest = self._tracer.drain()
@@ -220,6 +262,17 @@ class Events:
             if not events and self._over:
                 break
         return number
+
+    def finish(self) -> list[Event]:
+        """Detach; every event that is left. Nothing comes after that."""
+        with self._busy:
+            left = list(self._ready)
+            self._ready.clear()
+            if self._rest is None and not self._closed:
+                self._rest = self._tracer.drain()
+            while not self._over:
+                left += self._batch(0.0)
+        return left
 
     def close(self) -> None:
         """Detach and free everything; from any thread or signal handler, again is fine.

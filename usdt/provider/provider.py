@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import weakref
 from typing import TYPE_CHECKING, Self
 
 from usdt.arch.stubs import STUBS
@@ -16,8 +17,9 @@ from usdt.provider.span import Span
 if TYPE_CHECKING:
     from usdt.arch.stubs import Stub
 
-__all__ = ("Provider", "ProviderError")
+__all__ = ("Provider", "ProviderError", "find_probe")
 
+_loaded: weakref.WeakSet[Provider] = weakref.WeakSet()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 
 
@@ -120,6 +122,7 @@ class Provider:
             for index, probe in enumerate(self._probes.values()):
                 probe.connect(library, index)
             self._library = library
+            _loaded.add(self)
 
     def unload(self) -> None:
         """Take the probes away; calls of fire() in other threads end in peace. Again is fine."""
@@ -127,6 +130,7 @@ class Provider:
             for probe in self._probes.values():
                 probe.disconnect()
             self._library = None
+            _loaded.discard(self)
 
     def __enter__(self) -> Self:
         self.load()
@@ -138,6 +142,15 @@ class Provider:
     def __repr__(self) -> str:
         state = "loaded" if self.loaded else "not loaded"
         return f"<provider {self.name}, {len(self._probes)} probes, {state}>"
+
+
+def find_probe(provider: str, name: str) -> FiredProbe | None:
+    """The probe of that name of a provider that is loaded in this process."""
+    for loaded in list(_loaded):
+        for probe in loaded.probes:
+            if (probe.provider, probe.name) == (provider, name):
+                return probe
+    return None
 
 
 def _checked(name: str, what: str) -> str:
