@@ -1,11 +1,12 @@
 """What a hit costs and how fast a trace starts, beside bpftrace, on this machine and in one run.
 
-    make bench                              both comparisons
-    make bench BENCH_ARGS='--rounds 7'      more rounds; --hits N; --only hit, --only start
+    make bench                              all comparisons, and attaching beside libbpf
+    make bench BENCH_ARGS='--rounds 7'      more rounds; --hits N; --only hit, start or attach
 
 Every round runs each tracer once, in turn, so that a slow minute of the machine hits all of them
 alike; medians and their ratios are printed and nothing is asserted. Every tracer watches the same
-program, prints the same two arguments, and writes to a file.
+program and writes to a file: the same two arguments of every hit, or what the same aggregation
+found.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+from attach import attaching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,13 +163,15 @@ def empty_uprobe(loop: Loop) -> Iterator[Outcome]:
 
 
 @contextlib.contextmanager
-def tracer(command: list[str], lost: str) -> Iterator[Outcome]:
+def tracer(command: list[str], lost: str, counts: str = "") -> Iterator[Outcome]:
     """Run a tracer of the loop until the loop ends; count its lines, and what it says it lost.
 
     Args:
-        command: writes one line per event to its standard output.
+        command: writes one line per event to its standard output, or what it counted.
         lost: regular expression with a group for a number of lost events, summed over stderr
             and standard output.
+        counts: regular expression with a group for a number of events, summed in the same way,
+            where there is no line per event.
     """
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +183,11 @@ def tracer(command: list[str], lost: str) -> Iterator[Outcome]:
         text = err.read_text(errors="replace")
         if not out.stat().st_size:
             stop(f"{command[0]} delivered nothing: {text.strip()[-300:]}")
-        outcome.delivered, outcome.lost = _count(out, text, re.compile(lost.encode()))
+        if counts:
+            text += out.read_text()
+            outcome.delivered, outcome.lost = _summed(counts, text), _summed(lost, text)
+        else:
+            outcome.delivered, outcome.lost = _count(out, text, re.compile(lost.encode()))
         outcome.cpu = usage.ru_utime + usage.ru_stime
 
 
@@ -213,6 +222,10 @@ def _count(out: Path, text: str, lost: re.Pattern[bytes]) -> tuple[int, int]:
     return delivered, missing
 
 
+def _summed(pattern: str, text: str) -> int:
+    return sum(int(number) for number in re.findall(pattern, text, re.MULTILINE))
+
+
 def ours(loop: Loop) -> AbstractContextManager[Outcome]:
     """``usdt trace``, JSON lines to a file."""
     words = [str(USDT), "trace", "-p", str(loop.process.pid), "--json", "loop:hit(arg0, arg1)"]
@@ -223,6 +236,40 @@ def bpftrace(loop: Loop) -> AbstractContextManager[Outcome]:
     """bpftrace, two numbers a line to a file."""
     words = [str(BPFTRACE), "-p", str(loop.process.pid), "-e", SCRIPT % LOOP]
     return tracer(words, r"[Ll]ost (\d+) events")
+
+
+def our_aggregation(command: str, *words: str) -> Watch:
+    """``usdt count``, ``usdt hist``: nothing but the result comes out of the kernel."""
+
+    def watch(loop: Loop) -> AbstractContextManager[Outcome]:
+        line = [str(USDT), command, "-p", str(loop.process.pid), *words]
+        return tracer(line, r"^\d+ events?, (\d+) lost", r"^(\d+) events?, \d+ lost")
+
+    return watch
+
+
+def their_aggregation(action: str) -> Watch:
+    """The same by bpftrace."""
+
+    def watch(loop: Loop) -> AbstractContextManager[Outcome]:
+        script = f"usdt:{LOOP}:loop:hit {{ {action} }}"
+        words = [str(BPFTRACE), "-p", str(loop.process.pid), "-e", script]
+        return tracer(
+            words, r"[Ll]ost (\d+) events", r"^(?:@.*?:(?: count)?|[\[(].*[\])]) +(\d+)(?:[, ].*)?$"
+        )
+
+    return watch
+
+
+AGGREGATIONS = {
+    "count": (our_aggregation("count", "loop:hit"), "@ = count();"),
+    "count by key": (
+        our_aggregation("count", "loop:hit", "--by", "arg0 % 64"),
+        "@[arg0 % 64] = count();",
+    ),
+    "hist": (our_aggregation("hist", "loop:hit(arg0)"), "@ = hist(arg0);"),
+    "stats": (our_aggregation("stats", "loop:hit(arg0)"), "@ = stats(arg0);"),
+}
 
 
 # --- (a) the cost of a hit ----------------------------------------------------------------------
@@ -269,6 +316,10 @@ def cost_of_a_hit(hits: int, rounds: int) -> None:
     watches: dict[str, Watch] = {"untraced": untraced, "empty uprobe": empty_uprobe, "usdt": ours}
     if BPFTRACE:
         watches["bpftrace"] = bpftrace
+    for name, (mine, action) in AGGREGATIONS.items():
+        watches[f"usdt {name}"] = mine
+        if BPFTRACE:
+            watches[f"bpftrace {name}"] = their_aggregation(action)
     series = {name: Series() for name in watches}
     for _ in range(rounds):
         for name, watch in watches.items():
@@ -278,9 +329,10 @@ def cost_of_a_hit(hits: int, rounds: int) -> None:
     print(f"cost of a hit: {hits:,} hits of two arguments, median (range) of {rounds} rounds")
     for name, one in series.items():
         spread = f"({min(one.nanoseconds):.1f}–{max(one.nanoseconds):.1f})"
-        print(f"  {name:13} {one.median:9.1f} ns {spread:19}{_delivery(one)}")
-    if "bpftrace" in series:
-        _ratios(series)
+        print(f"  {name:21} {one.median:9.1f} ns {spread:19}{_delivery(one)}")
+    if BPFTRACE:
+        for name in ("", *(f" {name}" for name in AGGREGATIONS)):
+            _ratios(series, name)
 
 
 def _delivery(one: Series) -> str:
@@ -293,10 +345,11 @@ def _delivery(one: Series) -> str:
     return f"   {delivered:11,.0f} delivered {lost:11,.0f} lost   {cpu:6.2f} s CPU of the tracer"
 
 
-def _ratios(series: dict[str, Series]) -> None:
-    floor, we, they = (series[name].median for name in ("empty uprobe", "usdt", "bpftrace"))
-    print(f"  usdt / bpftrace: {we / they:.2f} in all")
-    print(f"  above the empty uprobe: usdt {we - floor:.1f} ns, bpftrace {they - floor:.1f} ns")
+def _ratios(series: dict[str, Series], what: str) -> None:
+    names = ("empty uprobe", f"usdt{what}", f"bpftrace{what}")
+    floor, we, they = (series[name].median for name in names)
+    above = f"above the empty uprobe {we - floor:.1f} ns and {they - floor:.1f} ns"
+    print(f"  usdt / bpftrace,{what or ' trace'}: {we / they:.2f} in all; {above}")
 
 
 # --- (b) start, one event, exit -----------------------------------------------------------------
@@ -349,7 +402,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parser.add_argument("--only", choices=["hit", "start"], help="one of the two comparisons")
+    parser.add_argument("--only", choices=["hit", "start", "attach"], help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
         stop("tracing needs root")
@@ -362,10 +415,12 @@ def main() -> None:
         print(f"beside {version.stdout.strip()}, Linux {os.uname().release}, {os.cpu_count()} CPUs")
     else:
         print("bpftrace is not installed (apt-get install bpftrace): usdt alone")
-    if options.only != "start":
+    if options.only in (None, "hit"):
         cost_of_a_hit(options.hits, options.rounds)
-    if options.only != "hit":
+    if options.only in (None, "start"):
         start_and_stop(options.rounds)
+    if options.only in (None, "attach"):
+        attaching(options.rounds)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ class Module:
     @property
     def is_command(self) -> bool:
         """Whether it talks to a terminal: the commands, and what both share of their manners."""
-        return self.path.startswith(("usdt/cli", "kprobe/cli")) or self.path in _COMMANDS
+        return (
+            self.path.startswith(("usdt/cli", "kprobe/cli", "tracing/cli"))
+            or self.path in _COMMANDS
+        )
 
     @property
     def name(self) -> str:

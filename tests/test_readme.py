@@ -19,10 +19,10 @@ needs_python = pytest.mark.skipif(
 )
 
 
-def consoles() -> list[tuple[str, list[str]]]:
+def consoles(text: str = README) -> list[tuple[str, list[str]]]:
     """(command, lines of output) of every console block."""
     found = []
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *lines = part.rstrip("\n").split("\n")
             found.append((command, lines))

@@ -29,11 +29,14 @@ from bpf.link import (
 )
 from bpf.program import Program, ProgramSpec
 from tracing.codegen import Case, Filter, generate
+from tracing.recordgen import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bpf.assembler import Code
     from bpf.maps import Map
+    from tracing.codegen import Body
     from tracing.values import Argument
 
 __all__ = ("Attacher", "Failure", "Placed", "Point")
@@ -87,15 +90,28 @@ class Attacher:
         maps: what programs refer to by name.
         accept: which processes count.
         via: how to attach; None asks the kernel for its newest way.
+        body: writes what is done at a hit.
+        may_sleep: whether programs may take page faults, where the kernel lets them.
 
     Attributes:
         ways: notes on what was attached by which kernel path, for ``-v``.
     """
 
-    def __init__(self, maps: dict[str, Map], accept: Filter, via: Via | None = None) -> None:
-        self._maps = maps
+    def __init__(
+        self,
+        maps: dict[str, Map],
+        accept: Filter,
+        via: Via | None = None,
+        body: Body = write_record,
+        *,
+        may_sleep: bool = True,
+    ) -> None:
+        self._maps = maps | accept.maps
         self._accept = accept
         self._via = via
+        self._body = body
+        self._may_sleep = may_sleep
+        self._code: list[Code] = []
         self._links: list[Link] = []
         self._programs: dict[tuple[Case, ...], Program] = {}
         self.ways: list[str] = []
@@ -116,6 +132,19 @@ class Attacher:
             for part in _parts(list(group), limit):
                 failures += self._attach_part(part)
         return failures
+
+    def add_map(self, name: str, made: Map) -> None:
+        """Give programs that are loaded from now on another map."""
+        self._maps[name] = made
+
+    def listings(self) -> list[str]:
+        """The instructions of the programs loaded, one a line."""
+        from bpf.disasm import listing  # noqa: PLC0415 - only for people who look inside
+
+        lines = []
+        for number, code in enumerate(self._code, 1):
+            lines += [f"program {number}:", *listing(code)]
+        return lines
 
     def close(self) -> None:
         """Detach everything; links are closed side by side, as each waits for the kernel."""
@@ -154,8 +183,8 @@ class Attacher:
     def _program(self, cases: tuple[Case, ...]) -> Program:
         if cases not in self._programs:
             faultable = any(case.plan.faultable for case in cases)
-            sleepable = faultable and features.have_sleepable_uprobes()
-            code = generate(cases, self._accept, sleepable=sleepable)
+            sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
+            code = generate(cases, self._accept, sleepable=sleepable, body=self._body)
             multi = self._via is Via.UPROBE_MULTI
             spec = ProgramSpec(
                 code,
@@ -164,6 +193,7 @@ class Attacher:
                 name="usdt",
             )
             self._programs[cases] = spec.load(self._maps)
+            self._code.append(code)
             kind = "sleepable " if sleepable else ""
             if faultable and not sleepable:
                 kind = "non-sleepable (memory not paged in will be unreadable) "

@@ -17,6 +17,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bpf.errors import LanguageError
+
 __all__ = ("SIZE", "LazyGroup", "escaped", "run")
 
 
@@ -112,9 +114,10 @@ def escaped(text: str) -> str:
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a command and end the process: 0 done, 1 error (one line), 2 usage.
 
-    A broken pipe ends quietly with 0: the reader has had enough.
+    A probe that cannot be understood is usage, too: a caret points at the place in its text. A
+    broken pipe ends quietly with 0: the reader has had enough.
     """
-    from bpf.errors import TracingError  # noqa: PLC0415
+    from bpf.errors import LanguageError, TracingError  # noqa: PLC0415
 
     code: int
     _repair_streams()
@@ -127,6 +130,8 @@ def run(command: click.Command, name: str) -> NoReturn:
         code = 130
     except BrokenPipeError:
         code = _quiet_end()
+    except LanguageError as err:
+        code = _misunderstood(err)
     except TracingError as err:
         code = _error(str(err))
     except OSError as err:
@@ -168,6 +173,14 @@ def _call(function: Callable[[], Any]) -> int:
 def _error(message: str) -> int:
     click.echo(f"Error: {escaped(message)}", err=True)
     return 1
+
+
+def _misunderstood(error: LanguageError) -> int:
+    from tracing.language.render import caret  # noqa: PLC0415 - only for this message
+
+    click.echo(caret(error), err=True)
+    _error(f"{error.reason}, at column {error.column + 1}")
+    return 2
 
 
 def _quiet_end() -> int:

@@ -6,6 +6,7 @@ formatted here, when somebody asks for them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import struct
@@ -18,20 +19,24 @@ from bpf.frozen import frozen
 from bpf.maps import MapSpec
 from bpf.ringbuf import HEADER, RingBuffer
 from tracing.attach import Attacher, Failure, Placed
-from tracing.codegen import COUNTERS, EVENTS, Case, Filter
-from tracing.decode import Decoder
+from tracing.codegen import COUNTERS, Case, Filter
+from tracing.decode import Consumer, Decoder
 from tracing.intake import Intake
-from tracing.plan import DEFAULT_STRING, MAX_READ, Plan, make_plan
+from tracing.plan import MAX_READ, Plan, make_plan
+from tracing.recordgen import EVENTS, write_record
+from tracing.resolve import DEFAULT_STRING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bpf.link import Via
+    from bpf.maps import Map
     from tracing.attach import Point
+    from tracing.codegen import Body
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
 
-__all__ = ("DEFAULT_BUFFER", "Lost", "Session")
+__all__ = ("DEFAULT_BUFFER", "AnySession", "Lost", "Session")
 
 DEFAULT_BUFFER = 8 << 20
 _COUNTED = 1 << 14  # probes with counters of their own; all later ones share the last
@@ -53,51 +58,56 @@ class Lost:
     unread: int
 
 
-class Session:
-    """Everything of one tracing run; a context manager.
+class AnySession:
+    """Programs attached, counters, and waiting: what every session has; a context manager.
+
+    A session answers for one tracing run. :class:`Session` delivers records;
+    :class:`tracing.aggregate.session.AggregateSession` counts in the kernel.
 
     Args:
-        form: what records become.
+        maps: what programs refer to by name besides the counters; the caller's to close.
         accept: which processes count.
-        buffer: bytes of ring buffer.
-        max_string: bytes that str() keeps.
         via: how to attach; None asks the kernel for its newest way.
-
-    Raises:
-        TracingError: max_string is out of range.
-        NotSupported: the kernel has no BPF ring buffer.
-        SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
+        body: writes what is done at a hit.
+        max_string: bytes that str() keeps.
+        may_sleep: whether programs may take page faults; a few helpers rule it out.
     """
 
     def __init__(
         self,
-        form: Form,
+        maps: dict[str, Map],
         *,
         accept: Filter | None = None,
-        buffer: int = DEFAULT_BUFFER,
-        max_string: int = DEFAULT_STRING,
         via: Via | None = None,
+        body: Body = write_record,
+        max_string: int = DEFAULT_STRING,
+        may_sleep: bool = True,
     ) -> None:
-        if not 0 < max_string < MAX_READ:
-            raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
-        self._decoder = Decoder(form)
-        self._max_string = max_string
-        self._ring = RingBuffer(buffer, EVENTS)
-        try:
+        self._resources = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            undo.push(self._resources)
+            if not 0 < max_string < MAX_READ:
+                raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
+            self._max_string = max_string
             self._counters = MapSpec(MapType.ARRAY, 4, 16, _COUNTED, COUNTERS).create()
-        except BaseException:
-            self._ring.close()
-            raise
-        maps = {EVENTS: self._ring.map, COUNTERS: self._counters}
-        self._attacher = Attacher(maps, accept or Filter(), via)
-        self._cases: dict[tuple[int, Plan], Case] = {}
+            self._resources.callback(self._counters.close)
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self._resources.callback(os.close, self._wake)
+            self._poller = select.epoll()
+            self._resources.callback(self._poller.close)
+            self._poller.register(self._wake, select.EPOLLIN)
+            self._attacher = Attacher(
+                {**maps, COUNTERS: self._counters},
+                accept or Filter(),
+                via,
+                body,
+                may_sleep=may_sleep,
+            )
+            self._resources.callback(self._attacher.close)
+            undo.pop_all()
+        self._cases: dict[tuple[int, int, Plan], Case] = {}
         self._probes: dict[str, int] = {}
-        self._intake = Intake(self._ring)
-        self._batches: Iterator[list[Any]] = iter(())
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poller = select.epoll()
-        self._poller.register(self._intake.arrived, select.EPOLLIN)
-        self._poller.register(self._wake, select.EPOLLIN)
+        self._requests: list[ProbeText] = []
         self._watched: set[int] = set()
         self._closed = False
 
@@ -105,6 +115,11 @@ class Session:
     def ways(self) -> list[str]:
         """What was attached, by which kernel path: lines for ``-v``."""
         return self._attacher.ways
+
+    @property
+    def listings(self) -> list[str]:
+        """The instructions of every program loaded: lines for ``-v -v``."""
+        return self._attacher.listings()
 
     def attach(
         self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
@@ -122,31 +137,49 @@ class Session:
         for point in points:
             key = (point.probe, point.arguments)
             if key not in plans:
-                plans[key] = make_plan(
-                    request.items,
-                    point.arguments,
-                    text=request.text,
-                    probe=point.probe,
-                    declared=max(most, declared or 0),
-                    max_string=self._max_string,
-                )
-            placed.append(Placed(point, self._case(point.probe, plans[key])))
-        self._intake.start()
+                plans[key] = self._plan(request, point, max(most, declared or 0))
+            placed.append(Placed(point, self._case(request, point.probe, plans[key])))
+        self._start()
         return self._attacher.attach(placed)
 
-    def _case(self, probe: str, plan: Plan) -> Case:
-        if plan.size + HEADER >= self._ring.size:
-            raise TracingError(
-                f"{probe}: a record of {plan.size} bytes does not fit a ring buffer of "
-                f"{self._ring.size}; give a larger buffer, or shorter strings"
-            )
+    _stacks: tuple[str, ...] = ()  # recorded whatever the items are
+
+    def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
+        return make_plan(
+            request.items,
+            point.arguments,
+            text=request.text,
+            probe=point.probe,
+            declared=declared,
+            max_string=self._max_string,
+            stacks=self._stacks,
+        )
+
+    def _case(self, request: ProbeText, probe: str, plan: Plan) -> Case:
+        number = self._number_of(request)
         index = self._probes.setdefault(probe, len(self._probes))
-        case = self._cases.get((index, plan))
+        case = self._cases.get((number, index, plan))
         if case is None:
             case = Case(len(self._cases) + 1, min(index, _COUNTED - 1), plan)
-            self._cases[index, plan] = case
-            self._decoder.add(case.number, probe, plan)
+            self._announce(case, probe, request)
+            self._cases[number, index, plan] = case
         return case
+
+    def _number_of(self, request: ProbeText) -> int:
+        # By identity: the same words may be given twice, and mean START and END.
+        for number, known in enumerate(self._requests):
+            if known is request:
+                return number
+        self._requests.append(request)
+        return len(self._requests) - 1
+
+    def _announce(self, case: Case, probe: str, request: ProbeText) -> None:
+        # Called for each case before its program is written.
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        # Called before anything is attached.
+        pass
 
     def watch(self, descriptor: int) -> None:
         """Let poll() return early when ``descriptor`` becomes readable (a pidfd)."""
@@ -181,9 +214,20 @@ class Session:
     def drain(self) -> Iterator[list[Any]]:
         """Detach everything, then yield what is still there."""
         self._attacher.close()
-        self._intake.finish()
         while batch := self._next_batch():
             yield batch
+
+    def _next_batch(self) -> list[Any]:
+        return []
+
+    def _wait(self, seconds: float) -> bool:
+        # Whether something else than records asks for attention.
+        attention = False
+        for number, _ in self._poller.poll(seconds):
+            if number == self._wake:
+                os.eventfd_read(number)
+            attention = True
+        return attention
 
     def lost(self) -> list[Lost]:
         """What each probe did not deliver so far; only probes with something to say."""
@@ -199,21 +243,82 @@ class Session:
 
     def close(self) -> None:
         """Detach and free everything; again is fine."""
-        if self._closed:
-            return
-        self._closed = True
-        self._attacher.close()
-        self._intake.close()
-        self._poller.close()
-        os.close(self._wake)
-        self._counters.close()
-        self._ring.close()
+        if not self._closed:
+            self._closed = True
+            self._resources.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Session(AnySession):
+    """A session that delivers records as what a form makes of them.
+
+    Args:
+        form: what records become; or what takes their bytes.
+        accept: which processes count.
+        buffer: bytes of ring buffer.
+        max_string: bytes that str() keeps.
+        via: how to attach; None asks the kernel for its newest way.
+        stacks: ``ustack``, ``kstack``: recorded at every hit, whatever the items are.
+
+    Raises:
+        TracingError: max_string is out of range.
+        NotSupported: the kernel has no BPF ring buffer.
+        SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
+    """
+
+    def __init__(
+        self,
+        form: Form | Consumer,
+        *,
+        accept: Filter | None = None,
+        buffer: int = DEFAULT_BUFFER,
+        max_string: int = DEFAULT_STRING,
+        via: Via | None = None,
+        stacks: Sequence[str] = (),
+    ) -> None:
+        self._stacks = tuple(stacks)
+        self._decoder = form if isinstance(form, Consumer) else Decoder(form)
+        self._ring = RingBuffer(buffer, EVENTS)
+        try:
+            super().__init__(
+                {EVENTS: self._ring.map}, accept=accept, via=via, max_string=max_string
+            )
+        except BaseException:
+            self._ring.close()
+            raise
+        self._intake = Intake(self._ring)
+        self._batches: Iterator[list[Any]] = iter(())
+        self._poller.register(self._intake.arrived, select.EPOLLIN)
+
+    def _announce(self, case: Case, probe: str, request: ProbeText) -> None:  # noqa: ARG002
+        if case.plan.size + HEADER >= self._ring.size:
+            raise TracingError(
+                f"{probe}: a record of {case.plan.size} bytes does not fit a ring buffer of "
+                f"{self._ring.size}; give a larger buffer, or shorter strings"
+            )
+        self._decoder.add(case.number, probe, case.plan)
+
+    def _start(self) -> None:
+        self._intake.start()
+
+    def drain(self) -> Iterator[list[Any]]:
+        """Detach everything, then yield what is still there."""
+        self._attacher.close()
+        self._intake.finish()
+        yield from super().drain()
+
+    def close(self) -> None:
+        """Detach and free everything; again is fine."""
+        if not self._closed:
+            self._attacher.close()
+            self._intake.close()
+            super().close()
+            self._ring.close()
 
     def _next_batch(self) -> list[Any]:
         while True:
@@ -228,7 +333,6 @@ class Session:
                 self._batches = self._decoder.batches(data)
 
     def _wait(self, seconds: float) -> bool:
-        # Whether something else than records asks for attention.
         attention = False
         for number, _ in self._poller.poll(seconds):
             if number in (self._wake, self._intake.arrived):

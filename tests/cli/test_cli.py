@@ -270,7 +270,9 @@ def test_what_is_not_there_is_one_line(command: str, tmp_path: Path) -> None:
     assert str(tmp_path) in one_error(run_usdt(command, tmp_path, "args:count3"))
     missing = tmp_path / "missing"
     assert str(missing) in one_error(run_usdt(command, missing, "args:count3"))
-    assert "column" in one_error(run_usdt(command, path, "args:count3(arg0"))
+    done = run_usdt(command, path, "args:count3(arg0")
+    assert "column 12" in one_error(done, code=2)
+    assert done.stderr.startswith("args:count3(arg0\n           ^\n")
 
 
 def test_results_go_to_stdout_and_nothing_else_does() -> None:

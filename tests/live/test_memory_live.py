@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fixtures import TESTBINS, Fixture, start
-from skips import need_program
+from fixtures import TESTBINS, Fixture, compiler, start
+from patience import patient
 
 import usdt
 from tracing.values import Unreadable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tracing.forms import Event
 
-pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
+pytestmark = pytest.mark.usefixtures("ringbuf")
 
 _COMM = "fifteen-bytes-x"
 _PAGE = 4096
@@ -72,6 +72,9 @@ _SOURCE = r"""
 #include <unistd.h>
 #include "note.h"
 
+#define WORD HAND_TEXT(__SIZEOF_POINTER__)
+struct sixteen { char bytes[16]; };
+
 static char *pages(int number, int protection, int file)
 {
     int flags = MAP_PRIVATE | (file < 0 ? MAP_ANONYMOUS : 0);
@@ -115,9 +118,10 @@ int main(int argc, char **argv)
             STAP_PROBE3(m, length, i, two, lengths[i]);
         for (int i = 0; i < LENGTH(fresh); i++) {
             char *text = pages(4, PROT_READ, file) + fresh[i];
-            __asm__ volatile(HAND_NOTE("nop", "m", "fresh",
-                                       "-4@%%esi 8@%%rdi -4@12(%%rdi) 16@(%%rdi) 8@%%rdx", "0")
-                             :: "S"(i), "D"(text), "d"(two));
+            __asm__ volatile(HAND_NOTE(HAND_NOP, "m", "fresh",
+                                       "-4@%0 " WORD "@%1 -4@%2 16@%3 " WORD "@%4", "0")
+                             :: "r"(i), "r"(text), "m"(*(int *)(text + 12)),
+                                "m"(*(struct sixteen *)text), "r"(two));
             munmap(text - fresh[i], 4 * PAGE);
         }
         char *zero = pages(1, PROT_READ | PROT_WRITE, -1);
@@ -148,7 +152,7 @@ def _source() -> str:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("memory")
-    command = [need_program("gcc"), "-O1", "-w", f"-I{TESTBINS}", "-x", "c", "-"]
+    command = [*compiler(), "-O1", "-w", f"-I{TESTBINS}", "-x", "c", "-"]
     done = subprocess.run(
         [*command, "-o", folder / "memory"],
         input=_source(),
@@ -176,7 +180,7 @@ def _fired(running: Fixture, number: int, *probes: str) -> tuple[list[Event], in
     with usdt.attach(*probes, pid=running.pid) as events:
         running.fire()
         found: list[Event] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patient(20)
         while len(found) < number and time.monotonic() < deadline:
             found += events.poll(0.5)
         found += events.poll(0.03)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from patience import patient
 from skips import need_program
 from tracing_tools import Tool, run_usdt, tracing, until, usdt
 
@@ -60,7 +61,7 @@ class Dialogue:
         """Close its input and wait for its end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(patient(20))
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +69,7 @@ class Dialogue:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(patient(20))
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             with contextlib.suppress(BrokenPipeError):
@@ -138,9 +139,9 @@ def cluster() -> Iterator[Cluster]:
         if server is not None:
             server.send_signal(signal.SIGQUIT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(20)
+                server.wait(patient(20))
             server.kill()
-            server.wait(20)
+            server.wait(patient(20))
         shutil.rmtree(folder)
 
 
@@ -209,6 +210,25 @@ def test_the_program_stands_for_all_backends(cluster: Cluster) -> None:
                 tool.wait_events(4)
                 shown = {(e["pid"], e["args"]["str(arg0)"]) for e in tool.stop()}
                 assert wanted <= shown
+
+
+def test_backends_are_traced_with_their_server(cluster: Cluster) -> None:
+    server = int((cluster.folder / "data/postmaster.pid").read_text().split()[0])
+    probe = "postgresql:query__start(str(arg0))"
+    with (
+        cluster.session() as before,
+        tracing("-f", "-p", server, probe) as tool,
+        cluster.session() as later,
+    ):
+        backends = [_backend(session) for session in (before, later)]
+        wanted = {(backends[0], "select 'before';"), (backends[1], "select 'later';")}
+        for session, word in ((before, "before"), (later, "later")):
+            session.say(f"select '{word}';")
+            session.hear(word)
+        tool.wait_events(4)
+        found = tool.stop()
+    assert wanted <= {(event["pid"], event["args"]["str(arg0)"]) for event in found}
+    assert server not in {event["pid"] for event in found}
 
 
 def test_predicates_choose_queries(cluster: Cluster) -> None:
@@ -290,7 +310,7 @@ def test_python_started_for_the_trace_shows_what_it_imports(tmp_path: Path) -> N
     words = ("-c", f"{_python_with_probes()} -c 'import this_is_no_module'", "-o", output)
     probe = "python:import__find__load__start(str(arg0))"
     with tracing(*words, "--exit-code", probe) as tool:
-        assert tool.process.wait(20) == 1
+        assert tool.process.wait(patient(20)) == 1
     assert '"str(arg0)": "this_is_no_module"' in output.read_text()
 
 
@@ -363,3 +383,29 @@ def _assert_all_attached(tool: Tool) -> None:
     tool.wait_tracing()
     assert tool.sites > 400
     assert not [line for line in tool.errors if "not attached" in line]
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def test_every_probe_of_the_machine_is_counted(cluster: Cluster, tmp_path: Path) -> None:
+    source = tmp_path / "Hello.java"
+    source.write_text(_JAVA)
+    java = need_program("java", "openjdk-17-jdk-headless")
+    with Dialogue(java, source) as virtual_machine, cluster.session() as session:
+        virtual_machine.hear("ready")
+        _backend(session)
+        with usdt("count", "--json", "-a", "*:*", "--top", 1000) as tool:
+            tool.wait_tracing(timeout=_PATIENCE)
+            assert tool.sites > 500
+            session.say("select 'counted';")
+            session.hear("counted")
+            virtual_machine.say("go")
+            virtual_machine.hear("done")
+            tool.process.send_signal(signal.SIGINT)
+            tool.finish(timeout=_PATIENCE)
+        virtual_machine.say("end")
+    counts = {record["probe"]: record["count"] for record in tool.records if "count" in record}
+    assert counts["postgresql:query__start"] >= 1
+    assert counts["hotspot:gc__begin"] >= 1
+    assert tool.closing[1] == 0

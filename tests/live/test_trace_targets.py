@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import Fixture, build, start
+from patience import patient
 from tracing_tools import Tool, leftovers, private, run_usdt, tracing, until, usdt
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def test_a_command_is_traced_in_what_it_opens_later(tmp_path: Path) -> None:
     path, output = build("default", "dlopened"), tmp_path / "events"
     words = ("-o", output, "dlopened:before", "plugin:hit(arg0,str(arg1))")
     with tracing("-c", f"{path} -n 4 -s 300000", *words) as tool:
-        tool.process.wait(20)
+        tool.process.wait(patient(20))
         printed = [json.loads(line) for line in tool.lines]
     events = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(of_probe(events, "dlopened:before")) == 4
@@ -398,7 +399,7 @@ def test_a_killed_tracer_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_command_is_traced_from_its_first_instruction(tmp_path: Path) -> None:
     output = tmp_path / "events"
     with tracing("-c", f"{build('default', 'args')} -n 1", "-o", output, _COUNT3) as tool:
-        assert tool.process.wait(20) == 0
+        assert tool.process.wait(patient(20)) == 0
     assert "1 events, 0 lost" in tool.errors
     printed = [json.loads(line) for line in tool.lines]
     assert count3([json.loads(line) for line in output.read_text().splitlines()]) == count3(printed)
@@ -436,7 +437,7 @@ def test_a_file_holds_what_was_traced_and_nothing_else(tmp_path: Path) -> None:
     ):
         fixture.fire()
         tool.process.send_signal(signal.SIGINT)
-        assert tool.process.wait(20) == 0
+        assert tool.process.wait(patient(20)) == 0
         assert tool.closing == (2, 0)
     assert tool.lines == []
     events = [json.loads(line) for line in output.read_text().splitlines()]
@@ -451,7 +452,7 @@ def test_text_lines_hold_the_same_values() -> None:
             tool.wait_tracing()
             fixture.fire()
             fixture.finish()
-            assert tool.process.wait(20) == 0
+            assert tool.process.wait(patient(20)) == 0
         null, heap = tool.lines
         assert re.search(rf"\b{fixture.pid}\b.*strings:null\b.*\barg0=0$", null)
         assert re.search(r"strings:heap\b.*str\(arg0\)=\"a\"  arg1=1$", heap)

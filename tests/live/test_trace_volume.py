@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build, start
+from patience import patient
 from tracing_tools import tracing
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
     path, output = build("default", "many10k"), tmp_path / "events"
     with tracing("-c", f"{path} -n 1 -q", "-o", output, "many10k:*") as tool:
         assert tool.sites == 10_000
-        assert tool.process.wait(60) == 0
+        assert tool.process.wait(patient(60)) == 0
         assert tool.closing == (10_000, 0)
     events = [json.loads(line) for line in output.read_text().splitlines()]
     assert [event["args"]["arg0"] for event in events] == list(range(10_000))
@@ -31,9 +32,9 @@ def trace_a_million(output: Path) -> tuple[int, int]:
         start(build("default", "loop"), "-w", "-q", "-n", 1_000_000) as fixture,
         tracing("-p", fixture.wait_ready().pid, "-o", output, "loop:hit(arg0,arg1)") as tool,
     ):
-        fixture.fire(timeout=120)
+        fixture.fire(timeout=patient(120))
         fixture.finish()
-        tool.process.wait(120)
+        tool.process.wait(patient(120))
         assert tool.code == 0, tool.errors
         return tool.closing
 
@@ -60,9 +61,9 @@ def test_what_does_not_fit_the_buffer_is_counted() -> None:
         start(build("default", "loop"), "-w", "-q", "-n", 200_000) as fixture,
         tracing("-p", fixture.wait_ready().pid, "--buffer", "4K", "loop:hit") as tool,
     ):
-        fixture.fire(timeout=60)
+        fixture.fire(timeout=patient(60))
         fixture.finish()
-        tool.process.wait(60)
+        tool.process.wait(patient(60))
         delivered, lost = tool.closing
     assert lost > 0
     assert delivered + lost == 200_000

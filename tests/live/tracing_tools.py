@@ -24,7 +24,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from patience import patient
+
 from bpf._syscall import bpf_attribute
+from usdt.probes import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
 __all__ = (
     "USDT",
     "Tool",
+    "bias",
     "by_thread",
     "leftovers",
     "one_error",
     "private",
     "run_usdt",
+    "semaphores",
     "tracing",
     "until",
     "usdt",
@@ -45,7 +50,7 @@ __all__ = (
 #: The command as it is installed beside the Python that runs the tests.
 USDT = str(Path(sys.executable).parent / "usdt")
 
-_TIMEOUT = 20.0 * float(os.environ.get("USDT_PATIENCE", "1"))  # more where a CPU is emulated
+_TIMEOUT = patient(20.0)
 _TRACING = re.compile(r"^tracing (\d+) sites?; end with \^C$")
 _CLOSING = re.compile(r"^(\d+) events, (\d+) lost$")
 
@@ -130,13 +135,17 @@ class Tool:
         self._until(lambda: len(self.lines) >= count, f"to write {count} lines", timeout)
         return self.events
 
-    def wait_end(self, *, code: int = 0, timeout: float = _TIMEOUT) -> list[dict[str, Any]]:
-        """Wait for the end by itself; return the events. A trace's counts are checked."""
+    def finish(self, *, code: int = 0, timeout: float = _TIMEOUT) -> None:
+        """Wait for the end by itself, with this exit code and without a traceback."""
         self.process.wait(timeout)
         for reader in self._readers:
             reader.join(timeout)
         assert self.code == code, f"{self}: exit code {self.code}, {self.errors[-5:]}"
         assert not [line for line in self.errors if "Traceback" in line], self.errors
+
+    def wait_end(self, *, code: int = 0, timeout: float = _TIMEOUT) -> list[dict[str, Any]]:
+        """Wait for the end by itself; return the events. A trace's counts are checked."""
+        self.finish(code=code, timeout=timeout)
         if code:
             return []
         events = self.events
@@ -234,6 +243,26 @@ def private(program: Path, folder: Path) -> Path:
     for path in (program, *program.parent.glob(f"{program.name}.so")):
         shutil.copy(path, folder)
     return folder / program.name
+
+
+def bias(pid: int, path: Path) -> int:
+    """Address at which a process has mapped the start of a file."""
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if fields[-1] == str(path) and not int(fields[2], 16):
+            return int(fields[0].partition("-")[0], 16)
+    msg = f"{path} is not mapped in {pid}"
+    raise AssertionError(msg)
+
+
+def semaphores(pid: int, path: Path) -> dict[str, int]:
+    """The 16-bit counters of a file's probes, as they are in a process's memory now."""
+    found = {}
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for probe in read_probes(str(path)).probes:
+            memory.seek(bias(pid, path) + probe.sites[0].semaphore)
+            found[probe.name] = int.from_bytes(memory.read(2), sys.byteorder)
+    return found
 
 
 def one_error(done: subprocess.CompletedProcess[str], *, code: int = 1) -> str:

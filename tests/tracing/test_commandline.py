@@ -110,6 +110,11 @@ _ENDS = {
         1,
         "Error: Input/output error\n",
     ),
+    "a probe that cannot be understood": (
+        "raise errors.LanguageError('p:q(a =)', 6, 'found \\x1b')",
+        2,
+        "p:q(a =)\n      ^\nError: found \\x1b, at column 7\n",
+    ),
     "endless recursion": (
         "f = lambda: f(); f()",
         1,

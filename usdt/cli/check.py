@@ -12,7 +12,7 @@ from tracing.commandline import escaped
 from tracing.values import Unreadable
 from usdt.cli.listing import select
 from usdt.elf import ElfFile
-from usdt.points import arguments_of, foreign
+from usdt.points import arguments_of, foreign, untraced
 from usdt.symbols import SymbolResolver
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def _problems(probe: Probe) -> Iterator[str]:
     with ElfFile(probe.path) as elf, SymbolResolver(elf) as symbols:
         seen: set[str] = set()
         for site in probe.sites:
-            if site.dead is not None:
-                yield f"site {site.address:#x} cannot be attached: {escaped(site.dead)}"
+            reason = site.dead or untraced(elf, probe, site)
+            if reason is not None:
+                yield f"site {site.address:#x} cannot be attached: {escaped(reason)}"
             for argument in arguments_of(probe, site, elf.type, symbols):
                 if isinstance(argument.fetch, Unreadable):
                     text = f"{argument.name} cannot be read: {escaped(argument.fetch.reason)}"

@@ -13,7 +13,15 @@ _COMMANDS = {
     "info": ("usdt.cli.info:info", "Each call site, and where each argument lives."),
     "check": ("usdt.cli.check:check", "Would each probe attach and decode? Exit 1 if not."),
     "trace": ("usdt.cli.trace:trace", "Print every hit."),
+    "record": ("usdt.cli.record:record", "Write every hit to a file, at full speed."),
+    "report": ("usdt.cli.report:report", "Decode a recording."),
+    "count": ("usdt.cli.count:count", "Count hits in the kernel."),
+    "hist": ("usdt.cli.hist:hist", "A histogram, made in the kernel."),
+    "stats": ("usdt.cli.stats:stats", "Count, min, avg, max and sum, in the kernel."),
+    "latency": ("usdt.cli.latency:latency", "Times between two probes, as a histogram."),
+    "heatmap": ("usdt.cli.heatmap:heatmap", "The same over time."),
     "attach": ("usdt.cli.attach:attach", "Attach somebody else's pinned BPF program."),
+    "decode": ("usdt.cli.decode:decode", "What an argument string means, for any CPU."),
     "features": ("usdt.cli.features:features", "What this kernel offers, which path is used."),
 }
 

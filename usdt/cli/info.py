@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from usdt.argspec import Operand
     from usdt.probes import Probe, Site
 
-__all__ = ("info",)
+__all__ = ("info", "meaning")
 
 
 @click.command("info")
@@ -44,7 +44,7 @@ def _describe(probe: Probe) -> Iterator[str]:
         if not operands:
             yield "    no arguments\n"
         for position, operand in enumerate(operands):
-            yield f"    arg{position:<3} {escaped(operand.text):<24} {escaped(_meaning(operand))}\n"
+            yield f"    arg{position:<3} {escaped(operand.text):<24} {escaped(meaning(operand))}\n"
 
 
 def _place(site: Site) -> str:
@@ -56,7 +56,8 @@ def _place(site: Site) -> str:
     return place
 
 
-def _meaning(operand: Operand) -> str:
+def meaning(operand: Operand) -> str:
+    """Where an operand lives, in words."""
     size = f"{operand.type}, {operand.size} byte{'s' * (operand.size != 1)}"
     if operand.kind == "constant":
         where = f"the constant {operand.value}" if operand.symbol is None else "an address"

@@ -1,0 +1,141 @@
+"""``usdt latency``: pairs of known sleeps, of recursion, of eight threads, and what is no pair."""
+
+from __future__ import annotations
+
+import pytest
+from aggregating import aggregating, beside_a_trace, log2_buckets, stopped
+from fixtures import Fixture, build, start
+from tracing_tools import one_error, run_usdt
+
+_SLEEP = 5_000  # microseconds between two rounds
+_EVEN, _ODD = "threads:hit(arg1 % 2 == 0)", "threads:hit(arg1 % 2 == 1)"
+
+
+def program(name: str, *words: object) -> Fixture:
+    return start(build("default", name), "-w", *words)
+
+
+def test_known_sleeps_of_eight_threads() -> None:
+    with program("threads", "-t", 8, "-n", 20, "-s", _SLEEP) as threads:
+        threads.wait_ready()
+        words = (_EVEN, _ODD, "--by", "arg0")
+        with aggregating("latency", "-p", threads.pid, *words) as tool:
+            threads.fire()
+            found = stopped(tool)
+    assert {r["key"]["arg0"]: r["count"] for r in found.results} == dict.fromkeys(range(8), 10)
+    for result in found.results:
+        assert result["min"] >= _SLEEP * 1000
+        assert result["max"] >= result["avg"] >= result["min"]
+        assert sum(bucket["count"] for bucket in result["buckets"]) == 10
+        assert result["buckets"][0]["high"] > _SLEEP * 1000
+        assert result["unit"] == "ns"
+        assert result["probe"] == "threads:hit"
+    assert found.pairs == {"unfinished": 0, "unmatched": 0, "deep": 0}
+
+
+def test_times_are_those_of_a_trace() -> None:
+    # The trace is attached at the same places: its times differ by what a hit costs.
+    with program("threads", "-t", 1, "-n", 10, "-s", 50_000) as threads:
+        threads.wait_ready()
+        found, hits = beside_a_trace(
+            threads, "latency", _EVEN, _ODD, "--unit", "ms", probes=["threads:hit(arg1)"]
+        )
+    times = [later["time"] - first["time"] for first, later in zip(hits[::2], hits[1::2])]  # noqa: B905
+    result = found.one
+    assert result["count"] == len(times) == 5
+    assert abs(result["sum"] - sum(times)) < sum(times) // 2
+    assert result["buckets"][0]["low"] >= 32
+
+
+def test_nested_starts_end_from_the_inside() -> None:
+    # count0, count1, count2 begin; count3, count4, count5 end: each end takes the last start.
+    with program("args", "-n", 10) as args:
+        args.wait_ready()
+        words = ("args:count[0-2]", "args:count[3-5]")
+        with aggregating("latency", "-p", args.pid, *words) as tool:
+            args.fire()
+            found = stopped(tool)
+    counts = {r["probe"]: r["count"] for r in found.results}
+    assert counts == {"args:count3": 10, "args:count4": 10, "args:count5": 10}
+    sums = [
+        next(r["sum"] for r in found.results if r["probe"] == f"args:count{n}") for n in (3, 4, 5)
+    ]
+    assert sums == sorted(sums)
+    assert sums[0] < sums[2]
+    assert not any(found.pairs.values())
+
+
+def test_what_is_nested_too_deeply_is_counted_and_still_ends() -> None:
+    with program("loop", "-n", 40) as loop:
+        loop.wait_ready()
+        words = ("loop:hit(arg0 < 20)", "loop:hit(arg0 >= 20)")
+        with aggregating("latency", "-p", loop.pid, *words) as tool:
+            loop.fire()
+            loop.fire()
+            found = stopped(tool)
+    assert found.one["count"] == 2 * 16
+    assert found.pairs == {"unfinished": 0, "unmatched": 0, "deep": 2 * 4}
+    assert "8 starts nested deeper than 16: not measured" in found.tool.errors
+
+
+def test_an_end_that_never_comes_and_one_that_never_began() -> None:
+    with program("args", "-n", 12) as args:
+        args.wait_ready()
+        never = ("args:count0", "args:count1(arg0 == 1, arg0 == 2)")
+        with (
+            aggregating("latency", "-p", args.pid, *never) as starts,
+            aggregating("latency", "-p", args.pid, *reversed(never)) as ends,
+        ):
+            args.fire()
+            begun, ended = stopped(starts), stopped(ends)
+    assert not begun.results
+    assert begun.pairs == {"unfinished": 12, "unmatched": 0, "deep": 0}
+    assert "12 starts whose end did not come" in begun.tool.errors
+    assert not ended.results
+    assert ended.pairs == {"unfinished": 0, "unmatched": 12, "deep": 0}
+    assert "12 ends without a start" in ended.tool.errors
+
+
+def test_a_key_of_the_arguments() -> None:
+    # main fires round N after the threads may have: the round is what both have in common.
+    with program("threads", "-t", 1, "-n", 50) as threads:
+        threads.wait_ready()
+        words = ("threads:hit", "threads:hit", "--key", "arg1")
+        with aggregating("latency", "-p", threads.pid, *words) as tool:
+            threads.fire()
+            found = stopped(tool)
+    # Whichever of the two programs the kernel runs first at a place: every start has a hit's end,
+    # or every end came before its start.
+    pairs = sum(r["count"] for r in found.results)
+    assert (pairs, found.pairs["unmatched"]) in {(50, 0), (0, 50)}
+    assert pairs + found.pairs["unfinished"] == 50
+
+
+def test_starts_without_room_are_counted() -> None:
+    with program("threads", "-t", 1, "-n", 50) as threads:
+        threads.wait_ready()
+        words = ("threads:hit", "threads:main(arg0 < 0)", "--key", "arg1", "--max-keys", 20)
+        with aggregating("latency", "-p", threads.pid, *words) as tool:
+            threads.fire()
+            found = stopped(tool)
+    assert found.lost() == 30
+    assert found.pairs["unfinished"] == 20
+
+
+def test_two_probes_are_needed() -> None:
+    done = run_usdt("latency", "-a", "a:b")
+    assert done.returncode == 2
+    assert "expected a predicate" in one_error(
+        run_usdt("latency", "-a", "a:b(arg0)", "a:c"), code=2
+    )
+
+
+@pytest.mark.parametrize(("unit", "size"), [("us", 1000), ("s", 10**9)])
+def test_units(unit: str, size: int) -> None:
+    with program("threads", "-t", 1, "-n", 2, "-s", 40_000) as threads:
+        threads.wait_ready()
+        with aggregating("latency", "-p", threads.pid, _EVEN, _ODD, "--unit", unit) as tool:
+            threads.fire()
+            result = stopped(tool).one
+    (bucket,) = result["buckets"]
+    assert bucket == log2_buckets([result["sum"] // size])[0]

@@ -1,0 +1,162 @@
+"""From probes and options to plans and what their cases do; no kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpf.errors import LanguageError, TracingError
+from bpf.frozen import frozen
+from tracing.aggregate.body import Action
+from tracing.aggregate.keys import KeyLayout, lay_out
+from tracing.aggregate.spec import Items, is_pattern, is_stack
+from tracing.ir import Opaque
+from tracing.plan import HEADER_SIZE, Output, Plan, make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracing.aggregate.spec import Aggregation
+    from tracing.language.tree import Item, ProbeText
+    from tracing.values import Argument
+
+__all__ = ("Layout", "Planner", "Source")
+
+
+@frozen
+class Source:
+    """Where a result comes from: a probe, by one of the requests.
+
+    Attributes:
+        request: its number, in the order given.
+        probe: its name.
+    """
+
+    request: int
+    probe: str
+
+
+@frozen
+class Layout:
+    """How the keys and values of a row number are read; equal ones share the number."""
+
+    source: Source
+    keys: KeyLayout
+    signed: bool
+
+
+class Planner:
+    """Plans the cases of an aggregation.
+
+    Args:
+        aggregation: what is computed.
+        requests: the probes; of a time between two, start and end.
+
+    Attributes:
+        layouts: by row number.
+
+    Raises:
+        LanguageError: a probe's items do not suit the aggregation.
+    """
+
+    def __init__(self, aggregation: Aggregation, requests: Sequence[ProbeText]) -> None:
+        self.aggregation = aggregation
+        self.layouts: list[Layout] = []
+        self._requests = requests
+        self._values = [aggregation.check(request) for request in requests]
+        self._rows: dict[Layout, int] = {}
+
+    def number_of(self, request: ProbeText) -> int:
+        """The place of a request among those given: by identity, as both may say the same."""
+        for number, known in enumerate(self._requests):
+            if known is request:
+                return number
+        raise TracingError(f"{request.text}: not among the probes of this session")
+
+    def sources(self) -> list[Source]:
+        """Every probe that gives results, in the order found."""
+        ends = (layout.source for layout in self.layouts if self._role(layout.source.request))
+        return list(dict.fromkeys(ends))
+
+    def plan(
+        self,
+        request: ProbeText,
+        probe: str,
+        arguments: Sequence[Argument],
+        *,
+        declared: int,
+        max_string: int,
+    ) -> Plan:
+        """The plan of one probe for one set of arguments; outputs: value, pair's key, key.
+
+        Raises:
+            LanguageError: an item cannot be understood here, or the value is no integer.
+        """
+
+        def planned(items: Sequence[Item], text: str) -> Plan:
+            return make_plan(
+                items, arguments, text=text, probe=probe, declared=declared, max_string=max_string
+            )
+
+        number = self.number_of(request)
+        outputs: list[Output] = []
+        value = self._values[number]
+        if value is not None:
+            outputs.append(_integer(request, value, planned([value], request.text).outputs[0]))
+        for part in self._keys_of(number):
+            plain = [item for item in part.items if not is_stack(item)]
+            if plain:
+                outputs += planned(plain, part.text).outputs
+        predicates = [item for item in request.items if item.is_predicate]
+        checks = planned(predicates, request.text).predicates if predicates else ()
+        return Plan(checks, tuple(outputs), HEADER_SIZE, -1)
+
+    def action(self, plan: Plan, probe: str, request: ProbeText) -> Action:
+        """What a case with this plan does."""
+        number = self.number_of(request)
+        outputs = list(plan.outputs)
+        value = outputs.pop(0) if self._values[number] is not None else None
+        layouts: list[KeyLayout] = []
+        expressions: list[tuple[Output, ...]] = []
+        for part in self._keys_of(number):
+            count = sum(not is_stack(item) for item in part.items)
+            mine, outputs = tuple(outputs[:count]), outputs[count:]
+            layouts.append(lay_out(part.items, mine))
+            expressions.append(mine)
+        signed = value is not None and value.node.type.signed
+        row = self._row(Layout(Source(number, probe), layouts[1], signed))
+        return Action(
+            self._role(number) or "start",
+            row,
+            value,
+            layouts[0],
+            expressions[0],
+            layouts[1],
+            expressions[1],
+        )
+
+    def _role(self, number: int) -> str:
+        # Empty for a start, which gives no results.
+        if self.aggregation.pair is None:
+            return "hit"
+        return "end" if number else ""
+
+    def _keys_of(self, number: int) -> tuple[Items, Items]:
+        # The pair's key and the result's key, of those that this request has.
+        pair = self.aggregation.pair or Items()
+        return pair, self.aggregation.keys if self._role(number) else Items()
+
+    def _row(self, layout: Layout) -> int:
+        number = self._rows.setdefault(layout, len(self.layouts))
+        if number == len(self.layouts):
+            self.layouts.append(layout)
+        return number
+
+
+def _integer(request: ProbeText, item: Item, output: Output) -> Output:
+    if output.form in ("integer", "hex", "opaque"):
+        return output
+    reason = f"{item.text} is no integer: only integers can be aggregated"
+    if is_pattern(request) and output.form in ("float", "bytes"):
+        # One probe of many: its hits are counted as those whose value cannot be read.
+        return Output(item.text, "opaque", Opaque(reason))
+    raise LanguageError(request.text, item.expression.start, reason)

@@ -1,0 +1,1 @@
+"""What the commands of both fronts share: options, the running loop, aggregations."""

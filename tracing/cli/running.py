@@ -1,0 +1,260 @@
+"""One run of a tracing command: from its options to its closing line.
+
+A front (USDT probes, kernel probes) gives what attaches; a command gives what is done with what
+comes. The loop between them, signals, ``-d``, ``-c`` and the order of what is said are the same for
+all commands, and here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from bpf.capabilities import missing_capabilities, privilege_hint
+from bpf.errors import TracingError, VerifierError
+from bpf.frozen import frozen
+from tracing.commandline import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tracing.codegen import Filter
+    from tracing.language.tree import ProbeText
+    from tracing.session import AnySession, Lost
+    from tracing.sink import FileSink
+    from tracing.stacks import UserSymbols
+
+__all__ = ("Command", "Front", "Job", "Started", "Tracing", "run", "say")
+
+_PATIENCE = 2.0  # seconds that a command has to end after SIGTERM
+_POLL = 0.25  # seconds between two looks at signals, deadlines and the command
+
+
+class Tracing(Protocol):
+    """What a front attaches; :class:`usdt.tracer.Tracer` is one."""
+
+    notices: list[str]
+    ended: bool
+
+    @property
+    def ways(self) -> list[str]:
+        """What was attached, by which kernel path."""
+
+    @property
+    def listings(self) -> list[str]:
+        """The instructions of every program."""
+
+    @property
+    def attached(self) -> int:
+        """How many sites are attached."""
+
+    def poll(self, timeout: float) -> list[Any]:
+        """What came; nothing after ``timeout`` seconds."""
+
+    def drain(self) -> Iterator[list[Any]]:
+        """Detach, then yield what is still there."""
+
+    def lost(self) -> list[Lost]:
+        """What each probe did not deliver."""
+
+    def wake(self) -> None:
+        """Let poll() return."""
+
+
+class Command(Protocol):
+    """What ``-c`` started, stopped at its start; :class:`usdt.spawn.Spawned` is one."""
+
+    def release(self) -> None:
+        """Let it run."""
+
+    def poll(self) -> int | None:
+        """Its exit code once it has ended."""
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Its exit code, or None after ``timeout`` seconds."""
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal."""
+
+
+@frozen
+class Started:
+    """What a front has attached, and what ``-c`` started."""
+
+    tracing: Tracing
+    command: Command | None = None
+
+
+class Front(Protocol):
+    """Where probes come from.
+
+    Attributes:
+        name: of the command, for examples in help.
+    """
+
+    name: str
+
+    def parse(self, text: str) -> ProbeText:
+        """A probe as the user wrote it."""
+
+    def symbols(self) -> Callable[[], UserSymbols] | None:
+        """What makes the source of names for addresses of processes."""
+
+    def start(
+        self,
+        stack: contextlib.ExitStack,
+        options: dict[str, Any],
+        requests: Sequence[ProbeText],
+        session: Callable[[Filter], AnySession],
+    ) -> Started:
+        """Attach the probes to what the options name; ``stack`` undoes it."""
+
+
+class Job(Protocol):
+    """What one command does with what comes."""
+
+    def session(self, accept: Filter) -> AnySession:
+        """The session to attach with."""
+
+    def begin(self, sink: FileSink) -> None:
+        """Everything is attached; results go to ``sink``."""
+
+    def take(self, batch: list[Any]) -> bool:
+        """Take what came; whether that was enough (``-n``)."""
+
+    def look(self) -> bool:
+        """Called at least every quarter of a second; whether it is enough."""
+
+    def until_look(self) -> float:
+        """Seconds until look() has something to do."""
+
+    def finish(self, lost: list[Lost]) -> str:
+        """Everything is detached and taken: write what is left; the closing line."""
+
+
+def run(front: Front, options: dict[str, Any], requests: Sequence[ProbeText], job: Job) -> int:
+    """Run a tracing command; the exit code.
+
+    Raises:
+        click.UsageError: options that exclude one another.
+        TracingError: what stands against it, in one line.
+    """
+    try:
+        return _Running(front, options, requests, job).main()
+    except VerifierError as err:
+        if options["verbose"]:
+            for line in err.log.splitlines():
+                say(line)
+        raise
+
+
+class _Running:
+    def __init__(
+        self, front: Front, options: dict[str, Any], requests: Sequence[ProbeText], job: Job
+    ) -> None:
+        self.front = front
+        self.options = options
+        self.requests = requests
+        self.job = job
+        self.stop = False
+
+    def main(self) -> int:
+        from tracing.sink import FileSink  # noqa: PLC0415 - after the usage is known to be right
+
+        options = self.options
+        _check(options)
+        if missing_capabilities():
+            raise TracingError(f"tracing is not permitted: {privilege_hint()}")
+        with contextlib.ExitStack() as stack:
+            sink = stack.enter_context(FileSink(options["output"]))
+            started = self.front.start(stack, options, self.requests, self.job.session)
+            tracing = started.tracing
+            stack.enter_context(_signals(self, tracing))
+            self._tell(tracing)
+            self.job.begin(sink)
+            if started.command is not None:
+                started.command.release()
+            closing = self._loop(tracing, sink)
+            say(closing)
+            if started.command is not None:
+                code = _end(started.command)
+                return code if options["exit_code"] else 0
+        return 0
+
+    def _tell(self, tracing: Tracing) -> None:
+        if self.options["verbose"]:
+            for line in tracing.ways:
+                say(line)
+        if self.options["verbose"] > 1:
+            for line in tracing.listings:
+                say(line)
+        self._notices(tracing)
+        number = tracing.attached
+        say(f"tracing {number} site{'s' * (number != 1)}; end with ^C")
+
+    def _notices(self, tracing: Tracing) -> None:
+        for notice in tracing.notices:
+            say(notice)
+        tracing.notices.clear()
+
+    def _loop(self, tracing: Tracing, sink: FileSink) -> str:
+        duration = self.options["duration"]
+        deadline = math.inf if duration is None else time.monotonic() + duration
+        enough = False
+        while not (enough or self.stop or tracing.ended):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            batch = tracing.poll(min(_POLL, left, max(0.0, self.job.until_look())))
+            self._notices(tracing)
+            if batch:
+                enough = self.job.take(batch)
+            else:
+                sink.check_reader()
+            enough = self.job.look() or enough
+        for batch in tracing.drain():  # detaches first: what hits meanwhile is not missed
+            enough = enough or self.job.take(batch)
+        self._notices(tracing)
+        return self.job.finish(tracing.lost())
+
+
+def _check(options: dict[str, Any]) -> None:
+    targets = bool(options["pids"]), options["command"] is not None, options["everything"]
+    if sum(targets) > 1:
+        raise click.UsageError("-p, -c and -a exclude one another")
+    if options["duration"] is not None and math.isnan(options["duration"]):
+        raise click.UsageError("-d: nan is no number of seconds")
+
+
+@contextlib.contextmanager
+def _signals(running: _Running, tracing: Tracing) -> Iterator[None]:
+    def handler(_number: int, _frame: object) -> None:
+        if running.stop:  # the second time: at once
+            raise KeyboardInterrupt
+        running.stop = True
+        tracing.wake()
+
+    before = [(n, signal.signal(n, handler)) for n in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for number, old in before:
+            signal.signal(number, old)
+
+
+def _end(command: Command) -> int:
+    # What was started for the trace ends with it, as with perf and bpftrace; the exit code.
+    if command.poll() is None:
+        command.kill(signal.SIGTERM)
+    code = command.wait(_PATIENCE)
+    return 128 + signal.SIGTERM if code is None else code
+
+
+def say(text: str) -> None:
+    """A line for people, on standard error."""
+    click.echo(escaped(text), err=True)

@@ -1,0 +1,117 @@
+"""``trace`` of every front: records become lines."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bpf.link import Via
+from tracing.cli.losses import closing_line, tell_losses
+from tracing.cli.options import stacks_of
+from tracing.cli.running import Front, run, say
+from tracing.forms import FoldedForm, JsonForm, TextForm
+from tracing.session import Session
+from tracing.stacks import StackResolver, wants_user_symbols
+
+if TYPE_CHECKING:
+    from tracing.codegen import Filter
+    from tracing.forms import Form
+    from tracing.session import Lost
+    from tracing.sink import FileSink
+    from tracing.stacks import UserSymbols
+
+__all__ = ("resolver_of", "run_trace", "via_of")
+
+
+def run_trace(front: Front, options: dict[str, Any]) -> int:
+    """Print every hit; the exit code.
+
+    Args:
+        front: where the probes come from.
+        options: of the decorators in :mod:`tracing.cli.options`, and ``probes``.
+    """
+    if options["folded"] and options["as_json"]:
+        raise click.UsageError("--folded and --json exclude one another")
+    requests = [front.parse(text) for text in options["probes"]]
+    with resolver_of(front) as resolver:
+        resolver.wanted = "ustack" in stacks_of(options) or any(map(wants_user_symbols, requests))
+        resolver.begin(())
+        return run(front, options, requests, _Job(options, resolver))
+
+
+def resolver_of(front: Front) -> StackResolver:
+    """Names for stacks and addresses of the processes that a front knows; made when needed."""
+
+    def make() -> UserSymbols | None:
+        symbols = front.symbols()
+        return None if symbols is None else symbols()
+
+    return StackResolver(make)
+
+
+def via_of(options: dict[str, Any]) -> Via | None:
+    """What ``--via`` says."""
+    return Via(options["via"]) if options["via"] else None
+
+
+class _Job:
+    def __init__(self, options: dict[str, Any], resolver: StackResolver) -> None:
+        self.options = options
+        self.resolver = resolver
+        self.pids: tuple[int, ...] = ()
+        self.events = 0
+        self.sink: FileSink
+
+    def session(self, accept: Filter) -> Session:
+        options = self.options
+        self.pids = accept.pids
+        return Session(
+            self._form(),
+            accept=accept,
+            buffer=options["buffer"],
+            max_string=options["max_string"],
+            via=via_of(options),
+            stacks=stacks_of(options),
+        )
+
+    def _form(self) -> Form:
+        options = self.options
+        if options["folded"]:
+            return FoldedForm(self.resolver)
+        if options["as_json"]:
+            return JsonForm(self.resolver)
+        colour = options["output"] is None and os.isatty(1) and "NO_COLOR" not in os.environ
+        return TextForm(colour=colour, stacks=self.resolver)
+
+    def begin(self, sink: FileSink) -> None:
+        self.sink = sink
+        self.resolver.begin(self.pids)
+
+    def take(self, batch: list[str]) -> bool:
+        most = self.options["count"] or math.inf
+        if self.events + len(batch) > most:
+            batch = batch[: int(most) - self.events]
+        self.events += len(batch)
+        if batch:
+            self.sink.write(batch)
+        return self.events >= most
+
+    def look(self) -> bool:
+        self.resolver.observe(self.pids)
+        for notice in self.resolver.take_notices():
+            say(notice)
+        return False
+
+    def until_look(self) -> float:
+        return math.inf
+
+    def finish(self, lost: list[Lost]) -> str:
+        for item in lost:
+            self.sink.lost(item, as_json=self.options["as_json"])
+        for notice in self.resolver.take_notices():
+            say(notice)
+        tell_losses(lost)
+        return closing_line(self.events, lost)

@@ -1,0 +1,16 @@
+"""``usdt count``: count hits in the kernel."""
+
+from __future__ import annotations
+
+from tracing.cli.aggregates import count_command
+from usdt.cli.front import FRONT
+
+__all__ = ("count",)
+
+_EXAMPLES = """
+usdt count -p 1234 'postgresql:*'
+usdt count -a '*:*' -d 10 --top 20
+usdt count -p 1234 'postgresql:query__start' --by 'str(arg0)' --interval 1
+"""
+
+count = count_command(FRONT, _EXAMPLES)

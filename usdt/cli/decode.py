@@ -1,0 +1,62 @@
+"""``usdt decode``: what the argument strings of notes mean, for any CPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from bpf.errors import TargetError
+from bpf.host import KERNEL
+from tracing.commandline import escaped
+from usdt.arch import MODULES, arch_of
+from usdt.argspec import parse_arguments
+from usdt.cli.info import meaning
+
+__all__ = ("decode",)
+
+# Other names of CPUs: Debian's, and those that uname has.
+_ALSO = {
+    "amd64": "x86_64",
+    "arm64": "aarch64",
+    "armhf": "arm",
+    "armel": "arm",
+    "armv7l": "arm",
+    "i686": "i386",
+    "loong64": "loongarch64",
+    "ppc64el": "ppc64le",
+}
+
+
+# Operands begin with a minus as options do.
+@click.command("decode", context_settings={"ignore_unknown_options": True})
+@click.option("--machine", metavar="CPU", default=KERNEL, help="Of the file (default: this one).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per argument string.")
+@click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
+def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:
+    """Show the operands of a probe's argument string, such as "-4@%eax 8@-24(%rbp)".
+
+    CPU is a name as uname has it (x86_64, aarch64, s390x, ppc64le, riscv64, mips64el, …); the
+    syntax of operands differs from CPU to CPU. SPEC is as readelf -n and usdt list show it.
+    """
+    name = _ALSO.get(machine, machine)
+    if arch_of(name) is None:
+        known = ", ".join(MODULES)
+        raise TargetError(f"no operands of {escaped(machine)} are known here; known are {known}")
+    for spec in specs:
+        if spec.startswith("--"):
+            raise click.NoSuchOption(spec)
+        operands = parse_arguments(spec, name)
+        if as_json:
+            shown = {
+                "machine": name,
+                "args": spec,
+                "operands": [operand.to_json() for operand in operands],
+            }
+            sys.stdout.write(json.dumps(shown) + "\n")
+        else:
+            sys.stdout.writelines(
+                f"arg{index:<3} {escaped(operand.text):<24} {escaped(meaning(operand))}\n"
+                for index, operand in enumerate(operands)
+            )

@@ -1,0 +1,60 @@
+"""USDT probes as the commands of tracing/cli see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracing.cli.running import Started
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Sequence
+
+    from tracing.codegen import Filter
+    from tracing.language.tree import ProbeText
+    from tracing.session import AnySession
+    from tracing.stacks import UserSymbols
+
+__all__ = ("FRONT", "UsdtFront")
+
+
+class UsdtFront:
+    """USDT probes of files and processes."""
+
+    name = "usdt"
+
+    def parse(self, text: str) -> ProbeText:
+        """A probe as the user wrote it."""
+        from tracing.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
+
+        return parse_probe(text)
+
+    def symbols(self) -> Callable[[], UserSymbols]:
+        """What makes the source of names for addresses of processes."""
+        from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+
+        return lambda: Symbolizer(noting=True)
+
+    def start(
+        self,
+        stack: contextlib.ExitStack,
+        options: dict[str, Any],
+        requests: Sequence[ProbeText],
+        session: Callable[[Filter], AnySession],
+    ) -> Started:
+        """Attach the probes to what the options name; ``stack`` undoes it."""
+        from usdt.tracer import GRACE, Targets, Tracer  # noqa: PLC0415 - --help does not pay
+
+        spawned = None
+        if options["command"] is not None:
+            from usdt.spawn import Spawned, split_command  # noqa: PLC0415 - only for -c
+
+            spawned = stack.enter_context(Spawned(split_command(options["command"])))
+        pids, everything, follow = tuple(options["pids"]), options["everything"], options["follow"]
+        targets = Targets(pids, spawned, everything, follow)
+        patience = None if options["duration"] else GRACE
+        tracer = Tracer(requests, targets, session, patience=patience)
+        return Started(stack.enter_context(tracer), spawned)
+
+
+FRONT = UsdtFront()

@@ -1,0 +1,71 @@
+"""``usdt report``: decode a recording."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from usdt.symbolize import Symbolizer
+
+__all__ = ("report",)
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """Show what usdt record wrote to FILE (- is standard input), for eyes or in another form.
+
+PATTERN (provider:name, with * and ?) leaves out the other probes.
+
+\b
+usdt report queries.usdt
+usdt report queries.usdt --json 'postgresql:query__start'
+usdt report queries.usdt --chrome -o queries.json     # for ui.perfetto.dev
+"""
+
+_FORMS = {
+    "json": "JSON lines, as usdt trace --json prints them.",
+    "csv": "One table of comma-separated values.",
+    "folded": "Stacks and how often each was there, for flame graphs.",
+    "chrome": "A trace of spans, for Perfetto and chrome://tracing.",
+    "header": "What the recording says of itself, as JSON.",
+}
+
+
+def _form_options(function: Any) -> Any:
+    for name, text in reversed(_FORMS.items()):
+        function = click.option(f"--{name}", is_flag=True, help=text)(function)
+    return function
+
+
+@click.command("report", help=_HELP)
+@click.argument("file")
+@click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
+@_form_options
+@click.option(
+    "--span",
+    "spans",
+    nargs=2,
+    multiple=True,
+    metavar="START END",
+    help="With --chrome: probes that begin and end a span, besides x__start and x__done.",
+)
+@click.option("-o", "--output", help="Write to a file.")
+def report(file: str, **options: Any) -> int:
+    """Decode a recording."""
+    forms = [name for name in _FORMS if options.pop(name)]
+    if len(forms) > 1:
+        raise click.UsageError(f"--{forms[0]} and --{forms[1]} exclude one another")
+    if options["spans"] and forms != ["chrome"]:
+        raise click.UsageError("--span is for --chrome")
+    if any(start == end for start, end in options["spans"]):
+        raise click.UsageError("--span: START and END are two probes")
+    from tracing.cli.report import run_report  # noqa: PLC0415 - --help does not pay for it
+
+    options["form"] = forms[0] if forms else "text"
+    return run_report(file, options, _symbolizer)
+
+
+def _symbolizer() -> Symbolizer:
+    from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+
+    return Symbolizer()
