@@ -34,12 +34,15 @@ if TYPE_CHECKING:
     from usdt.manager import Attachment, Manager
     from usdt.probes import Probe, Site
     from usdt.provider import Provider, ProviderError
+    from usdt.sessions import Aggregate, Histogram, Session
 
 _HOMES = {
+    "Aggregate": "usdt.sessions",
     "Attachment": "usdt.manager",
     "ElfError": "bpf.errors",
     "Event": "tracing.forms",
     "Events": "usdt.api",
+    "Histogram": "usdt.sessions",
     "LanguageError": "bpf.errors",
     "Manager": "usdt.manager",
     "NotSupported": "bpf.errors",
@@ -48,6 +51,7 @@ _HOMES = {
     "ProbeNotFound": "bpf.errors",
     "Provider": "usdt.provider",
     "ProviderError": "usdt.provider",
+    "Session": "usdt.sessions",
     "Site": "usdt.probes",
     "SyscallError": "bpf.errors",
     "TargetError": "bpf.errors",
@@ -58,10 +62,12 @@ _HOMES = {
 }
 
 __all__ = (
+    "Aggregate",
     "Attachment",
     "ElfError",
     "Event",
     "Events",
+    "Histogram",
     "LanguageError",
     "Manager",
     "NotSupported",
@@ -70,6 +76,7 @@ __all__ = (
     "ProbeNotFound",
     "Provider",
     "ProviderError",
+    "Session",
     "Site",
     "SyscallError",
     "TargetError",

@@ -189,6 +189,11 @@ class Events:
             return self._final if self._closed else self._tracer.lost()
 
     @property
+    def ended(self) -> bool:
+        """Whether everything that was traced has ended, and every event has been taken."""
+        return self._over or self._stopped
+
+    @property
     def notices(self) -> list[str]:
         """What came up meanwhile, in words: libraries found later, children that were not followed.
 

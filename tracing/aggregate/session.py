@@ -111,7 +111,7 @@ class AggregateSession(AnySession):
         self._epoch = 0
         self._late: dict[_Place, Value] = {}
         self._before: dict[_Place, Value] = {}
-        self._frames: dict[int, tuple[int, ...]] = {}
+        self._frames_by_number: dict[int, tuple[int, ...]] = {}
         super().__init__(
             self._maps,
             accept=accept,
@@ -125,7 +125,14 @@ class AggregateSession(AnySession):
 
     def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
         return self._planner.plan(
-            request, point.probe, point.arguments, declared=declared, max_string=self._max_string
+            request,
+            point.probe,
+            point.arguments,
+            declared=declared,
+            max_string=self._max_string,
+            function=point.function,
+            types=point.types,
+            kernel=point.hook is not None,
         )
 
     def _number_of(self, request: ProbeText) -> int:
@@ -253,11 +260,11 @@ class AggregateSession(AnySession):
         """The frames of a stack, innermost first; none if the kernel found none."""
         if stack.number == NO_FRAMES:
             return ()
-        if stack.number not in self._frames:
+        if stack.number not in self._frames_by_number:
             data = self._maps[STACK_MAP].get(struct.pack("=I", stack.number)) or b""
             words = struct.unpack(f"={len(data) // 8}Q", data)
-            self._frames[stack.number] = tuple(word for word in words if word)
-        return self._frames[stack.number]
+            self._frames_by_number[stack.number] = tuple(word for word in words if word)
+        return self._frames_by_number[stack.number]
 
     def pairs(self) -> Pairs:
         """What became of starts and ends that are no pair."""

@@ -1,0 +1,140 @@
+"""usdt.Session: aggregations as mappings, callbacks, and the end of it all."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from fixtures import build, start
+
+import usdt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def shop() -> Iterator[usdt.Provider]:
+    provider = usdt.Provider("kept")
+    provider.probe("order", int, str)
+    provider.probe("begin", int)
+    provider.probe("end", int)
+    with provider:
+        yield provider
+
+
+@pytest.fixture
+def session(shop: usdt.Provider) -> Iterator[usdt.Session]:
+    with usdt.Session(pid=os.getpid(), patience=0) as made:
+        yield made
+
+
+def test_counts_are_a_mapping(shop: usdt.Provider, session: usdt.Session) -> None:
+    order, *_ = shop.probes
+    plain = session.count("kept:order")
+    by_name = session.count("kept:order(arg0 > 0)", by="str(arg1)")
+    by_two = session.count("kept:order", by="str(arg1), arg0 % 2")
+    for number in range(10):
+        order.fire(number, "even" if number % 2 == 0 else "odd")
+    assert plain == {"kept:order": 10}
+    assert by_name == {"even": 4, "odd": 5}
+    assert by_name["odd"] == 5
+    assert by_two == {("even", 0): 5, ("odd", 1): 5}
+    assert plain.lost == 0
+    session.close()
+    order.fire(1, "odd")
+    assert by_name == {"even": 4, "odd": 5}
+    assert len(plain) == 1
+
+
+def test_statistics_and_histograms(shop: usdt.Provider, session: usdt.Session) -> None:
+    order, *_ = shop.probes
+    stats = session.stats("kept:order(arg0)", by="str(arg1)")
+    hist = session.hist("kept:order(arg0)")
+    linear = session.hist("kept:order(arg0)", linear="0:10:5")
+    for number in (0, 1, 3, 7, 12):
+        order.fire(number, "x")
+    value = stats["x"]
+    assert (value.count, value.sum, value.least, value.greatest) == (5, 23, 0, 12)
+    assert hist["kept:order"] == {(0, 1): 1, (1, 2): 1, (2, 4): 1, (4, 8): 1, (8, 16): 1}
+    assert linear["kept:order"] == {(0, 5): 3, (5, 10): 1, (10, None): 1}
+    assert hist["kept:order"].count == 5
+
+
+def test_times_between_probes(shop: usdt.Provider, session: usdt.Session) -> None:
+    _, begin, end = shop.probes
+    times = session.latency("kept:begin", "kept:end", key="arg0")
+    for number in range(5):
+        begin.fire(number)
+    for number in reversed(range(5)):
+        end.fire(number)
+    (value,) = times.values()
+    assert value.count == 5
+    assert 0 < value.least <= value.average <= value.greatest
+
+
+def test_callbacks_and_patterns(shop: usdt.Provider, session: usdt.Session) -> None:
+    order, begin, end = shop.probes
+    seen: list[tuple[int, str]] = []
+    session.on("kept:order(arg0, str(arg1))", lambda event: seen.append((*event.args.values(),)))
+    counts = session.count("kept:*")
+    order.fire(1, "a")
+    begin.fire(1)
+    end.fire(1)
+    order.fire(2, "b")
+    session.run(0.3)
+    assert seen == [(1, "a"), (2, "b")]
+    assert counts == {"kept:order": 2, "kept:begin": 1, "kept:end": 1}
+
+
+def test_stacks_are_keys() -> None:
+    with start(build("default", "args"), "-w", "-n", 1) as fixture:
+        fixture.wait_ready()
+        with usdt.Session(pid=fixture.pid) as session:
+            stacks = session.count("args:count3", by="ustack")
+            fixture.fire()
+            session.run(0.2)
+            (stack,) = stacks
+    assert isinstance(stack, tuple)
+    assert "count3" in stack[0] or "[args]" in stack[0], stack
+
+
+def test_close_in_another_thread_ends_run(session: usdt.Session) -> None:
+    session.count("kept:order")
+    timer = threading.Timer(0.2, session.close)
+    timer.start()
+    session.run(30)
+    timer.join()
+    with pytest.raises(usdt.TracingError, match="the session is closed"):
+        session.count("kept:order")
+
+
+def test_run_ends_with_its_processes() -> None:
+    with start(build("default", "args"), "-w", "-n", 1) as fixture:
+        fixture.wait_ready()
+        with usdt.Session(pid=fixture.pid) as session:
+            session.on("args:count3", lambda event: None)
+            counts = session.count("args:count3")
+            fixture.kill()
+            session.run(30)
+            assert counts.snapshot() == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        pytest.param(lambda s: s.count("kept:nothing"), "no probe kept:nothing", id="no probe"),
+        pytest.param(lambda s: s.hist("kept:order"), "expected the value", id="no value"),
+        pytest.param(lambda s: s.count("kept:order", by="arg0 > 1"), "comparison", id="no key"),
+        pytest.param(lambda s: s.count("kept:order", by="nothing"), "nothing", id="no name"),
+    ],
+)
+def test_what_is_wrong_is_said(session: usdt.Session, make: object, says: str) -> None:
+    def both() -> None:
+        make(session)  # type: ignore[operator]
+        session.run(10)  # what is not there at once may come with a library
+
+    with pytest.raises(usdt.TracingError, match=says):
+        both()
