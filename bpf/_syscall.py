@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
 from typing import TYPE_CHECKING
 
 from bpf._uapi import SYSCALLS, Command
 from bpf.capabilities import privilege_hint
 from bpf.errors import SyscallError
+from bpf.host import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ __all__ = (
     "Field",
     "bpf",
     "bpf_attribute",
+    "mount",
     "perf_attribute",
     "perf_event_open",
     "prlimit_memlock",
@@ -37,7 +38,7 @@ _libc.syscall.restype = ctypes.c_long
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
-_BPF, _PERF_EVENT_OPEN, _PTRACE = SYSCALLS.get(os.uname().machine, SYSCALLS["generic"])
+_BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS, SYSCALLS["generic"])
 
 # Commands that fail with EAGAIN when a signal interrupts the verifier are tried again, as libbpf
 # does; more often than this would hide a real fault.
@@ -108,6 +109,16 @@ def perf_attribute(layout: str, *fields: Field) -> tuple[bytes, list[object]]:
 def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
     """Make a request of ptrace, for requests that return nothing but success."""
     return _checked(int(_libc.ptrace(request, pid, address, data)), "ptrace")
+
+
+def mount(source: str, target: str, kind: str) -> None:
+    """Mount a file system that needs no options.
+
+    Raises:
+        SyscallError: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel does not know it.
+    """
+    words = (source.encode(), target.encode(), kind.encode())
+    _checked(int(_libc.mount(*words, ctypes.c_ulong(0), None)), f"mount({target})")
 
 
 def prlimit_memlock(size: int) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 
+from bpf.host import PROCESS
+
 __all__ = (
     "BPF_F_SLEEPABLE",
     "BPF_F_UPROBE_MULTI_RETURN",
@@ -17,22 +19,36 @@ __all__ = (
     "Helper",
     "MapType",
     "ProgType",
+    "ioctl_number",
 )
 
-# (bpf, perf_event_open, ptrace) by os.uname().machine; arch/*/entry/syscalls/*.tbl and
+# (bpf, perf_event_open) by bpf.host.PROCESS; arch/*/entry/syscalls/*.tbl (scripts/syscall.tbl) and
 # include/uapi/asm-generic/unistd.h. A CPU that is not listed uses the generic table.
-SYSCALLS: dict[str, tuple[int, int, int]] = {
-    "x86_64": (321, 298, 101),
-    "i386": (357, 336, 26),
-    "i686": (357, 336, 26),
-    "s390x": (351, 331, 26),
-    "ppc64": (361, 319, 26),
-    "ppc64le": (361, 319, 26),
-    "armv7l": (386, 364, 26),
-    "armv8l": (386, 364, 26),
-    "mips64": (5315, 5292, 5099),
-    "generic": (280, 241, 117),  # arm64, riscv64, loongarch64
+SYSCALLS: dict[str, tuple[int, int]] = {
+    "x86_64": (321, 298),
+    "i386": (357, 336),
+    **dict.fromkeys(("arm", "armeb"), (386, 364)),
+    **dict.fromkeys(("s390", "s390x"), (351, 331)),
+    **dict.fromkeys(("ppc", "ppcle", "ppc64", "ppc64le"), (361, 319)),
+    **dict.fromkeys(("mips64", "mips64el"), (5315, 5292)),
+    **dict.fromkeys(("mips", "mipsel"), (4355, 4333)),
+    **dict.fromkeys(("sparc", "sparc64"), (349, 327)),
+    "generic": (280, 241),  # arm64, riscv, loongarch
 }
+
+# asm-generic/ioctl.h: direction in bits 30 and 31. These have three bits for it, in which "none" is
+# not 0 (arch/*/include/uapi/asm/ioctl.h).
+_THREE_BITS = ("ppc", "mips", "sparc", "alpha")
+
+
+def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROCESS) -> int:
+    """The number of an ioctl that takes nothing, or with a size writes so many bytes to it."""
+    if machine.startswith(_THREE_BITS):
+        direction = (4 if size else 1) << 29
+    else:
+        direction = (1 if size else 0) << 30
+    return direction | size << 16 | ord(letter) << 8 | number
+
 
 BPF_F_SLEEPABLE = 1 << 4
 BPF_F_UPROBE_MULTI_RETURN = 1 << 0
@@ -50,6 +66,7 @@ class Command(enum.IntEnum):
     OBJ_PIN = 6
     OBJ_GET = 7
     OBJ_GET_INFO_BY_FD = 15
+    RAW_TRACEPOINT_OPEN = 17
     MAP_LOOKUP_BATCH = 24
     MAP_LOOKUP_AND_DELETE_BATCH = 25
     MAP_UPDATE_BATCH = 26
@@ -102,6 +119,8 @@ class Helper(enum.IntEnum):
     GET_CURRENT_UID_GID = 15
     GET_CURRENT_COMM = 16
     GET_STACKID = 27
+    GET_STACK = 67
+    GET_CURRENT_TASK = 35
     GET_CURRENT_CGROUP_ID = 80
     PROBE_READ_USER = 112
     PROBE_READ_KERNEL = 113

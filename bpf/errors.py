@@ -6,6 +6,7 @@
     ├── NotSupported                 this kernel lacks a feature; carries the first kernel with it
     ├── LanguageError (ValueError)   a probe or an item not understood; carries the column
     ├── ElfError (ValueError)        a file that is not ELF, or damaged
+    ├── BtfError (ValueError)        BTF that is damaged or absurd, or a type it cannot show
     ├── ProbeNotFound (LookupError)  nothing of that name
     └── TargetError (LookupError)    no such process, program, library or file
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import os
 
 __all__ = (
+    "BtfError",
     "ElfError",
     "LanguageError",
     "NotSupported",
@@ -105,6 +107,10 @@ def _excerpt(text: str, column: int) -> str:
 
 class ElfError(TracingError, ValueError):
     """A file is not ELF, or its headers point outside it."""
+
+
+class BtfError(TracingError, ValueError):
+    """BTF is damaged, absurd or not there, or has no such type."""
 
 
 class ProbeNotFound(TracingError, LookupError):  # noqa: N818 - the field's word for it

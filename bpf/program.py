@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ("Program", "ProgramSpec")
 
 _LOG_SIZE = 1 << 20
+_ENOTSUPP = 524  # the kernel's own word, which has no name outside of it
+_NO_JIT = (
+    "this kernel's JIT compiler lacks an instruction that its interpreter has; let it interpret:"
+    " sysctl -w net.core.bpf_jit_enable=0"
+)
 _LAYOUT = "IIPPIIPII16sII"
 
 
@@ -61,6 +66,8 @@ class ProgramSpec:
             if err.errno in (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC):
                 # Raises with the log; it was not worth asking for before.
                 self._explain(insns, err.errno)
+            if err.errno == _ENOTSUPP:
+                raise SyscallError(err.errno, err.call, _NO_JIT) from err
             raise
 
     def _explain(self, insns: bytes, number: int) -> None:

@@ -1,4 +1,5 @@
-/* Instructions under a probe other than one nop, and a red zone that must survive. x86 only.
+/* Instructions under a probe other than one nop, and a red zone that must survive. Other
+ * machines than x86 have the nop alone.
  *
  * The kernel may turn an entry probe on a nop5 into a call, which overwrites the red zone of a leaf
  * function: red_zone shows its value as it was after the probe.
@@ -59,9 +60,15 @@ void fire(unsigned long round)
 
 #else
 
+static FX_NOINLINE void nop1(long value)
+{
+    __asm__ __volatile__(HAND_NOTE(HAND_NOP, "nops", "nop1", "-4@%0", "0")::"r"(value));
+    HIT("nops:nop1", (int)value);
+}
+
 void fire(unsigned long round)
 {
-    (void)round;
+    nop1(-(long)round - 1);
 }
 
 #endif

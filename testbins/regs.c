@@ -2,7 +2,7 @@
  *
  * The notes are written by hand: every register in every width, sums of displacements, an index
  * without a base, thread-local storage, xmm, constants at the edges, sizes left out. A value that
- * no tracer can know is printed as null. Other machines than x86 fire nothing.
+ * no tracer can know is printed as null. Machines other than x86 fire a probe of a few operands.
  */
 #include <string.h>
 
@@ -283,9 +283,63 @@ void fire(unsigned long round)
 
 #else
 
+/* Other CPUs: what one register holds, in every size, and memory by way of others. */
+#if __SIZEOF_LONG__ == 8
+#define WORD "8@%0 -8@%0 "
+#else
+#define WORD "4@%0 -4@%0 "
+#endif
+#if defined __aarch64__
+#define MEMORY "-4@[%1] -4@[%1, 4] -4@[%1, #8] -4@[%1, -4] 1@[%1, %2] -4@[%1, %2, lsl 2] " \
+    "-4@[%1, %w3, sxtw 2] -4@[%1, %w2, uxtw 2]"
+#define INDEXED S(b[3]) S(b[-2]) S(b[3])
+#elif defined __arm__
+#define MEMORY "-4@[%1] -4@[%1, #4] -4@[%1, #8] -4@[%1, #-4] 1@[%1, %2] -4@[%1, %2, lsl #2] " \
+    "8@[%1, #4]"
+#define INDEXED S(b[3]) U(*(const uint64_t *)(b + 1))
+#elif defined __s390x__
+#define MEMORY "-4@(%1) -4@4(%1) -4@8(%1) -4@-4(%1) 1@0(%2,%1) -4@1(%1,%2)"
+#define INDEXED S(b[1])
+#elif defined __powerpc__
+#define MEMORY "-4@0(%1) -4@4(%1) -4@8(%1) -4@-4(%1) 1@%1,%2"
+#define INDEXED
+#else
+#define MEMORY "-4@0(%1) -4@4(%1) -4@8(%1) -4@-4(%1) 1@3(%1)"
+#define INDEXED
+#endif
+
+/* A register that an address may begin with, not register 0 that stands for none. */
+#if defined __s390x__
+#define BASE "a"
+#elif defined __powerpc__
+#define BASE "b"
+#else
+#define BASE "r"
+#endif
+
+#define U(value) fx_unsigned(value);
+#define S(value) fx_signed(value);
+
+static FX_NOINLINE void any(unsigned long value, const int32_t *b, unsigned long index, long back)
+{
+    FX_BARRIER();
+    __asm__ __volatile__(
+        HAND_NOTE(HAND_NOP, "regs", "any", WORD "4@%0 -4@%0 2@%0 -2@%0 1@%0 -1@%0 " MEMORY, "0")
+        ::"r"(value), BASE(b), BASE(index), "r"(back));
+    if (fx_begin("regs:any")) {
+        U(value) S((long)value) U((uint32_t)value) S((int32_t)value) U((uint16_t)value)
+        S((int16_t)value) U((uint8_t)value) S((int8_t)value)
+        S(b[0]) S(b[1]) S(b[2]) S(b[-1]) U(((const uint8_t *)b)[3]) INDEXED
+        fx_end();
+    }
+}
+
 void fire(unsigned long round)
 {
-    (void)round;
+    static int32_t buffer[16];
+    for (int i = 0; i < 16; i++)
+        buffer[i] = (int32_t)(0x81828384u + 0x01020304u * (unsigned)i + round);
+    any((unsigned long)0x8182838485868788ULL + round, buffer + 8, 3, -2);
 }
 
 #endif

@@ -24,8 +24,13 @@ _NO_SKIPS = os.environ.get("USDT_NO_SKIPS", "") not in ("", "0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
+    """Declare the markers, and ask properties for no speed: machines that run tests are busy."""
     config.addinivalue_line("markers", "root: needs root (or the same capabilities) and its kernel")
+    with contextlib.suppress(ImportError):  # virtual machines have no hypothesis
+        from hypothesis import settings
+
+        settings.register_profile("usdt", deadline=None)
+        settings.load_profile("usdt")
 
 
 @pytest.fixture(scope="session", autouse=True)

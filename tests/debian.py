@@ -35,7 +35,7 @@ def cache() -> Path:
 
 
 @functools.cache
-def files(package: str, architecture: str = "amd64") -> Path:
+def files(package: str, architecture: str = "amd64", suite: str = SUITE) -> Path:
     """The unpacked files of a package, or a skip that says why they cannot be had."""
     unpacked = cache() / "files" / f"{package}_{architecture}"
     if unpacked.is_dir():
@@ -45,7 +45,7 @@ def files(package: str, architecture: str = "amd64") -> Path:
             pytest.skip(f"needs {program} to download {package}:{architecture}")
     with locked():
         if not unpacked.is_dir():
-            unpack(download(package, architecture), unpacked)
+            unpack(download(package, architecture, suite), unpacked)
     return unpacked
 
 
@@ -68,12 +68,12 @@ def unpack(package: Path, to: Path) -> None:
     package.unlink()
 
 
-def download(package: str, architecture: str) -> Path:
+def download(package: str, architecture: str, suite: str) -> Path:
     """Fetch a package into the cache."""
     to = cache() / "download"
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    options = apt_options(architecture)
+    options = apt_options(architecture, suite)
     update_lists(options)
     reason = run((*options, "download", f"{package}:{architecture}"), to)
     found = sorted(to.glob("*.deb"))
@@ -82,7 +82,7 @@ def download(package: str, architecture: str) -> Path:
     return found[0]
 
 
-def apt_options(architecture: str) -> tuple[str, ...]:
+def apt_options(architecture: str, suite: str) -> tuple[str, ...]:
     """apt-get with lists, caches and sources of its own."""
     root = cache() / f"apt-{architecture}"
     sources = root / "sources"
@@ -91,7 +91,7 @@ def apt_options(architecture: str) -> tuple[str, ...]:
         folder.mkdir(parents=True, exist_ok=True)
     (root / "status").touch()
     (root / "empty").mkdir(exist_ok=True)
-    copy_sources(sources)
+    copy_sources(sources, suite)
     return (
         "apt-get",
         "-qq",
@@ -114,8 +114,8 @@ def option(name: str, value: str) -> tuple[str, str]:
     return "-o", f"{name}={value}"
 
 
-def copy_sources(to: Path) -> None:
-    """The system's sources of its own distribution; those of other vendors are left out."""
+def copy_sources(to: Path, suite: str) -> None:
+    """The system's sources of its own distribution, for a suite; other vendors' are left out."""
     system = Path("/etc/apt")
     for path in [system / "sources.list", *sorted((system / "sources.list.d").glob("*"))]:
         if path.suffix in {".list", ".sources"} and path.is_file():
@@ -123,7 +123,7 @@ def copy_sources(to: Path) -> None:
             if SUITE in text and "/debian" in text:
                 # A limit to the system's own architectures would hide the others.
                 kept = [one for one in text.splitlines() if not one.startswith("Architectures:")]
-                (to / path.name).write_text("\n".join(kept) + "\n")
+                (to / path.name).write_text("\n".join(kept).replace(SUITE, suite) + "\n")
     if not any(to.iterdir()):
         pytest.skip(f"needs apt sources of Debian {SUITE} to download packages")
 

@@ -27,22 +27,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pytest
+from patience import patient
+from skips import need_program
+
+from bpf.host import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("CROSS", "FIXTURES", "PROGRAMS", "TESTBINS", "Fixture", "build", "run", "start")
+__all__ = (
+    "CROSS",
+    "FIXTURES",
+    "PROGRAMS",
+    "TESTBINS",
+    "Fixture",
+    "build",
+    "compiler",
+    "cross",
+    "run",
+    "start",
+)
 
 TESTBINS = Path(__file__).resolve().parent.parent / "testbins"
 
-# Seconds: no fixture takes a tenth of it, traced or not; more where a CPU is emulated.
-_TIMEOUT = 20.0 * float(os.environ.get("USDT_PATIENCE", "1"))
+# Seconds: no fixture takes a tenth of it, traced or not.
+_TIMEOUT = patient(20.0)
 _BUILD_TIMEOUT = 120.0
 
 _ANYWHERE = (
     *("args", "ints", "floats", "strings", "structs", "consts", "globals", "tls", "sib", "regs"),
-    *("inline", "sema_shared", "sema_each", "threads", "forker", "execer", "loop", "cxx"),
-    *("oddnames", "oddnotes", "nops"),
+    *("inline", "sema_shared", "sema_each", "threads", "forker", "bomb", "execer", "loop"),
+    *("cxx", "oddnames", "oddnotes", "nops"),
 )
 _SHARED = (*_ANYWHERE, "libpair", "dlopened")
 
@@ -60,7 +75,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "clang": _SHARED,
     "clangO0": _SHARED,
 }
-CROSS = ("arm64", "armhf", "s390x", "ppc64el", "riscv64", "mips64el")
+CROSS = ("arm64", "armhf", "i386", "mips64el", "ppc64el", "riscv64", "s390x")
 FIXTURES = tuple((variant, name) for variant, names in PROGRAMS.items() for name in names)
 
 # What to install for a variant that this machine cannot build.
@@ -72,18 +87,19 @@ _PACKAGES = {
     "clang": "clang",
     "clangO0": "clang",
 }
+_NOT_BUILT = "not built by the host"  # what guest/make says in a virtual machine
 _LIBRARIES = {"libpair": "libpair.so", "dlopened": "libplugin.so"}
 
 T = TypeVar("T")
 
 
-def _make(*words: str) -> subprocess.CompletedProcess[str]:
+def _make(*words: str, timeout: float = _BUILD_TIMEOUT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["make", "--no-print-directory", "-C", str(TESTBINS), *words],
         capture_output=True,
         text=True,
         check=False,
-        timeout=_BUILD_TIMEOUT,
+        timeout=timeout,
         # make would take our own -j for a job server that is not there
         env={k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MFLAGS"}},
     )
@@ -127,7 +143,41 @@ def _built(variant: str, program: str) -> tuple[Path | None, str]:
             words.append(f"{variant}/{_LIBRARIES[program]}")
         done = _make(_variants(variant), *words)
     path = TESTBINS / "out" / variant / program
+    if _NOT_BUILT in done.stderr:
+        return None, f"{program} of it, which the host has not built for this CPU"
     return (path, "") if done.returncode == 0 and path.exists() else (path, done.stderr or "?")
+
+
+@functools.cache
+def _cross_built(cpu: str) -> str:
+    with _lock():
+        done = _make("-s", "-j2", f"cross-{cpu}", timeout=3 * _BUILD_TIMEOUT)
+    return done.stderr if done.returncode else ""
+
+
+def cross(cpu: str) -> list[Path]:
+    """Return the programs and libraries of another CPU, in all their variants.
+
+    Skips the test where there is no compiler for it, and fails it where one of them does not build.
+    """
+    if problem := _cross_built(cpu):
+        pytest.fail(f"testbins for {cpu} do not build:\n{problem[-2000:]}")
+    found = [
+        path
+        for variant in sorted((TESTBINS / "cross" / cpu).iterdir())
+        if (variant / "obj").is_dir()
+        for path in sorted(variant.iterdir())
+        if path.is_file()
+    ]
+    if not found:
+        pytest.skip(f"needs a compiler for {cpu}: tools/cross.sh fetches it")
+    return found
+
+
+def compiler() -> list[str]:
+    """The C compiler with what code needs to be traced by this machine's kernel, or a skip."""
+    # Linux has no uprobes in Thumb code, which is what most compilers for arm make.
+    return [need_program("gcc"), *(["-marm"] if PROCESS == "arm" else [])]
 
 
 def build(variant: str, program: str) -> Path:

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import fixtures
 import pytest
-from fixtures import FIXTURES, build, run, start
+from fixtures import CROSS, FIXTURES, PROGRAMS, build, cross, run, start
 from skips import need_program
 
 # Providers that are others' than the program's own: -static brings the C++ library's along.
@@ -419,11 +418,34 @@ def test_the_generator_makes_what_it_is_asked_for() -> None:
 def test_a_variant_that_cannot_be_built_names_what_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if shutil.which("riscv64-linux-gnu-gcc"):
-        pytest.skip("needs a machine without riscv64-linux-gnu-gcc")
+    monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setattr(fixtures, "_built", fixtures._built.__wrapped__)
-    with pytest.raises(pytest.skip.Exception, match="riscv64-linux-gnu-gcc"):
-        build("riscv64", "args")
+    monkeypatch.setattr(fixtures, "_missing", fixtures._missing.__wrapped__)
+    with pytest.raises(pytest.skip.Exception, match=r"default needs gcc .*no-such-compiler"):
+        build("default", "args")
+
+
+@pytest.mark.parametrize("cpu", CROSS)
+def test_every_program_is_there_for_every_cpu(cpu: str) -> None:
+    made = {(path.parent.name, path.name) for path in cross(cpu)}
+    for variant in ("default", "O0"):
+        names = {name for found, name in made if found == variant and ".so" not in name}
+        missing = set(PROGRAMS["O0"]) - names
+        assert missing <= ({"structs"} if cpu == "mips64el" else set())
+    machines = {notes_machine(path) for path in cross(cpu)}
+    assert len(machines) == 1
+    assert machines != {notes_machine(build("default", "args"))}
+
+
+def notes_machine(path: Path) -> str:
+    """What readelf calls a file's CPU."""
+    header = subprocess.run(
+        [need_program("readelf", "binutils"), "--file-header", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return header.partition("Machine:")[2].partition("\n")[0].strip()
 
 
 def test_json_has_one_line_for_each_hit() -> None:

@@ -21,14 +21,16 @@ MAX_CACHED = 2048  # longer strings are parsed anew: a damaged file must not fil
 MAX_BLANKS = 16  # blanks inside one pair of brackets: "[r2, r0, lsl #2]" has 3
 MAX_SIZE_DIGITS = 9
 
+BRACKETS = frozenset("([,")  # one of them stands before every blank inside an operand
 BLANKS = dict.fromkeys(map(ord, "\t\n\v\f\r"), " ")
 
 
-def split_arguments(args: str) -> tuple[str, ...]:
+def split_arguments(args: str, *, commas: bool = False) -> tuple[str, ...]:
     """Split an argument string at the blanks outside of brackets and parentheses.
 
     An empty string and one that begins with ":" hold no arguments. Beyond MAX_ARGUMENTS the
-    rest stays in one piece, as does a string longer than MAX_LENGTH.
+    rest stays in one piece, as does a string longer than MAX_LENGTH. With ``commas``, a blank
+    after a comma separates nothing, either: LoongArch's addresses may have no brackets.
     """
     if len(args) > MAX_LENGTH:
         return (args,)
@@ -38,7 +40,7 @@ def split_arguments(args: str) -> tuple[str, ...]:
     pieces: list[str] = []
     position = 0
     while position < len(words):
-        taken = words_of_argument(words, position)
+        taken = words_of_argument(words, position, commas=commas)
         piece = " ".join(words[position : position + taken])
         if piece:
             pieces.append(piece)
@@ -49,12 +51,12 @@ def split_arguments(args: str) -> tuple[str, ...]:
     return (*pieces, rest) if rest else tuple(pieces)
 
 
-def words_of_argument(words: list[str], position: int) -> int:
+def words_of_argument(words: list[str], position: int, *, commas: bool = False) -> int:
     """How many words, from ``position`` on, one argument has: more if a bracket stays open."""
     depth = 0
     for taken, word in enumerate(words[position : position + MAX_BLANKS], start=1):
         depth += word.count("(") + word.count("[") - word.count(")") - word.count("]")
-        if depth <= 0:
+        if depth <= 0 and not (commas and word.endswith(",")):
             return taken
     return 1  # never closed: let it not swallow the arguments after it
 
@@ -75,11 +77,12 @@ def parse_all(args: str, machine: str) -> tuple[Operand, ...]:
         spec = ArgSpec(args, args, WORD.get(machine, WIDEST_WORD), "unsigned", machine)
         reason = f"the argument string has {len(args)} characters: the most is {MAX_LENGTH}"
         return (spec.unknown(reason),)
-    pieces = split_arguments(args)
+    commas = machine.startswith("loongarch")
+    pieces = split_arguments(args, commas=commas)
     operands = [parse_argument(text, machine) for text in pieces]
     if len(pieces) == MAX_ARGUMENTS:
         words = pieces[-1].split(" ")
-        if words_of_argument(words, 0) < len(words):
+        if words_of_argument(words, 0, commas=commas) < len(words):
             spec = ArgSpec(pieces[-1], "", WORD.get(machine, WIDEST_WORD), "unsigned", machine)
             operands[-1] = spec.unknown(
                 f"more than {MAX_ARGUMENTS} arguments: the rest is not read"
@@ -102,7 +105,7 @@ def parse_argument(text: str, machine: str) -> Operand:
         return ArgSpec(text, body, 1, spec.type, machine).unknown(
             f"{excerpt(text)} gives a size of 0 or more than {MAX_SIZE_DIGITS} digits"
         )
-    if not spec.body or (" " in spec.body and "(" not in spec.body and "[" not in spec.body):
+    if not spec.body or (" " in spec.body and not BRACKETS.intersection(spec.body)):
         return spec.unknown(f"{excerpt(text)} is not one operand")
     arch = arch_of(machine)
     if arch is None:

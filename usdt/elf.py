@@ -259,6 +259,10 @@ class ElfFile:
         chosen = [[one for one in loads if one.flags & need == need] for need in range(4)]
         return tuple(([one.address for one in group], group) for group in chosen)
 
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        """Bytes of the file; fewer where it ends."""
+        return self._map[offset : offset + size]
+
     # Sections
 
     @functools.cached_property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 from typing import TYPE_CHECKING
 
+from bpf.errors import TargetError
+from bpf.host import KERNEL
 from tracing.attach import Point
 from tracing.values import Argument, Kind, Unreadable, ValueType
 from usdt.arch import arch_of
@@ -19,16 +20,31 @@ if TYPE_CHECKING:
     from usdt.probes import Probe, Site
 
 __all__ = (
+    "alike",
     "arguments_of",
     "declared_arguments",
     "foreign",
+    "foreign_machine",
     "matching",
     "nearest",
     "points_of",
+    "untraced",
 )
 
-# What each machine runs: itself, and the 32-bit programs its kernel runs.
-_RUNS = {"x86_64": ("x86_64", "i386"), "i686": ("i386",)}
+# What each kernel runs beside programs of its own kind, and traces.
+_RUNS = {
+    "mips64": "mips",
+    "mips64el": "mipsel",
+    "ppc64": "ppc",
+    "ppc64le": "ppcle",
+    "riscv64": "riscv32",
+    "s390x": "s390",
+    "x86_64": "i386",
+}
+# What it runs and does not trace (arch_uprobe_analyze_insn(), arch/arm64/kernel/probes/uprobes.c).
+_UNTRACED = {("aarch64", "arm"), ("aarch64_be", "armeb")}
+
+_THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 
@@ -46,15 +62,34 @@ def fits(request: ProbeText, provider: str, name: str) -> bool:
 
 
 def foreign(probe: Probe) -> str | None:
-    """Why a probe cannot be hit by this machine's own instructions, or None.
+    """Why a probe cannot be hit by this machine's own instructions, or None."""
+    return foreign_machine(probe.machine)
+
+
+def foreign_machine(machine: str) -> str | None:
+    """Why code for a machine cannot be hit by this one's own instructions, or None.
 
     A file of another machine may be mapped all the same, by an emulator: a breakpoint in it would
     damage the program.
     """
-    host = os.uname().machine
-    if probe.machine in _RUNS.get(host, (host,)):
+    if machine in (KERNEL, _RUNS.get(KERNEL)):
         return None
-    return f"a program for {probe.machine} does not run on this machine ({host})"
+    if (KERNEL, machine) in _UNTRACED:
+        return "a 32-bit ARM program: Linux on arm64 runs it and has no uprobes for it"
+    return f"a program for {machine} does not run on this machine ({KERNEL})"
+
+
+def untraced(elf: ElfFile, probe: Probe, site: Site) -> str | None:
+    """Why the kernel must not be asked for a breakpoint at a live site, or None.
+
+    Uprobes on 32-bit ARM take every instruction for one of four bytes of the ARM set, and do not
+    refuse Thumb code (arch/arm/probes/uprobes/core.c): the program would execute garbage.
+    """
+    if probe.machine not in ("arm", "armeb") or site.offset is None:
+        return None
+    if site.address % 4 == 0 and not elf.bytes_at(site.offset, 4).startswith(_THUMB_NOPS):
+        return None
+    return f"{probe.full_name} in {probe.path} is in Thumb code, for which Linux has no uprobes"
 
 
 def declared_arguments(probes: Iterable[Probe]) -> int:
@@ -67,12 +102,15 @@ def points_of(probe: Probe, open_path: str, *, pid: int = 0) -> Iterator[Point]:
 
     Raises:
         ElfError: the file's symbols had to be read and cannot be.
+        TargetError: a site is in code that the kernel does not trace.
     """
     with ElfFile(open_path, name=probe.path) as elf, SymbolResolver(elf) as symbols:
         known: dict[tuple[str, int], tuple[Argument, ...]] = {}
         for site in probe.sites:
             if site.offset is None:
                 continue
+            if reason := untraced(elf, probe, site):
+                raise TargetError(reason)
             # Operands that name a symbol differ from site to site; all others are shared.
             key = site.args, site.address if _symbolic(probe, site) else 0
             if key not in known:
@@ -124,3 +162,14 @@ def nearest(wanted: str, known: Iterable[str]) -> str | None:
 
     found = difflib.get_close_matches(wanted, list(islice(known, _MAX_NEAREST)), 1, 0.7)
     return found[0] if found else None
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether a name is a misspelling of the other in provider and name, each taken alone.
+
+    Two letters changed places in a provider of four are.
+    """
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only for a message
+
+    pairs = zip(one.split(":", 1), other.split(":", 1), strict=True)
+    return all(SequenceMatcher(None, a, b).ratio() >= 0.75 for a, b in pairs)

@@ -35,6 +35,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from bpf.frozen import frozen
+from bpf.host import KERNEL_WORD
 from tracing.values import Address, Constant, Kind, Memory, Register, Unreadable
 from usdt.arch.base import integer, wrap
 
@@ -126,6 +127,7 @@ def make_spec(
     cookie: int = 0,
     layout: Layout = Layout.CLASSIC,
     byteorder: ByteOrder = sys.byteorder,
+    word: int = KERNEL_WORD,
 ) -> tuple[Spec, tuple[Problem, ...]]:
     """Put a site's arguments in libbpf's words.
 
@@ -135,6 +137,7 @@ def make_spec(
         cookie: the user's, 64 bits.
         layout: of the map.
         byteorder: of the machine.
+        word: bytes of its kernel's word, which registers are kept in and addresses are cut to.
 
     Returns:
         The spec, in which what cannot be expressed is of type NONE, and the reasons.
@@ -145,7 +148,7 @@ def make_spec(
         text = f"{len(arguments)} arguments: libbpf's structure holds {MAX_ARGUMENTS}"
         problems.append(Problem(text, errno.E2BIG))
     for argument, text in list(zip(arguments, texts, strict=True))[:MAX_ARGUMENTS]:
-        found = _expressed(argument, text, layout, byteorder)
+        found = _expressed(argument, text, layout, byteorder, word)
         if isinstance(found, Problem):
             problems.append(Problem(f"{argument.name} ({text}): {found.text}", found.errno))
             size = argument.type.size
@@ -156,7 +159,7 @@ def make_spec(
 
 
 def _expressed(
-    argument: Argument, text: str, layout: Layout, byteorder: ByteOrder
+    argument: Argument, text: str, layout: Layout, byteorder: ByteOrder, word: int
 ) -> SpecArgument | Problem:
     kind, size, fetch = argument.type.kind, argument.type.size, argument.fetch
     if isinstance(fetch, Unreadable):
@@ -169,10 +172,16 @@ def _expressed(
         return SpecArgument(ArgType.CONST, number & MASK64, signed=signed, bitshift=bitshift)
     if isinstance(fetch, Register):
         # bpf_usdt_arg() reads whole registers; on a big-endian CPU their last bytes are meant.
-        start = fetch.offset - (8 - fetch.size if byteorder == "big" else 0)
+        start = fetch.offset - (word - fetch.size if byteorder == "big" else 0)
         return SpecArgument(ArgType.REG, reg_off=start, signed=signed, bitshift=bitshift)
     if isinstance(fetch, Address):
         return Problem("the address of a symbol itself, for which libbpf has no type")
+    if not isinstance(fetch, Memory):
+        return Problem("what only a program of the toolkit's own has")
+    if fetch.address_size != word:
+        return Problem("its address has 32 bits, to which bpf_usdt_arg() does not cut registers")
+    if fetch.index_type is not None:
+        return Problem("an index of 32 bits, for which libbpf has no type")
     return _in_memory(fetch, layout, signed=signed, bitshift=bitshift)
 
 
@@ -187,8 +196,6 @@ def _in_memory(
     fetch: Memory, layout: Layout, *, signed: bool, bitshift: int
 ) -> SpecArgument | Problem:
     base, index, scale = fetch.base, fetch.index, fetch.scale
-    if fetch.address_size != 8:
-        return Problem("its address has 32 bits, to which bpf_usdt_arg() does not cut registers")
     if base is None and scale == 1:
         base, index = index, None
     if base is None:

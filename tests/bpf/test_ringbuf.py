@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpf.errors import TracingError
-from bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, committed, ring_size, runs, same
+from bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, committed, ring_size, runs, same, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,10 +147,10 @@ def test_a_record_submitted_while_headers_are_read_is_never_torn(
 ) -> None:
     memory = Memory(ring([(8, 0), (8, BUSY)]))
 
-    def meanwhile(data: bytes | memoryview) -> int:
+    def meanwhile(data: bytes | memoryview, limit: int) -> int:
         if before:
             memory.submit(16, b"submit!!")
-        ready = committed(data)
+        ready = committed(data, limit)
         memory.submit(16, b"submit!!")
         return ready
 
@@ -189,6 +189,40 @@ def test_committed_ends_where_a_naive_walk_meets_a_busy_record(
     data = ring(record for record, count in made for _ in range(count))
     busy = [start for start, _, header in walk(data) if header & BUSY]
     assert committed(data) == (busy[0] if busy else len(data))
+
+
+@pytest.mark.parametrize(
+    ("records", "limit", "found"),
+    [
+        pytest.param([], 100, (0, 0), id="nothing"),
+        pytest.param([(8, 0)] * 5, 1 << 20, (80, 5), id="no limit"),
+        pytest.param([(8, 0)] * 5, 48, (48, 3), id="a limit behind a record"),
+        pytest.param([(8, 0)] * 5, 47, (32, 2), id="a limit inside one"),
+        pytest.param([(64, 0), (8, 0)], 8, (72, 1), id="the first one whatever the limit"),
+        pytest.param([(8, 0), (64, 0), (8, 0)], 40, (16, 1), id="a long one behind the limit"),
+        pytest.param([(8, BUSY)], 8, (0, 0), id="a busy one first"),
+        pytest.param([(8, 0), (8, DISCARD), (8, 0)], 999, (48, 2), id="discarded do not count"),
+    ],
+)
+def test_tally(records: list[Record], limit: int, found: tuple[int, int]) -> None:
+    assert tally(ring(records), limit) == found
+
+
+@settings(deadline=None)
+@given(st.lists(groups, max_size=12), st.integers(0, 3000), st.integers(0, 200))
+def test_tally_counts_like_a_naive_walk(
+    made: list[tuple[Record, int]], limit: int, missing: int
+) -> None:
+    data = ring(record for record, count in made for _ in range(count))
+    data = data[: max(0, len(data) - 8 * missing)]
+    end = records = 0
+    for start, step, header in walk(data):
+        if header & BUSY or start + step > len(data) or (start and start + step > limit & ~3):
+            break
+        if not start and limit < 4:
+            break
+        end, records = start + step, records + (not header & DISCARD)
+    assert tally(data, limit) == (end, records)
 
 
 def _same(words: list[int], start: int, stride: int, limit: int) -> int:

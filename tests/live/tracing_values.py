@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 import struct
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from skips import need_program
@@ -28,20 +30,28 @@ _NOTE = re.compile(
     r"\s*Arguments: (?P<args>.*)$",
     re.MULTILINE,
 )
-_REGISTER = re.compile(r"-?(?P<size>\d+)f?@%(?P<name>\w+)$")
+# A register by itself: x86 and s390x have a % before it, mips and loongarch a $; on ppc it is a
+# bare number, which is a constant elsewhere.
+_REGISTER = re.compile(r"-?(?P<size>\d+)f?@([%$]\w+|[a-z]\w*|(?P<number>\d+))$")
+_OPERAND = re.compile(r"(?:[^\s\[]|\[[^\]]*\])+")  # arm's have blanks in their brackets
 _SYMBOL = re.compile(r"(?<![\w.$%@])[A-Za-z_.][\w.$]*")
+_RELOCATED = re.compile(
+    r":\w+:(?P<arm>[^\]]+)|%\w+\((?P<risc>[^)]+)\)|^#?(?P<bare>[A-Za-z_.][^()]*)$"
+)
 
 # Reasons, each as the tool's message has it, and the operands they stand for.
 _THREAD_LOCAL = "thread-local"
 _ASSEMBLER = "label of the assembler's own"
 _VECTOR = "is not saved where a program can read it"
 _HALF = "holds a part of its"
+_ROUNDED = "a rounded number"
 _STRIPPED = "is not in the symbol tables"
 _AMBIGUOUS = "ambiguous"
 _BY_TEXT = (
-    (re.compile(r"%[fg]s:|@n?tpoff|@indntpoff"), _THREAD_LOCAL),
-    (re.compile(r"(?<![\w.])\.LC(PI)?\d"), _ASSEMBLER),  # gcc's, clang's
+    (re.compile(r"%[fg]s:|@n?tpoff|@indntpoff|%tprel_|:tprel_|@tprel"), _THREAD_LOCAL),
+    (re.compile(r"(?<![\w.])\.L(C|CPI|ANCHOR)?\d"), _ASSEMBLER),  # gcc's, clang's
     (re.compile(r"%[xyz]mm"), _VECTOR),
+    (re.compile(r"8f@#-?\d\.\d{10,}e"), _ROUNDED),  # gcc's, for arm
 )
 
 
@@ -66,13 +76,22 @@ def _symbols(path: Path) -> dict[str, set[str]]:
     return found
 
 
-def _why(operand: str, bits: int, symbols: dict[str, set[str]]) -> str | None:
+def _why(operand: str, machine: str, bits: int, symbols: dict[str, set[str]]) -> str | None:
     for pattern, reason in _BY_TEXT:
         if pattern.search(operand):
             return reason
-    if match := _REGISTER.match(operand):
+    x86 = "86" in machine or "X86" in machine
+    if re.search(r"@[i$]-?\d+$" if x86 else r"@i-?\d+$", operand):  # a constant; i: of PowerPC
+        return None
+    match = _REGISTER.match(operand)
+    if match and ("@%" in operand if x86 else not match["number"] or "PowerPC" in machine):
         return _HALF if int(match["size"]) * 8 > bits else None
-    place = re.sub(r"^-?\d*f?@", "", re.sub(r"%\w+|@(GOT|PLT)\w*", "", operand))
+    place = re.sub(r"^-?\d*f?@", "", operand)
+    if x86:
+        place = re.sub(r"%\w+|@(GOT|PLT)\w*", "", place)
+    else:  # elsewhere registers look like symbols
+        relocated = _RELOCATED.search(place)
+        place = next(filter(None, relocated.groups()), "") if relocated else ""
     for symbol in _SYMBOL.findall(place):
         addresses = symbols.get(symbol, set())
         if len(addresses) != 1:
@@ -85,10 +104,12 @@ def unreadable_operands(*paths: Path) -> dict[tuple[str, int], set[str | None]]:
     """(probe, index of the argument) → why it cannot be read, None for sites where it can."""
     found: dict[tuple[str, int], set[str | None]] = {}
     for path in paths:
-        bits = 32 if "ELF32" in _tool("readelf", "--file-header", str(path)) else 64
+        header = _tool("readelf", "--file-header", str(path))
+        bits = 32 if "ELF32" in header else 64
+        machine = header.partition("Machine:")[2].partition("\n")[0]
         for note in _NOTE.finditer(_tool("readelf", "--notes", str(path))):
-            for index, operand in enumerate(note["args"].split()):
-                why = _why(operand, bits, _symbols(path))
+            for index, operand in enumerate(_OPERAND.findall(note["args"])):
+                why = _why(operand, machine, bits, _symbols(path))
                 key = f"{note['provider']}:{note['name']}", index
                 found.setdefault(key, set()).add(why)
     return found
@@ -119,7 +140,9 @@ def traced_as(shown: Any, traced: Any) -> bool:
             return type(traced) is int and traced == shown["ptr"]
         # The size of 1, 2, 4 and 8 bytes says "integer" to a tracer, whatever the type was.
         data = bytes.fromhex(shown["hex"])
-        return traced == (int.from_bytes(data, "little") if type(traced) is int else shown["hex"])
+        return traced == (
+            int.from_bytes(data, sys.byteorder) if type(traced) is int else shown["hex"]
+        )
     if isinstance(shown, float):
         return _same_float(shown, _extended(traced) if _is_extended(traced) else float(traced))
     return type(traced) is int and traced == shown
@@ -136,9 +159,18 @@ def _is_extended(traced: Any) -> bool:
 
 
 def _extended(traced: str) -> float:
-    # long double of the x87: no tracer's number format has it, so its bytes are shown.
-    mantissa, sign_exponent = struct.unpack("<QH", bytes.fromhex(traced)[:10])
-    value = math.ldexp(mantissa, (sign_exponent & 0x7FFF) - 16383 - 63)
+    # long double: no tracer's number format has it, so its bytes are shown.
+    data = bytes.fromhex(traced)
+    machine = os.uname().machine
+    if machine.startswith("ppc"):  # of IBM: the sum of two doubles
+        return math.fsum(struct.unpack("=dd", data))
+    if machine == "x86_64" or machine.endswith("86"):  # of the x87
+        mantissa, sign_exponent = struct.unpack("<QH", data[:10])
+        value = math.ldexp(mantissa, (sign_exponent & 0x7FFF) - 16383 - 63)
+    else:  # binary128 of IEEE 754
+        number = int.from_bytes(data, sys.byteorder)
+        sign_exponent, fraction = number >> 112, number & (1 << 112) - 1
+        value = math.ldexp(fraction | 1 << 112, (sign_exponent & 0x7FFF) - 16383 - 112)
     return -value if sign_exponent & 0x8000 else value
 
 

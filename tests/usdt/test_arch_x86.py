@@ -402,7 +402,7 @@ def test_an_address_in_a_file_loaded_anywhere_is_relative_to_ip(
     text: str, machine: str, displacement: int, size: int
 ) -> None:
     ip = PT_REGS_X86_64["rip"]
-    assert fetch_of(text, machine) == Address(ip, displacement - LOCATION, size)
+    assert fetch_of(text, machine) == Address(ip, displacement - LOCATION, size, size)
 
 
 def test_a_file_without_a_got_has_no_got_relative_operands() -> None:
@@ -480,3 +480,15 @@ def test_value_types(text: str, kind: Kind, size: int) -> None:
     arch = arch_of("x86_64")
     assert arch is not None
     assert arch.value_type(one(text, "x86_64")) == ValueType(kind, size)
+
+
+def test_an_i386_kernel_saves_registers_in_words() -> None:
+    here, there = x86.registers_of("i386", "i386"), x86.registers_of("i386", "x86_64")
+    assert (here["eax"], here["ah"], here["eip"], here["esp"]) == (
+        (24, 4),
+        (25, 1),
+        (48, 4),
+        (60, 4),
+    )
+    assert (there["eax"], there["ah"], there["esp"]) == ((80, 4), (81, 1), (152, 4))
+    assert here.keys() == there.keys()

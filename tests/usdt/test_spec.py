@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
+from bpf.host import BIG_ENDIAN, word_of
 from bpf.ptregs import PT_REGS_X86_64
-from tracing.values import Argument, Kind, Register, Unreadable, ValueType
-from usdt.arch import x86
+from tracing.values import Argument, Kind, Memory, Register, Unreadable, ValueType
+from usdt.arch import arch_of, x86
 from usdt.argspec import parse_arguments
 from usdt.spec import (
     ArgType,
+    ByteOrder,
     Layout,
     Problem,
     Spec,
@@ -232,3 +234,39 @@ def test_what_is_no_spec_is_refused(data: bytes, reason: str) -> None:
 def test_thirteen_arguments_are_never_written() -> None:
     with pytest.raises(ValueError, match="at most 12"):
         encode_spec(Spec((ONE,) * 13), Layout.SIB)
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "expected"),
+    [
+        pytest.param("s390x", "-1@%r3", (ArgType.REG, 48, 0, 56), id="s390x: a whole register"),
+        pytest.param("s390x", "4@8(%r15)", (ArgType.REG_DEREF, 144, 8, 32), id="s390x: memory"),
+        pytest.param("ppc64le", "8@9", (ArgType.REG, 72, 0, 0), id="ppc64: a register"),
+        pytest.param("ppc64le", "-4@i-1", (ArgType.CONST, 0, ALL_ONES, 32), id="ppc64: a constant"),
+        pytest.param("riscv64", "2@-6(s0)", (ArgType.REG_DEREF, 64, -6 & ALL_ONES, 48), id="riscv"),
+        pytest.param("aarch64", "8@[sp, 16]", (ArgType.REG_DEREF, 248, 16, 0), id="arm64"),
+        pytest.param("arm", "4@[r11, #-8]", (ArgType.REG_DEREF, 44, -8 & ALL_ONES, 32), id="arm"),
+    ],
+)
+def test_other_cpus(machine: str, text: str, expected: tuple[int, int, int, int]) -> None:
+    arch = arch_of(machine)
+    assert arch is not None
+    (operand,) = parse_arguments(text, machine)
+    fetch = arch.fetch(
+        operand, symbol_address=str, location=LOCATION, machine=machine, elf_type=ET_DYN
+    )
+    argument = Argument("arg0", arch.value_type(operand), fetch)
+    order: ByteOrder = "big" if machine in BIG_ENDIAN else "little"
+    spec, problems = make_spec([argument], [text], byteorder=order, word=word_of(machine))
+    assert problems == ()
+    (made,) = spec.arguments
+    assert (made.type, made.reg_off, made.val_off, made.bitshift) == expected
+    assert decode_spec(encode_spec(spec, Layout.SIB, order), Layout.SIB, order) == spec
+
+
+def test_an_index_of_32_bits_cannot_be_said() -> None:
+    fetch = Memory(0, 8, 4, 0, 8, 4, ValueType(Kind.SIGNED, 4))
+    argument = Argument("arg0", ValueType(Kind.SIGNED, 4), fetch)
+    spec, (problem,) = make_spec([argument], ["-4@[x0, w1, sxtw 2]"], layout=Layout.SIB)
+    assert spec.arguments[0].type is ArgType.NONE
+    assert "an index of 32 bits" in problem.text

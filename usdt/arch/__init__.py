@@ -19,8 +19,18 @@ __all__ = ("MODULES", "Arch", "arch_of")
 
 # ElfFile.machine_name -> the module that knows it.
 MODULES = {
-    "i386": "usdt.arch.x86",
-    "x86_64": "usdt.arch.x86",
+    machine: f"usdt.arch.{module}"
+    for module, machines in {
+        "arm": "arm armeb",
+        "arm64": "aarch64 aarch64_be",
+        "loongarch": "loongarch32 loongarch64",
+        "mips": "mips mipsel mips64 mips64el",
+        "ppc": "ppc ppcle ppc64 ppc64le",
+        "riscv": "riscv32 riscv64",
+        "s390x": "s390 s390x",
+        "x86": "i386 x86_64",
+    }.items()
+    for machine in machines.split()
 }
 
 

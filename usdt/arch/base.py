@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from bpf.frozen import frozen
+from bpf.host import NARROW
 from tracing.values import Kind, ValueType
 
 __all__ = (
@@ -38,8 +39,7 @@ LONGEST_NUMBER = 66  # "0b" and 64 binary digits
 SCALARS = (1, 2, 4, 8)  # sizes of integers, and of what one load of a register can take
 
 # Bytes of the machine's word: the size of an argument that does not give one.
-NARROW = "i386 arm armeb mips mipsel ppc ppcle riscv32 s390 sparc m68k parisc loongarch32"
-WORD = dict.fromkeys(NARROW.split(), 4)
+WORD = dict.fromkeys(NARROW, 4)
 WIDEST_WORD = 8
 
 # Beside letters and digits of any script (gcc takes them in names) a symbol holds these, and bytes
@@ -67,6 +67,7 @@ class Operand:
         symbol: added to the address, or None.
         relocation: how the assembler relocates the symbol (``GOTOFF``, ``tpoff``), or None.
         segment: ``fs`` or ``gs``: the address is relative to a thread's own memory; or None.
+        extend: ``uxtw`` or ``sxtw``: how an index of 32 bits is made one of 64 (arm64); or None.
         error: why the value cannot be read at run time, or None.
     """
 
@@ -83,6 +84,7 @@ class Operand:
     symbol: str | None = None
     relocation: str | None = None
     segment: str | None = None
+    extend: str | None = None
     error: str | None = None
 
     def to_json(self) -> dict[str, int | str]:
@@ -108,7 +110,7 @@ class Operand:
         absolute = self.kind == "memory" and not (self.base or self.index or self.symbol)
         if self.displacement or absolute:
             shown["displacement"] = self.displacement
-        for name in ("symbol", "relocation", "segment"):
+        for name in ("symbol", "relocation", "segment", "extend"):
             text = getattr(self, name)
             if text is not None:
                 shown[name] = text
@@ -136,11 +138,10 @@ class ArgSpec(NamedTuple):
         """The operand that could not be understood."""
         return Operand(self.text, self.size, self.type, "unknown", error=reason)
 
-    def constant(self, number: int) -> Operand:
+    def constant(self, number: int, error: str | None = None) -> Operand:
         """The operand that is a number: wrapped to the size and sign the argument has."""
         if not MIN_INT64 <= number <= MAX_UINT64:
             return self.unknown(f"constant {excerpt(self.body)} does not fit 64 bits")
-        error = None
         if self.size not in SCALARS:
             error = f"a constant of {self.size} bytes is not read: 1, 2, 4 and 8 are"
         value = wrap(number, self.size, signed=self.type == "signed")
@@ -170,6 +171,7 @@ class ArgSpec(NamedTuple):
         index: str | None = None,
         scale: int = 1,
         segment: str | None = None,
+        extend: str | None = None,
         error: str | None = None,
     ) -> Operand:
         """The operand that is in memory; ``error`` says why it cannot be read there."""
@@ -187,6 +189,7 @@ class ArgSpec(NamedTuple):
             symbol=total.symbol,
             relocation=total.relocation,
             segment=segment,
+            extend=extend,
             error=error,
         )
 

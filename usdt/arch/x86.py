@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from bpf.frozen import frozen
-from bpf.ptregs import PT_REGS_X86_64
+from bpf.host import KERNEL
+from bpf.ptregs import saved_registers
 from tracing.values import Address, Constant, Fetch, Memory, Register, Unreadable
 from usdt.arch.base import SCALARS, Sum, excerpt, parse_sum, value_type, wrap
 
@@ -33,7 +34,6 @@ ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
 GOT = "_GLOBAL_OFFSET_TABLE_"  # the symbol all @GOTOFF displacements are relative to
 GOT_SLOT = "@GOT"  # appended to a symbol's name: the address of its slot in that table
 
-IP = PT_REGS_X86_64["rip"]
 IP_NAME = "eip"  # the name both machines' tables have
 ADDRESS_BYTES = {"x86_64": 8, "i386": 4}
 NO_INDEX = ("riz", "eiz")  # how assemblers spell a SIB byte without an index
@@ -53,19 +53,20 @@ NUMBERED = {f"r{n}": (f"r{n}d", f"r{n}w", f"r{n}b") for n in range(8, 16)}
 WIDTHS = (4, 2, 1)
 
 
-def registers_of(machine: str) -> dict[str, tuple[int, int]]:
+def registers_of(machine: str, kernel: str = KERNEL) -> dict[str, tuple[int, int]]:
     """Readable registers of a machine: name -> (byte offset in struct pt_regs, bytes wide)."""
     wide = machine == "x86_64"
-    known = {f"{letter}h": (PT_REGS_X86_64[f"r{letter}x"] + 1, 1) for letter in "abcd"}
-    known |= {name: (PT_REGS_X86_64[name], 2) for name in ("cs", "ss")}
-    known["eip"] = (IP, 4)
+    saved = saved_registers(machine, kernel)
+    known = {f"{letter}h": (saved[f"r{letter}x"] + 1, 1) for letter in "abcd"}
+    known |= {name: (saved[name], 2) for name in ("cs", "ss")}
+    known["eip"] = (saved["rip"], 4)
     for full, parts in (LEGACY | NUMBERED if wide else LEGACY).items():
-        offset = PT_REGS_X86_64[full]
+        offset = saved[full]
         known |= {name: (offset, width) for name, width in zip(parts, WIDTHS, strict=True)}
         if wide:
             known[full] = (offset, 8)
     if wide:
-        known["rip"] = (IP, 8)
+        known["rip"] = (saved["rip"], 8)
     else:  # sil and its like need the REX prefix of 64-bit code
         known = {name: slot for name, slot in known.items() if len(name) < 3 or name[2] != "l"}
     return known
@@ -283,7 +284,8 @@ class Place(NamedTuple):
             number = target + operand.displacement
             return Constant(wrap(number, operand.size, signed=operand.type == "signed"))
         ip = REGISTERS[self.machine][IP_NAME][0]
-        return Address(ip, target + operand.displacement - self.location, operand.size)
+        distance = target + operand.displacement - self.location
+        return Address(ip, distance, operand.size, ADDRESS_BYTES[self.machine])
 
     def symbolic(self, operand: Operand, target: int) -> Fetch:
         """Memory relative to a symbol at the link-time address ``target``."""
