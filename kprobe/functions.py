@@ -85,8 +85,8 @@ def split_pattern(text: str) -> tuple[str | None, str]:
 class Functions:
     """What is known of the running kernel's functions; reading begins at once, in a thread."""
 
-    def __init__(self) -> None:
-        self._reading = KallsymsReading()
+    def __init__(self, reading: KallsymsReading | None = None) -> None:
+        self._reading = reading or KallsymsReading()
         self._known: Kallsyms | None = None
         self._reach: Traceable | None = None
 
@@ -152,19 +152,23 @@ class Functions:
         places = {symbol.module for symbol in symbols} | ({""} if ids else set())
         if module is not None:
             places &= {"" if module == "vmlinux" else module}
-        found = []
+        found: list[FunctionInfo] = []
         for place in sorted(places):
             btf = self._btf_of(place)
             own = ids if not place else btf.find(name, Kind.FUNC) if btf else []
             variants = [one.name for one in self._symbols.variants(name)]
             found += self._infos((place, name), btf, own, symbols, variants)
         if not found and module is None:
-            found = [info for one in self._symbols.variants(name) for info in self._lone(one)]
+            found = list(self._renamed(name))
         return found
 
-    def _lone(self, symbol: Symbol) -> Iterator[FunctionInfo]:
-        symbols = self._symbols.named(symbol.name)
-        yield from self._infos((symbol.module, symbol.name), None, [], symbols)
+    def _renamed(self, name: str) -> Iterator[FunctionInfo]:
+        variants = self._symbols.variants(name)
+        for module in dict.fromkeys(one.module for one in variants):
+            names = [one.name for one in variants if one.module == module]
+            yield from self._infos((module, name), None, [], [], names)
+        for one in dict.fromkeys((one.module, one.name) for one in variants):
+            yield from self._infos(one, None, [], self._symbols.named(one[1]))
 
     def _glob(self, module: str | None, name: str) -> Iterator[FunctionInfo]:
         every: dict[tuple[str, str], list[Symbol]] = {}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kprobe.cli.lines import escaped_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,12 +43,12 @@ def _texts(found: Btf, form: str) -> Iterator[str]:
     if form == "c":
         from bpf.btf.cdump import header  # noqa: PLC0415 - one of three
 
-        yield from header(found)
+        yield from map(escaped_lines, header(found))
         return
     from bpf.btf.listing import raw_lines, to_json  # noqa: PLC0415 - one of three
 
     if form == "raw":
-        yield from raw_lines(found)
+        yield from map(escaped_lines, raw_lines(found))
         return
     start = '{"types":['
     for number in range(found.first, found.end):

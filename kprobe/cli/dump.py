@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpf.errors import BtfError, TracingError
-from kprobe.cli.info import escaped_lines
+from kprobe.cli.lines import escaped_lines
 
 if TYPE_CHECKING:
     from bpf.btf_dump.options import Rendered

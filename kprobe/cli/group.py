@@ -9,6 +9,12 @@ from tracing.commandline import LazyGroup
 __all__ = ("kprobe",)
 
 _COMMANDS = {
+    "trace": ("kprobe.cli.trace:trace", "Print every hit."),
+    "count": ("kprobe.cli.count:count", "Count hits in the kernel."),
+    "hist": ("kprobe.cli.hist:hist", "Histograms of a value, made in the kernel."),
+    "stats": ("kprobe.cli.stats:stats", "Count, least, average, greatest and sum of a value."),
+    "latency": ("kprobe.cli.latency:latency", "Times from one probe to another."),
+    "heatmap": ("kprobe.cli.heatmap:heatmap", "Histograms over time."),
     "list": ("kprobe.cli.listing:list_functions", "Functions that can be traced."),
     "info": ("kprobe.cli.info:info", "Functions' prototypes in C, types' definitions."),
     "dump": ("kprobe.cli.dump:dump", "Typed data as text."),

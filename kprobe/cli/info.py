@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from kprobe.cli.lines import escaped_lines
 from tracing.commandline import escaped
 
 if TYPE_CHECKING:
@@ -48,18 +48,15 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
     return [escaped_lines(definition(btf, number))]
 
 
-def escaped_lines(text: str) -> str:
-    """Text of several lines, safe for a terminal; tabs and line ends stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    lines = ("\t".join(map(escaped, line.split("\t"))) for line in text.split("\n"))
-    return "\n".join(lines)
-
-
 def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
-    from kprobe.functions import Functions  # noqa: PLC0415 - --help must not read anything
+    import json  # noqa: PLC0415 - --help must not pay
 
-    functions = Functions()
+    from kprobe.symbols import KallsymsReading  # noqa: PLC0415
+
+    reading = KallsymsReading()  # while the rest is imported
+    from kprobe.functions import Functions  # noqa: PLC0415
+
+    functions = Functions(reading)
     found = list(dict.fromkeys(one for word in words for one in functions.find(word)))
     for notice in functions.notices():
         click.echo(f"Notice: {escaped(notice)}", err=True)

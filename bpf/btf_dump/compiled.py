@@ -1,0 +1,470 @@
+"""Renderers as generated Python: one function per structure or array, made when first needed.
+
+A function reads all numbers of its structure with one ``struct`` call and has one line of code for
+each, its name and type in it as text. Whether the data is long enough is asked once per value: the
+functions come in two kinds, one for data that reaches far enough and one that checks every place.
+
+Texts from BTF reach the source as escaped string literals only.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+from bpf.btf.declare import declaration
+from bpf.btf.types import Array, Composite, Enum, Float, Int, Member, Pointer, Type
+from bpf.btf_dump.measure import Measure
+from bpf.btf_dump.options import DumpError, Options
+from bpf.btf_dump.scalars import (
+    EnumText,
+    character_texts,
+    escaped_string,
+    float_text,
+    sign_extended,
+    wide_text,
+)
+from bpf.btf_dump.zero import ZeroTests
+from bpf.errors import BtfError
+from bpf.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bpf.btf.reader import Btf
+
+__all__ = ("Compiler",)
+
+_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
+_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
+_MOST_BASE = 16
+_WORD = 8
+
+
+@frozen
+class Scalar:
+    """How numbers of a type are read and written.
+
+    Attributes:
+        code: ``struct`` format of one.
+        size: bytes.
+        text: replacement field of an f-string, of a variable ``@v`` from the place ``@q``; ""
+            if it cannot be shown.
+        nonzero: condition on ``@v``.
+    """
+
+    code: str
+    size: int
+    text: str
+    nonzero: str
+
+
+def literal(text: str) -> str:
+    """Text as part of a double-quoted f-string."""
+    return json.dumps(text)[1:-1].replace("{", "{{").replace("}", "}}")
+
+
+class Compiler:
+    """Makes functions ``(data, at, pad, out, end)`` for the types of one BTF and some options."""
+
+    def __init__(self, btf: Btf, options: Options) -> None:
+        self.btf = btf
+        self.options = options
+        self.measure = Measure(btf)
+        self.zero = ZeroTests(btf)
+        self.step = "" if options.compact else options.indent_str
+        self.line_end = "" if options.compact else "\\n"
+        order = btf.order
+        null = "(nil)" if btf.pointer_size == 8 else "0x0"
+        self.space: dict[str, Any] = {
+            "DumpError": DumpError,
+            "STEP": self.step,
+            "STRING": escaped_string,
+            "FLOAT": lambda raw: float_text(raw, order),
+            "WIDE": lambda raw: wide_text(raw, order),
+            "NULL": lambda at: "0x0" if at % 8 else null,
+            "SIGNED": sign_extended,
+        }
+        self._scalars: dict[int, Scalar | None] = {}
+
+    def mark(self, code: str) -> str:
+        """A ``struct`` format in the data's byte order."""
+        return ("<" if self.btf.order == "little" else ">") + code
+
+    def constant(self, name: str, value: object) -> str:
+        """Give generated code a value by a name."""
+        self.space[name] = value
+        return name
+
+    def top(self, number: int, *, checked: bool) -> Callable[..., None]:
+        """The function for a whole value of a type.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        name = f"top{number}_{checked:d}"
+        if name not in self.space:
+            self.measure.extent(number)
+            body = Body(self, in_array=False, checked=checked, top=True)
+            body.value(Member("", number, 0, 0))
+            self._define(name, body)
+        function: Callable[..., None] = self.space[name]
+        return function
+
+    def contents(self, found: Composite | Array, *, in_array: bool, checked: bool) -> str:
+        """Name of the function for what stands between the brackets of a structure or array."""
+        in_array = in_array or isinstance(found, Array)
+        name = f"in{found.id}_{in_array:d}{checked:d}"
+        if name not in self.space:
+            body = Body(self, in_array=in_array, checked=checked, top=False)
+            if isinstance(found, Composite):
+                for member in found.members:
+                    body.value(member)
+            else:
+                Elements(body, found).write()
+            self._define(name, body)
+        return name
+
+    def _define(self, name: str, body: Body) -> None:
+        lines = [f"def {name}(d, at, p, out, end):", " e = out.append", *body.reads(), *body.lines]
+        code = compile("\n".join(lines) + "\n", f"<type {name}>", "exec")
+        exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
+
+    def scalar(self, found: Type) -> Scalar | None:
+        """How a resolved type's numbers are read; None if they are no numbers."""
+        if found.id not in self._scalars:
+            self._scalars[found.id] = self._scalar(found)
+        return self._scalars[found.id]
+
+    def _scalar(self, found: Type) -> Scalar | None:
+        if isinstance(found, Pointer):
+            size = self.btf.pointer_size
+            return Scalar(_CODES[size, False], size, "{f'0x{@v:x}' if @v else NULL(@q)}", "@v")
+        if isinstance(found, Enum):
+            names = self.constant(f"E{found.id}", EnumText(found))
+            code = _CODES.get((found.size, found.signed))
+            return Scalar(code or "", found.size, f"{{{names}[@v]}}" if code else "", "@v")
+        if isinstance(found, Int) and (found.size, found.signed) in _CODES:
+            return Scalar(_CODES[found.size, found.signed], found.size, "{@v}", "@v")
+        if isinstance(found, Int | Float):
+            size = found.size
+            text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MOST_BASE else ""
+            if isinstance(found, Float) and size in (4, 8, 16):
+                text = "{FLOAT(@v)}"
+            return Scalar(f"{size}s", size, text, f"@v != {bytes(min(size, _MOST_BASE))!r}")
+        return None
+
+
+class Body:
+    """The lines of one function, and what they read.
+
+    Args:
+        compiler: whose types and options.
+        in_array: elements and what is below them: no types, and zeroes are shown.
+        checked: every place is checked to lie within the data.
+        top: the outermost value: always shown, nothing behind it.
+    """
+
+    def __init__(self, compiler: Compiler, *, in_array: bool, checked: bool, top: bool) -> None:
+        self.compiler = compiler
+        self.options = compiler.options
+        self.in_array = in_array
+        self.checked = checked
+        self.always = top or in_array or self.options.emit_zeroes
+        self.delimiter = "" if top else f",{compiler.line_end}"
+        self.pad = "" if self.options.compact else "{p}"
+        self.lines: list[str] = []
+        self._reads: list[tuple[int, int, str, str]] = []
+        self._bits: list[tuple[int, int, int, str]] = []
+
+    def add(self, text: str, level: int = 1) -> None:
+        """One line of code."""
+        self.lines.append(" " * level + text)
+
+    def fail(self, error: str, level: int = 1) -> None:
+        """Rendering ends here."""
+        self.add(f"raise DumpError({error!r})", level)
+
+    def lead(self, member: Member) -> str:
+        """What stands before a value: indentation, name, type."""
+        text = ""
+        if not self.options.skip_names:
+            text = f".{member.name} = " if member.name else ""
+            if not self.in_array:
+                cast = declaration(self.compiler.btf, member.target, strip=True)
+                text += f"({cast})"
+        return self.pad + literal(text)
+
+    def value(self, member: Member) -> None:
+        """Lines that show one value; ``member`` says where it is."""
+        btf = self.compiler.btf
+        found = btf.resolve(member.target)
+        if member.bits and isinstance(found, Int | Enum):
+            self._bit_field(member, found)
+            return
+        try:
+            btf.size_of(member.target)
+        except BtfError:
+            self.fail("EINVAL")
+            return
+        scalar = self.compiler.scalar(found)
+        if scalar is not None:
+            self._number(member, scalar)
+        elif isinstance(found, Composite):
+            self._composite(member, found)
+        elif isinstance(found, Array):
+            self._array(member, found)
+        else:
+            self.fail("EINVAL")
+
+    def place(self, member: Member) -> str:
+        """Where a value begins in the data, as code."""
+        byte = member.bit_offset // 8
+        return f"at + {byte}" if byte else "at"
+
+    def _bound(self, member: Member, size: int) -> None:
+        if self.checked:
+            self.add(f"if {self.place(member)} + {size} > end: raise DumpError('E2BIG')")
+
+    def _number(self, member: Member, scalar: Scalar) -> None:
+        self._bound(member, scalar.size)
+        if not scalar.code or not 1 <= scalar.size <= _MOST_BASE:
+            if self.always:
+                self.add(f'e(f"{self.lead(member)}")')
+            self.fail("EINVAL")
+            return
+        var = f"v{len(self._reads)}"
+        byte = member.bit_offset // 8
+        if self.checked:
+            reader = self.reader(scalar.code)
+            self.add(f"{var}, = {reader}(d, {self.place(member)})")
+            self._reads.append((0, 0, "", var))
+        else:
+            self._reads.append((byte, scalar.size, scalar.code, var))
+        text = _substituted(scalar.text, var, self.place(member))
+        self._show(member, text, _substituted(scalar.nonzero, var, ""))
+
+    def _show(self, member: Member, text: str, nonzero: str) -> None:
+        condition = "" if self.always else f"if {nonzero}: "
+        if text:
+            self.add(f'{condition}e(f"{self.lead(member)}{text}{self.delimiter}")')
+            return
+        self.add(f"if {'True' if self.always else nonzero}:")
+        self.add(f'e(f"{self.lead(member)}")', 2)
+        self.fail("EINVAL", 2)
+
+    def reader(self, code: str) -> str:
+        """Name of a function that unpacks a format."""
+        layout = self.compiler.mark(code)
+        return self.compiler.constant(f"U_{code}", struct.Struct(layout).unpack_from)
+
+    def _bit_field(self, member: Member, found: Int | Enum) -> None:
+        byte, bit = divmod(member.bit_offset, 8)
+        size = (bit + member.bits + 7) // 8
+        self._bound(member, size)
+        var = f"b{len(self._bits)}"
+        self._bits.append((byte, bit, member.bits, var))
+        if self.checked:
+            self.add(f"{var} = {self._extraction((byte, byte + size), byte, bit, member.bits)}")
+        text = f"{{{var}:#x}}"
+        if isinstance(found, Enum):
+            scalar = self.compiler.scalar(found)
+            whole = found.signed and member.bits >= 8 * found.size
+            value = f"SIGNED({var}, {8 * found.size})" if whole else var
+            text = f"{{E{found.id}[{value}]}}" if scalar and scalar.code else ""
+        self._show(member, text, var)
+
+    def _extraction(self, window: tuple[int, int], byte: int, bit: int, bits: int) -> str:
+        first, last = window
+        order = self.compiler.btf.order
+        start = 8 * (byte - first) + bit
+        shift = start if order == "little" else 8 * (last - first) - start - bits
+        number = f"int.from_bytes(d[at + {first}:at + {last}], {order!r})"
+        return f"{number} >> {shift} & {(1 << bits) - 1:#x}"
+
+    def _composite(self, member: Member, found: Composite) -> None:
+        name = self.compiler.contents(found, in_array=self.in_array, checked=self.checked)
+        inner = f"{name}(d, {self.place(member)}, {self._inner_pad()}, out, end)"
+        opening = f'e(f"{self.lead(member)}{{{{{self.compiler.line_end}")'
+        closing = f'e(f"{self.pad}}}}}{self.delimiter}")'
+        if self.always:
+            self.lines += [f" {opening}", f" {inner}", f" {closing}"]
+            return
+        self.add(f"n = len(out); {opening}; {inner}")
+        self.add("if len(out) == n + 1: out.pop()")
+        self.add(f"else: {closing}")
+
+    def _inner_pad(self) -> str:
+        return "p" if self.options.compact else "p + STEP"
+
+    def _array(self, member: Member, found: Array) -> None:
+        condition = "True" if self.always else self._array_shown(member, found)
+        if condition == "False":
+            return
+        name = self.compiler.contents(found, in_array=True, checked=self.checked)
+        level = 2
+        self.add(f"if {condition}:")
+        if self.options.emit_strings and self.is_text(found):
+            self.add(f"s = d[{self.place(member)}:{self.place(member)} + {found.count}]", 2)
+            self.add("k = s.find(0)", 2)
+            shown = f"{self.lead(member)}{{STRING(s[:k])}}{self.delimiter}"
+            self.add(f'if k >= 0: e(f"{shown}")', 2)
+            self.add("else:", 2)
+            level = 3
+        self.add(f'e(f"{self.lead(member)}[{self.compiler.line_end}")', level)
+        self.add(f"{name}(d, {self.place(member)}, {self._inner_pad()}, out, end)", level)
+        self.add(f'e(f"{self.pad}]{self.delimiter}")', level)
+
+    def is_text(self, found: Array) -> bool:
+        """Whether an array's elements are bytes, and so characters."""
+        element = self.compiler.btf.resolve(found.target)
+        return isinstance(element, Int) and element.size == 1
+
+    def _array_shown(self, member: Member, found: Array) -> str:
+        if not found.count:
+            return "False"
+        place = self.place(member)
+        if self.is_text(found):
+            return f"{place} >= end or d[{place}]" if self.checked else f"d[{place}]"
+        element = self.compiler.btf.resolve(found.target)
+        size = self.compiler.btf.size_of(member.target)
+        if self.compiler.scalar(element) is not None:
+            zeroes = self.compiler.constant(f"Z{size}", bytes(size))
+            return f"d[{place}:{place} + {size}] != {zeroes}"
+        test = self.compiler.constant(f"zero{found.id}", self.compiler.zero.test(found.id))
+        return f"not {test}(d, {place}, end)"
+
+    def reads(self) -> list[str]:
+        """Lines that read all numbers at once, without checks."""
+        if self.checked:
+            return []
+        lines = [self._unpacking(group) for group in _groups(self._reads)]
+        for (first, last), fields in _windows(self._bits):
+            if len(fields) > 1:
+                order = self.compiler.btf.order
+                lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
+            for byte, bit, bits, var in fields:
+                text = self._extraction((first, last), byte, bit, bits)
+                if len(fields) > 1:
+                    text = "w" + text[text.index(")") + 1 :]
+                lines.append(f" {var} = {text}")
+        return lines
+
+    def _unpacking(self, group: list[tuple[int, int, str, str]]) -> str:
+        layout, at = "", 0
+        for offset, size, code, _ in group:
+            layout += (f"{offset - at}x" if offset > at else "") + code
+            at = offset + size
+        reader = self.reader(layout)
+        return f" {', '.join(row[3] for row in group)}, = {reader}(d, at)"
+
+
+class Elements:
+    """The lines of an array's elements."""
+
+    def __init__(self, body: Body, found: Array) -> None:
+        self._body = body
+        self._found = found
+        self._compiler = body.compiler
+        self._size = self._compiler.btf.size_of(found.target)
+        self._element = self._compiler.btf.resolve(found.target)
+
+    def write(self) -> None:
+        """Add them to the body."""
+        if not self._found.count:
+            self._body.add("pass")
+            return
+        scalar = self._compiler.scalar(self._element)
+        if isinstance(self._element, Int) and self._size == 1:
+            self._characters(self._element)
+        elif scalar is not None:
+            self._numbers(scalar)
+        elif isinstance(self._element, Composite | Array):
+            self._aggregates(self._element)
+
+    def _characters(self, element: Int) -> None:
+        body, count = self._body, self._found.count
+        texts = character_texts(signed=element.signed)
+        end = "," if body.options.compact else ",\n"
+        table = self._compiler.constant(f"C{element.signed:d}", [text + end for text in texts])
+        body.add(f"s = d[at:at + {count}]")
+        body.add("k = s.find(0)")
+        body.add("if k >= 0: s = s[:k]")
+        pad = "" if body.options.compact else "p + "
+        body.add(f'e("".join([{pad}{table}[v] for v in s]))')
+        if body.options.emit_zeroes:
+            nul = literal("'\\0'")
+            body.add(f'if k >= 0: e(f"{body.pad}{nul}{body.delimiter}")')
+
+    def _numbers(self, scalar: Scalar) -> None:
+        body, count, size = self._body, self._found.count, self._size
+        if not scalar.text:
+            body.add(f'if at < end: e(f"{body.pad}")')
+            return
+        code = f"{count}{scalar.code}" if len(scalar.code) == 1 else scalar.code * count
+        values = f"{body.reader(code)}(d, at)"
+        if body.checked:
+            layout = self._compiler.mark(scalar.code)
+            one = self._compiler.constant(f"I_{scalar.code}", struct.Struct(layout).iter_unpack)
+            body.add(f"k = max(0, min({count}, (end - at) // {size}))")
+            values = f"[v for v, in {one}(d[at:at + k * {size}])]"
+        text = _substituted(scalar.text, "v", "at" if size % 8 == 0 else "1")
+        body.add(f'e("".join([f"{body.pad}{text}{body.delimiter}" for v in {values}]))')
+
+    def _aggregates(self, element: Composite | Array) -> None:
+        body = self._body
+        name = self._compiler.contents(element, in_array=True, checked=body.checked)
+        size = self._size
+        opened = "{{" if isinstance(element, Composite) else "["
+        closed = "}}" if isinstance(element, Composite) else "]"
+        inner = "p" if body.options.compact else "p + STEP"
+        body.add("try:")
+        if size:
+            body.add(f"for q in range(at, at + {size * self._found.count}, {size}):", 2)
+        else:
+            body.add(f"for q in [at] * {self._found.count}:", 2)
+        if body.options.emit_strings and isinstance(element, Array) and body.is_text(element):
+            body.add(f"s = d[q:q + {element.count}]", 3)
+            body.add("k = s.find(0)", 3)
+            body.add(f'if k >= 0: e(f"{body.pad}{{STRING(s[:k])}}{body.delimiter}"); continue', 3)
+        body.add(f'e(f"{body.pad}{opened}{self._compiler.line_end}")', 3)
+        body.add(f"{name}(d, q, {inner}, out, end)", 3)
+        body.add(f'e(f"{body.pad}{closed}{body.delimiter}")', 3)
+        body.add("except DumpError: pass")
+
+
+def _substituted(text: str, var: str, place: str) -> str:
+    return text.replace("@v", var).replace("@q", place)
+
+
+def _groups(reads: list[tuple[int, int, str, str]]) -> list[list[tuple[int, int, str, str]]]:
+    # Reads that do not overlap go together; members of a union do not.
+    groups: list[list[tuple[int, int, str, str]]] = []
+    ends: list[int] = []
+    for row in sorted(reads):
+        for index, end in enumerate(ends):
+            if end <= row[0]:
+                groups[index].append(row)
+                ends[index] = row[0] + row[1]
+                break
+        else:
+            groups.append([row])
+            ends.append(row[0] + row[1])
+    return groups
+
+
+def _windows(
+    fields: list[tuple[int, int, int, str]],
+) -> list[tuple[tuple[int, int], list[tuple[int, int, int, str]]]]:
+    # Bit fields that lie within eight bytes are taken out of one number.
+    windows: list[tuple[tuple[int, int], list[tuple[int, int, int, str]]]] = []
+    for row in sorted(fields):
+        byte, bit, bits, _ = row
+        end = byte + (bit + bits + 7) // 8
+        if windows and end - windows[-1][0][0] <= _WORD:
+            (first, last), rows = windows.pop()
+            windows.append(((first, max(last, end)), [*rows, row]))
+        else:
+            windows.append(((byte, end), [row]))
+    return windows

@@ -1,0 +1,15 @@
+"""``kprobe latency``: times between two probes."""
+
+from __future__ import annotations
+
+from kprobe.cli.front import FRONT
+from tracing.cli.aggregates import latency_command
+
+__all__ = ("latency",)
+
+_EXAMPLES = """
+kprobe latency syscall:fsync 'syscall:fsync(return)'
+kprobe latency rawtp:block_rq_issue rawtp:block_rq_complete --key rq --unit us
+"""
+
+latency = latency_command(FRONT, _EXAMPLES)

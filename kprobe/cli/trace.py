@@ -1,0 +1,45 @@
+"""``kprobe trace``: print every hit of some probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kprobe.cli.front import FRONT
+from tracing.cli.options import (
+    attach_options,
+    buffer_option,
+    output_options,
+    stack_options,
+    stop_options,
+    string_option,
+    target_options,
+)
+from tracing.cli.trace import run_trace
+
+__all__ = ("trace",)
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """Print every hit of PROBE, with items: of every process unless -p or -c says whose.
+
+\b
+kprobe trace 'tracepoint:sched:sched_process_exec(filename)'
+kprobe trace 'syscall:openat(filename, flags, return)' -p 1234
+kprobe trace 'syscall:open*(return < 0)'
+kprobe trace 'rawtp:netif_receive_skb(skb->dev->name == "lo", skb->len)'
+"""
+
+
+@click.command("trace", help=_HELP)
+@click.argument("probes", metavar="PROBE...", nargs=-1, required=True)
+@target_options
+@stop_options
+@output_options
+@string_option
+@stack_options
+@buffer_option
+@attach_options
+def trace(**options: Any) -> int:
+    """Print every hit of some probes."""
+    return run_trace(FRONT, options)
