@@ -34,7 +34,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from bpf._uapi import MapType
 from bpf.errors import SyscallError, TracingError
@@ -64,7 +64,7 @@ DISCARD = 1 << 30
 HEADER = 8  # bytes before each record's body
 _LENGTH = DISCARD - 1
 _LARGEST = 1 << 31
-_POSITION = "Q" if KERNEL_WORD == 8 else "I"
+_POSITION: Literal["I", "Q"] = "Q" if KERNEL_WORD == 8 else "I"
 _POSITIONS = (1 << 8 * KERNEL_WORD) - 1
 _TAKE = 4 << 20  # bytes copied at once: their place is free again before the next are copied
 

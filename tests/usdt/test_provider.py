@@ -200,12 +200,9 @@ def test_a_span_leaves_functions_as_they_are() -> None:
 
 
 def test_a_cpu_without_a_stub_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Sparc:
-        machine = "sparc64"
-
     provider = Provider("p")
     provider.probe("x")
-    monkeypatch.setattr(os, "uname", Sparc)
+    monkeypatch.setattr("usdt.provider.provider.PROCESS", "sparc64")
     with pytest.raises(ProviderError, match="CPU sparc64; for x86_64, aarch64, s390x they can"):
         provider.load()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import weakref
 from typing import TYPE_CHECKING, Self
 
+from bpf.host import PROCESS
 from usdt.arch.stubs import STUBS
 from usdt.provider.image import MAX_ARGUMENTS, ProbeImage, build
 from usdt.provider.loading import Library, ProviderError
@@ -162,8 +162,7 @@ def _checked(name: str, what: str) -> str:
 
 
 def _stub() -> Stub:
-    machine = os.uname().machine
-    if machine not in STUBS:
+    if PROCESS not in STUBS:
         known = ", ".join(STUBS)
-        raise ProviderError(f"no probes can be made for the CPU {machine}; for {known} they can")
-    return STUBS[machine]
+        raise ProviderError(f"no probes can be made for the CPU {PROCESS}; for {known} they can")
+    return STUBS[PROCESS]
