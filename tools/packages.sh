@@ -22,7 +22,7 @@ any() { # any PATH...: whether one of them exists (a glob that matches nothing s
 
 has() { # has PACKAGE: whether what it provides is here
     case $1 in
-    gcc | g++ | make | bpftrace) command -v "$1" >/dev/null ;;
+    gcc | g++ | make | bpftrace | cpio) command -v "$1" >/dev/null ;;
     binutils) command -v readelf >/dev/null ;;
     libc6-dev) compiles gcc '#include <stdio.h>' -E -x c ;;
     systemtap-sdt-dev) compiles gcc '#include <sys/sdt.h>' -E -x c ;;
@@ -32,6 +32,9 @@ has() { # has PACKAGE: whether what it provides is here
     *-jdk-headless) command -v javac >/dev/null ;;
     python3) any /usr/bin/python3.1[0-9] ;;
     qemu-system-x86) command -v qemu-system-x86_64 >/dev/null ;;
+    qemu-system-arm) command -v qemu-system-aarch64 >/dev/null && command -v qemu-system-arm >/dev/null ;;
+    qemu-system-ppc) command -v qemu-system-ppc64 >/dev/null ;;
+    qemu-system-misc) command -v qemu-system-s390x >/dev/null && command -v qemu-system-riscv64 >/dev/null ;;
     clang) command -v clang >/dev/null ;;
     libbpf-dev) any /usr/include/bpf/usdt.bpf.h ;;
     bpftool) any /usr/sbin/bpftool || command -v bpftool >/dev/null ;;
@@ -41,10 +44,10 @@ has() { # has PACKAGE: whether what it provides is here
     esac
 }
 
-wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils postgresql default-jdk-headless python3 bpftrace)
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio postgresql default-jdk-headless python3 bpftrace)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
-[[ ${1-} == vm ]] && wanted=(qemu-system-x86 debian-archive-keyring)
+[[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)
 # packages.sh peers: what tests/peers compares with beyond binutils.
 [[ ${1-} == peers ]] && wanted=(clang libbpf-dev bpftool python3-bpfcc linux-headers-amd64)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from manysites import build_sites
+from manysites import SYNTAX, build_sites
 from recorder import Tracer, tracing
 
+from bpf import features
 from bpf._uapi import MapType
 from bpf.link import Via
 from bpf.maps import Map, MapSpec
@@ -35,6 +36,7 @@ class Setup:
         self.tracer = tracer
         self.program = tracer.program
         self.path = tracer.path
+        self.via = via
         self.manager = Manager(specs, ips, via=via)
 
     def spec(self, number: int) -> tuple[tuple[SpecArgument, ...], int]:
@@ -54,13 +56,20 @@ class Setup:
 
 @contextlib.contextmanager
 def managing(
-    path: Path, via: Via = Via.UPROBE_MULTI, *, entries: int = 256, layout: Layout = Layout.CLASSIC
+    path: Path, via: Via | None = None, *, entries: int = 256, layout: Layout = Layout.CLASSIC
 ) -> Iterator[Setup]:
-    """A manager with libbpf's maps, made by us, and a tracer's program for it."""
+    """A manager with libbpf's maps, made by us, and a tracer's program for it.
+
+    Raises:
+        NotSupported: cookies, where no way is named or one with cookies, are not there.
+    """
+    if via is None:
+        via = Via.UPROBE_MULTI if features.have_uprobe_multi() else Via.PERF_LINK
+    way = {Via.UPROBE_MULTI: "multi", Via.PERF_LINK: "perf", Via.PERF_EVENT: "ioctl"}[via]
     with (
         MapSpec(MapType.ARRAY, 4, layout.value, entries, "__bpf_usdt_specs").create() as specs,
         MapSpec(MapType.HASH, 8, 4, 4 * entries, "__bpf_usdt_ip_t").create() as ips,
-        tracing(path, "multi" if via is Via.UPROBE_MULTI else "perf") as tracer,
+        tracing(path, way) as tracer,
     ):
         setup = Setup(specs, ips, via, tracer)
         with setup.manager:
@@ -71,7 +80,11 @@ def few_sites(folder: Path) -> Path:
     """Three probes: one site, four sites of two specs, two sites of two specs."""
     return build_sites(
         folder,
-        {"one": ["-4@$7 8@%rsp"], "four": ["-4@$1", "-4@$2"] * 2, "two": ["8@%rsp", "8@(%rsp)"]},
+        {
+            "one": [f"{SYNTAX.number(7)} {SYNTAX.pointer}"],
+            "four": [SYNTAX.number(1), SYNTAX.number(2)] * 2,
+            "two": [SYNTAX.pointer, SYNTAX.pointed],
+        },
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from house import ROOT
+from patience import patient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,4 +63,4 @@ def providing(
             raise
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(patient(60)) == 0

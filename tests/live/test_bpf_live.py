@@ -253,7 +253,7 @@ _DISASSEMBLED = (
     *("r6 = r1", "r7 = -3", "r8 = 0x1122334455667788", "call bpf_ktime_get_ns#5", "w0 = w0"),
     *("r0 += -8", "r0 *= r7", "r0 s>>= 3", "r0 = -r0", "w0 ^= 255"),
     *("*(u64 *)(r10 -8) = r0", "*(u8 *)(r10 -9) = 7", "*(u16 *)(r10 -12) = r0"),
-    *("lock *(u64 *)(r10 -8) += r0", "r2 = *(u32 *)(r10 -8)", "r3 = *(u8 *)(r6 +96)"),
+    *("lock *(u64 *)(r10 -8) += r0", "r2 = *(u32 *)(r10 -8)", "r3 = *(u8 *)(r6 +32)"),
     *("if r0 == 0x5 goto pc+2", "if r0 s< r2 goto pc+1", "if r2 & 0x8 goto pc+0"),
 )
 
@@ -276,7 +276,7 @@ def test_the_kernel_reads_instructions_as_we_mean_them() -> None:
     asm.store(R10, -12, R0, 2)
     asm.atomic_add(R10, -8, R0)
     asm.load(R2, R10, -8, 4)
-    asm.load(R3, R6, 96, 1)
+    asm.load(R3, R6, 32, 1)
     asm.jump(Jump.EQ, R0, 5, "end")
     asm.jump(Jump.SLT, R0, R2, "end")
     asm.jump(Jump.SET, R2, 8, "end")

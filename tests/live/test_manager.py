@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import subprocess
 import sys
@@ -12,11 +13,13 @@ import pytest
 from fixtures import build, start
 from house import ROOT
 from managing import few_sites, managing
-from manysites import build_sites, constants
+from manysites import SYNTAX, build_sites, constants
+from patience import patient
 from recorder import shared_semaphores
 
 from bpf.errors import ProbeNotFound, SyscallError, TargetError
-from bpf.link import UprobeSite, Via, attach_uprobe_multi
+from bpf.host import PROCESS
+from bpf.link import UprobeSite, Via
 from usdt.collect import Collection, Wanted, collect
 from usdt.manager import Attachment, SpecIds
 from usdt.probes import read_probes
@@ -25,7 +28,7 @@ from usdt.spec import ArgType, Layout, SpecArgument
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
+pytestmark = pytest.mark.usefixtures("ringbuf")
 
 COOKIE = 0xCAFEDEADBEEFFEED
 EVERY_WAY = pytest.mark.parametrize("via", Via)
@@ -91,7 +94,9 @@ def test_attachments_have_their_own_specs_and_return_them(sites: Path) -> None:
 
 
 def test_a_full_map_refuses_before_anything_is_attached(tmp_path: Path) -> None:
-    path = build_sites(tmp_path, {"many": constants(6), "few": constants(5), "one": ["8@%rsp"]})
+    path = build_sites(
+        tmp_path, {"many": constants(6), "few": constants(5), "one": [SYNTAX.pointer]}
+    )
     with managing(path, entries=5) as setup, start(path) as running:
         running.wait_ready()
         for strict in (False, True):
@@ -108,18 +113,18 @@ def test_a_full_map_refuses_before_anything_is_attached(tmp_path: Path) -> None:
 
 def test_ten_thousand_sites_are_one_link(tmp_path: Path) -> None:
     path = build_sites(tmp_path, {"many": constants(500) * 20})
-    with managing(path, entries=500) as setup, start(path) as running:
+    with managing(path, Via.UPROBE_MULTI, entries=500) as setup, start(path) as running:
         running.wait_ready()
         began = time.monotonic()
         with setup.manager.attach(setup.program, path, "sites", "many") as attachment:
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < patient(5)
             assert (attachment.sites, len(attachment.spec_ids)) == (10_000, 500)
             assert len(attachment._links) == 1
             running.fire()
             hits = setup.tracer.hits()
             assert [hit.cookie for hit in hits] == list(range(500)) * 20
             began = time.monotonic()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < patient(5)
 
 
 @EVERY_WAY
@@ -138,6 +143,7 @@ def test_semaphores_are_raised_and_lowered(tmp_path: Path, via: Via) -> None:
         assert running.state() == before
 
 
+@pytest.mark.skipif(PROCESS != "x86_64", reason="needs operands of x86-64")
 def test_what_cannot_be_expressed_is_told_or_refused(tmp_path: Path) -> None:
     path = build_sites(tmp_path, {"mixed": ["4@$1 8@%xmm0 -8@$3", "4@$2 -4@(%rax,%rdi,4) 8@$4"]})
     with managing(path) as setup:
@@ -249,7 +255,7 @@ def test_a_conflicting_semaphore_is_explained_and_leaves_nothing(tmp_path: Path)
     with managing(path) as setup, start(path, "-w") as running:
         running.wait_ready()
         before = running.state()
-        with attach_uprobe_multi(setup.program, str(path), [UprobeSite(offset)]):
+        with contextlib.closing(setup.tracer.attach([UprobeSite(offset)])[0]):
             with pytest.raises(SyscallError, match="another semaphore") as caught:
                 setup.manager.attach(setup.program, path, "sema_shared", "guarded")
             assert caught.value.errno == errno.EINVAL
@@ -315,8 +321,8 @@ with managing(path, Via.PERF_LINK) as setup:
         ),
     ],
 )
-def test_descriptors(tmp_path: Path, hard: int, expected: str) -> None:
-    path = build_sites(tmp_path, {"ten": ["8@%rsp"] * 10})
+def test_descriptors(tmp_path: Path, cookies: None, hard: int, expected: str) -> None:
+    path = build_sites(tmp_path, {"ten": [SYNTAX.pointer] * 10})
     done = subprocess.run(
         [sys.executable, "-c", _LIMITED, "20", str(hard), str(path)],
         cwd=ROOT,

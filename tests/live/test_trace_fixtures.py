@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import FIXTURES, Fixture, build, start
+from patience import patient
 from tracing_tools import Tool, by_thread, private, tracing, until
 from tracing_values import compare, unreadable_operands, words_for
 
@@ -159,7 +160,7 @@ def test_by_command_every_value_is_what_the_program_printed(
     path = build(variant, program)
     words, output = _learnt(path), tmp_path / "events"
     with tracing("-c", f"{path} -n {ROUNDS}", *_LONGEST, "-o", output, *words) as tool:
-        tool.process.wait(20)
+        tool.process.wait(patient(20))
         assert tool.code == 0, tool.errors
     printed = [json.loads(line) for line in tool.lines]
     events = [json.loads(line) for line in output.read_text().splitlines()]

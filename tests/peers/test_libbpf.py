@@ -33,7 +33,7 @@ pytestmark = pytest.mark.root
 HERE = Path(__file__).parent / "libbpf"
 COOKIE = 0xCAFEDEADBEEFFEED
 ENOENT, EINVAL = -errno.ENOENT, -errno.EINVAL
-_EVENT = struct.Struct("=Qii13ii13q")
+_EVENT = struct.Struct("=Qii13i13ii4x13q")
 _PACKAGES = {"clang": "clang", "gcc": "gcc", "bpftool": "bpftool"}
 
 
@@ -46,12 +46,13 @@ def tool(name: str) -> str:
 
 
 class Event(NamedTuple):
-    """What the program wrote down at one hit; ``results`` and ``values`` of 13 arguments."""
+    """What the program wrote down at one hit, of 13 arguments each."""
 
     cookie: int
     pid: int
     count: int
     results: tuple[int, ...]
+    sizes: tuple[int, ...]
     values: tuple[int, ...]
     ip: int
 
@@ -121,7 +122,7 @@ class Side:
             data = self._maps["events"].get(struct.pack("=I", index))
             assert data is not None
             fields: Any = _EVENT.unpack(data)
-            found.append(Event(*fields[:3], fields[3:16], fields[17:], fields[16]))
+            found.append(Event(*fields[:3], fields[3:16], fields[16:29], fields[30:], fields[29]))
         return [event for event in found if event.pid == pid]
 
 
@@ -144,10 +145,18 @@ class Libbpf(Side):
 
     def say(self, line: str) -> str:
         """Give an order, return the answer."""
+        self.order(line)
+        return self.answer()
+
+    def order(self, line: str) -> None:
+        """Give an order."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Wait for the answer to an order."""
+        assert self._process.stdout is not None
         return self._process.stdout.readline().rstrip("\n")
 
     def attach(self, path: Path, probe: str, *, pid: int = -1, cookie: int = COOKIE) -> str:
@@ -239,10 +248,27 @@ def check_integers(running: Fixture, program: str, names: list[str], events: lis
     assert len(fired) == len(events)
     for args, event in zip(fired, events, strict=True):
         assert event.count == len(args)
-        assert event.results == (0,) * len(args) + (ENOENT,) * (13 - len(args))
+        absent = (ENOENT,) * (13 - len(args))
+        assert event.results == (0,) * len(args) + absent
+        assert event.sizes[len(args) :] == absent
         for value, arg in zip(event.values, args, strict=False):
             if isinstance(arg, int):
                 assert value & (1 << 64) - 1 == arg & (1 << 64) - 1
+
+
+@pytest.mark.parametrize("name", ["default", "newer"])
+def test_sizes_of_arguments(load: Any, name: str) -> None:
+    path = build("default", "ints")
+    with Ours(load(name)) as ours, start(path, "-w") as running:
+        running.wait_ready()
+        for bits in (8, 16, 32, 64):
+            with (
+                ours.attach(path, f"ints:i{bits}", pid=running.pid),
+                ours.attach(path, f"ints:u{bits}", pid=running.pid),
+            ):
+                running.fire()
+            found = [event.sizes for event in ours.events(running.pid)]
+            assert found == [(bits // 8,) * 6 + (ENOENT,) * 7] * 2
 
 
 def test_reattaching_takes_ids_in_the_same_order(both: tuple[Libbpf, Ours], tmp_path: Path) -> None:
@@ -285,18 +311,27 @@ def test_what_libbpf_refuses_we_refuse_when_strict(
         assert number == errno.ENOENT
 
 
-def test_three_hundred_specs_are_too_many_for_the_default_map(load: Any, tmp_path: Path) -> None:
-    # libbpf itself finds out at the 257th: it detaches the 256 before, which takes half a minute.
+def test_three_hundred_specs_are_too_many_for_the_default_map(
+    both: tuple[Libbpf, Ours], tmp_path: Path
+) -> None:
+    # libbpf finds out at the 257th site, and detaches the 256 before it one after the other: it
+    # takes half a minute, while we are done.
+    theirs, ours = both
     path = build_sites(tmp_path, {"many": constants(300), "one": ["8@%rsp"]})
-    with Ours(load("default")) as ours, start(path) as running:
+    with start(path) as running:
         running.wait_ready()
+        theirs.order(f"attach -1 {path} sites many {COOKIE}")
         with pytest.raises(SyscallError) as caught:
             ours.attach(path, "sites:many")
         assert caught.value.errno == errno.E2BIG
-        running.fire()
-        assert ours.events(running.pid) == []
         assert not any(map(any, ours.specs())), "nothing was written"
+        assert theirs.answer() == f"error {errno.E2BIG}"
+        running.fire()
+        assert theirs.events(running.pid) == ours.events(running.pid) == []
         assert ours.attach(path, "sites:one").spec_ids == (0,)
+        assert theirs.attach(path, "sites:one", pid=running.pid).startswith("ok")
+        running.fire()
+        assert len(ours.events(running.pid)) == len(theirs.events(running.pid)) == 1
 
 
 def loaded_for_multi(made: Path, pins: Path, name: str) -> Libbpf:

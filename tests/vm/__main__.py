@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vm.apt import Unavailable
 from vm.image import image
 from vm.job import job
 from vm.machine import interactive, run
 from vm.matrix import CELLS, cell_named
+from vm.verdict import features_that_differ, trouble
+
+if TYPE_CHECKING:
+    from vm.machine import Run
+    from vm.matrix import Cell
 
 __all__ = ("main",)
 
@@ -30,8 +35,8 @@ def main() -> int:
         made = image(cell)
         print(f"vm: {cell.name}: Debian's {made.version}")
         if not words:
-            return interactive(cell, made, job((), shell=True))
-        return _summary(run(cell, made, job(words), _show))
+            return interactive(cell, made, job(cell, (), shell=True))
+        return _summary(cell, run(cell, made, job(cell, words), _show))
     except (LookupError, Unavailable) as err:
         print(f"vm: {err}", file=sys.stderr)
         return 1
@@ -42,14 +47,11 @@ def _show(line: str) -> None:
         print(line, flush=True)
 
 
-def _summary(found: Any) -> int:
+def _summary(cell: Cell, found: Run) -> int:
     if found.retried:
         print("vm: it hung at boot, this was the second try")
-    for complaint in (end["complaints"] for end in found.of("end")):
-        print(complaint, end="\n" if complaint else "")
-    if found.problem:
-        print(*found.console[-15:], sep="\n")
-        print(f"vm: {found.problem}", file=sys.stderr)
+    for wrong in (*trouble(found), *features_that_differ(cell, found)):
+        print(f"vm: {wrong}", file=sys.stderr)
     print(f"vm: {len(found.of('test'))} tests, {found.seconds:.1f} s")
     return 1 if found.problem else int(found.of("end")[0]["code"])
 

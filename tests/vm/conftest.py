@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import os
 
-collect_ignore = [] if os.environ.get("USDT_VM") == "1" else ["test_vm.py"]
+collect_ignore = [] if os.environ.get("USDT_VM") else ["test_vm.py"]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from vm.apt import Apt, Unavailable
 from vm.archive import file, write_archive
-from vm.matrix import USERLAND
+from vm.matrix import USERLANDS
 from vm.userland import compile_sources, read_packages, skeleton
 
 if TYPE_CHECKING:
@@ -64,9 +64,11 @@ def image(cell: Cell) -> Image:
     """Kernel and userland of a cell, fetched and made if need be; Unavailable if they cannot."""
     with _locked():
         kernel = _kernel(cell)
-        userland = _userland(cell.cpu)
+        archives = [_userland(cell.cpu), kernel.with_name(_MODULES)]
+        if cell.more:
+            archives.append(_more(cell))
     version = kernel.parent.name.split("_")[1]
-    return Image(kernel, version, (userland, kernel.with_name(_MODULES)))
+    return Image(kernel, version, tuple(archives))
 
 
 @contextlib.contextmanager
@@ -130,18 +132,30 @@ def _modules(tree: dict[str, Entry]) -> Iterator[tuple[str, Entry]]:
 
 
 def _userland(cpu: str) -> Path:
-    suite, packages = USERLAND[cpu]
-    apt = _apt(suite, cpu)
+    wanted = USERLANDS[cpu]
+    apt = _apt(wanted.suite, cpu)
     # Its name on the shelf is that of its Python.
-    shelf = cache() / "userland" / f"{suite}-{cpu}"
-    made = _Made(apt, shelf, "python3.", lambda: apt.closure(*packages), _make_userland)
+    shelf = cache() / "userland" / f"{wanted.suite}-{cpu}"
+    made = _Made(apt, shelf, "python3.", lambda: apt.closure(*wanted.packages), _make_userland)
     return made.folder() / "userland.cpio"
+
+
+def _more(cell: Cell) -> Path:
+    apt = _apt(cell.suite, cell.cpu)
+    shelf = cache() / "more" / cell.name
+    first = cell.more[0]
+
+    def files() -> tuple[str, ...]:
+        known = apt.closure(*USERLANDS[cell.cpu].packages)
+        return tuple(name for name in apt.closure(*cell.more) if name not in known)
+
+    return _Made(apt, shelf, f"{first}_", files, _make_userland).folder() / "userland.cpio"
 
 
 def _make_userland(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
     tree = {**read_packages(apt.download(files, folder / "debs")), **skeleton()}
-    python = next(match for name in files if (match := re.match(r"python3\.(\d+)_", name)))
-    tree.update(compile_sources(tree, (3, int(python[1]))))
+    version = USERLANDS[apt.architecture].python.split(".")
+    tree.update(compile_sources(tree, (int(version[0]), int(version[1]))))
     with (folder / "userland.cpio").open("wb") as archive:
         write_archive(archive, tree)
 

@@ -15,34 +15,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vm.archive import directory, file, read_tree, symlink, write_archive
+from vm.matrix import CPUS, USERLANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vm.archive import Entry
+    from vm.matrix import Cell
 
 __all__ = ("ROOT", "job")
 
 ROOT = Path(__file__).resolve().parents[2]
 
 _HERE = Path(__file__).parent
-_FOLDERS = ("bpf", "kprobe", "tracing", "usdt", "tests", "testbins")
+_FOLDERS = ("bpf", "kprobe", "tracing", "usdt", "tests", "examples")
 _FILES = ("pyproject.toml",)
+_BUILT = "testbins/out"
+_NATIVE = "amd64"  # whose programs are there and not in testbins/cross/
 # Pure Python all: what the toolkit needs and what runs its tests.
 _DISTRIBUTIONS = (
     *("usdt-toolkit", "click", "pyelftools"),
     *("pytest", "iniconfig", "packaging", "pluggy", "pygments"),
 )
-_PYTHON = "3.11"  # of the userland
 _VENV = "usdt/.venv"
-_PACKAGES = f"{_VENV}/lib/python{_PYTHON}/site-packages"
 _COMMAND = "#!/{venv}/bin/python3\nfrom {name}.cli import main\n\nmain()\n"
 
 
-def job(words: Sequence[str], *, shell: bool = False) -> bytes:
+def job(cell: Cell, words: Sequence[str], *, shell: bool = False) -> bytes:
     """The archive: pytest with these words, or a shell."""
-    tree = {**dict(_checkout()), **dict(_environment()), **dict(_guest())}
+    python = USERLANDS[cell.cpu].python
+    tree = {**dict(_checkout(cell.cpu)), **dict(_environment(python)), **dict(_guest())}
     tree["job.json"] = file(json.dumps({"pytest": list(words)}))
+    tree["etc/sysctl.conf"] = file("".join(f"{line}\n" for line in CPUS[cell.cpu].settings))
     if shell:
         tree["shell"] = file("")
     archive = io.BytesIO()
@@ -57,23 +61,38 @@ def _guest() -> Iterator[tuple[str, Entry]]:
     yield "usr/local/lib/busybox", directory()
 
 
-def _checkout() -> Iterator[tuple[str, Entry]]:
+def _checkout(cpu: str) -> Iterator[tuple[str, Entry]]:
     # __pycache__ comes along: it spares the guest compiling, if its Python is the host's.
     for name in _FOLDERS:
         yield from read_tree(ROOT / name, f"usdt/{name}")
     for name in _FILES:
         yield f"usdt/{name}", file((ROOT / name).read_bytes())
+    yield from _testbins(cpu)
 
 
-def _environment() -> Iterator[tuple[str, Entry]]:
+def _testbins(cpu: str) -> Iterator[tuple[str, Entry]]:
+    # Sources, and what the host built for this CPU where the guest's make looks for it.
+    built = ROOT / (_BUILT if cpu == _NATIVE else f"testbins/cross/{cpu}")
+    yield f"usdt/{_BUILT}", directory()
+    for source in (ROOT / "testbins").iterdir():
+        if source.is_file():
+            yield f"usdt/testbins/{source.name}", file(source.read_bytes())
+    for path, entry in read_tree(built, f"usdt/{_BUILT}"):
+        if not path.endswith((".o", ".d")):
+            yield path, entry
+
+
+def _environment(python: str) -> Iterator[tuple[str, Entry]]:
+    packages = f"{_VENV}/lib/python{python}/site-packages"
     yield f"{_VENV}/pyvenv.cfg", file("home = /usr/bin\ninclude-system-site-packages = false\n")
     for name in ("python", "python3"):
-        yield f"{_VENV}/bin/{name}", symlink(f"/usr/bin/python{_PYTHON}")
+        yield f"{_VENV}/bin/{name}", symlink(f"/usr/bin/python{python}")
     for name in ("usdt", "kprobe"):
         yield f"{_VENV}/bin/{name}", file(_COMMAND.format(venv=_VENV, name=name), 0o755)
-    yield f"{_PACKAGES}/usdt.pth", file("/usdt\n")
+    yield f"{packages}/usdt.pth", file("/usdt\n")
     for name in _DISTRIBUTIONS:
-        yield from _distribution(name)
+        for path, entry in _distribution(name):
+            yield f"{packages}/{path}", entry
 
 
 def _distribution(name: str) -> Iterator[tuple[str, Entry]]:
@@ -85,4 +104,4 @@ def _distribution(name: str) -> Iterator[tuple[str, Entry]]:
             # Not the commands, which lie outside; nor the host's way to its own checkout.
             if ".." not in path.parts and path.suffix != ".pth" and at.is_file():
                 entry = file(at.read_bytes(), mtime=int(at.stat().st_mtime))
-                yield f"{_PACKAGES}/{path}", entry
+                yield str(path), entry

@@ -1,8 +1,9 @@
 """A virtual machine: one start of QEMU, watched over its serial console.
 
-No KVM, disk or network: a kernel, an archive and a console. Every wait has an end. A kernel under
-QEMU's emulation may hang at boot now and then; that is tried once more, and the result says so. A
-guest that hangs later is not tried again: that may be what the tests are there to find.
+No KVM, disk or network: a kernel, an archive and a console. Every wait has an end, and the machine
+ends with us, however we end. A kernel under QEMU's emulation may hang at boot now and then; that is
+tried once more, and the result says so. A guest that hangs later is not tried again: that may be
+what the tests are there to find.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import tempfile
 import time
 import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vm.apt import Unavailable
@@ -27,6 +27,7 @@ from vm.matrix import CPUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from vm.image import Image
     from vm.matrix import Cell
@@ -35,6 +36,7 @@ __all__ = ("Run", "interactive", "problem_of", "run", "take")
 
 BOOT = 120.0  # seconds until the first result; usually 4
 SILENCE = 400.0  # seconds between results: more than the guest lets a test and its end take
+TIED = ("setpriv", "--pdeathsig", "KILL", "--")  # a program that ends with whoever started it
 _RESULT = re.compile(rb"^@usdt (\d+) ([0-9a-f]{8}) ([A-Za-z0-9+/=]+)\r*$")
 
 
@@ -53,14 +55,19 @@ class Run:
         return [result for result in self.results if result["kind"] == kind]
 
 
-def run(cell: Cell, image: Image, job: bytes, watch: Callable[[str], None]) -> Run:
-    """Run a job to its end. ``watch`` gets each line of the console, and each result as JSON."""
+def run(
+    cell: Cell, image: Image, job: bytes, watch: Callable[[str], None], *, limit: float = 3600.0
+) -> Run:
+    """Run a job to its end, or for ``limit`` seconds.
+
+    ``watch`` gets each line of the console, and each result as JSON.
+    """
     began = time.monotonic()
     with _initrd(image, job) as initrd:
-        found = _once(_command(cell, image, initrd), watch)
+        found = _once(_command(cell, image, initrd), initrd, watch, limit)
         if not found.results and found.problem:
             first = found.problem
-            found = _once(_command(cell, image, initrd), watch)
+            found = _once(_command(cell, image, initrd), initrd, watch, limit)
             found.retried = True
             found.problem = found.problem and f"{found.problem}; before that, {first}"
     found.seconds = time.monotonic() - began
@@ -70,22 +77,23 @@ def run(cell: Cell, image: Image, job: bytes, watch: Callable[[str], None]) -> R
 def interactive(cell: Cell, image: Image, job: bytes) -> int:
     """Connect the terminal with a guest until it ends (^A x ends it, too)."""
     with _initrd(image, job) as initrd:
-        return subprocess.call(_command(cell, image, initrd, serial="mon:stdio"))
+        command = _command(cell, image, initrd, serial="mon:stdio")
+        return subprocess.call(command, pass_fds=(initrd,))
 
 
 @contextlib.contextmanager
-def _initrd(image: Image, job: bytes) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="usdt-vm-") as folder:
-        path = Path(folder, "initrd")
-        with path.open("wb") as file:
-            for archive in image.archives:
-                file.write(archive.read_bytes())
-            file.write(job)
-        yield path
+def _initrd(image: Image, job: bytes) -> Iterator[int]:
+    # A file without a name: nothing is left of it, however we end.
+    with tempfile.TemporaryFile(prefix="usdt-vm-") as file:
+        for archive in image.archives:
+            file.write(archive.read_bytes())
+        file.write(job)
+        file.flush()
+        yield file.fileno()
 
 
 def _command(
-    cell: Cell, image: Image, initrd: Path, *, serial: str = "stdio"
+    cell: Cell, image: Image, initrd: int, *, serial: str = "stdio"
 ) -> tuple[str | Path, ...]:
     cpu = CPUS[cell.cpu]
     if not shutil.which(cpu.program):
@@ -93,30 +101,47 @@ def _command(
     append = (
         f"console={cpu.console} quiet loglevel=1 panic=-1 oops=panic mitigations=off {cpu.append}"
     )
+    # One thread for all CPUs of a guest. With one each, an x86 guest that writes into its own code
+    # (every breakpoint) panics now and then with "Oops: int3", and is slower, too.
     return (
-        *(cpu.program, *cpu.machine, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048"),
+        *(*TIED, cpu.program, *cpu.machine),
+        *(
+            "-accel",
+            "tcg,thread=single",
+            "-smp",
+            str(cpu.count),
+            "-m",
+            str(cell.memory or cpu.memory),
+        ),
         *("-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", serial),
-        *("-kernel", image.kernel, "-initrd", initrd, "-append", append),
+        *("-kernel", image.kernel, "-initrd", f"/proc/self/fd/{initrd}", "-append", append),
     )
 
 
-def _once(command: Sequence[str | Path], watch: Callable[[str], None]) -> Run:
+def _once(
+    command: Sequence[str | Path], initrd: int, watch: Callable[[str], None], limit: float
+) -> Run:
     found = Run()
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(initrd,),
     ) as process:
         try:
             assert process.stdout is not None
-            hung = not _follow(found, process.stdout.fileno(), watch)
+            patience = _follow(found, process.stdout.fileno(), watch, limit)
         finally:
             process.kill()
-    found.problem = problem_of(found, hung=hung)
+    found.problem = problem_of(found, patience)
     return found
 
 
-def _follow(found: Run, console: int, watch: Callable[[str], None]) -> bool:
-    """Read the console to its end; False if it is silent for too long."""
-    deadline = time.monotonic() + BOOT
+def _follow(found: Run, console: int, watch: Callable[[str], None], limit: float) -> str:
+    """Read the console to its end; why not to its end, or ""."""
+    last = time.monotonic() + limit
+    deadline = min(time.monotonic() + BOOT, last)
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(console, selectors.EVENT_READ)
@@ -127,12 +152,14 @@ def _follow(found: Run, console: int, watch: Callable[[str], None]) -> bool:
             for line in lines:
                 take(found, line, watch)
             if len(found.results) > known:
-                deadline = time.monotonic() + SILENCE
+                deadline = min(time.monotonic() + SILENCE, last)
             if not data:
-                return True
+                return ""
             if time.monotonic() > deadline:
                 break
-    return False
+    if time.monotonic() > last:
+        return f"not done in {limit:.0f} s"
+    return f"silent for {SILENCE if found.results else BOOT:.0f} s"
 
 
 def take(found: Run, line: bytes, watch: Callable[[str], None]) -> None:
@@ -149,17 +176,17 @@ def take(found: Run, line: bytes, watch: Callable[[str], None]) -> None:
         watch(text)
 
 
-def problem_of(found: Run, *, hung: bool) -> str:
-    """Why a run is not whole, or ""."""
+def problem_of(found: Run, hung: str) -> str:
+    """Why a run is not whole, or "". ``hung`` says why it was given up, if it was."""
     begun, done = found.of("begin"), {result["test"] for result in found.of("test")}
     running = [result["test"] for result in begun[-1:] if result["test"] not in done]
     where = f"in {running[0]}" if running else "between tests" if begun else "before any test"
     if not found.results:
-        return f"no word of the guest in {BOOT:.0f} s" if hung else "the machine ended at boot"
+        return f"no word of the guest: {hung}" if hung else "the machine ended at boot"
     if found.of("broken"):
         return f"the guest's runner failed: {found.of('broken')[0]['why']}"
     if hung:
-        return f"silent for {SILENCE:.0f} s, {where}"
+        return f"{hung}, {where}"
     if not found.of("end"):
         return f"the machine ended {where}"
     lost = found.results[-1]["number"] + 1 - len(found.results)

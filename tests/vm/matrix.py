@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("CELLS", "CPUS", "FEATURES", "USERLAND", "Cell", "Cpu", "cell_named")
+__all__ = (
+    "CELLS",
+    "CPUS",
+    "FEATURES",
+    "QUICK",
+    "USERLANDS",
+    "Cell",
+    "Cpu",
+    "Userland",
+    "cell_named",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,9 @@ class Cpu:
     machine: tuple[str, ...]
     console: str
     append: str = ""  # words of the kernel's command line
+    memory: int = 2048  # MiB
+    count: int = 1  # of CPUs
+    settings: tuple[str, ...] = ()  # words for sysctl, before anything else runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,10 @@ class Cell:
     suite: str
     package: str
     offers: frozenset[str]
+    often: bool = False  # whether ``make test`` runs the quick tests in it
+    more: tuple[str, ...] = ()  # packages beside those of the userland, of its suite
+    tests: tuple[str, ...] = ()  # words for pytest, where they are always the same
+    memory: int = 0  # MiB, where it is not the CPU's
 
     @property
     def name(self) -> str:
@@ -41,10 +58,21 @@ class Cell:
         return f"{self.cpu}-{self.kernel}"
 
 
+@dataclass(frozen=True, slots=True)
+class Userland:
+    """What a CPU runs beside its kernel: Debian's packages, and the Python that they bring."""
+
+    suite: str
+    python: str
+    packages: tuple[str, ...]
+
+
 # Feature → what a skip says that is for want of it; the names are those of bpf.features.have_….
 FEATURES: dict[str, tuple[str, ...]] = {
     "batch_operations": ("batch",),
-    "cookies": ("cookie",),
+    "cookies": ("BPF cookie", "have_cookies"),
+    "fetching_atomics": ("atomic",),
+    "raw_cookies": ("raw_cookies", "raw tracepoint"),
     "ringbuf": ("ringbuf", "ring buffer"),
     "sleepable_uprobes": ("sleepable",),
     "uprobe_multi": ("uprobe_multi",),
@@ -52,42 +80,140 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "vmlinux_btf": ("vmlinux", "BTF"),
 }
 
-_ANY = frozenset({"batch_operations", "ringbuf", "uprobe_pmu", "vmlinux_btf"})
-_6_1 = _ANY | {"cookies", "sleepable_uprobes"}
-_6_6 = _6_1 | {"uprobe_multi"}
+_OLDEST = frozenset({"batch_operations", "ringbuf", "uprobe_pmu"})
+_COOKIES = _OLDEST | {"cookies", "fetching_atomics", "sleepable_uprobes"}
+_MULTI = _COOKIES | {"raw_cookies", "uprobe_multi"}  # of 6.6 and 6.10: no suite is between
+_BTF = frozenset({"vmlinux_btf"})
 
 CPUS: dict[str, Cpu] = {
     cpu.architecture: cpu
     for cpu in (
-        # Without -cx16 one boot of ten hangs with 6.12.
+        # Without -cx16 one boot of ten hangs with 6.12. Emulated, every look at the clock would
+        # else be one at a device: tsc=reliable.
         Cpu(
             *("amd64", "qemu-system-x86_64", "qemu-system-x86"),
-            *(("-machine", "pc", "-cpu", "max,-cx16"), "ttyS0"),
-            # Emulated, every look at the clock would else be one at a device.
-            "tsc=reliable",
+            *(("-machine", "pc", "-cpu", "max,-cx16"), "ttyS0", "tsc=reliable"),
+            count=2,
         ),
+        Cpu(
+            *("arm64", "qemu-system-aarch64", "qemu-system-arm"),
+            *(("-machine", "virt", "-cpu", "neoverse-n1"), "ttyAMA0"),
+        ),
+        Cpu(
+            *("armhf", "qemu-system-arm", "qemu-system-arm"),
+            *(("-machine", "virt"), "ttyAMA0"),
+        ),
+        Cpu(
+            *("i386", "qemu-system-x86_64", "qemu-system-x86"),
+            *(("-machine", "pc", "-cpu", "max,-cx16"), "ttyS0", "tsc=reliable"),
+            memory=1024,
+        ),
+        Cpu(
+            *("ppc64el", "qemu-system-ppc64", "qemu-system-ppc"),
+            *(("-machine", "pseries,x-vof=on"), "hvc0"),
+        ),
+        # Debian leaves the JIT of this one off, and its interpreter has no atomic operations.
+        Cpu(
+            *("riscv64", "qemu-system-riscv64", "qemu-system-misc"),
+            *(("-machine", "virt"), "ttyS0"),
+            settings=("net.core.bpf_jit_enable=1",),
+        ),
+        Cpu("s390x", "qemu-system-s390x", "qemu-system-misc", (), "ttysclp0"),
     )
 }
 
+# Kernel → suite of Debian.
+_SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "sid": "sid"}
+
+
+def _cell(name: str, package: str, offers: frozenset[str], *, often: bool = False) -> Cell:
+    cpu, kernel = name.split("-")
+    return Cell(kernel, cpu, _SUITES[kernel], f"linux-image-{package}", offers, often)
+
+
 # The cloud flavour has the same features in a third of the size, and boots in half of the time.
 CELLS: tuple[Cell, ...] = (
-    Cell("5.10", "amd64", "bullseye", "linux-image-cloud-amd64", _ANY),
-    Cell("6.1", "amd64", "bookworm", "linux-image-cloud-amd64", _6_1),
-    Cell("6.12", "amd64", "trixie", "linux-image-cloud-amd64", _6_6),
-    Cell("sid", "amd64", "sid", "linux-image-cloud-amd64", _6_6),
+    _cell("amd64-5.10", "cloud-amd64", _OLDEST | _BTF, often=True),
+    _cell("amd64-6.1", "cloud-amd64", _COOKIES | _BTF, often=True),
+    _cell("amd64-6.12", "cloud-amd64", _MULTI | _BTF, often=True),
+    _cell("amd64-sid", "cloud-amd64", _MULTI | _BTF, often=True),
+    _cell("arm64-5.10", "cloud-arm64", _OLDEST | _BTF),
+    _cell("arm64-6.1", "cloud-arm64", _COOKIES | _BTF),
+    _cell("arm64-6.12", "cloud-arm64", _MULTI | _BTF, often=True),
+    _cell("arm64-sid", "cloud-arm64", _MULTI | _BTF),
+    _cell("armhf-6.1", "armmp", _COOKIES, often=True),
+    _cell("armhf-sid", "armmp", _COOKIES),
+    _cell("i386-6.1", "686-pae", _COOKIES, often=True),
+    _cell("ppc64el-6.1", "powerpc64le", _COOKIES),
+    _cell("ppc64el-sid", "powerpc64le", _MULTI | _BTF, often=True),
+    _cell("riscv64-6.12", "riscv64", _MULTI | _BTF, often=True),
+    _cell("riscv64-sid", "riscv64", _MULTI | _BTF),
+    _cell("s390x-6.1", "s390x", _COOKIES),
+    _cell("s390x-6.12", "s390x", _MULTI | _BTF, often=True),
+    _cell("s390x-sid", "s390x", _MULTI | _BTF),
+    # bcc compiles in the guest, and needs a compiler and the kernel's headers there.
+    Cell(
+        *("6.1+bcc", "amd64", "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF),
+        more=("python3-bpfcc", "linux-headers-cloud-amd64"),
+        tests=("tests/peers/test_bcc.py",),
+        memory=4096,
+    ),
 )
 
-#: CPU → suite and packages of the userland; one serves every kernel.
-USERLAND: dict[str, tuple[str, tuple[str, ...]]] = {
-    "amd64": (
-        "bookworm",
-        (
-            *("python3", "busybox-static", "bash", "coreutils", "mount", "util-linux", "libc-bin"),
-            *("libstdc++6", "libc6-i386", "lib32stdc++6"),
-            *("gcc", "libc6-dev", "systemtap-sdt-dev", "binutils"),
-        ),
-    ),
+_PACKAGES = (
+    *("python3", "busybox-static", "bash", "coreutils", "mount", "util-linux", "libc-bin"),
+    *("libstdc++6", "binutils", "gcc", "libc6-dev", "systemtap-sdt-dev"),
+)
+
+#: CPU → its userland; one serves every kernel.
+USERLANDS: dict[str, Userland] = {
+    **{cpu: Userland("bookworm", "3.11", _PACKAGES) for cpu in CPUS},
+    "amd64": Userland("bookworm", "3.11", (*_PACKAGES, "libc6-i386", "lib32stdc++6")),
+    "riscv64": Userland("trixie", "3.13", _PACKAGES),
 }
+
+_FIXTURES = "test_trace_fixtures.py::test_by_process_every_value_is_what_the_program_printed"
+
+#: What shows in a minute or two that the toolkit works in a kernel: node IDs of tests.
+QUICK: tuple[str, ...] = tuple(
+    f"tests/live/{name}"
+    for name in (
+        "test_bpf_live.py::test_this_kernel_has",
+        "test_bpf_live.py::test_entries_of_a_hash_come_and_go",
+        "test_bpf_live.py::test_a_per_cpu_counter_is_summed",
+        "test_bpf_live.py::test_the_kernel_reads_instructions_as_we_mean_them",
+        "test_bpf_live.py::test_a_refused_program_brings_the_verifiers_log",
+        "test_bpf_objects.py::test_a_program_by_descriptor_and_by_pin",
+        "test_bpf_ring.py::test_the_ring_buffer_wraps_around_many_times",
+        "test_bpf_ring.py::test_a_full_ring_buffer_loses_the_newest_and_goes_on",
+        "test_bpf_ring.py::test_discarded_records_are_passed_over",
+        "test_bpf_links.py::test_every_hit_brings_its_sites_cookie_and_address",
+        "test_bpf_links.py::test_a_perf_event_alone_brings_addresses_and_no_cookies",
+        "test_bpf_links.py::test_semaphores_are_raised_while_a_link_lives",
+        "test_bpf_links.py::test_returns_are_probed_as_well",
+        "test_manager.py::test_ids_come_back_in_the_order_of_a_stack",
+        "test_manager.py::test_every_hit_finds_its_spec",
+        "test_manager.py::test_a_full_map_refuses_before_anything_is_attached",
+        "test_manager.py::test_semaphores_are_raised_and_lowered",
+        "test_manager_command.py::test_the_command_leaves_nothing_behind[2]",
+        "test_memory_live.py::test_strings[15 bytes]",
+        "test_memory_live.py::test_buffers_of_a_length_in_an_argument",
+        "test_memory_live.py::test_strings_compared",
+        "test_memory_live.py::test_what_no_page_holds_yet_is_read",
+        "test_session_live.py::test_nothing_is_lost_where_there_is_room",
+        "test_api_live.py::test_values_have_the_types_of_python",
+        *(
+            f"{_FIXTURES}[{program}]"
+            for program in (
+                *("default/args", "default/ints", "default/strings", "default/structs"),
+                *("default/consts", "default/sib", "default/sema_shared", "default/libpair"),
+                *("O0/args", "O0/ints", "nopie/globals", "m32/args", "m32/ints"),
+            )
+        ),
+        "test_trace_targets.py::test_a_command_is_traced_from_its_first_instruction",
+        "test_trace_targets.py::test_it_ends_with_the_process[SIGKILL]",
+    )
+)
 
 
 def cell_named(kernel: str, cpu: str) -> Cell:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import stat
 import subprocess
+import sys
+import tempfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from house import ROOT
 from skips import need_program
+from tracing_tools import until
+from vm import machine
 from vm.archive import Entry, directory, file, read_tree, symlink, write_archive
 from vm.machine import Run, problem_of, take
-from vm.matrix import CELLS, CPUS, FEATURES, USERLAND, cell_named
+from vm.matrix import CELLS, CPUS, FEATURES, USERLANDS, cell_named
 from vm.userland import compile_sources
 from vm.verdict import failures, features_that_differ, trouble
 
@@ -50,8 +56,6 @@ def test_an_archive_is_what_cpio_reads(tmp_path: Path) -> None:
 
 
 def test_compiled_modules_are_what_python_would_write() -> None:
-    import sys
-
     tree = {
         "usr/lib/python3/dist-packages/m.py": file("x = 1\n"),
         "usr/lib/python3/x.py": symlink("y"),
@@ -66,7 +70,9 @@ def test_the_table_holds_together() -> None:
     names = {name.removeprefix("have_") for name in features.__all__ if name.startswith("have_")}
     assert set(FEATURES) == names
     assert len({cell.name for cell in CELLS}) == len(CELLS)
-    assert all(cell.offers <= names and cell.cpu in CPUS and cell.cpu in USERLAND for cell in CELLS)
+    assert all(
+        cell.offers <= names and cell.cpu in CPUS and cell.cpu in USERLANDS for cell in CELLS
+    )
 
 
 def test_a_cell_that_is_not_there_is_named_with_those_that_are() -> None:
@@ -79,6 +85,7 @@ def line(number: int, **fields: Any) -> bytes:
     return b"@usdt %d %08x %s\r" % (number, zlib.crc32(packed), packed)
 
 
+SILENT = "silent for 400 s"
 START = {"kind": "start", "release": "6.1", "features": {}}
 BEGIN = {"kind": "begin", "test": "t"}
 PASSED = {"kind": "test", "test": "t", "outcome": "passed", "why": ""}
@@ -99,41 +106,78 @@ def numbered(*results: dict[str, Any]) -> list[bytes]:
 @pytest.mark.parametrize(
     ("lines", "hung", "problem"),
     [
-        pytest.param(numbered(START, BEGIN, PASSED, END), False, "", id="a whole run"),
-        pytest.param([], True, "no word of the guest in 120 s", id="a hang at boot"),
-        pytest.param([b"Kernel panic"], False, "the machine ended at boot", id="a panic at boot"),
-        pytest.param(numbered(START, BEGIN), True, "silent for 400 s, in t", id="a test hangs"),
+        pytest.param(numbered(START, BEGIN, PASSED, END), "", "", id="a whole run"),
         pytest.param(
-            numbered(START, BEGIN), False, "the machine ended in t", id="a panic in a test"
+            [], "silent for 120 s", "no word of the guest: silent for 120 s", id="a hang at boot"
         ),
+        pytest.param([b"Kernel panic"], "", "the machine ended at boot", id="a panic at boot"),
+        pytest.param(numbered(START, BEGIN), SILENT, "silent for 400 s, in t", id="a test hangs"),
+        pytest.param(numbered(START, BEGIN), "", "the machine ended in t", id="a panic in a test"),
         pytest.param(
             numbered(START, BEGIN, PASSED),
-            True,
+            SILENT,
             "silent for 400 s, between tests",
             id="pytest hangs",
         ),
         pytest.param(
             numbered(START, {"kind": "broken", "why": "x"}),
-            False,
+            "",
             "the guest's runner failed: x",
             id="the runner fails",
         ),
         pytest.param(
             [*numbered(START), b"@usdt 1 00000000 AAAA", *numbered(START, BEGIN, END)[2:]],
-            False,
+            "",
             "1 results were garbled on the console",
             id="a line with other bytes in it",
         ),
     ],
 )
-def test_what_is_said_of_a_run(lines: list[bytes], hung: bool, problem: str) -> None:
-    assert problem_of(taken(*lines), hung=hung) == problem
+def test_what_is_said_of_a_run(lines: list[bytes], hung: str, problem: str) -> None:
+    assert problem_of(taken(*lines), hung) == problem
 
 
 def test_words_between_results_are_kept() -> None:
     found = taken(b"[1.0] message", *numbered(START), b"words\r")
     assert found.console == ["[1.0] message", "words"]
     assert [result["kind"] for result in found.results] == ["start"]
+
+
+def test_a_machine_that_goes_on_for_too_long_is_ended() -> None:
+    with tempfile.TemporaryFile() as initrd:
+        command = ("sh", "-c", "while :; do echo on and on; sleep 0.1; done")
+        found = machine._once(command, initrd.fileno(), lambda _: None, 1.0)
+    assert found.problem == "no word of the guest: not done in 1 s"
+    assert set(found.console) == {"on and on"}
+
+
+_STARTER = """
+import sys
+sys.path.insert(0, "tests")
+from vm import machine
+machine._once((*machine.TIED, "sleep", "1000"), 0, lambda _: None, 1000.0)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_machine_ends_with_whoever_started_it(number: int) -> None:
+    need_program("setpriv", "util-linux")
+    with subprocess.Popen(
+        [sys.executable, "-c", _STARTER], cwd=ROOT, stderr=subprocess.DEVNULL
+    ) as starter:
+        children = Path(f"/proc/{starter.pid}/task/{starter.pid}/children")
+        until(lambda: _name(children.read_text().strip()) == "sleep", "the machine to start")
+        machine_id = children.read_text().strip()
+        starter.send_signal(number)
+    until(lambda: _name(machine_id) != "sleep", "the machine to end")
+
+
+def _name(pid: str) -> str:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text() if pid else ""
+    except OSError:
+        return ""
+    return "" if "\nState:\tZ" in status else status.partition("\n")[0].removeprefix("Name:\t")
 
 
 def skipped(why: str) -> Run:

@@ -1,15 +1,17 @@
-"""The live tests inside other kernels: one test here for each cell of matrix.py.
+"""The live tests inside other kernels: one test here for each cell of matrix.py that is asked for.
 
-Two cells run at a time, ahead of the tests that look at them; what each wrote is in the cache,
-``logs/CELL.log``. Slow, so it is no part of ``make test``: ``make test-vm`` sets USDT_VM=1, and
-conftest.py leaves this file out without that.
+USDT_VM says which cells, and how much of the tests (``_MODES``); conftest.py leaves this file out
+without it. Two cells run at a time, ahead of the tests that look at them; what each wrote is in the
+cache, ``logs/CELL.log``.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections import deque
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,14 +19,22 @@ from vm.apt import Unavailable
 from vm.image import image, logs
 from vm.job import job
 from vm.machine import Run, run
-from vm.matrix import CELLS, Cell
+from vm.matrix import CELLS, QUICK, Cell
 from vm.verdict import failures, features_that_differ, summary, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+_LIVE = ("tests/live",)
+# Mode → its cells, the words of the guests' pytest, seconds that a cell may take.
+_MODES: dict[str, tuple[list[Cell], tuple[str, ...], float]] = {
+    "quick": ([cell for cell in CELLS if cell.often], QUICK, 600.0),
+    "live": ([c for c in CELLS if c.cpu == "amd64" and not c.tests], _LIVE, 3600.0),
+    "all": (list(CELLS), _LIVE, 7200.0),
+}
+_CELLS, _WORDS, _LIMIT = _MODES[os.environ.get("USDT_VM", "quick")]
+_GUEST_WORDS = shlex.split(os.environ.get("USDT_VM_TESTS", "")) or _WORDS
 _AT_ONCE = int(os.environ.get("USDT_VM_JOBS", "2"))
-_GUEST_WORDS = shlex.split(os.environ.get("USDT_VM_TESTS", "tests/live"))
 _IN_CI = os.environ.get("CI", "") == "true"
 
 
@@ -36,17 +46,31 @@ def no_leaked_fds() -> None:
 def _run(cell: Cell) -> Run:
     made = image(cell)
     with (logs() / f"{cell.name}.log").open("w", buffering=1) as log:
-        return run(cell, made, job(_GUEST_WORDS), lambda line: print(line, file=log))
+        archive = job(cell, cell.tests or _GUEST_WORDS)
+        return run(cell, made, archive, lambda line: print(line, file=log), limit=_LIMIT)
+
+
+def _work(waiting: deque[tuple[Cell, Future[Run]]]) -> None:
+    while waiting:
+        cell, future = waiting.popleft()
+        try:
+            future.set_result(_run(cell))
+        except Exception as err:  # noqa: BLE001 - the test that waits for it raises it
+            future.set_exception(err)
 
 
 @pytest.fixture(scope="session")
-def started(request: pytest.FixtureRequest) -> Iterator[Mapping[Cell, Future[Run]]]:
+def started(request: pytest.FixtureRequest) -> Mapping[Cell, Future[Run]]:
     """The runs of all selected cells, started."""
     params = (getattr(item, "callspec", None) for item in request.session.items)
     wanted = {spec.params["cell"] for spec in params if spec and "cell" in spec.params}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield {cell: pool.submit(_run, cell) for cell in CELLS if cell in wanted}
-        pool.shutdown(cancel_futures=True)
+    runs: dict[Cell, Future[Run]] = {cell: Future() for cell in _CELLS if cell in wanted}
+    waiting = deque(runs.items())
+    # Daemons, not a pool, which would see its work to the end even if we are interrupted. Machines
+    # end with the threads that started them.
+    for _ in range(_AT_ONCE):
+        threading.Thread(target=_work, args=(waiting,), daemon=True).start()
+    return runs
 
 
 def _outcome(cell: Cell, future: Future[Run]) -> Run:
@@ -58,7 +82,7 @@ def _outcome(cell: Cell, future: Future[Run]) -> Run:
     return future.result()
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+@pytest.mark.parametrize("cell", _CELLS, ids=lambda cell: cell.name)
 def test_the_live_tests_pass_in(
     cell: Cell, started: Mapping[Cell, Future[Run]], capsys: pytest.CaptureFixture[str]
 ) -> None:

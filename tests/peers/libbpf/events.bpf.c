@@ -15,6 +15,21 @@
 #include <bpf/usdt.bpf.h>
 #endif
 
+#ifdef OWN_USDT
+#define size_of_argument bpf_usdt_arg_size
+#else
+/* libbpf's own is newer than the header that distributions have: the same from the same map. */
+static __always_inline int size_of_argument(struct pt_regs *ctx, __u64 number)
+{
+    int id = __bpf_usdt_spec_id(ctx);
+    struct __bpf_usdt_spec *spec = bpf_map_lookup_elem(&__bpf_usdt_specs, &id);
+
+    if (!spec || number >= BPF_USDT_MAX_ARG_CNT || (int)number >= spec->arg_cnt)
+        return -2;
+    return (64 - spec->args[number].arg_bitshift) >> 3;
+}
+#endif
+
 #define MOST 12
 #define ROOM 8192
 
@@ -23,6 +38,7 @@ struct event {
     __s32 pid;
     __s32 count;
     __s32 results[MOST + 1];
+    __s32 sizes[MOST + 1];
     __s32 ip_low;
     __s64 values[MOST + 1];
 };
@@ -60,6 +76,7 @@ int on_hit(struct pt_regs *ctx)
         long value = 0;
         event->results[index] = bpf_usdt_arg(ctx, index, &value);
         event->values[index] = value;
+        event->sizes[index] = size_of_argument(ctx, index);
     }
     return 0;
 }

@@ -67,6 +67,15 @@ static __always_inline __u64 bpf_usdt_cookie(struct pt_regs *ctx)
     return site ? site->cookie : 0;
 }
 
+static __always_inline int bpf_usdt_arg_size(struct pt_regs *ctx, __u32 number)
+{
+    struct site *site = site_of(ctx);
+
+    if (!site || number >= 12 || (int)number >= site->count)
+        return -2;
+    return (64 - site->arguments[number].unused_bits) >> 3;
+}
+
 static __noinline int bpf_usdt_arg(struct pt_regs *ctx, __u32 number, long *result)
 {
     struct site *site = site_of(ctx);
