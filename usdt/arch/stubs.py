@@ -65,8 +65,8 @@ _W = _names("w0 w1 w2 w3 w4 w5 w6 w7")
 _S390X = _names("%r2 %r3 %r4 %r5 %r6")
 
 #: The CPU of a process, as :mod:`bpf.host` names it → its stub. Conventions: the processor
-#: supplements of the System V ABI (x86-64 3.2.3; AAPCS64 6.8.2; s390x 1.2.2, with the caller's 160 bytes
-#: below its arguments).
+#: supplements of the System V ABI (x86-64 3.2.3; AAPCS64 6.8.2; s390x 1.2.2, with the caller's
+#: 160 bytes below its arguments).
 STUBS: dict[str, Stub] = {
     "x86_64": Stub(
         62,
