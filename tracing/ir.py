@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bpf.frozen import frozen
-from tracing.values import Kept, Kind, Memory, Unreadable, ValueType
+from tracing.values import Kept, Kind, Memory, RecordBytes, Unreadable, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ __all__ = (
     "Not",
     "Number",
     "Opaque",
+    "Place",
     "Pointer",
     "bounds",
     "can_fail",
@@ -82,11 +83,30 @@ class Opaque:
 
 @frozen
 class Pointer:
-    """An address of the traced process whose target's type is known from a cast."""
+    """An address whose target's type is known from a cast, or by :class:`tracing.resolve.Types`.
+
+    ``handle`` is the target's type in the words of the latter.
+    """
 
     address: Node
     target: ValueType
     type: ValueType = U64
+    handle: object = None
+
+
+@frozen
+class Place:
+    """What lies at an address and is no number: a structure, an array; text is of kind STRING.
+
+    Attributes:
+        element: of an array of integers, what it is made of.
+        handle: its type in the words of :class:`tracing.resolve.Types`.
+    """
+
+    address: Node
+    type: ValueType
+    element: ValueType | None = None
+    handle: object = None
 
 
 @frozen
@@ -179,6 +199,7 @@ Node = (
     | Builtin
     | Opaque
     | Pointer
+    | Place
     | Deref
     | Convert
     | Arithmetic
@@ -208,7 +229,7 @@ def bounds(kind: ValueType) -> tuple[int, int]:
 def children(node: Node) -> tuple[Node, ...]:
     """The operands of a node, left to right."""
     match node:
-        case Pointer(address=inner) | Deref(address=inner):
+        case Pointer(address=inner) | Deref(address=inner) | Place(address=inner):
             return (inner,)
         case Convert(operand=inner) | Not(operand=inner):
             return (inner,)
@@ -232,7 +253,9 @@ def _reasons(node: Node) -> Iterator[str]:
     match node:
         case Opaque(reason=reason):
             yield reason
-        case Deref() | CompareTexts() | Fetched(fetch=Memory()):
+        case Fetched(fetch=Memory(kernel=True)):
+            pass
+        case Deref() | CompareTexts() | Fetched(fetch=Memory() | RecordBytes()):
             yield "memory not readable"
         case CompareText(address=address) if address is not None:
             yield "memory not readable"

@@ -6,6 +6,7 @@ __all__ = (
     "COMM_SLOT",
     "FRAME_SLOT",
     "KEY_SLOT",
+    "MARKS",
     "PIDNS_SLOT",
     "READ_SLOT",
     "SLOTS",
@@ -21,3 +22,5 @@ COMM_SLOT = -40
 TEXT_SLOT = -40 - 264  # a string to compare: 255 bytes, its NUL, one more; or pieces of two
 SLOTS = TEXT_SLOT  # below: temporaries, growing down
 STACK_BOTTOM = -512
+
+MARKS = 16  # offset in the frame of a call (tracing/calls.py): which captures are unreadable

@@ -8,8 +8,12 @@ instructions; nothing here knows a CPU, an operand syntax or a command.
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING, Literal
 
 from bpf.frozen import frozen
+
+if TYPE_CHECKING:
+    from tracing.names import Names
 
 __all__ = (
     "Address",
@@ -20,6 +24,7 @@ __all__ = (
     "Kept",
     "Kind",
     "Memory",
+    "RecordBytes",
     "Register",
     "Unreadable",
     "ValueType",
@@ -83,6 +88,8 @@ class Memory:
         size: how many bytes to read.
         index_type: of an index that is narrower than an address; ``index`` is then the offset of
             just its bytes.
+        kernel: the kernel's memory, which is always there: ``base`` is where the context has an
+            address of it.
     """
 
     base: int | None
@@ -92,6 +99,22 @@ class Memory:
     address_size: int
     size: int
     index_type: ValueType | None = None
+    kernel: bool = False
+
+
+@frozen
+class RecordBytes:
+    """Bytes of the event's record that the context is: a string or an array.
+
+    Attributes:
+        offset: of them; or of the u32 that says where they are: its upper half how many, its lower
+            half where, from the record's begin (``data_loc``) or from behind the u32 (``rel_loc``).
+        size: how many, if they are ``here``.
+    """
+
+    offset: int
+    size: int
+    location: Literal["here", "data_loc", "rel_loc"] = "here"
 
 
 @frozen
@@ -142,7 +165,7 @@ class Kept:
     reason: str = ""
 
 
-Fetch = Constant | Register | Memory | Address | Unreadable | AtReturn | Kept
+Fetch = Constant | Register | Memory | Address | RecordBytes | Unreadable | AtReturn | Kept
 
 
 @frozen
@@ -152,9 +175,18 @@ class Argument:
     Attributes:
         name: ``arg0``…, a name from BTF or DWARF, or ``return``.
         hidden: whether it is left out where all arguments are shown for want of items.
+        form: how it is shown where it is no plain number: ``hex``, ``ksym``, or ``string``: text,
+            in the record or at the address that it is.
+        names: of its values, if they have some.
+        element: of an array in the record, what it is made of.
+        handle: its type as the probe's :class:`tracing.resolve.Types` knows it.
     """
 
     name: str
     type: ValueType
     fetch: Fetch
     hidden: bool = False
+    form: str = ""
+    names: Names | None = None
+    element: ValueType | None = None
+    handle: object = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracing.commandline import escaped
-from usdt.cli.listing import select
+from usdt.cli.listing import function_words, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,17 @@ __all__ = ("info", "meaning")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per probe.")
 @click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
 def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> None:
-    """Show each call site of a probe, and where each argument lives there."""
+    """Show each call site of a probe, and where each argument lives there.
+
+    Of a function, uprobe:TARGET:FUNCTION, its address, other names and where arguments live.
+    """
+    words, functions, targets = function_words(words)
+    if functions:
+        from usdt.cli.functions import describe_functions  # noqa: PLC0415 - not for USDT probes
+
+        describe_functions(functions, targets, pids, as_json=as_json)
+        if len(words) == len(targets):
+            return
     for _, probes in select(words, pids=pids, everything=False):
         for probe in probes:
             if as_json:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from usdt.probes import FileProbes, Probe
 
-__all__ = ("list_probes", "select")
+__all__ = ("function_words", "list_probes", "select")
 
 
 @click.command("list")
@@ -34,7 +34,15 @@ def list_probes(
 
     TARGET is a path, a library as the loader knows it (libc, libjvm.so) or a program on PATH.
     PATTERN is provider:name with * and ?; PATH:provider:name gives the file with it.
+    uprobe:[TARGET:]FUNCTION lists functions.
     """
+    words, functions, targets = function_words(words)
+    if functions:
+        from usdt.cli.functions import list_functions  # noqa: PLC0415 - not for USDT probes
+
+        list_functions(functions, targets, pids, as_json=as_json)
+        if len(words) == len(targets):
+            return
     found = select(words, pids=pids, everything=everything)
     if as_json:
         for file, probes in found:
@@ -45,6 +53,13 @@ def list_probes(
     for number, (file, probes) in enumerate(found):
         _warn(file)
         sys.stdout.writelines(_table(file, probes, first=number == 0))
+
+
+def function_words(words: Sequence[str]) -> tuple[tuple[str, ...], list[str], list[str]]:
+    """Words of a command line as (all others, those on functions, targets)."""
+    functions = [word for word in words if word.startswith("uprobe:")]
+    others = tuple(word for word in words if word not in functions)
+    return others, functions, split_words(others)[0] if functions else []
 
 
 def select(

@@ -1,0 +1,170 @@
+"""Functions in ``usdt list`` and ``usdt info``: ``uprobe:[TARGET:]FUNCTION``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bpf.errors import ElfError, ProbeNotFound, TargetError
+from tracing.commandline import escaped
+from tracing.language import parse_probe
+from usdt import process
+from usdt.points import foreign_machine
+from usdt.targets import resolve_target
+from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
+from usdt.uprobes.functions import FunctionFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tracing.language.tree import ProbeText
+    from usdt.uprobes.functions import Function
+
+__all__ = ("describe_functions", "list_functions")
+
+_SHOWN_ARGUMENTS = 8
+
+
+def list_functions(
+    words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
+) -> None:
+    """Write the functions that patterns fit.
+
+    Args:
+        words: ``uprobe:…`` of the command line.
+        targets: files that patterns without one are about; none: all of the processes.
+        pids: processes whose files are meant.
+        as_json: one object per function.
+
+    Raises:
+        ProbeNotFound: nothing fits; the message says why.
+        TargetError: no such file or process.
+    """
+    for number, (file, found) in enumerate(_found(words, targets, pids)):
+        if as_json:
+            sys.stdout.writelines(json.dumps(_to_json(one)) + "\n" for one in found)
+        else:
+            sys.stdout.writelines(_table(file, found, first=number == 0))
+
+
+def describe_functions(
+    words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
+) -> None:
+    """Write where each function is, its other names, and where its arguments are.
+
+    Args and errors as of :func:`list_functions`.
+    """
+    for _, found in _found(words, targets, pids, described=True):
+        for one in found:
+            if as_json:
+                sys.stdout.write(json.dumps(_to_json(one, arguments=True)) + "\n")
+            else:
+                sys.stdout.writelines(_description(one))
+
+
+def _found(
+    words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, described: bool = False
+) -> Iterator[tuple[FunctionFile, list[Function]]]:
+    for request in map(parse_probe, words):
+        some, failure = False, None
+        named = [request.path] if request.path is not None else [*targets]
+        for path, open_path, pid in _files(request, named, pids):
+            roots = (f"/proc/{pid}/root", "") if pid else ("",)
+            try:
+                with FunctionFile(path, open_path, roots=roots) as file:
+                    file.described = described
+                    yield file, file.find(request.name)
+                    some = True
+                    for note in file.notes:
+                        click.echo(escaped(note), err=True)
+            except (ProbeNotFound, ElfError) as err:
+                failure = failure or err
+                if named:
+                    raise
+        if not some:
+            raise failure or ProbeNotFound(f"no file with a function {request.name}")
+
+
+def _files(
+    request: ProbeText, named: Sequence[str], pids: Sequence[int]
+) -> Iterator[tuple[str, str, int]]:
+    # (path, what to open, process or 0)
+    if not named and not pids:
+        raise TargetError(
+            f"whose functions? Give a file, a library or -p PID: usdt list libc {request.text}"
+        )
+    for word in named:
+        for pid in pids or (None,):
+            target = resolve_target(word, pid=pid)
+            yield target.path, target.open_path, pid or 0
+    for pid in pids if not named else ():
+        for mapped in process.mapped_files(process.thread_group(pid).pid):
+            with contextlib.suppress(TargetError):
+                if mapped.open_path is not None:
+                    yield mapped.path, mapped.open_path, pid
+
+
+def _to_json(function: Function, *, arguments: bool = False) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "path": function.path,
+        "function": function.name,
+        "symbol": function.symbol or None,
+        "machine": function.machine,
+        "address": function.start + function.shift,
+        "offset": function.offset,
+        "size": function.size,
+        "aliases": [*function.aliases],
+    }
+    if arguments:
+        shown["arguments"] = dict(_places(function))
+    return shown
+
+
+def _table(file: FunctionFile, found: Sequence[Function], *, first: bool) -> Iterator[str]:
+    if not first:
+        yield "\n"
+    number = len(found)
+    yield f"{escaped(file.path)}  ({file.machine}, {number} function{'s' * (number != 1)})\n"
+    yield f"  {'ADDRESS':>18}  {'SIZE':>8}  FUNCTION\n"
+    for one in found:
+        also = f"  (also {', '.join(map(escaped, one.aliases))})" if one.aliases else ""
+        address = f"{one.start + one.shift:#x}"
+        yield f"  {address:>18}  {one.size or '-':>8}  {escaped(one.place)}{also}\n"
+
+
+def _description(function: Function) -> Iterator[str]:
+    yield f"{escaped(function.place)}  in {escaped(function.path)}\n"
+    size = f"{function.size} bytes" if function.size else "size unknown"
+    address = function.start + function.shift
+    yield f"  {function.machine}, address {address:#x}, file offset {function.offset:#x}, {size}\n"
+    if function.symbol not in ("", function.name):
+        yield f"  symbol {escaped(function.symbol)}\n"
+    if function.aliases:
+        yield f"  also {', '.join(map(escaped, function.aliases))}\n"
+    reason = foreign_machine(function.machine)
+    if reason is not None:
+        yield f"  cannot be traced here: {reason}\n"
+    if function.shift:
+        yield "  inside the function: its arguments and return are known where it begins\n"
+        return
+    yield "  arguments, if they are integers or pointers (types are not known):\n"
+    for name, place in _places(function):
+        yield f"    {name:<7} {place}\n"
+
+
+def _places(function: Function) -> Iterator[tuple[str, str]]:
+    if function.shift:
+        return
+    known = len(arguments_of(function.machine))
+    if function.go:
+        yield "arg0…", f"not readable: {GO_ARGUMENTS}"
+    for number in range(0 if function.go else min(_SHOWN_ARGUMENTS, known)):
+        yield f"arg{number}", place_of(function.machine, number)
+    if function.no_return:
+        yield "return", f"not readable: {function.no_return}"
+    elif known:
+        yield "return", place_of(function.machine, -1)

@@ -1,0 +1,10 @@
+"""Functions of programs and libraries as probes: ``uprobe:TARGET:FUNCTION[+OFFSET](ITEMS)``.
+
+table      symbol tables of a file → symbols by name, also demangled, by pattern and by address
+names      C++ and Rust names with and without parameters, as patterns mean them
+functions  a probe's text → functions of a file, or in one line why there are none
+arguments  arg0…, ``return``: where the CPU's calling convention has them
+boundary   whether an instruction begins at an offset
+misread    instructions that the kernel must not be asked to probe
+requests   what the tracer asks: points to attach to
+"""

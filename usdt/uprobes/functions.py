@@ -1,0 +1,381 @@
+"""From a probe's text to functions of a file, or to one line that says why there are none."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Self
+
+from bpf.errors import ProbeNotFound
+from bpf.frozen import frozen
+from usdt.uprobes.arguments import GO_RETURNS, KEPT_RETURN
+from usdt.uprobes.boundary import boundary_problem
+from usdt.uprobes.misread import misread
+from usdt.uprobes.names import (
+    bare_name,
+    is_mangled,
+    literal_of,
+    name_matcher,
+    required_text,
+    shown_name,
+)
+from usdt.uprobes.table import (
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
+    STT_OBJECT,
+    Symbol,
+    SymbolTables,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from usdt.elf import ElfFile
+
+__all__ = ("Function", "FunctionFile")
+
+_OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
+_ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
+_PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
+_GO = (".go.buildinfo", ".note.go.buildid")
+# Without underscores and glibc's __GI_ before them: they keep their return address, or have none.
+_TWICE = frozenset(
+    (
+        *("setjmp", "sigsetjmp", "sigsetjmp_cancel", "savectx", "getcontext", "swapcontext"),
+        *("vfork", "libc_vfork", "clone", "clone2", "clone3", "clone_internal"),
+    )
+)
+_MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
+_PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # of a function; nobody calls it
+
+
+@frozen
+class Function:
+    """A place to attach to.
+
+    Attributes:
+        name: of the function, demangled; of a place in no known function its address.
+        symbol: as it stands in the symbol table; "" where there is none.
+        path: of the file, as people know it.
+        machine: CPU of the file.
+        start: link-time address of the function.
+        size: bytes of the function, 0 if unknown.
+        shift: how far in the function the place is.
+        offset: the place in the file.
+        aliases: other names of the same function, as they stand in the table.
+        go: whether it is Go code.
+        no_return: why its return cannot be probed; "" if it can.
+    """
+
+    name: str
+    symbol: str
+    path: str
+    machine: str
+    start: int
+    size: int
+    shift: int
+    offset: int
+    aliases: tuple[str, ...] = ()
+    go: bool = False
+    no_return: str = ""
+
+    @property
+    def place(self) -> str:
+        """``function+0x10``, without 0."""
+        return f"{self.name}+{self.shift:#x}" if self.shift else self.name
+
+    @property
+    def probe(self) -> str:
+        """The name of the probe: ``uprobe:libc.so.6:malloc``."""
+        return f"uprobe:{self.path.rpartition('/')[2]}:{self.place}"
+
+
+class FunctionFile:
+    """The functions of a file; a context manager.
+
+    Args:
+        path: the file's name, as people know it.
+        open_path: what to open.
+        roots: directories that stand for "/" when debug files are looked for.
+
+    Attributes:
+        notes: what ``-v`` says of what was found.
+
+    Raises:
+        ElfError: not an ELF file, or damaged.
+        TargetError: it cannot be opened.
+    """
+
+    def __init__(
+        self, path: str, open_path: str | None = None, *, roots: Sequence[str] = ("",)
+    ) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self._symbols = SymbolTables(open_path or path, path, roots=roots)
+        self.elf: ElfFile = self._symbols.elf
+        self.machine = self.elf.machine_name
+        self.go = any(self.elf.section(name) is not None for name in _GO)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmap every file; again is fine."""
+        self._symbols.close()
+
+    def find(self, pattern: str) -> list[Function]:
+        """The functions that ``FUNCTION[+OFFSET]`` or an address means, by address.
+
+        Raises:
+            ProbeNotFound: there is none, or it cannot be traced; the message says why.
+        """
+        shift = 0
+        name = literal_of(pattern)
+        if name is not None and _ADDRESS.fullmatch(name):
+            return self._harmless([self._at(int(name, 16))])
+        offset = _OFFSET.fullmatch(pattern)
+        if offset is not None:
+            pattern, shift = offset[1], int(offset[2], 0)
+            name = literal_of(pattern)
+        found = self._matching(pattern) if name is None else self._named(name, pattern)
+        if shift:
+            found = [self._shifted(one, shift) for one in found]
+        return self._harmless(found)
+
+    def _harmless(self, found: list[Function]) -> list[Function]:
+        # Without those where a breakpoint would damage the program.
+        bad = [one for one in found if misread(self.elf.bytes_at(one.offset, 15), self.machine)]
+        if bad and len(bad) == len(found):
+            raise ProbeNotFound(
+                f"{self.path}: {bad[0].place} begins with a vector instruction that Linux would "
+                "take for a jump when it is probed, which damages the program; probe a caller"
+            )
+        if bad:
+            names = ", ".join(one.place for one in bad[:4])
+            self.notes.append(
+                f"{self.path}: {len(bad)} functions are left out, as Linux would take their first "
+                f"instruction, a vector one, for a jump: {names}"
+            )
+        return [one for one in found if one not in bad] if bad else found
+
+    # ------------------------------------------------------------ by name
+
+    def _named(self, name: str, pattern: str) -> list[Function]:
+        symbols = self._symbols.named(name)
+        if not any(map(self._is_code, symbols)):
+            matching = name_matcher(pattern)
+            if required_text(pattern) or "::" in name or "operator" in name:
+                symbols += self._symbols.matching(
+                    lambda symbol: is_mangled(symbol) and matching(symbol)
+                )
+        # Of memcpy, glibc has an old version that is a plain function; nothing new calls it.
+        indirect = any(one.type == STT_GNU_IFUNC and not one.imported for one in symbols)
+        code = [one for one in symbols if self._is_code(one) and not indirect]
+        typed = [one for one in code if one.type == STT_FUNC]
+        found = self._functions(typed or code, preferred=name)
+        if not found:
+            raise self._none(name, symbols)
+        if len(found) > 1:
+            places = ", ".join(f"{one.start:#x}" for one in found[:8])
+            self.notes.append(f"{self.path}: {len(found)} functions are {name}: {places}")
+        return found
+
+    def _is_code(self, symbol: Symbol) -> bool:
+        if symbol.imported or symbol.type not in (STT_FUNC, STT_NOTYPE) or symbol.thumb:
+            return False
+        return self.elf.offset_of(symbol.address, executable=True) is not None
+
+    def _none(self, name: str, symbols: list[Symbol]) -> ProbeNotFound:
+        # What the symbols of that name are instead of functions.
+        kinds = {one.type for one in symbols if not one.imported}
+        where = f"{self.path}: {name}"
+        if STT_GNU_IFUNC in kinds:
+            return ProbeNotFound(
+                f"{where} is an indirect function (IFUNC): what stands at its name is its "
+                f"resolver, which runs once and chooses {self._variants(name)}"
+            )
+        if any(one.thumb for one in symbols):
+            return ProbeNotFound(f"{where} is Thumb code, for which Linux has no uprobes")
+        if STT_OBJECT in kinds:
+            return ProbeNotFound(f"{where} is a variable, no function")
+        if kinds:
+            return ProbeNotFound(f"{where} is not in code that is loaded from the file")
+        if symbols or name.endswith("@plt"):
+            name = name.removesuffix("@plt")
+            return ProbeNotFound(
+                f"{self.path}: {name} is imported, not defined here; trace it where it is: "
+                f"uprobe:LIBRARY:{name}"
+            )
+        return self._unknown(name)
+
+    def _variants(self, name: str) -> str:
+        part = name.lstrip("_")
+        found = self._symbols.matching(lambda other: part in other and other != name)
+        names = sorted({one.name for one in found if self._is_code(one)})
+        same = [other for other in names if other.lstrip("_").startswith(f"{part}_")]
+        if not same:
+            return "one of several functions that the symbol tables do not name"
+        shown = ", ".join(same[:4]) + (", …" if len(same) > 4 else "")
+        return f"one of {len(same)} functions: name that ({shown})"
+
+    def _unknown(self, name: str) -> ProbeNotFound:
+        known = self._symbols.matching(lambda _: True)
+        names = {one.name for one in known if self._is_code(one)}
+        near = _nearest(name, names)
+        if not names:
+            what = f"no function {name}: there are no symbols of functions"
+        else:
+            what = f"no function {name}" + (f"; nearest is {near}" if near else "")
+        if self._symbols.stripped:
+            what += (
+                f"; stripped: {len(names)} functions are known; install its debug symbols, or give "
+                "an address: uprobe:TARGET:0x…"
+            )
+        elif not near:
+            what += f" among {len(names)} (list them with: usdt list {self.path} 'uprobe:*')"
+        return ProbeNotFound(f"{self.path}: {what}")
+
+    # ------------------------------------------------------------ by pattern and address
+
+    def _matching(self, pattern: str) -> list[Function]:
+        matching = name_matcher(pattern)
+        symbols = self._symbols.matching(matching)
+        usable = [one for one in symbols if one.type == STT_FUNC and self._is_code(one)]
+        indirect = {one.name for one in symbols if one.type == STT_GNU_IFUNC and not one.imported}
+        found = self._functions(
+            [one for one in usable if not _PART.search(one.name) and one.name not in indirect]
+        )
+        if indirect:
+            names = ", ".join(sorted(indirect)[:4])
+            self.notes.append(
+                f"{self.path}: {len(indirect)} indirect functions (IFUNC) are left out: {names}"
+            )
+        if not found:
+            imported = sum(one.imported for one in symbols)
+            raise ProbeNotFound(
+                f"{self.path}: no function fits {pattern}"
+                + (
+                    f", but {imported} that are imported: trace them where they are"
+                    * bool(imported)
+                )
+                + (", but indirect ones (IFUNC), which cannot be traced" if indirect else "")
+                + ("; the file is stripped" if self._symbols.stripped else "")
+            )
+        return found
+
+    def _at(self, address: int) -> Function:
+        offset = self.elf.offset_of(address, executable=True)
+        if offset is None:
+            raise ProbeNotFound(
+                f"{self.path}: {address:#x} is not in code; expected a link-time address, as nm "
+                "and objdump show them"
+            )
+        for section in self.elf.sections:
+            inside = section.address <= address < section.address + section.size
+            if section.name in _PLT and inside:
+                raise ProbeNotFound(
+                    f"{self.path}: {address:#x} is in {section.name}: a stub that leads to another "
+                    "file's function; trace that"
+                )
+        code = [one for one in self._symbols.at(address) if one.type != STT_GNU_IFUNC]
+        if code:
+            return self._functions(code)[0]
+        around = self._symbols.around(address)
+        if around is not None:
+            return self._shifted(self._functions([around])[0], address - around.address)
+        name = f"{address:#x}"
+        return Function(name, "", self.path, self.machine, address, 0, 0, offset)
+
+    def _shifted(self, function: Function, shift: int) -> Function:
+        address = function.start + shift
+        offset = self.elf.offset_of(address, executable=True)
+        where = f"{self.path}: {function.name}+{shift:#x}"
+        if offset is None or (function.size and shift >= function.size):
+            raise ProbeNotFound(f"{where} is beyond its end: it has {function.size} bytes")
+        problem, unknown = boundary_problem(self.elf, function.start, address)
+        if problem:
+            raise ProbeNotFound(f"{where} is inside an instruction: {problem}")
+        if unknown:
+            self.notes.append(f"{where}: {unknown}")
+        return Function(
+            function.name,
+            function.symbol,
+            self.path,
+            self.machine,
+            function.start,
+            function.size,
+            shift,
+            offset,
+            function.aliases,
+            function.go,
+            function.no_return,
+        )
+
+    def _functions(self, symbols: Iterable[Symbol], preferred: str = "") -> list[Function]:
+        # Names of one address are one function.
+        places: dict[int, list[Symbol]] = {}
+        for one in symbols:
+            places.setdefault(one.address, []).append(one)
+        found = []
+        for address, names in sorted(places.items()):
+            offset = self.elf.offset_of(address, executable=True)
+            if offset is None:
+                continue
+            names.sort(key=lambda one: (one.name != preferred, *_rank(one)))
+            best = names[0]
+            every = names if not preferred else [*names, *self._symbols_at(best)]
+            aliases = dict.fromkeys(one.name for one in every if one.name != best.name)
+            found.append(
+                Function(
+                    shown_name(best.name),
+                    best.name,
+                    self.path,
+                    self.machine,
+                    address,
+                    max(one.size for one in names),
+                    0,
+                    offset,
+                    tuple(aliases),
+                    self.go and "." in best.name,
+                    self._no_return(names),
+                )
+            )
+        return found
+
+    def _no_return(self, names: Iterable[Symbol]) -> str:
+        if self.go:
+            return GO_RETURNS
+        if any(one.name == "_start" or one.name.lstrip("_GI") in _TWICE for one in names):
+            return KEPT_RETURN
+        return ""
+
+    described = False  # whether all aliases are wanted, which takes a look at every symbol
+
+    def _symbols_at(self, symbol: Symbol) -> list[Symbol]:
+        return self._symbols.at(symbol.address) if self.described else []
+
+
+def _rank(symbol: Symbol) -> tuple[bool, int, int, int, str]:
+    # What a person would call it, first.
+    name = symbol.name
+    binding = {1: 0, 2: 1}.get(symbol.binding, 2)
+    underscores = 0 if is_mangled(name) else len(name) - len(name.lstrip("_"))
+    return symbol.type != STT_FUNC, binding, underscores, len(name), name
+
+
+def _nearest(name: str, names: set[str]) -> str:
+    # Mangled names are compared by what people write.
+    plain = [one for one in names if not is_mangled(one)]
+    begin = name[:1]
+    plain.sort(key=lambda one: one[:1] != begin)
+    known = list(islice(plain, _MAX_NEAREST))
+    if "::" in name or not plain:
+        parts = re.findall(r"\w{2,}", name)
+        mangled = (one for one in names if is_mangled(one) and any(part in one for part in parts))
+        known = [bare_name(shown_name(one)) for one in islice(mangled, _MAX_NEAREST)]
+    return next(iter(difflib.get_close_matches(name, known, 1, 0.7)), "")
