@@ -1,12 +1,13 @@
-"""Definitions of uprobe events, right and wrong: what both our parser and the kernel are given.
+"""Definitions of probe events, right and wrong: what both our parser and the kernel are given.
 
 Each is one of the kernel's checks: the wrong ones cover every message of its error_log that a
-uprobe can get, by more than one way where there is one.
+uprobe can get, by more than one way where there is one; of kprobes, those that need no knowledge
+of the running kernel's symbols and types.
 """
 
 from __future__ import annotations
 
-__all__ = ("LAX", "PLACE", "user_definitions")
+__all__ = ("LAX", "PLACE", "kernel_definitions", "user_definitions")
 
 PLACE = "/bin/sh:0x1000"
 
@@ -81,4 +82,30 @@ def user_definitions() -> list[str]:
         *(f"p{name} {PLACE}" for name in _NAMES),
         *(f"p:usdt_check/e /bin/sh:{offset}" for offset in _OFFSETS),
         *_LINES,
+    ]
+
+
+_KERNEL_PLACES = (
+    *("vfs_read", "vfs_read+0", "vfs_read+x", "vfs_read-1", "vfs_read+", "vfs_read%return"),
+    *("vfs_read+0%return", "vfs_read%ret", "vfs_read+0x", "vfs_read+99999999999999999999"),
+)
+_MAXACTIVE = ("r", "r10", "r0", "r1", "r4096", "r4097", "r99999", "r1x", "p10", "r0x10")
+# What stands for parameters of a function where the kernel knows their names, and what differs.
+_TYPED = frozenset(
+    (
+        *("a0", "s0", "sa", "rv", "ra", "foo", "foo->bar", "x", "@", "@sym", "@sym+1"),
+        *("$arg1", "$arg0", "$argx", "$arg*", "x=$arg*", "$retval:string"),
+    )
+)
+
+
+def kernel_definitions() -> list[str]:
+    """Lines for ``kprobe_events``; every kernel has ``vfs_read``."""
+    bodies = [body for body in _BODIES.split() if body not in _TYPED]
+    return [
+        *(f"p:usdt_check/e vfs_read {body}" for body in bodies),
+        *(f"r:usdt_check/e vfs_read {body}" for body in _RETURNS if body not in _TYPED),
+        *(f"p{name} vfs_read" for name in _NAMES if name),
+        *(f"p:usdt_check/e {place}" for place in _KERNEL_PLACES),
+        *(f"{kind}:usdt_check/e vfs_read" for kind in _MAXACTIVE),
     ]

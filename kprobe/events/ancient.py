@@ -7,7 +7,7 @@ import re
 __all__ = ("translate",)
 
 _WORD = re.compile(
-    r"(?<![\w$%@\\.>-])(?:a(?P<argument>\d{1,3})|s(?P<slot>\d{1,4})|sa|rv)(?![\w.-])"
+    r"(?<![\w$%@\\.>:-])(?:a(?P<argument>\d{1,3})|s(?P<slot>\d{1,4})|sa|rv)(?![\w.-])"
 )
 
 

@@ -81,7 +81,9 @@ class Dialect:
         if not readme:
             return found
         kinds = frozenset(re.findall(r"^[ \t]+(?:Format: )?([eft])\S*\[:", readme, re.MULTILINE))
-        told = frozenset(name for name in _TOLD if name in readme)
+        told = frozenset(name for name in _TOLD if re.search(rf"[ /]{name}[,/]", readme))
+        if "char" not in found.types:
+            told -= {"char"}  # in the README of Linux 6.1.176, which refuses it
         return cls(
             name=found.name,
             kinds=frozenset("pr") | kinds,
@@ -105,11 +107,13 @@ _TOLD = ("char", "symstr", "%pd", "%pD")  # types that not every kernel has
 
 #: First version → what it brought.
 _CHANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (
-    ((5, 15), {"kinds": frozenset("e")}),
-    ((6, 3), {"types": frozenset({"char", "symstr"})}),
+    ((5, 15), {"kinds": frozenset("e")}),  # 7491e2c44278
+    ((6, 3), {"types": frozenset({"char", "symstr"})}),  # symstr: b26a124cbfa8
+    # Function probes 334e5519c375, tracepoints e2d0d7b2f42d; parameters b576e09701c7, 18b1e870a496.
     ((6, 5), {"kinds": frozenset("ft"), "variables": True, "all_arguments": True}),
     ((6, 5), {"modern": True}),
-    ((6, 9), {"types": frozenset({"%pd", "%pD"}), "arguments_on_return": True}),
+    ((6, 9), {"arguments_on_return": True}),  # 25f00e40ce79
+    ((6, 10), {"types": frozenset({"%pd", "%pD"})}),  # d9b15224dd8f, 20fe4d07bde6
     ((7, 3), {"maximum_body": 255, "maximum_operations": 8}),
 )
 

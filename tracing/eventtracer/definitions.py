@@ -17,7 +17,7 @@ from tracing.eventtracer.owner import is_orphan
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("FILES", "Defined", "define", "listed", "orphans", "remove")
+__all__ = ("FILES", "Defined", "define", "listed", "orphans", "remove", "remove_group")
 
 #: Where each kind of definition goes.
 FILES = {
@@ -96,6 +96,15 @@ def remove(root: Path, event: Defined) -> None:
             number = err.errno or errno.EIO
             raise SyscallError(number, f"removing {event.name}", _HINTS.get(number, "")) from err
         return
+
+
+def remove_group(root: Path, event: Defined) -> bool:
+    """Remove all events of an event's group; whether that could be done in one go."""
+    try:
+        _append(root / event.file, f"-:{event.name.partition('/')[0]}/")
+    except OSError:
+        return False
+    return True
 
 
 def listed(root: Path) -> list[tuple[Defined, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bpf.errors import SyscallError
 from bpf.frozen import frozen
 from tracing.eventformat import parse_format
-from tracing.eventtracer.definitions import define, orphans, remove
+from tracing.eventtracer.definitions import define, orphans, remove, remove_group
 from tracing.eventtracer.instance import Instance, orphaned_instances, remove_instance
 from tracing.eventtracer.reader import RawReader
 
@@ -159,9 +159,14 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
             gone.append(f"instance {path.name}")
         except SyscallError as err:
             stuck.append(str(err))
+    whole: dict[tuple[str, str], bool] = {}
     for event in orphans(root):
+        group = event.file, event.name.partition("/")[0]
+        if group not in whole:  # one by one, thousands take minutes
+            whole[group] = remove_group(root, event)
         try:
-            remove(root, event)
+            if not whole[group]:
+                remove(root, event)
             gone.append(f"event {event.name}")
         except SyscallError as err:
             stuck.append(str(err))

@@ -1,0 +1,331 @@
+"""``usdt trace --via tracefs``: without BPF, the same values; nothing is left behind."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fixtures import FIXTURES, build, start
+from patience import patient
+from skips import need_program, requires_root
+from tracing_tools import USDT, Tool, by_thread, one_error, private, run_usdt, tracing, until
+from tracing_tools import usdt as started
+from tracing_values import compare, unreadable_operands, words_for
+
+from bpf.tracefs import tracefs as mounted
+from tracing.eventtracer.definitions import Defined, define, remove_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+pytestmark = requires_root
+
+VIA = ("--via", "tracefs")
+HITS = 200_000
+
+_SOME = {  # of the variants besides the default one
+    "m32": ("args", "ints", "floats", "regs", "strings"),
+    "static": ("globals",),
+    "clangO0": ("args",),
+}
+_OTHERS = ("many10k", "inline", "cxx", "oddnames", "execer")  # slow, or with words of their own
+_UNORDERED = ("oddnotes",)  # two notes for one instruction
+_OPERANDS = re.compile(r"Name: (.*)\n\s*Location: .*\n\s*Arguments: (.*)$", re.MULTILINE)
+
+_PROGRAMS = pytest.mark.parametrize(
+    ("variant", "program"),
+    [
+        pytest.param(variant, program, id=f"{variant}/{program}")
+        for variant, program in FIXTURES
+        if (variant == "default" and program not in (*_OTHERS, *_UNORDERED))
+        or program in _SOME.get(variant, ())
+    ],
+)
+
+
+@functools.cache
+def _indexed(path: Path) -> frozenset[str]:
+    """Probes with an operand in indexed memory at some site, as readelf has them."""
+    done = subprocess.run(
+        [need_program("readelf", "binutils"), "--notes", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pairs = _OPERANDS.findall(done.stdout)
+    return frozenset(name for name, operands in pairs if re.search(r"\([^)]*,[^)]*\)", operands))
+
+
+def _expected(path: Path, hit: dict[str, Any], key: str, value: Any) -> bool:
+    """Whether an item is one of those that no event can fetch."""
+    if not isinstance(value, dict):
+        return False
+    reason = value["error"]
+    if reason.startswith("indexed memory"):
+        return hit["probe"].partition(":")[2] in _indexed(path)
+    narrow = "of 4 bytes" in reason and path.parent.name.startswith("m32")
+    return narrow and key.startswith("str(")
+
+
+def _spared(path: Path, printed: list[Any], events: list[Any]) -> list[Any]:
+    """The printed hits, with what no event can fetch unknown; it is taken from the events."""
+    known = []
+    for hit, event in zip(printed, events, strict=True):
+        args = list(hit["args"])
+        for key, value in list(event["args"].items()):
+            if _expected(path, event, key, value):
+                del event["args"][key]
+                if key.startswith("arg"):
+                    args[int(key[3:])] = None
+        known.append({**hit, "args": args})
+    return known
+
+
+def _words(hits: list[dict[str, Any]]) -> list[str]:
+    # Strings of about a page make the kernel warn, of any version.
+    words = words_for(hits)
+    return ["strings:long(arg0,arg1)" if "strings:long(" in word else word for word in words]
+
+
+@_PROGRAMS
+def test_every_value_is_what_the_program_printed(variant: str, program: str) -> None:
+    path = build(variant, program)
+    with start(path, "-w", "-n", 1) as fixture:
+        fixture.wait_ready().fire()
+        words, before = _words(fixture.hits), len(fixture.hits)
+        with tracing(*VIA, "-p", fixture.pid, "--max-string", 6000, *words) as tool:
+            fixture.fire()
+            printed = fixture.finish()[before:]
+            events = tool.wait_end()
+    asked = {word.partition("(")[0] for word in words}
+    own = [hit for hit in printed if hit["pid"] == fixture.pid and hit["probe"] in asked]
+    assert tool.closing == (len(events), 0)
+    assert not [line for line in tool.errors if "not recorded" in line]
+    assert Counter(hit["probe"] for hit in own) == Counter(event["probe"] for event in events)
+    files = (path, *path.parent.glob(f"lib{program.removeprefix('lib')}.so"))
+    unreadable = unreadable_operands(*files)
+    one, other = by_thread(own), by_thread(events)
+    assert one.keys() == other.keys()
+    found = []
+    for tid, hits in one.items():
+        spared = _spared(path, hits, other[tid])
+        found += compare(spared, other[tid], unreadable)
+    assert not found, "\n".join(found[:20])
+
+
+def _values(events: Iterable[dict[str, Any]]) -> dict[int, list[Any]]:
+    keep = ("pid", "tid", "comm", "probe", "args")
+    return by_thread([{key: event[key] for key in keep} for event in events])
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        pytest.param("args", ["args:count3(arg0+arg1*2,-arg2,pid,tid,comm,func)"], id="computed"),
+        pytest.param("ints", ["ints:i32(hex(arg0),arg0<0)", "ints:u8(arg0>=200)"], id="signs"),
+        pytest.param(
+            "strings",
+            ['strings:heap(str(arg0,5),str(arg0)=="f*",arg1)', "strings:literal(buf(arg0,70))"],
+            id="strings",
+        ),
+        pytest.param("regs", ["regs:rax(arg9,arg8!=0||arg9==3)"], id="a part of a register"),
+        pytest.param("threads", ['threads:hit(comm=="thread*"||tid!=pid)'], id="whose it is"),
+        pytest.param("strings", ["strings:heap(((char *)arg0)[0],*(short *)(arg0+1))"], id="deref"),
+    ],
+)
+def test_expressions_and_predicates_give_what_bpf_gives(program: str, words: list[str]) -> None:
+    with (
+        start(build("default", program), "-w", "-n", 3) as fixture,
+        tracing("-p", fixture.wait_ready().pid, *words) as bpf,
+        tracing(*VIA, "-p", fixture.pid, *words) as tool,
+    ):
+        fixture.fire()
+        fixture.finish()
+        expected, found = _values(bpf.wait_end()), _values(tool.wait_end())
+    assert expected == found
+    assert expected or program == "ints"
+
+
+@pytest.mark.parametrize("program", ["forker", "threads", "execer"])
+def test_a_command_is_traced_without_its_children(program: str) -> None:
+    path = build("default", program)
+    words = ["-c", f"{path} -n 2", f"{program}:*"]
+    bpf, tool = (run_usdt("trace", "--json", *via, *words) for via in ((), VIA))
+    lines = [
+        Counter(re.findall(r'"probe": "(\w+:\w+)", "args": \{', done.stdout))
+        for done in (bpf, tool)
+    ]
+    assert lines[0] == lines[1]
+    assert sum(lines[1].values()) > 0
+
+
+def test_a_file_is_traced_in_every_process_that_runs_it(tmp_path: Path) -> None:
+    odd = tmp_path / "with blanks # and more"  # which no definition can hold
+    odd.mkdir()
+    path = private(build("default", "ints"), odd)
+    with (
+        start(path, "-w", "-n", 1) as one,
+        tracing(*VIA, f"{path}:ints:i32") as tool,
+        start(path, "-w", "-n", 1) as other,
+    ):
+        for fixture in (one, other):
+            fixture.wait_ready().fire()
+        printed = [h for f in (one, other) for h in f.finish() if h["probe"] == "ints:i32"]
+        tool.wait_events(len(printed))
+        events = tool.stop()
+    expected = Counter((hit["pid"], hit["args"][0]) for hit in printed)
+    assert expected == Counter((event["pid"], event["args"]["arg0"]) for event in events)
+
+
+def test_nothing_is_lost_and_everything_in_order(tmp_path: Path) -> None:
+    path = private(build("default", "loop"), tmp_path)
+    output = tmp_path / "lines"
+    done = run_usdt(
+        *("trace", *VIA, "--json", "-o", output, "-c", f"{path} -q -n {HITS}", "loop:hit(arg0)"),
+        timeout=patient(60),
+    )
+    assert f"{HITS} events, 0 lost" in done.stderr
+    rounds = [int(text) for text in re.findall(r'"arg0": (\d+)', output.read_text())]
+    assert rounds == list(range(HITS))
+
+
+def test_what_found_no_room_is_counted(tmp_path: Path) -> None:
+    path = private(build("default", "loop"), tmp_path)
+    with (
+        start(path, "-w", "-q", "-n", HITS) as fixture,
+        tracing(*VIA, "--buffer", "8K", "-p", fixture.wait_ready().pid, "loop:hit") as tool,
+    ):
+        os.kill(tool.pid, signal.SIGSTOP)
+        fixture.fire(timeout=patient(60))
+        os.kill(tool.pid, signal.SIGCONT)
+        fixture.finish()
+        tool.process.wait(patient(60))
+        delivered, lost = tool.closing
+    assert lost > 0
+    assert delivered + lost == HITS
+    assert [record for record in tool.records if "lost" in record] == [
+        {"lost": lost, "probe": "loop:hit"}
+    ]
+
+
+# ---------------------------------------------------------------- what is left
+
+
+def _state() -> tuple[set[str], set[str]]:
+    root = mounted()
+    events = {line for line in (root / "uprobe_events").read_text().splitlines() if "usdt_" in line}
+    return events, {path.name for path in (root / "instances").iterdir()}
+
+
+def _of(tool: Tool, state: tuple[set[str], set[str]]) -> list[str]:
+    return [line for part in state for line in part if f"usdt_{tool.pid}_" in line]
+
+
+def test_nothing_is_left(tmp_path: Path) -> None:
+    path = private(build("default", "args"), tmp_path)
+    with start(path, "-w") as fixture:
+        with tracing(*VIA, "-p", fixture.wait_ready().pid, "args:*") as tool:
+            assert len(_of(tool, _state())) > 10
+            tool.stop()
+        assert not _of(tool, _state())
+
+
+@pytest.mark.parametrize("how", ["kprobe event clean", "the next run"])
+def test_what_a_killed_run_left_is_removed(how: str, tmp_path: Path) -> None:
+    path = private(build("default", "sema_shared"), tmp_path)
+    with start(path, "-w") as fixture:
+        with tracing(*VIA, "-p", fixture.wait_ready().pid, "sema_shared:*") as tool:
+            tool.kill()
+        assert len(_of(tool, _state())) > 1
+        counts = fixture.state().values()
+        assert all(count for counted in counts for count in counted)
+        if how == "the next run":
+            run_usdt("trace", *VIA, "-d", 0.1, "-p", fixture.pid, "sema_shared:value")
+        else:
+            kprobe = USDT.removesuffix("usdt") + "kprobe"
+            subprocess.run([kprobe, "event", "clean"], check=True, capture_output=True)
+        assert not _of(tool, _state())
+        until(
+            lambda: not any(count for counted in fixture.state().values() for count in counted),
+            "the semaphores to be 0",
+        )
+        fixture.fire()
+        fixture.finish()
+
+
+# ---------------------------------------------------------------- definitions
+
+
+@pytest.mark.parametrize(
+    "program", ["args", "regs", "globals", "strings", "sema_shared", "structs"]
+)
+def test_the_kernel_takes_what_usdt_events_prints(program: str, tracefs: Path) -> None:
+    group = f"usdt_test_{program}"
+    done = run_usdt("events", build("default", program), f"{program}:*")
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert len(lines) > 3
+    made = [line.replace("p:usdt/", f"p:{group}/", 1) for line in lines]
+    try:
+        for line in made:
+            name = line.split()[0].removeprefix("p:")
+            define(tracefs, "uprobe_events", line, name)
+        listed = (tracefs / "uprobe_events").read_text().splitlines()
+        assert len([line for line in listed if f":{group}/" in line]) == len(made)
+    finally:
+        remove_group(tracefs, Defined("uprobe_events", f"{group}/any"))
+    assert f":{group}/" not in (tracefs / "uprobe_events").read_text()
+
+
+# ---------------------------------------------------------------- privileges and usage
+
+
+def _less() -> list[str]:
+    lost = "-sys_admin,-bpf,-perfmon"
+    return [
+        need_program("setpriv", "util-linux"),
+        f"--bounding-set={lost}",
+        f"--inh-caps={lost}",
+    ]
+
+
+def test_it_needs_no_bpf(tmp_path: Path) -> None:
+    path = private(build("default", "ints"), tmp_path)
+    refused = run_usdt("trace", f"{path}:ints:i32", before=_less())
+    assert "--via tracefs does without BPF" in one_error(refused)
+    with (
+        start(path, "-w", "-n", 1) as fixture,
+        started("trace", "--json", *VIA, f"{path}:ints:i32", before=_less()) as tool,
+    ):
+        tool.wait_tracing()
+        fixture.wait_ready().fire()
+        printed = [hit for hit in fixture.finish() if hit["probe"] == "ints:i32"]
+        tool.wait_events(len(printed))
+        assert [event["args"]["arg0"] for event in tool.stop()] == [
+            hit["args"][0] for hit in printed
+        ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["-f", "-p", 1, "a:b"], "follows no children", id="following"),
+        pytest.param(["--ustack", "-p", 1, "a:b"], "records no stacks", id="stacks"),
+    ],
+)
+def test_what_it_cannot_do_is_said(words: list[Any], said: str) -> None:
+    done = run_usdt("trace", *VIA, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_predicate_that_no_event_can_decide_is_an_error() -> None:
+    path = build("default", "strings")
+    done = run_usdt("trace", *VIA, f"{path}:strings:heap(uid == 0)")
+    assert "a predicate cannot be decided through tracefs: uid" in one_error(done)

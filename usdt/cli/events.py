@@ -1,0 +1,63 @@
+"""``usdt events``: probes as definitions of the kernel's event tracer."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tracing.commandline import escaped
+from tracing.language import parse_probe
+from usdt.cli.listing import select
+from usdt.files import split_words
+from usdt.points import foreign, matching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracing.language.tree import ProbeText
+    from usdt.probes import Probe
+
+__all__ = ("events",)
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """Show probes as definitions for tracefs's uprobe_events: PROBE with items, as for trace.
+
+\b
+usdt events /usr/bin/python3.11 'python:*'
+usdt events -p 1234 'postgresql:query__start(str(arg0))' > definitions
+kprobe event watch -i definitions
+
+A site is a line. What a definition cannot say stands in comments beside it.
+"""
+
+
+@click.command("events", help=_HELP)
+@click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
+@click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
+def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
+    """Show probes as definitions."""
+    requests = [parse_probe(word) for word in split_words(words)[1]]
+    taken: set[str] = set()
+    for _, probes in select(words, pids=pids, everything=False):
+        for probe in probes:
+            asked = [request for request in requests if matching(request, [probe])]
+            for request in asked or [parse_probe("*:*")]:
+                sys.stdout.writelines(_lines(probe, request, taken))
+
+
+def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
+    from usdt.events import site_events  # noqa: PLC0415 - after the words are known to be right
+
+    yield f"# {escaped(probe.full_name)} in {escaped(probe.path)}\n"
+    if (reason := foreign(probe)) is not None:
+        yield f"# {reason}\n"
+    for number, site in enumerate(probe.sites):
+        if site.dead is not None:
+            yield f"# site {number} is dead: {escaped(site.dead)}\n"
+    for event in site_events(probe, request, taken=taken):
+        yield from (f"# {escaped(note)}\n" for note in event.notes)
+        yield f"{event.text}\n"
+        if event.filter:
+            yield f"# {event.name}: filter: {escaped(event.filter)}\n"
