@@ -23,6 +23,8 @@ _LD_IMM64 = 0x18
 _PSEUDO_MAP_FD = 1
 _GOTO = 0x05
 _EXIT = 0x95
+_FETCH = 0x01  # BPF_FETCH, with BPF_ADD, which is 0
+_CMPXCHG = 0xF1
 _REACH = 1 << 15
 
 
@@ -115,6 +117,14 @@ class Assembler:
     def atomic_add(self, base: Reg, offset: int, value: Reg) -> None:
         """``lock *(u64 *)(base + offset) += value``."""
         self._insns.append(encode(0xDB, base, value, offset))
+
+    def fetch_add(self, base: Reg, offset: int, value: Reg) -> None:
+        """The same, and ``value`` becomes what was there (Linux 5.12, commit 5ca419f2864a)."""
+        self._insns.append(encode(0xDB, base, value, offset, _FETCH))
+
+    def compare_exchange(self, base: Reg, offset: int, value: Reg) -> None:
+        """Store ``value`` if r0 is there; r0 becomes what was (Linux 5.12, commit 5ffa25502b5a)."""
+        self._insns.append(encode(0xDB, base, value, offset, _CMPXCHG))
 
     def load_map(self, dst: Reg, name: str) -> None:
         """``dst = &map``, resolved when the program is loaded."""

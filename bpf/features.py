@@ -10,10 +10,10 @@ import errno
 import functools
 from typing import TYPE_CHECKING
 
-from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType
+from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
-from bpf.insn import R0
+from bpf.insn import R0, R1, R10
 from bpf.link import Via, takes_uprobe_multi
 from bpf.maps import MapSpec
 from bpf.program import Program, ProgramSpec
@@ -25,6 +25,8 @@ __all__ = (
     "best_way",
     "have_batch_operations",
     "have_cookies",
+    "have_fetching_atomics",
+    "have_raw_cookies",
     "have_ringbuf",
     "have_sleepable_uprobes",
     "have_uprobe_multi",
@@ -111,6 +113,30 @@ def have_batch_operations() -> bool:
     with MapSpec(MapType.HASH, 4, 4, 1).create() as table:
         # the very call that is asked about
         return _accepted(lambda: list(table._batches()))  # noqa: SLF001
+
+
+@functools.cache
+def have_fetching_atomics() -> bool:
+    """Atomic instructions that give what was there. Linux 5.12, commit 5ca419f2864a."""
+    asm = Assembler()
+    asm.store(R10, -8, 0)
+    asm.mov(R1, 1)
+    asm.fetch_add(R10, -8, R1)
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(asm.assemble(), name="probe")
+    return _accepted(lambda: spec.load({}).close())
+
+
+@functools.cache
+def have_raw_cookies() -> bool:
+    """Cookies of raw tracepoints. Linux 6.10, commit 68ca5d4eebb8."""
+    asm = Assembler()
+    asm.call(Helper.GET_ATTACH_COOKIE)
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(asm.assemble(), type=ProgType.RAW_TRACEPOINT, name="probe")
+    return _accepted(lambda: spec.load({}).close())
 
 
 @functools.cache

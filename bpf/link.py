@@ -17,12 +17,11 @@ import contextlib
 import enum
 import errno
 import fcntl
-import os
 import struct
 from typing import TYPE_CHECKING, Self
 
 from bpf._syscall import bpf, perf_attribute, perf_event_open
-from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command
+from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_number
 from bpf.errors import NotSupported, SyscallError
 from bpf.fd import FD
 from bpf.frozen import frozen
@@ -37,6 +36,8 @@ __all__ = (
     "PerfLink",
     "UprobeSite",
     "Via",
+    "attach_raw_tracepoint",
+    "attach_tracepoint",
     "attach_uprobe_ioctl",
     "attach_uprobe_multi",
     "attach_uprobe_perf",
@@ -46,13 +47,9 @@ __all__ = (
 
 _UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
+_PERF_TYPE_TRACEPOINT = 2
 _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
-# PERF_EVENT_IOC_SET_BPF and _ENABLE; ppc and mips number the direction bits otherwise.
-_SET_BPF, _ENABLE = (
-    (0x80042408, 0x20002400)
-    if os.uname().machine.startswith(("ppc", "mips"))
-    else (0x40042408, 0x2400)
-)
+_SET_BPF, _ENABLE = ioctl_number("$", 8, 4), ioctl_number("$", 0)  # PERF_EVENT_IOC_…
 
 
 class Via(enum.StrEnum):
@@ -153,18 +150,7 @@ def attach_uprobe_perf(
         SyscallError: anything else the kernel says.
     """
     event = _open_uprobe(path, site, pid=pid, on_return=on_return)
-    try:
-        link = bpf(
-            Command.LINK_CREATE,
-            "IIIIQ",
-            *(program.fd.fileno(), event.fileno(), AttachType.PERF_EVENT, 0, site.cookie),
-        )
-    except SyscallError as err:
-        event.close()
-        if err.errno == errno.EINVAL:
-            raise NotSupported("a BPF link to a perf event with a cookie", (5, 15)) from err
-        raise
-    return PerfLink(event, FD(link))
+    return _linked(event, program, site.cookie)
 
 
 def attach_uprobe_ioctl(
@@ -181,7 +167,84 @@ def attach_uprobe_ioctl(
         NotSupported: as :func:`attach_uprobe_perf`.
         SyscallError: anything else the kernel says.
     """
-    event = _open_uprobe(path, site, pid=pid, on_return=on_return)
+    return _joined(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
+
+
+def attach_tracepoint(program: Program, number: int, *, cookie: int | None = None) -> Link:
+    """Attach ``program`` to an event of the kernel, on every CPU and in every process.
+
+    The program's context is the event's record, less its first eight bytes (Linux 4.7, commit
+    98b5c2c65c29). It is left out while another BPF program is at work on its CPU
+    (trace_call_bpf()). Closing waits for a grace period, one link after the other.
+
+    Args:
+        program: of ``ProgType.TRACEPOINT``.
+        number: the event's ID, as its ``id`` file in tracefs has it.
+        cookie: what bpf_get_attach_cookie() gives; None: the way without cookies.
+
+    Raises:
+        NotSupported: BPF cookies are missing, and one was given.
+        SyscallError: EACCES: the program reads beyond the event's record; EINVAL: no such event;
+            ENODEV and the like: the kernel refuses this one.
+    """
+    attribute, keep = perf_attribute(
+        "IIQQQQQIIPQ40x", _PERF_TYPE_TRACEPOINT, _PERF_ATTR_SIZE, number, *[0] * 6, None, 0
+    )
+    # The event is bound to one CPU, the program is not: it runs before that is looked at.
+    event = FD(perf_event_open(attribute, -1, 0))
+    del keep
+    if cookie is None:
+        return _joined(event, program)
+    return _linked(event, program, cookie)
+
+
+def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Link:
+    """Attach ``program`` to a tracepoint of the kernel, on every CPU and in every process.
+
+    The program's context is the tracepoint's arguments, one u64 each (Linux 4.17, commit
+    c4f6699dfcb8). Neither tracefs nor the layout of an event is needed, and unlike a program on an
+    event it is not left out while another BPF program is at work on its CPU (trace_call_bpf()).
+
+    Args:
+        program: of ``ProgType.RAW_TRACEPOINT``.
+        name: without its category, ``sched_process_fork``.
+        cookie: what bpf_get_attach_cookie() gives, where :func:`bpf.features.have_raw_cookies`.
+
+    Raises:
+        NotSupported: this kernel has no such tracepoint.
+        SyscallError: anything else the kernel says.
+    """
+    try:
+        words = name.encode() + b"\0", program.fd.fileno()
+        if cookie:
+            link = bpf(Command.RAW_TRACEPOINT_OPEN, "PI4xQ", *words, cookie)
+        else:
+            link = bpf(Command.RAW_TRACEPOINT_OPEN, "PI4x", *words)
+    except SyscallError as err:
+        if err.errno == errno.ENOENT:
+            raise NotSupported(f"the tracepoint {name}") from err
+        raise
+    return Link(FD(link))
+
+
+def _linked(event: FD, program: Program, cookie: int) -> PerfLink:
+    # A program joined to a perf event, which is closed if that fails.
+    try:
+        link = bpf(
+            Command.LINK_CREATE,
+            "IIIIQ",
+            *(program.fd.fileno(), event.fileno(), AttachType.PERF_EVENT, 0, cookie),
+        )
+    except SyscallError as err:
+        event.close()
+        if err.errno == errno.EINVAL:
+            raise NotSupported("a BPF link to a perf event with a cookie", (5, 15)) from err
+        raise
+    return PerfLink(event, FD(link))
+
+
+def _joined(event: FD, program: Program) -> Link:
+    # The same without a link, as kernels before 5.15 have it.
     try:
         fcntl.ioctl(event.fileno(), _SET_BPF, program.fd.fileno())
         fcntl.ioctl(event.fileno(), _ENABLE, 0)

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bpf import features
-from bpf._uapi import BPF_F_SLEEPABLE, AttachType
+from bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
 from bpf.assembler import CodeTooLarge
 from bpf.errors import NotSupported, SyscallError, TracingError
 from bpf.fd import allow_descriptors
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
     from bpf.assembler import Code
     from bpf.maps import Map
-    from tracing.codegen import Body
+    from tracing.calls import CallStack
+    from tracing.codegen import Body, Selector
+    from tracing.hooks import Hook
+    from tracing.resolve import Types
     from tracing.values import Argument
 
 __all__ = ("Attacher", "Failure", "Placed", "Point")
@@ -56,6 +59,10 @@ class Point:
         ref_ctr_offset: of the semaphore in the file; 0: none.
         arguments: how this site passes each.
         pid: the one process to attach in; 0: every process that maps the file.
+        function: what ``func`` is; by default the probe's name.
+        call: of a function's first instruction: how its return is found.
+        hook: of the kernel, instead of a place in a file.
+        types: what knows members of its arguments, if anything does.
     """
 
     probe: str
@@ -65,14 +72,19 @@ class Point:
     ref_ctr_offset: int
     arguments: tuple[Argument, ...]
     pid: int = 0
+    function: str = ""
+    call: CallStack | None = None
+    hook: Hook | None = None
+    types: Types | None = None
 
 
 @frozen
 class Placed:
-    """A point and the case that runs there."""
+    """A point and the case that runs there; ``returns``: where the function of it returns."""
 
     point: Point
     case: Case
+    returns: bool = False
 
 
 @frozen
@@ -113,6 +125,7 @@ class Attacher:
         self._may_sleep = may_sleep
         self._code: list[Code] = []
         self._links: list[Link] = []
+        self._loaded: list[Program] = []  # for hooks of the kernel
         self._programs: dict[tuple[Case, ...], Program] = {}
         self.ways: list[str] = []
 
@@ -123,6 +136,13 @@ class Attacher:
             SyscallError: no program could be loaded at all (no privilege, above all).
         """
         failures: list[Failure] = []
+        if any(item.point.hook is not None for item in placed):
+            from tracing.hooking import attach_hooked  # noqa: PLC0415 - not for files
+
+            failures += attach_hooked(self, [one for one in placed if one.point.hook is not None])
+            placed = [item for item in placed if item.point.hook is None]
+            if not placed:
+                return failures
         if self._via is None:
             self._via = features.best_way()
         # Without cookies a program cannot know which site was hit: each case has its own.
@@ -132,6 +152,37 @@ class Attacher:
             for part in _parts(list(group), limit):
                 failures += self._attach_part(part)
         return failures
+
+    def load(
+        self,
+        cases: Sequence[Case],
+        kind: ProgType,
+        select: Selector | None = None,
+        *,
+        excluded: int = 0,
+    ) -> Program:
+        """Load a program that never sleeps, of a kind that hooks of the kernel take.
+
+        Raises:
+            CodeTooLarge: too many cases.
+            SyscallError: the kernel's word.
+        """
+        whom = self._accept
+        accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
+        # An event whose program returns 0 is kept from everybody else's perf events, too.
+        result = int(kind is ProgType.TRACEPOINT)
+        code = generate(
+            cases, accept, sleepable=False, body=self._body, select=select, result=result
+        )
+        program = ProgramSpec(code, type=kind, name="usdt").load(self._maps)
+        self._loaded.append(program)
+        self._code.append(code)
+        self.ways.append(f"program of {len(code)} instructions for {len(cases)} cases")
+        return program
+
+    def keep(self, link: Link) -> None:
+        """Close a link with the others."""
+        self._links.append(link)
 
     def add_map(self, name: str, made: Map) -> None:
         """Give programs that are loaded from now on another map."""
@@ -150,8 +201,9 @@ class Attacher:
         """Detach everything; links are closed side by side, as each waits for the kernel."""
         links, self._links = self._links, []
         close_links(links)
-        for program in self._programs.values():
+        for program in (*self._programs.values(), *self._loaded):
             program.close()
+        self._loaded.clear()
         self._programs.clear()
 
     def _attach_part(self, placed: list[Placed]) -> list[Failure]:
@@ -203,9 +255,13 @@ class Attacher:
     def _link(self, program: Program, placed: list[Placed]) -> None:
         point = placed[0].point
         sites = list(dict.fromkeys(_site(item) for item in placed))
-        where = f"{len(sites)} sites of {point.path}" + (f" in {point.pid}" if point.pid else "")
+        on_return = placed[0].returns
+        what = f"{len(sites)} {'returns' if on_return else 'sites'}"
+        where = f"{what} of {point.path}" + (f" in {point.pid}" if point.pid else "")
         if self._via is Via.UPROBE_MULTI:
-            link = attach_uprobe_multi(program, point.open_path, sites, pid=point.pid)
+            link = attach_uprobe_multi(
+                program, point.open_path, sites, pid=point.pid, on_return=on_return
+            )
             self._links.append(link)
             self.ways.append(f"{where}: one uprobe_multi link")
             return
@@ -213,7 +269,9 @@ class Attacher:
         attach = attach_uprobe_perf if self._via is Via.PERF_LINK else attach_uprobe_ioctl
         with contextlib.ExitStack() as stack:  # closes what was made, if one fails
             made = [
-                stack.enter_context(attach(program, point.open_path, site, pid=point.pid))
+                stack.enter_context(
+                    attach(program, point.open_path, site, pid=point.pid, on_return=on_return)
+                )
                 for site in sites
             ]
             stack.pop_all()
@@ -222,11 +280,13 @@ class Attacher:
         self.ways.append(f"{where}: {len(sites)} perf events {kind}")
 
 
-def _file(item: Placed) -> tuple[str, int]:
-    return item.point.open_path, item.point.pid
+def _file(item: Placed) -> tuple[str, int, bool, int]:
+    # Returns first: so no entry is followed whose return would be missed.
+    frame = 0 if item.case.call is None else item.case.call.size
+    return item.point.open_path, item.point.pid, not item.returns, frame
 
 
-def _case(item: Placed) -> tuple[str, int, int]:
+def _case(item: Placed) -> tuple[str, int, bool, int, int]:
     return *_file(item), item.case.number
 
 

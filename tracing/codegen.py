@@ -22,29 +22,50 @@ from bpf._uapi import Helper
 from bpf.assembler import Assembler, Code
 from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
+from tracing.callgen import write_entry, write_find_frame, write_forget, write_remove_frame
 from tracing.exprgen import KEY_SLOT, ExpressionWriter
 from tracing.follow import write_current_process, write_membership
 from tracing.recordgen import EVENTS, write_record
+from tracing.slots import FRAME_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bpf.maps import Map
+    from tracing.calls import CallPart
     from tracing.follow import Followed
     from tracing.plan import Plan
 
-__all__ = ("COUNTERS", "EVENTS", "Body", "Case", "Filter", "generate", "lost_label", "unread_label")
+__all__ = (
+    "COUNTERS",
+    "EVENTS",
+    "Body",
+    "Case",
+    "Filter",
+    "Selector",
+    "generate",
+    "lost_label",
+    "unread_label",
+)
 
 COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that could not be read
 
 
 @frozen
 class Case:
-    """A plan at one probe. ``number`` is its cookie and stands in its records."""
+    """A plan at one probe.
+
+    Attributes:
+        number: its cookie, which stands in its records.
+        probe: the probe's index.
+        plan: what is done.
+        call: of a function that is followed from entry to return, which of the two this is.
+    """
 
     number: int
     probe: int
     plan: Plan
+    call: CallPart | None = None
 
 
 @frozen
@@ -56,11 +77,14 @@ class Filter:
         namespace: (device, inode) of the tracer's PID namespace where that is not the initial
             one, for bpf_get_ns_current_pid_tgid (Linux 5.7, commit b4490c5c4e02); else None.
         followed: the set of tasks that count instead of ``pids``.
+        excluded: a process that does not count where all others do: the tracer itself, whose
+            every line would be the cause of another.
     """
 
     pids: tuple[int, ...] = ()
     namespace: tuple[int, int] | None = None
     followed: Followed | None = None
+    excluded: int = 0
 
     @property
     def maps(self) -> dict[str, Map]:
@@ -90,8 +114,25 @@ def unread_label(case: Case) -> str:
     return f"unread.{case.number}"
 
 
+class Selector(Protocol):
+    """How a program finds out which case was hit, where no cookie says it."""
+
+    @property
+    def keys(self) -> Sequence[tuple[int, int]]:
+        """Numbers and the numbers of the cases they stand for."""
+
+    def write(self, asm: Assembler) -> None:
+        """Leave the number in r0, or go to ``exit``."""
+
+
 def generate(
-    cases: Sequence[Case], accept: Filter, *, sleepable: bool, body: Body = write_record
+    cases: Sequence[Case],
+    accept: Filter,
+    *,
+    sleepable: bool,
+    body: Body = write_record,
+    select: Selector | None = None,
+    result: int = 0,
 ) -> Code:
     """The program of ``cases``.
 
@@ -100,49 +141,61 @@ def generate(
         accept: which processes count.
         sleepable: whether the program is loaded so that it may take page faults.
         body: writes what each case does at a hit.
+        select: how to find out which case was hit; None: by the cookie.
+        result: what the program returns.
 
     Raises:
         CodeTooLarge: too many cases for one program; give fewer.
     """
     asm = Assembler()
     asm.mov(R6, R1)
-    _process(asm, accept)
-    if len(cases) > 1:
+    frames = {case.call.size for case in cases if case.call is not None and not case.call.entry}
+    _process(asm, accept, "leave" if frames else "exit")
+    if frames:
+        asm.store(R10, FRAME_SLOT, 0)
+    if select is not None:
+        select.write(asm)
+        _dispatch(asm, sorted(select.keys))
+    elif len(cases) > 1:
         asm.mov(R1, R6)
         asm.call(Helper.GET_ATTACH_COOKIE)
-        _dispatch(asm, sorted(case.number for case in cases))
+        _dispatch(asm, sorted((case.number, case.number) for case in cases))
     for case in cases:
         asm.label(f"case.{case.number}")
         _case(asm, case, body, sleepable=sleepable and case.plan.faultable)
-    _tails(asm)
+    _tails(asm, frames, result)
     return asm.assemble()
 
 
-def _process(asm: Assembler, accept: Filter) -> None:
+def _process(asm: Assembler, accept: Filter, leave: str) -> None:
     # r9 = pid_tgid; leave if the process is none of those wanted, or outside our namespace, where
     # it has no number.
     follow = accept.followed is not None
-    write_current_process(asm, accept.namespace, "outside" if follow else "exit")
+    write_current_process(asm, accept.namespace, "outside" if follow else leave)
     if follow:
-        write_membership(asm, outside="outside", exit_label="exit")
+        write_membership(asm, outside="outside", exit_label=leave)
     elif accept.pids:
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
         for pid in accept.pids:
             asm.jump(Jump.EQ, R1, pid, "accepted")
-        asm.goto("exit")
+        asm.goto(leave)
         asm.label("accepted")
+    elif accept.excluded:
+        asm.mov(R1, R9)
+        asm.alu(Alu.RSH, R1, 32)
+        asm.jump(Jump.EQ, R1, accept.excluded, leave)
 
 
-def _dispatch(asm: Assembler, numbers: list[int]) -> None:
-    # Binary search for the cookie in r0.
+def _dispatch(asm: Assembler, numbers: list[tuple[int, int]]) -> None:
+    # Binary search for the number in r0, among pairs of a number and its case.
     if len(numbers) == 1:
-        asm.jump(Jump.EQ, R0, numbers[0], f"case.{numbers[0]}")
+        asm.jump(Jump.EQ, R0, numbers[0][0], f"case.{numbers[0][1]}")
         asm.goto("exit")
         return
     middle = len(numbers) // 2
     upper = asm.new_label("from")
-    asm.jump(Jump.GE, R0, numbers[middle], upper)
+    asm.jump(Jump.GE, R0, numbers[middle][0], upper)
     _dispatch(asm, numbers[:middle])
     asm.label(upper)
     _dispatch(asm, numbers[middle:])
@@ -153,10 +206,23 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
         asm.goto("exit")
         return
     unread = unread_label(case)
-    writer = ExpressionWriter(asm, sleepable=sleepable, fail=unread)
+    if case.call is not None and not case.call.entry:
+        write_find_frame(asm, case.call, "exit")
+    entry = case.call if case.call is not None and case.call.entry else None
+    no, fail = "exit", unread
+    if entry is not None:  # what a call left at this place must not be found by this one's return
+        no, fail = f"unfollowed.{case.number}", f"undecided.{case.number}"
+    writer = ExpressionWriter(asm, sleepable=sleepable, fail=fail, kernel=case.plan.kernel)
     for node in case.plan.predicates:
-        writer.branch(node, "exit", when=False)
-    body(asm, case, sleepable=sleepable)
+        writer.branch(node, no, when=False)
+    if entry is None:
+        body(asm, case, sleepable=sleepable)
+    else:
+        write_entry(asm, case, entry, sleepable=sleepable)
+        for label, after in ((no, "exit"), (fail, unread)):
+            asm.label(label)
+            write_forget(asm, entry)
+            asm.goto(after)
     _counted(asm, lost_label(case), case.probe, 0)
     _counted(asm, unread, case.probe, 1)
 
@@ -168,8 +234,9 @@ def _counted(asm: Assembler, label: str, probe: int, counter: int) -> None:
     asm.goto("count")
 
 
-def _tails(asm: Assembler) -> None:
-    # Shared ends: r8 = probe index, r7 = offset of the counter to increment.
+def _tails(asm: Assembler, frames: set[int], result: int) -> None:
+    # Shared ends: r8 = probe index, r7 = offset of the counter to increment. Frames are of one size
+    # in one program.
     asm.label("count")
     asm.store(R10, KEY_SLOT, R8, 4)
     asm.load_map(R1, COUNTERS)
@@ -185,5 +252,8 @@ def _tails(asm: Assembler) -> None:
     asm.label(second)
     asm.atomic_add(R0, 8, R1)
     asm.label("exit")
-    asm.mov(R0, 0)
+    for size in frames:
+        write_remove_frame(asm, size)
+        asm.label("leave")
+    asm.mov(R0, result)
     asm.exit()

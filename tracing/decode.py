@@ -83,7 +83,7 @@ class Decoder:
             self._contexts.returns.add(number)
         self._sizes[number] = layout.size
         if layout not in self._renderers:
-            renderer = compile_renderer(layout, self._form)
+            renderer = compile_renderer(layout, self._form, self._order)
             self._renderers[layout] = record_format(layout, self._order), renderer
         self._cases[number] = self._renderers[layout]
 
@@ -115,6 +115,12 @@ class Decoder:
             if rows:
                 yield rows
             position = end
+
+    def render(self, case: int, rows: list[tuple[Any, ...]]) -> list[Any]:
+        """What rows become that somebody else has unpacked, as record_format() says."""
+        if len(self._contexts) > _CONTEXTS:
+            self._contexts.clear()
+        return self._cases[case][1](rows, self._contexts)
 
     def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
         # Up to a batch of records of any case: the position behind them, and what they became.
@@ -200,7 +206,7 @@ def _codes(field: Field) -> str:
     padding = -field.size % 8
     size = field.type.size
     match field.form:
-        case "string" | "buffer" | "ustack" | "kstack":
+        case "string" | "buffer" | "array" | "ustack" | "kstack":
             return f"q{field.size}s{padding}x"
         case "float":
             return "d" if size == 8 else "f4x"
@@ -209,15 +215,16 @@ def _codes(field: Field) -> str:
     return "q" if field.type.kind is Kind.SIGNED and field.form != "hex" else "Q"
 
 
-def compile_renderer(layout: Layout, form: Form) -> Callable[..., list[Any]]:
+def compile_renderer(layout: Layout, form: Form, order: str = "=") -> Callable[..., list[Any]]:
     """A function (rows, contexts) → list, made for one layout.
 
-    Its source is made of names, numbers and the keys of the items; a form quotes the keys.
+    Its source is made of names, numbers and the keys of the items; a form quotes the keys. The
+    elements of arrays have the byte order given.
     """
     names = ["t", "c"] + (["m"] if layout.marks >= 0 else [])
     values = []
     for index, field in enumerate(layout.fields):
-        values.append((field.key, _expression(index, field, form)))
+        values.append((field.key, _expression(index, field, form, order)))
         if field.lead:
             names.append(f"n{index}")
         if field.offset >= 0:
@@ -228,7 +235,7 @@ def compile_renderer(layout: Layout, form: Form) -> Callable[..., list[Any]]:
     return function
 
 
-def _expression(index: int, field: Field, form: Form) -> str:
+def _expression(index: int, field: Field, form: Form, order: str) -> str:
     value, length = f"v{index}", f"n{index}"
     match field.form:
         case "comm":
@@ -241,6 +248,8 @@ def _expression(index: int, field: Field, form: Form) -> str:
             return form.text(value, length, field.size)
         case "buffer":
             return form.text(value, length, 0)
+        case "array":
+            return form.array(value, length, order + field.reason)
         case "float":
             expression = form.real(value)
         case "bytes":
@@ -251,6 +260,9 @@ def _expression(index: int, field: Field, form: Form) -> str:
             expression = form.symbol("ustack" if field.form == "usym" else "kstack", value)
         case "hex":
             expression = form.hexadecimal(f"({value} & {(1 << 8 * field.type.size) - 1})")
+        case _ if field.names is not None:
+            shown = f"(None if m & {1 << index} else {value})" if field.fallible else value
+            expression = form.named(field.key, shown, field.names)
         case _:
             expression = form.integer(value)
     if field.fallible:

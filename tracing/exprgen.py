@@ -28,12 +28,21 @@ from tracing.ir import (
     Not,
     Number,
     Opaque,
+    Place,
     Pointer,
     children,
 )
-from tracing.slots import KEY_SLOT, PIDNS_SLOT, READ_SLOT, SLOTS, STACK_BOTTOM
+from tracing.slots import (
+    FRAME_SLOT,
+    KEY_SLOT,
+    MARKS,
+    PIDNS_SLOT,
+    READ_SLOT,
+    SLOTS,
+    STACK_BOTTOM,
+)
 from tracing.textgen import write_compare_text, write_compare_texts
-from tracing.values import Address, Constant, Memory, Register
+from tracing.values import Address, AtReturn, Constant, Kept, Memory, RecordBytes, Register
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
@@ -62,6 +71,11 @@ _JUMPS = {
 }
 # Slots that a node takes beside those of its operands.
 _OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
+# What reads the kernel's memory as the first reads a process's.
+_TWINS = {
+    Helper.PROBE_READ_USER: Helper.PROBE_READ_KERNEL,
+    Helper.PROBE_READ_USER_STR: Helper.PROBE_READ_KERNEL_STR,
+}
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -73,14 +87,22 @@ class ExpressionWriter:
         sleepable: whether the program may take page faults now.
         fail: label to go to when something cannot be read.
         bottom: where temporaries must end, from r10; what lies below is the caller's own.
+        kernel: whether addresses may be the kernel's: each is read where it points to.
     """
 
     def __init__(
-        self, asm: Assembler, *, sleepable: bool, fail: str, bottom: int = STACK_BOTTOM
+        self,
+        asm: Assembler,
+        *,
+        sleepable: bool,
+        fail: str,
+        bottom: int = STACK_BOTTOM,
+        kernel: bool = False,
     ) -> None:
         self.asm = asm
         self.sleepable = sleepable
         self.fail = fail
+        self._kernel = kernel
         self._bottom = bottom
         self._depth = 0
         self._needs: dict[int, tuple[Node, int]] = {}
@@ -95,6 +117,22 @@ class ExpressionWriter:
                 self.asm.mov(R1, fetch.displacement)
                 self.asm.add(R0, R1)
                 self._extend(R0, kind)
+            case Fetched(fetch=AtReturn(register=register), type=kind):
+                self._leaf(R0, Fetched(register, kind))
+            case Fetched(fetch=Kept() as fetch):
+                self._kept(fetch)
+                self.asm.load(R0, R0, fetch.offset)
+            case Fetched(fetch=RecordBytes() as fetch):
+                self._record_bytes(fetch)
+            case Fetched(fetch=Memory(kernel=True, size=size) as fetch, type=kind):
+                self.address(fetch)
+                self.asm.mov(R1, R10)
+                self.asm.add(R1, READ_SLOT)
+                self.asm.mov(R2, size)
+                self.asm.call(Helper.PROBE_READ_KERNEL)
+                self.asm.load(R0, R10, READ_SLOT, size)
+                if kind.signed:
+                    self._extend(R0, kind)
             case Fetched(fetch=fetch, type=kind):
                 self.address(fetch)
                 self._read(kind)
@@ -104,7 +142,7 @@ class ExpressionWriter:
                 self.value(operand)
                 if _changes(operand.type, kind):
                     self._extend(R0, kind)
-            case Pointer(address=address):
+            case Pointer(address=address) | Place(address=address):
                 self.value(address)
             case Deref(address=address, type=kind):
                 self.value(address)
@@ -116,6 +154,25 @@ class ExpressionWriter:
                 self.asm.goto(self.fail)
             case Compare() | CompareText() | CompareTexts() | Logic() | Not():
                 self._truth(node)
+
+    def _kept(self, fetch: Kept) -> None:
+        # The frame's address in r0; to "fail" if what is wanted could not be read at entry.
+        self.asm.load(R0, R10, FRAME_SLOT)
+        if fetch.bit >= 0:
+            self.asm.load(R1, R0, MARKS)
+            self.asm.alu(Alu.RSH, R1, fetch.bit)
+            self.asm.alu(Alu.AND, R1, 1)
+            self.asm.jump(Jump.NE, R1, 0, self.fail)
+
+    def copy_kept(self, fetch: Kept, base: Reg, offset: int, size: int) -> None:
+        """Copy so many bytes out of a frame to ``base + offset``."""
+        self._kept(fetch)
+        self.asm.mov(R3, R0)
+        self.asm.add(R3, fetch.offset)
+        self.asm.mov(R1, base)
+        self.asm.add(R1, offset)
+        self.asm.mov(R2, size)
+        self.asm.call(Helper.PROBE_READ_KERNEL)
 
     def branch(self, node: Node, label: str, *, when: bool) -> None:
         """Go to ``label`` if the truth of ``node`` is ``when``; otherwise fall through."""
@@ -165,6 +222,40 @@ class ExpressionWriter:
         if width == 4:
             asm.alu(Alu.LSH, R3, 32)
             asm.alu(Alu.RSH, R3, 32)
+
+    def _record_bytes(self, fetch: RecordBytes) -> None:
+        # The address of bytes in the event's record.
+        asm = self.asm
+        if fetch.location == "here":
+            asm.mov(R0, R6)
+            asm.add(R0, fetch.offset)
+            return
+        asm.load(R1, R6, fetch.offset, 4)
+        asm.mov(R0, R1)
+        asm.alu(Alu.RSH, R0, 16)
+        asm.jump(Jump.EQ, R0, 0, self.fail)  # no bytes, not even a NUL
+        asm.alu(Alu.AND, R1, 0xFFFF)
+        asm.mov(R0, R6)
+        asm.add(R0, R1)
+        if fetch.location == "rel_loc":
+            asm.add(R0, fetch.offset + 4)
+
+    def call_reader(self, helper: Helper) -> None:
+        """Call a helper that reads the process's memory at r3, or the kernel's twin of it.
+
+        Whose memory an address is tells its highest bit, which only the kernel's have.
+        """
+        asm = self.asm
+        if not self._kernel:
+            asm.call(helper)
+            return
+        theirs, done = asm.new_label("kernel"), asm.new_label("read")
+        asm.jump(Jump.SLT, R3, 0, theirs)
+        asm.call(helper)
+        asm.goto(done)
+        asm.label(theirs)
+        asm.call(_TWINS[helper])
+        asm.label(done)
 
     def touch(self, size: int) -> None:
         """Fault in the pages of ``size`` bytes at the address in r0; what fails is ignored."""
@@ -229,7 +320,7 @@ class ExpressionWriter:
         self.asm.mov(R1, R10)
         self.asm.add(R1, slot)
         self.asm.mov(R2, size)
-        self.asm.call(helper)
+        self.call_reader(helper)
 
     def _builtin(self, name: str) -> None:
         asm = self.asm

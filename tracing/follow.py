@@ -138,8 +138,12 @@ class Followed:
     def close(self) -> None:
         """Detach and free everything; again is fine."""
         with contextlib.ExitStack() as stack:
-            for item in (*self.maps.values(), *self._programs, *self._links):
-                stack.callback(item.close)
+            for table in self.maps.values():
+                stack.callback(table.close)
+            for program in self._programs:
+                stack.callback(program.close)
+            for link in self._links:
+                stack.callback(link.close)
 
     def __enter__(self) -> Self:
         return self

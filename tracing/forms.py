@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 import time
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -16,11 +17,13 @@ from tracing.stacks import StackResolver
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from tracing.names import Names
 
 __all__ = ("Event", "EventForm", "FoldedForm", "Form", "JsonForm", "TextForm", "escape")
 
-_ERRORS = {-14: "memory not readable"}
+_ERRORS = {-14: "memory not readable", -75: "longer than a record has room for"}
 
 
 class Event(NamedTuple):
@@ -81,6 +84,12 @@ class Form(Protocol):
 
     def text(self, value: str, length: str, room: int) -> str:
         """A string of ``room`` bytes with its NUL, or a buffer (0); ``length`` may be an errno."""
+
+    def array(self, value: str, length: str, code: str) -> str:
+        """Integers, as :mod:`struct` names them; ``length`` counts bytes, or is an errno."""
+
+    def named(self, key: str, value: str, names: Names) -> str:
+        """An integer whose values have names; None where it could not be read."""
 
     def comm(self) -> str:
         """The thread's name."""
@@ -149,10 +158,13 @@ class JsonForm:
 
     def __init__(self, stacks: StackResolver | None = None) -> None:
         self._stacks = stacks or StackResolver()
+        self._labels: list[str] = []
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "stacks": self._stacks,
             "text": _json_text,
+            "array": _json_array,
+            "labels": _json_labels,
             "real": _json_real,
             "raw": _json_raw,
             "hexadecimal": _json_hexadecimal,
@@ -167,10 +179,13 @@ class JsonForm:
 
     def record(self, values: Sequence[tuple[str, str]]) -> str:
         head = '{{"time": {t}, {contexts[c][0]}, "args": '
-        return f"f'''{head}{self.arguments(values)}}}}}\\n'''"
+        labels = ", ".join(self._labels)
+        tail = f"{{labels(({labels},))}}" if labels else ""
+        return f"f'''{head}{self.arguments(values)}{tail}}}}}\\n'''"
 
     def arguments(self, values: Sequence[tuple[str, str]]) -> str:
         """What stands in an f-string for the object of all values."""
+        self._labels.clear()
         args = ", ".join(f"{_piece(quote(key))}: {{{value}}}" for key, value in values)
         return f"{{{{{args}}}}}"
 
@@ -188,6 +203,14 @@ class JsonForm:
 
     def text(self, value: str, length: str, room: int) -> str:
         return f"text({value}, {length}, {room})"
+
+    def array(self, value: str, length: str, code: str) -> str:
+        return f"array({value}, {length}, {code!r})"
+
+    def named(self, key: str, value: str, names: Names) -> str:
+        both = _constant(self.names, (quote(key), names.find))
+        self._labels.append(f"({both}, {value})")
+        return value
 
     def comm(self) -> str:
         return "contexts[c][1]"
@@ -223,6 +246,23 @@ def _json_text(value: bytes, length: int, room: int) -> str:
     return quote(_decode(value, length, room))
 
 
+def _json_array(value: bytes, length: int, code: str) -> str:
+    if length < 0:
+        return _json_error(_ERRORS.get(length, f"errno {-length}"))
+    return str(_numbers(value, length, code))
+
+
+def _json_labels(values: tuple[tuple[tuple[str, Callable[[int], str | None]], int], ...]) -> str:
+    found = [(key, find(value)) for (key, find), value in values if value is not None]
+    named = ", ".join(f"{key}: {quote(name)}" for key, name in found if name is not None)
+    return f', "names": {{{named}}}' if named else ""
+
+
+def _numbers(value: bytes, length: int, code: str) -> list[int]:
+    size = struct.calcsize(code)
+    return [item for (item,) in struct.iter_unpack(code, value[: length // size * size])]
+
+
 def _json_real(value: float) -> str:
     # JSON has no word for these, and a line that no parser takes would be lost.
     if math.isfinite(value):
@@ -256,6 +296,7 @@ class TextForm:
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "text": _eye_text,
+            "array": _eye_array,
             "clock": self.clock,
             "stacks": self._stacks,
         }
@@ -298,6 +339,13 @@ class TextForm:
     def text(self, value: str, length: str, room: int) -> str:
         return f"text({value}, {length}, {room})"
 
+    def array(self, value: str, length: str, code: str) -> str:
+        return f"array({value}, {length}, {code!r})"
+
+    def named(self, key: str, value: str, names: Names) -> str:
+        del key
+        return f"{_constant(self.names, names.show)}({value})"
+
     def comm(self) -> str:
         return "contexts[c][1]"
 
@@ -319,6 +367,12 @@ def _eye_text(value: bytes, length: int, room: int) -> str:
         return f"?({_ERRORS.get(length, f'errno {-length}')})"
     cut = "..." if room and length == room else ""
     return _quoted(_decode(value, length, room)) + cut
+
+
+def _eye_array(value: bytes, length: int, code: str) -> str:
+    if length < 0:
+        return f"?({_ERRORS.get(length, f'errno {-length}')})"
+    return f"[{', '.join(map(str, _numbers(value, length, code)))}]"
 
 
 def _quoted(text: str) -> str:
@@ -361,6 +415,7 @@ class EventForm:
             "Event": Event,
             "stacks": self._stacks,
             "text": _event_text,
+            "array": _event_array,
         }
         self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
 
@@ -391,6 +446,13 @@ class EventForm:
     def text(self, value: str, length: str, room: int) -> str:
         return f"text({value}, {length}, {room})"
 
+    def array(self, value: str, length: str, code: str) -> str:
+        return f"array({value}, {length}, {code!r})"
+
+    def named(self, key: str, value: str, names: Names) -> str:
+        del key
+        return f"{_constant(self.names, names.number)}({value})"
+
     def comm(self) -> str:
         return "contexts[c][3]"
 
@@ -411,3 +473,9 @@ def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:
     if length < 0:
         return Unreadable(_ERRORS.get(length, f"errno {-length}"))
     return _decode(value, length, room)
+
+
+def _event_array(value: bytes, length: int, code: str) -> list[int] | Unreadable:
+    if length < 0:
+        return Unreadable(_ERRORS.get(length, f"errno {-length}"))
+    return _numbers(value, length, code)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bpf.errors import TracingError
 from bpf.frozen import frozen
 from tracing.ir import why_unreadable
+from tracing.names import Names
 from tracing.plan import HEADER_SIZE, LED, MAX_OUTPUTS, MAX_READ, Output, Plan
 from tracing.values import Kind, ValueType
 
@@ -41,7 +42,9 @@ class Field:
         offset: where it is in the record; -1 for comm, func and opaque, which take no room.
         size: bytes of room for it, less the leading length of a string, buffer or stack.
         fallible: whether its bit in the word of unreadable values can be set.
-        reason: why it cannot be read, where it cannot; of func, the text to show.
+        reason: why it cannot be read, where it cannot; of func, the text to show; of an array, its
+            elements in the words of :mod:`struct`.
+        names: of an integer's values, if they have some.
     """
 
     key: str
@@ -51,6 +54,7 @@ class Field:
     size: int = 0
     fallible: bool = False
     reason: str = ""
+    names: Names | None = None
 
     @property
     def lead(self) -> int:
@@ -64,7 +68,7 @@ class Field:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with all of it."""
-        return {
+        made: dict[str, Any] = {
             "key": self.key,
             "form": self.form,
             "kind": self.type.kind.value,
@@ -74,6 +78,9 @@ class Field:
             "fallible": self.fallible,
             "reason": self.reason,
         }
+        if self.names is not None:
+            made["names"] = self.names.to_json()
+        return made
 
     @classmethod
     def from_json(cls, data: Any) -> Field:
@@ -91,6 +98,7 @@ class Field:
             _number(members, "size", 0, MAX_READ),
             _flag(members, "fallible"),
             _text(members, "reason"),
+            Names.from_json(members["names"], BadLayout) if "names" in members else None,
         )
         check = _FORMS.get(made.form)
         if check is None:
@@ -123,6 +131,7 @@ _FORMS: dict[str, Callable[[Field], bool]] = {
     "bytes": _is_aggregate,
     "string": lambda field: field.size > 0,
     "buffer": lambda _: True,
+    "array": lambda field: field.reason in set("bBhHiIqQ"),
     "ustack": lambda field: field.size > 0 and not field.size % _WORD,
     "kstack": lambda field: field.size > 0 and not field.size % _WORD,
     "comm": lambda _: True,
@@ -205,6 +214,7 @@ def _field(output: Output) -> Field:
         output.size,
         output.fallible,
         reason,
+        output.names,
     )
 
 

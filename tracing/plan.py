@@ -21,24 +21,51 @@ from typing import TYPE_CHECKING
 from bpf.errors import LanguageError
 from bpf.frozen import frozen
 from tracing.fold import fold
-from tracing.ir import U64, Convert, Fetched, Node, Number, Opaque, Pointer, can_fail
+from tracing.ir import (
+    U32,
+    U64,
+    Arithmetic,
+    Convert,
+    Fetched,
+    Node,
+    Number,
+    Opaque,
+    Place,
+    Pointer,
+    can_fail,
+)
 from tracing.language.tree import Call, Name
-from tracing.resolve import DEFAULT_STRING, MAX_READ, Scope, given_limit, resolve, scalar
+from tracing.resolve import (
+    DEFAULT_STRING,
+    MAX_READ,
+    Scope,
+    address_of,
+    given_limit,
+    resolve,
+    scalar,
+)
 from tracing.stacks import MAX_FRAMES
-from tracing.values import Kept, Kind, Unreadable
+from tracing.values import Kept, Kind, RecordBytes, Register, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracing.language.tree import Item
+    from tracing.names import Names
     from tracing.resolve import Types
-    from tracing.values import Argument
+    from tracing.values import Argument, ValueType
 
 __all__ = ("HEADER_SIZE", "LED", "MAX_OUTPUTS", "MAX_READ", "Output", "Plan", "make_plan")
 
 HEADER_SIZE = 40
 MAX_OUTPUTS = 64  # bits of the word that marks unreadable values
-LED = ("string", "buffer", "ustack", "kstack")  # forms that a length or a negative errno precedes
+LED = (
+    "string",
+    "buffer",
+    "array",
+    "ustack",
+    "kstack",
+)  # forms that a length or a negative errno precedes
 _ROOMLESS = ("comm", "func", "opaque")  # forms that take no room in a record
 
 
@@ -49,13 +76,15 @@ class Output:
     Attributes:
         key: the item as written, without spaces.
         form: integer, hex, usym and ksym (an address to be shown as a symbol), float, bytes,
-            string, buffer, ustack, kstack, comm, func, or opaque.
+            string, buffer, array, ustack, kstack, comm, func, or opaque.
         node: the value; for string and buffer the address.
         offset: where it is in the record; -1 for comm, func and opaque, which take no room.
         size: bytes of room for it, less the leading length of a string, buffer or stack.
         length: of a buffer, how many bytes to read; its own expression.
         fallible: whether its bit in the word of unreadable values can be set.
-        text: of func, what is shown at every hit.
+        text: of func, what is shown at every hit; of an array, its elements in the words of
+            :mod:`struct`.
+        names: of an integer's values, if they have some.
     """
 
     key: str
@@ -66,6 +95,15 @@ class Output:
     length: Node | None = None
     fallible: bool = False
     text: str = ""
+    names: Names | None = None
+
+    @property
+    def reach(self) -> int:
+        """Bytes that are read of a string: no more than an event's record has of it."""
+        fetch = self.node.fetch if isinstance(self.node, Fetched) else None
+        if isinstance(fetch, RecordBytes) and fetch.location == "here":
+            return min(self.size, fetch.size)
+        return self.size
 
     @property
     def whole(self) -> Kept | None:
@@ -84,6 +122,7 @@ class Plan:
         size: bytes of the record.
         marks: offset of the word of unreadable values, or -1.
         returns: whether the hit is a function's return.
+        kernel: whether addresses may be the kernel's.
     """
 
     predicates: tuple[Node, ...]
@@ -91,6 +130,7 @@ class Plan:
     size: int
     marks: int
     returns: bool = False
+    kernel: bool = False
 
     @property
     def faultable(self) -> bool:
@@ -117,6 +157,7 @@ def make_plan(
     function: str = "",
     types: Types | None = None,
     stacks: Sequence[str] = (),
+    kernel: bool = False,
 ) -> Plan:
     """Plan the items of one probe for one set of arguments.
 
@@ -130,6 +171,7 @@ def make_plan(
         function: what ``func`` is; by default the probe's name.
         types: what knows members and named types, if anything does.
         stacks: ``ustack``, ``kstack``: to be recorded whatever the items are.
+        kernel: whether addresses may be the kernel's.
 
     Raises:
         LanguageError: an item cannot be understood here.
@@ -147,15 +189,15 @@ def make_plan(
             outputs[item.text] = _output(item, scope)
     predicates.sort(key=can_fail)  # what reads no memory first: often it decides alone
     shown = list(outputs.values()) or [
-        _argument(item) for item in arguments if not item.hidden
+        _argument(item, item.name, scope) for item in arguments if not item.hidden
     ]
     shown += [_stack(kind) for kind in stacks if kind not in outputs]
     if len(shown) > MAX_OUTPUTS:
         raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
-    return _lay_out(predicates, shown)
+    return _lay_out(predicates, shown, kernel=kernel)
 
 
-def _lay_out(predicates: list[Node], shown: list[Output]) -> Plan:
+def _lay_out(predicates: list[Node], shown: list[Output], *, kernel: bool) -> Plan:
     marks = HEADER_SIZE if any(output.fallible for output in shown) else -1
     offset = HEADER_SIZE + (8 if marks >= 0 else 0)
     placed = []
@@ -166,7 +208,7 @@ def _lay_out(predicates: list[Node], shown: list[Output]) -> Plan:
         placed.append(_at(output, offset))
         lead = 8 if output.form in LED else 0
         offset += lead + -(-output.size // 8) * 8
-    return Plan(tuple(predicates), tuple(placed), offset, marks)
+    return Plan(tuple(predicates), tuple(placed), offset, marks, kernel=kernel)
 
 
 def _at(output: Output, offset: int) -> Output:
@@ -179,6 +221,7 @@ def _at(output: Output, offset: int) -> Output:
         output.length,
         output.fallible,
         output.text,
+        output.names,
     )
 
 
@@ -188,29 +231,67 @@ def _output(item: Item, scope: Scope) -> Output:
     if isinstance(tree, Call):
         return _call(tree, key, scope)
     if isinstance(tree, Name):
+        if tree.name in scope.arguments:
+            return _argument(scope.arguments[tree.name], key, scope)
         if tree.name == "comm":
             return Output(key, "comm", Number(0, U64))
         if tree.name == "func":
             return Output(key, "func", Number(0, U64), text=scope.function)
-        if tree.name in ("ustack", "kstack") and tree.name not in scope.arguments:
+        if tree.name in ("ustack", "kstack"):
             return _stack(tree.name, key)
-        if tree.name in scope.arguments:
-            return _argument(scope.arguments[tree.name], key)
-    return _plain(key, resolve(tree, scope))
+    return _typed(key, resolve(tree, scope), scope)
 
 
 def _stack(kind: str, key: str = "") -> Output:
     return Output(key or kind, kind, Number(0, U64), size=8 * MAX_FRAMES)
 
 
-def _argument(argument: Argument, key: str = "") -> Output:
-    key = key or argument.name
+def _argument(argument: Argument, key: str, scope: Scope) -> Output:
     if isinstance(argument.fetch, Unreadable):
         return Output(key, "opaque", Opaque(argument.fetch.reason, argument.type))
-    return _plain(key, Fetched(argument.fetch, argument.type))
+    node = Fetched(argument.fetch, argument.type)
+    if argument.form == "string":
+        # What has a length of its own shows whole: there is room for a byte that it never has.
+        room = argument.type.size + 1 if argument.type.size and node.type.kind is Kind.STRING else 0
+        return _read(key, "string", node, min(room or MAX_READ, scope.max_string + 1), None)
+    if argument.element is not None and isinstance(argument.fetch, RecordBytes):
+        return _array(key, node, argument.fetch, argument.element, scope)
+    if scope.types is not None and argument.handle is not None:
+        return _typed(key, scope.types.argument(argument, node), scope)
+    return _plain(key, node, argument.form or "integer", argument.names)
 
 
-def _plain(key: str, node: Node, form: str = "integer") -> Output:
+def _array(key: str, node: Node, fetch: RecordBytes, element: ValueType, scope: Scope) -> Output:
+    # Numbers in the record; where their length is, it counts.
+    code = "_bh_i___q"[element.size]
+    text = code if element.signed else code.upper()
+    if fetch.location == "here":
+        number = min(fetch.size, MAX_READ)
+        return Output(key, "array", node, size=number, length=Number(number, U64), text=text)
+    word = Fetched(Register(fetch.offset, 4), U32)
+    length = Arithmetic(">>", word, Number(16, U32), U32)
+    room = max(scope.max_string // element.size, 1) * element.size
+    return Output(key, "array", node, size=room, length=length, text=text)
+
+
+def _typed(key: str, node: Node, scope: Scope) -> Output:
+    # What types from elsewhere make of an expression: text and arrays have their own forms.
+    if isinstance(node, Place):
+        if node.type.kind is Kind.STRING:
+            room = min(node.type.size + 1, scope.max_string + 1)
+            return _read(key, "string", node.address, room, None)
+        size = min(node.type.size, MAX_READ)
+        text = "B"
+        if node.element is not None:
+            text = "_bh_i___q"[node.element.size]
+            text = text if node.element.signed else text.upper()
+        return Output(key, "array", node, size=size, length=Number(size, U64), text=text)
+    names = scope.types.names(node) if scope.types is not None else None
+    form = "hex" if isinstance(node, Pointer) and node.handle is not None else "integer"
+    return _plain(key, node, form, names)
+
+
+def _plain(key: str, node: Node, form: str = "integer", names: Names | None = None) -> Output:
     if isinstance(node, Pointer) and isinstance(node.address, Opaque):
         node = node.address
     if isinstance(node, Opaque):
@@ -220,7 +301,7 @@ def _plain(key: str, node: Node, form: str = "integer") -> Output:
     if node.type.kind is Kind.BYTES:
         form = "bytes"
     size = max(8, node.type.size)
-    return Output(key, form, node, size=size, fallible=can_fail(node))
+    return Output(key, form, node, size=size, fallible=can_fail(node), names=names)
 
 
 def _call(tree: Call, key: str, scope: Scope) -> Output:
@@ -234,12 +315,12 @@ def _call(tree: Call, key: str, scope: Scope) -> Output:
         return _plain(key, fold(Convert(scalar(first, scope), U64)), tree.function)
     if tree.function == "str":
         limit = given_limit(tree, scope) or scope.max_string
-        return _read(key, "string", scalar(first, scope), limit + 1, None)
+        return _read(key, "string", address_of(first, scope), limit + 1, None)
     length = scalar(tree.arguments[1], scope)
     limit = length.value if isinstance(length, Number) else scope.max_string
     if not 0 <= limit <= MAX_READ:
         raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
-    return _read(key, "buffer", scalar(first, scope), limit, length)
+    return _read(key, "buffer", address_of(first, scope), limit, length)
 
 
 def _read(key: str, form: str, address: Node, size: int, length: Node | None) -> Output:

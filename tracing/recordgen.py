@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tracing.ir import Node
     from tracing.plan import Output
 
-__all__ = ("EVENTS", "write_record")
+__all__ = ("EVENTS", "RecordWriter", "write_record")
 
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has caught up; see bpf/ringbuf.py
@@ -40,10 +40,12 @@ _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 def write_record(asm: Assembler, case: Case, *, sleepable: bool) -> None:
     """Write what makes a record of a hit: a :class:`tracing.codegen.Body`."""
-    _RecordWriter(asm, case, sleepable=sleepable).write()
+    RecordWriter(asm, case, sleepable=sleepable).write()
 
 
-class _RecordWriter:
+class RecordWriter:
+    """Writes what makes a record; what fills a function's frame is much the same."""
+
     def __init__(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
         self.asm = asm
         self.case = case
@@ -52,6 +54,7 @@ class _RecordWriter:
         self._name = case.number
 
     def write(self) -> None:
+        """Write it all."""
         self._body()
         if self.sleepable:
             self._refault()
@@ -68,15 +71,18 @@ class _RecordWriter:
         asm.jump(Jump.EQ, R0, 0, f"lost.{self._name}")
         asm.mov(R7, R0)
         self._header()
-        if self.plan.marks >= 0:
-            asm.store(R7, self.plan.marks, 0)
-        for index, output in enumerate(self.plan.outputs):
-            if output.offset >= 0:
-                self._output(index, output)
+        self._values()
         asm.mov(R1, R7)
         asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_SUBMIT)
         asm.goto("exit")
+
+    def _values(self) -> None:
+        if self.plan.marks >= 0:
+            self.asm.store(R7, self.plan.marks, 0)
+        for index, output in enumerate(self.plan.outputs):
+            if output.offset >= 0:
+                self._output(index, output)
 
     def _header(self) -> None:
         asm = self.asm
@@ -94,15 +100,22 @@ class _RecordWriter:
         asm.mov(R2, 16)
         asm.call(Helper.GET_CURRENT_COMM)
 
+    def _writer(self, fail: str) -> ExpressionWriter:
+        return ExpressionWriter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
+
     def _output(self, index: int, output: Output) -> None:
-        if output.form in ("string", "buffer"):
-            self._text(output)
+        if output.form in ("string", "buffer", "array"):
+            if output.whole is None:
+                self._text(output)
+            else:
+                writer = ExpressionWriter(self.asm, sleepable=False, fail="exit")
+                writer.copy_kept(output.whole, R7, output.offset, 8 + output.size)
             return
         if output.form in ("ustack", "kstack"):
             self._stack(output)
             return
         fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
-        writer = ExpressionWriter(self.asm, sleepable=False, fail=fail)
+        writer = self._writer(fail)
         if output.form == "bytes":
             self._copy(writer, output)
         else:
@@ -135,11 +148,14 @@ class _RecordWriter:
 
     def _copy(self, writer: ExpressionWriter, output: Output) -> None:
         # A value of any size, from memory into the record.
+        if output.whole is not None:
+            writer.copy_kept(output.whole, R7, output.offset, output.node.type.size)
+            return
         writer.address(_memory(output.node))
         self.asm.mov(R1, R7)
         self.asm.add(R1, output.offset)
         self.asm.mov(R2, output.node.type.size)
-        self.asm.call(Helper.PROBE_READ_USER)
+        writer.call_reader(Helper.PROBE_READ_USER)
         self.asm.jump(Jump.NE, R0, 0, writer.fail)
 
     def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
@@ -158,7 +174,7 @@ class _RecordWriter:
     def _text(self, output: Output) -> None:
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
-        writer = ExpressionWriter(asm, sleepable=False, fail=fail)
+        writer = self._writer(fail)
         helper = Helper.PROBE_READ_USER_STR if output.form == "string" else Helper.PROBE_READ_USER
         asm.store(*self._place(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
@@ -171,11 +187,11 @@ class _RecordWriter:
         asm.mov(R1, R7)
         asm.add(R1, output.offset + 8)
         if output.form == "string" or isinstance(output.length, Number):
-            asm.mov(R2, output.size)
+            asm.mov(R2, output.reach)
         else:
             asm.load(R2, *self._place(output, R2))
             asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
-        asm.call(helper)
+        writer.call_reader(helper)
         asm.jump(Jump.SLT, R0, 0, fail)
         if output.form == "string":
             writer.count_nul()
@@ -202,11 +218,10 @@ class _RecordWriter:
     def _refault(self) -> None:
         asm = self.asm
         asm.label(f"refault.{self._name}")
-        asm.mov(R1, R7)
-        # What was submitted behind this record did not wake the reader: it waits for this one.
-        asm.mov(R2, _WAKEUP)
-        asm.call(Helper.RINGBUF_DISCARD)
+        self._give_back()
         for output in self.plan.outputs:
+            if output.whole is not None:
+                continue
             if output.length is not None:
                 self._fault_in(output.length)
             if output.form in ("string", "buffer", "bytes"):
@@ -215,6 +230,13 @@ class _RecordWriter:
                 self._fault_in(output.node)
         asm.mov(R8, 1)
         asm.goto(f"body.{self._name}")
+
+    def _give_back(self) -> None:
+        asm = self.asm
+        asm.mov(R1, R7)
+        # What was submitted behind this record did not wake the reader: it waits for this one.
+        asm.mov(R2, _WAKEUP)
+        asm.call(Helper.RINGBUF_DISCARD)
 
     def _fault_in(self, node: Node, size: int = 0) -> None:
         # Evaluate the node, and touch so many bytes at the address it is, or lies at.

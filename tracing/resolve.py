@@ -7,15 +7,13 @@ are folded on the way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from bpf.errors import LanguageError
-from bpf.frozen import frozen
+from bpf.errors import BtfError, LanguageError
 from tracing.fold import fold
 from tracing.ir import (
     S32,
     S64,
-    U32,
     U64,
     Arithmetic,
     Builtin,
@@ -30,6 +28,7 @@ from tracing.ir import (
     Not,
     Number,
     Opaque,
+    Place,
     Pointer,
     wrap,
 )
@@ -45,13 +44,13 @@ from tracing.language.tree import (
     Text,
     Unary,
 )
-from tracing.values import Constant, Kind, Unreadable, ValueType
+from tracing.scope import DEFAULT_STRING, INTEGER_BUILTINS, MAX_READ, Scope, Types
+from tracing.values import Constant, Kind, RecordBytes, Register, Unreadable, ValueType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from tracing.language.tree import Expression
-    from tracing.values import Argument
 
 __all__ = (
     "DEFAULT_STRING",
@@ -59,67 +58,17 @@ __all__ = (
     "MAX_READ",
     "Scope",
     "Types",
+    "address_of",
     "given_limit",
     "resolve",
     "scalar",
 )
 
-INTEGER_BUILTINS = {
-    "pid": U32,
-    "tid": U32,
-    "uid": U32,
-    "gid": U32,
-    "cpu": U32,
-    "ts": U64,
-    "cgroup": U64,
-}
-MAX_READ = 1 << 16  # bytes of one string or buffer
-DEFAULT_STRING = 128  # bytes that str() keeps unless told otherwise
 MAX_TEXT = 255  # bytes of a string in a comparison: it has to fit the BPF stack
 _STACKS = ("ustack", "kstack")
 _COMM_SIZE = 16
 _KINDS = {True: Kind.SIGNED, False: Kind.UNSIGNED}  # by "is signed"
 _ORDER = ("==", "!=", "<", "<=", ">", ">=")
-
-
-class Types(Protocol):
-    """What a front that knows types adds to the language: BTF's, DWARF's.
-
-    Each method may answer None: then the error says that the type is not known here.
-    """
-
-    def cast(self, tree: Cast, operand: Node) -> Node | None:
-        """``(struct X *)operand``, or to an enum or a typedef."""
-
-    def member(self, tree: Member, target: Node) -> Node | None:
-        """``target->name`` or ``target.name``."""
-
-
-@frozen
-class Scope:
-    """What names mean at one probe.
-
-    Attributes:
-        text: the whole probe as written, for messages.
-        probe: its name, for messages.
-        arguments: by name.
-        declared: how many arguments the probe has at most, over all its sites.
-        function: what ``func`` is: of a function its name, of a USDT probe ``provider:name``.
-        max_string: bytes that str() keeps where no MAX is given.
-        types: what knows members and named types; None: nothing does.
-    """
-
-    text: str
-    probe: str
-    arguments: Mapping[str, Argument]
-    declared: int
-    function: str = ""
-    max_string: int = DEFAULT_STRING
-    types: Types | None = None
-
-    def error(self, where: Expression, reason: str) -> LanguageError:
-        """An error that points at ``where``."""
-        return LanguageError(self.text, where.start, reason)
 
 
 def resolve(tree: Expression, scope: Scope) -> Node:
@@ -170,7 +119,10 @@ def _name(tree: Name, scope: Scope) -> Node:
             return Opaque(argument.fetch.reason, argument.type)
         if isinstance(argument.fetch, Constant) and argument.type.kind in _KINDS.values():
             return Number(wrap(argument.fetch.value, argument.type), argument.type)
-        return Fetched(argument.fetch, argument.type)
+        node = Fetched(argument.fetch, argument.type)
+        if scope.types is not None and argument.handle is not None:
+            return scope.types.argument(argument, node)
+        return node
     if name in INTEGER_BUILTINS:
         return Builtin(name, INTEGER_BUILTINS[name])
     if name.startswith("arg") and name[3:].isdigit():
@@ -222,7 +174,40 @@ def scalar(tree: Expression, scope: Scope) -> Node:
         raise scope.error(
             tree, f"a value of {node.type.size} bytes can be shown, not calculated with"
         )
+    if node.type.kind is Kind.STRING:
+        raise scope.error(tree, 'a string is compared with another, as in comm == "nginx"')
     return node
+
+
+def address_of(tree: Expression, scope: Scope) -> Node:
+    """The address that an expression is, or at which the text or the array lies that it is.
+
+    Raises:
+        LanguageError: as :func:`scalar`.
+    """
+    if isinstance(tree, (Name, Member, Index)):
+        node = resolve(tree, scope)
+        if isinstance(node, Place):
+            return node.address
+        if isinstance(node, Fetched) and isinstance(node.fetch, RecordBytes):
+            return node
+    return scalar(tree, scope)
+
+
+def _text_of(tree: Expression, scope: Scope) -> Node | None:
+    # Where the text is that an expression is, without str(); None if it is none.
+    if isinstance(tree, Name) and tree.name in scope.arguments:
+        argument = scope.arguments[tree.name]
+        if argument.form == "string":
+            return resolve(tree, scope)
+    if scope.types is None or not isinstance(tree, (Name, Member, Index, Unary, Cast)):
+        return None
+    node = resolve(tree, scope)
+    if isinstance(node, Place):
+        return node.address if node.type.kind is Kind.STRING else None
+    if isinstance(node, Pointer) and node.handle is not None and node.target.size == 1:
+        return node
+    return None
 
 
 def _promote(node: Node) -> Node:
@@ -244,6 +229,10 @@ def _common(left: ValueType, right: ValueType) -> ValueType:
 def _unary(tree: Unary, scope: Scope) -> Node:
     if tree.op == "*":
         target = resolve(tree.operand, scope)
+        if scope.types is not None:
+            found = _known(tree, scope, lambda types: types.deref(tree, target))
+            if found is not None:
+                return found
         if not isinstance(target, Pointer):
             raise scope.error(tree, "only a cast pointer can be followed, as in *(int *)arg0")
         return fold(Deref(target.address, target.target))
@@ -302,7 +291,7 @@ def _moved(pointer: Pointer, count: Node, op: str) -> Pointer:
     size = Number(pointer.target.size, S64)
     scaled = fold(Arithmetic("*", _convert(count, S64), size, S64))
     address = fold(Arithmetic(op, pointer.address, _convert(scaled, U64), U64))
-    return Pointer(address, pointer.target)
+    return Pointer(address, pointer.target, handle=pointer.handle)
 
 
 def _is_text(tree: Expression) -> bool:
@@ -313,8 +302,11 @@ def _is_text(tree: Expression) -> bool:
 
 def _texts(tree: Binary, scope: Scope) -> Node:
     # A comparison with text on one side at least.
+    named = _symbol(tree, scope)
+    if named is not None:
+        return named
     for side in (tree.left, tree.right):
-        if not _is_text(side):
+        if not _is_text(side) and _text_of(side, scope) is None:
             name = side.name if isinstance(side, Name) else "…"
             hint = f"for the string at an address write str({name})"
             raise scope.error(side, f"this is no text, to be compared with one: {hint}")
@@ -329,6 +321,31 @@ def _texts(tree: Binary, scope: Scope) -> Node:
         side = tree.left if isinstance(tree.left, Name) else tree.right
         raise scope.error(side, 'comm and func are compared with constants, as in comm == "nginx"')
     return _compare_texts(tree.left, tree.right, scope, equal=equal)
+
+
+def _symbol(tree: Binary, scope: Scope) -> Node | None:
+    # A number against one of its names: reason == "NO_SOCKET".
+    for value, text in ((tree.left, tree.right), (tree.right, tree.left)):
+        if not isinstance(text, Text) or not isinstance(value, (Name, Member)):
+            continue
+        names = None
+        if isinstance(value, Name) and value.name in scope.arguments:
+            names = scope.arguments[value.name].names
+        if names is None and scope.types is not None and not _is_text(value):
+            names = scope.types.names(resolve(value, scope))
+        if names is None:
+            continue
+        wanted = text.value.decode("utf-8", "replace")
+        number = names.number_of(wanted)
+        if number is None:
+            near = _near(wanted, [name for _, name in names.table])
+            hint = f"; did you mean {near}?" if near else ""
+            raise scope.error(text, f"none of its values has the name {wanted!r}{hint}")
+        node = resolve(value, scope)
+        constant = Number(wrap(number, node.type), node.type)
+        left, right = _promote(node), _promote(constant)
+        return fold(Compare(tree.op, left, right, left.type))
+    return None
 
 
 def _compare_text(value: Expression, text: Text, scope: Scope, *, equal: bool) -> Node:
@@ -348,6 +365,9 @@ def _compare_text(value: Expression, text: Text, scope: Scope, *, equal: bool) -
         if limit is not None and len(wanted) > limit:
             return Number(int(not equal), S32)
         return fold(CompareText(address, wanted, prefix or len(wanted) == limit, equal))
+    inner = _text_of(value, scope)
+    if inner is not None:
+        return fold(CompareText(inner, wanted, prefix, equal))
     if isinstance(value, Name) and value.name == "func":
         name = scope.function.encode("utf-8", "surrogateescape")
         same = name.startswith(wanted) if prefix else name == wanted
@@ -385,7 +405,8 @@ def given_limit(call: Call, scope: Scope) -> int | None:
 
 def _member(tree: Member, scope: Scope) -> Node:
     if scope.types is not None:
-        node = scope.types.member(tree, resolve(tree.object, scope))
+        target = resolve(tree.object, scope)
+        node = _known(tree, scope, lambda types: types.member(tree, target))
         if node is not None:
             return node
     else:
@@ -419,7 +440,8 @@ def _cast(tree: Cast, scope: Scope) -> Node:
 
 def _cast_named(tree: Cast, scope: Scope) -> Node:
     if scope.types is not None:
-        node = scope.types.cast(tree, resolve(tree.operand, scope))
+        operand = resolve(tree.operand, scope)
+        node = _known(tree, scope, lambda types: types.cast(tree, operand))
         if node is not None:
             return node
     kind = tree.type
@@ -433,7 +455,39 @@ def _cast_named(tree: Cast, scope: Scope) -> Node:
 
 def _index(tree: Index, scope: Scope) -> Node:
     target = resolve(tree.object, scope)
+    element = _element(tree, target, scope)
+    if element is not None:
+        return element
     if not isinstance(target, Pointer):
         raise scope.error(tree, "only a cast pointer has elements, as in ((int *)arg0)[2]")
-    element = _moved(target, scalar(tree.index, scope), "+")
-    return fold(Deref(element.address, element.target))
+    moved = _moved(target, scalar(tree.index, scope), "+")
+    return fold(Deref(moved.address, moved.target))
+
+
+def _element(tree: Index, target: Node, scope: Scope) -> Node | None:
+    # Of an array in the record, which has constant indices; or of one whose type is known.
+    index = scalar(tree.index, scope)
+    if isinstance(tree.object, Name) and tree.object.name in scope.arguments:
+        argument = scope.arguments[tree.object.name]
+        fetch, element = argument.fetch, argument.element
+        if isinstance(fetch, RecordBytes) and element is not None:
+            most = fetch.size // element.size if fetch.location == "here" else 0
+            if not isinstance(index, Number) or not 0 <= index.value < most:
+                wanted = f"a constant index, 0 to {most - 1}" if most else "no index: it varies"
+                raise scope.error(tree.index, f"{argument.name} takes {wanted}")
+            place = Register(fetch.offset + index.value * element.size, element.size)
+            return Fetched(place, element)
+    return _known(tree, scope, lambda types: types.index(tree, target, index))
+
+
+def _known(
+    tree: Cast | Index | Member | Unary, scope: Scope, ask: Callable[[Types], Node | None]
+) -> Node | None:
+    # What types from elsewhere know; None without any.
+    if scope.types is None:
+        return None
+    try:
+        return ask(scope.types)
+    except BtfError as err:
+        column = tree.end - len(tree.name) if isinstance(tree, Member) else tree.start
+        raise LanguageError(scope.text, column, str(err)) from err

@@ -14,11 +14,12 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from bpf._uapi import MapType
-from bpf.errors import TracingError
+from bpf.errors import LanguageError, TracingError
 from bpf.frozen import frozen
 from bpf.maps import MapSpec
 from bpf.ringbuf import HEADER, RingBuffer
 from tracing.attach import Attacher, Failure, Placed
+from tracing.calls import CallPart, Frames, narrowed, split
 from tracing.codegen import COUNTERS, Case, Filter
 from tracing.decode import Consumer, Decoder
 from tracing.intake import Intake
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bpf.link import Via
     from bpf.maps import Map
     from tracing.attach import Point
+    from tracing.calls import CallStack, Split
     from tracing.codegen import Body
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
@@ -40,6 +42,7 @@ __all__ = ("DEFAULT_BUFFER", "AnySession", "Lost", "Session")
 
 DEFAULT_BUFFER = 8 << 20
 _COUNTED = 1 << 14  # probes with counters of their own; all later ones share the last
+_NARROW = 4  # bytes of a word of 32-bit processes
 _COUNTER = struct.Struct("=QQ")
 
 
@@ -103,6 +106,8 @@ class AnySession:
                 body,
                 may_sleep=may_sleep,
             )
+            self._frames = Frames()
+            self._resources.callback(self._frames.close)
             self._resources.callback(self._attacher.close)
             undo.pop_all()
         self._cases: dict[tuple[int, int, Plan], Case] = {}
@@ -131,16 +136,44 @@ class AnySession:
             TracingError: a record is larger than the ring buffer.
             SyscallError: programs cannot be loaded at all.
         """
-        most = max((len(point.arguments) for point in points), default=0)
+        most = max((len(point.arguments) - _returns(point) for point in points), default=0)
         plans: dict[Any, Plan] = {}
-        placed = []
+        placed: list[Placed] = []
         for point in points:
             key = (point.probe, point.arguments)
             if key not in plans:
                 plans[key] = self._plan(request, point, max(most, declared or 0))
-            placed.append(Placed(point, self._case(request, point.probe, plans[key])))
+            placed += self._placed(request, point, plans[key])
         self._start()
         return self._attacher.attach(placed)
+
+    def misfit(self, request: ProbeText, point: Point) -> LanguageError | None:
+        """Why a probe's items do not suit a point; None if they do."""
+        try:
+            self._plan(request, point, len(point.arguments))
+        except LanguageError as err:
+            return err
+        return None
+
+    def _placed(self, request: ProbeText, point: Point, plan: Plan) -> Iterator[Placed]:
+        # At the function's two ends where the plan asks for both.
+        if point.call is not None and point.call.pointer.size == _NARROW:
+            plan = narrowed(plan)
+        ends = split(plan) if point.call is not None else None
+        if ends is None or point.call is None:
+            yield Placed(point, self._case(request, point.probe, plan))
+            return
+        known = self._case(request, point.probe, ends.returned, ends, point.call)
+        yield Placed(point, known, returns=True)
+        if ends.entry is not None and known.call is not None:
+            for name, made in self._frames.maps(ends.size).items():
+                self._attacher.add_map(name, made)
+            part = CallPart(entry=True, pair=known.call.pair, size=ends.size, stack=point.call)
+            key = (-known.number, 0, ends.entry)
+            if key not in self._cases:
+                number = len(self._cases) + 1
+                self._cases[key] = Case(number, known.probe, ends.entry, part)
+            yield Placed(point, self._cases[key])
 
     _stacks: tuple[str, ...] = ()  # recorded whatever the items are
 
@@ -152,15 +185,28 @@ class AnySession:
             probe=point.probe,
             declared=declared,
             max_string=self._max_string,
+            function=point.function,
+            types=point.types,
             stacks=self._stacks,
+            kernel=point.hook is not None,
         )
 
-    def _case(self, request: ProbeText, probe: str, plan: Plan) -> Case:
+    def _case(
+        self,
+        request: ProbeText,
+        probe: str,
+        plan: Plan,
+        ends: Split | None = None,
+        stack: CallStack | None = None,
+    ) -> Case:
         number = self._number_of(request)
         index = self._probes.setdefault(probe, len(self._probes))
         case = self._cases.get((number, index, plan))
         if case is None:
-            case = Case(len(self._cases) + 1, min(index, _COUNTED - 1), plan)
+            new, part = len(self._cases) + 1, None
+            if ends is not None and ends.entry is not None and stack is not None:
+                part = CallPart(entry=False, pair=new, size=ends.size, stack=stack)
+            case = Case(new, min(index, _COUNTED - 1), plan, part)
             self._announce(case, probe, request)
             self._cases[number, index, plan] = case
         return case
@@ -203,6 +249,7 @@ class AnySession:
         Returns early, with an empty list, after wake() and for watched descriptors.
         """
         deadline = time.monotonic() + timeout
+        self._frames.sweep(deadline - timeout)
         while True:
             batch = self._next_batch()
             if batch:
@@ -241,6 +288,15 @@ class AnySession:
                 found.append(Lost(name, lost, unread))
         return found
 
+    def remarks(self) -> list[str]:
+        """What is to be said at the end, besides what was lost."""
+        number = self._frames.open()
+        if not number:
+            return []
+        what = "1 call has" if number == 1 else f"{number} calls have"
+        why = "left by longjmp() or an exception, or nested deeper than the kernel follows (64)"
+        return [f"{what} begun and not returned: still under way, {why}"]
+
     def close(self) -> None:
         """Detach and free everything; again is fine."""
         if not self._closed:
@@ -252,6 +308,11 @@ class AnySession:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _returns(point: Point) -> bool:
+    # Whether the last "argument" is what is returned.
+    return bool(point.arguments) and point.arguments[-1].name == "return"
 
 
 class Session(AnySession):

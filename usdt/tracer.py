@@ -22,17 +22,19 @@ from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, Trac
 from bpf.frozen import frozen
 from tracing.codegen import Filter
 from usdt import process
-from usdt.points import declared_arguments, foreign, matching, nearest, points_of
+from usdt.points import alike, declared_arguments, foreign, matching, nearest, points_of
 from usdt.probes import FileProbes, read_probes
 from usdt.targets import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tracing.attach import Point
     from tracing.language.tree import ProbeText
     from tracing.session import AnySession, Lost
     from usdt.family import Family
     from usdt.spawn import Spawned
+    from usdt.uprobes.requests import FunctionRequest
 
 __all__ = ("Targets", "Tracer")
 
@@ -70,6 +72,11 @@ class _File:
 class _Request:
     def __init__(self, text: ProbeText) -> None:
         self.text = text
+        self.functions: FunctionRequest | None = None
+        if text.kind == "uprobe":
+            from usdt.uprobes.requests import FunctionRequest  # noqa: PLC0415 - not for USDT alone
+
+            self.functions = FunctionRequest(text)
         self.found = False
         self.told = False  # that it is nowhere
         self.seen: set[tuple[Any, int]] = set()  # files looked at, by identity and pid
@@ -126,7 +133,8 @@ class Tracer:
     @property
     def ways(self) -> list[str]:
         """What was attached, by which kernel path."""
-        return self._session.ways
+        looked = [note for r in self._requests if r.functions for note in r.functions.notes]
+        return [*looked, *self._session.ways]
 
     @property
     def listings(self) -> list[str]:
@@ -155,6 +163,7 @@ class Tracer:
     def drain(self) -> Iterator[list[Any]]:
         """Detach, then yield what is still there; what could not be followed is in ``notices``."""
         yield from self._session.drain()
+        self.notices += self._session.remarks()
         if self._family is not None:
             self.notices += self._family.complaints()
 
@@ -216,7 +225,7 @@ class Tracer:
         shared: list[_File] | None = None
         for request in self._requests:
             if request.text.path is not None:
-                files = self._named(request.text.path)
+                files = self._named(request)
             else:
                 if shared is None:
                     shared = list(self._mapped(request))
@@ -225,21 +234,25 @@ class Tracer:
             located.append((request, files))
         return located
 
-    def _named(self, word: str) -> list[_File]:
+    def _named(self, request: _Request) -> list[_File]:
         found: list[_File] = []
         for pid in self._pids or (0,):
             try:
-                found.append(self._file_of(word, pid))
+                found.append(self._file_of(request, pid))
             except (ElfError, TargetError):
                 if not self._is_child(pid):
                     raise
         return found
 
-    def _file_of(self, word: str, pid: int) -> _File:
+    def _file_of(self, request: _Request, pid: int) -> _File:
+        word = request.text.path or ""
         command = self._targets.command
         target = resolve_target(word, pid=pid if pid and command is None else None)
         identity = process.file_identity(target.open_path)
-        if identity not in self._probes:  # here, not in _read(): what is named must be readable
+        if request.functions is not None:
+            # In no process of -c yet; with -p, in that one's mount namespace.
+            request.functions.functions(target.path, target.open_path, pid if not command else 0)
+        elif identity not in self._probes:  # here, not in _read(): what is named must be readable
             self._probes[identity] = read_probes(target.path, open_path=target.open_path)
         return _File(target.path, target.open_path, identity, self._only(pid))
 
@@ -310,14 +323,16 @@ class Tracer:
 
     def _find(self, request: _Request, files: list[_File]) -> None:
         # Whether any file has the probe; an error now, if it is not worth waiting for.
-        if any(matching(request.text, self._read(file).probes) for file in files):
+        if request.functions is not None or any(
+            matching(request.text, self._read(file).probes) for file in files
+        ):
             request.found = True
         elif not self._pids or request.text.path is not None:
             raise self._not_found(request, files)
         else:
             name = f"{request.text.provider}:{request.text.name}"
             near = nearest(name, self._names(files))
-            if near and _alike(near, name):
+            if near and alike(near, name):
                 raise self._not_found(request, files)
             self.notices.append(
                 f"no probe {name} in process {self._pids[0]} yet: waiting for a library with it"
@@ -355,6 +370,10 @@ class Tracer:
             if (file.identity, file.pid) in request.seen:
                 continue
             request.seen.add((file.identity, file.pid))
+            if request.functions is not None:
+                points = request.functions.points(file.path, file.open_path, file.pid)
+                failures += self._attach_points(request, file, points, request.functions.declared)
+                continue
             probes = matching(request.text, self._read(file).probes)
             if not probes:
                 continue
@@ -366,14 +385,19 @@ class Tracer:
                 reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
                 failures.append(TracingError(f"{probes[0].full_name} in {file.path}: {reason}"))
                 continue
-            declared = declared_arguments(probes)
-            refused = self._session.attach(request.text, points, declared=declared)
-            failures += [failure.error for failure in refused]
-            self._sites += len(points) - sum(len(failure.points) for failure in refused)
-            self._held.add(file.identity)
+            failures += self._attach_points(request, file, points, declared_arguments(probes))
         if failures and not self._sites:
             raise failures[0]
         self.notices += [f"not attached: {error}" for error in failures]
+
+    def _attach_points(
+        self, request: _Request, file: _File, points: list[Point], declared: int
+    ) -> list[TracingError]:
+        refused = self._session.attach(request.text, points, declared=declared)
+        # A function's entry and return are one site.
+        self._sites += len(points) - len({p for failure in refused for p in failure.points})
+        self._held.add(file.identity)
+        return [failure.error for failure in refused]
 
     def _watch_ends(self) -> None:
         for pid in self._pids:
@@ -472,12 +496,3 @@ def _described(pid: int) -> str:
         return f"process {pid} ({process.command_name(pid)})"
     except TargetError:
         return f"process {pid}"
-
-
-def _alike(one: str, other: str) -> bool:
-    # Whether a name is a misspelling of the other in provider and name, each taken alone; two
-    # letters changed places in a provider of four are.
-    from difflib import SequenceMatcher  # noqa: PLC0415 - only for a message
-
-    pairs = zip(one.split(":", 1), other.split(":", 1), strict=True)
-    return all(SequenceMatcher(None, a, b).ratio() >= 0.75 for a, b in pairs)

@@ -26,14 +26,22 @@ __all__ = ("info",)
 def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: bool) -> None:
     """Show functions' C prototypes from BTF, and what keeps one from being attached.
 
-    FUNC is a name, MODULE:NAME, or a pattern with * and ?.
+    FUNC is a name, MODULE:NAME, or a pattern with * and ?. Of tracepoint:CATEGORY:EVENT,
+    rawtp:EVENT and syscall:NAME the fields are shown.
     """
     if not words and not types:
         raise click.UsageError("Missing argument 'FUNC...' (or --type NAME).")
     for name in types:
         sys.stdout.writelines(_type_texts(name, needed=needed))
-    if words:
-        _show_functions(words, as_json=as_json)
+    from kprobe.cli import points  # noqa: PLC0415 - with what is shown
+
+    for word in filter(points.is_point, words):
+        for one in points.found(word):
+            lines = [one.to_json(fields=True)] if as_json else points.text(one)
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+    functions = [word for word in words if not points.is_point(word)]
+    if functions:
+        _show_functions(functions, as_json=as_json)
 
 
 def _type_texts(name: str, *, needed: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""``kprobe list``: the functions that can be traced."""
+"""``kprobe list``: the functions, tracepoints and system calls that can be traced."""
 
 from __future__ import annotations
 
@@ -17,13 +17,29 @@ __all__ = ("list_functions",)
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per function.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per function or probe.")
+@click.option("-v", "--verbose", is_flag=True, help="Fields of tracepoints and system calls.")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
-def list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
-    """List the kernel's functions that can be traced, its modules' too.
+def list_functions(patterns: Sequence[str], *, as_json: bool, verbose: bool) -> None:
+    """List the kernel's functions that can be traced, its modules' too; or other probes.
 
-    PATTERN is a name with * and ?, or MODULE:NAME; the kernel itself is the module vmlinux.
+    PATTERN is a name with * and ?, or MODULE:NAME; the kernel itself is the module vmlinux. Or it
+    is tracepoint:CATEGORY:EVENT, rawtp:EVENT or syscall:NAME, with * and ? as well.
     """
+    from kprobe.cli import points  # noqa: PLC0415 - with what is listed
+
+    places = [pattern for pattern in patterns if points.is_point(pattern)]
+    for one in dict.fromkeys(one for pattern in places for one in points.found(pattern)):
+        if as_json:
+            sys.stdout.write(one.to_json(fields=verbose) + "\n")
+        else:
+            lines = points.text(one) if verbose else [points.line(one)]
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+    if not places or len(places) < len(patterns):
+        _list_functions([one for one in patterns if one not in places], as_json=as_json)
+
+
+def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
     from bpf.errors import ProbeNotFound  # noqa: PLC0415 - --help must not read anything
     from kprobe.functions import Functions  # noqa: PLC0415
 

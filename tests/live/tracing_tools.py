@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 __all__ = (
+    "KPROBE",
     "USDT",
     "Tool",
     "bias",
@@ -49,6 +50,7 @@ __all__ = (
 
 #: The command as it is installed beside the Python that runs the tests.
 USDT = str(Path(sys.executable).parent / "usdt")
+KPROBE = str(Path(sys.executable).parent / "kprobe")
 
 _TIMEOUT = patient(20.0)
 _TRACING = re.compile(r"^tracing (\d+) sites?; end with \^C$")
@@ -74,9 +76,9 @@ class Tool:
     ``lines`` and ``errors`` are what it has written so far, ``code`` its exit code once it ended.
     """
 
-    def __init__(self, *words: object, before: Iterable[str] = ()) -> None:
+    def __init__(self, *words: object, before: Iterable[str] = (), command: str = USDT) -> None:
         """Start the command; ``before`` are words such as setpriv's that run it."""
-        self.words = [*before, USDT, *map(str, words)]
+        self.words = [*before, command, *map(str, words)]
         self.lines: list[str] = []
         self.errors: list[str] = []
         self.began = time.monotonic()

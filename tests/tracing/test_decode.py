@@ -61,7 +61,7 @@ def args(made: Plan, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_the_context_of_an_event() -> None:
     data = record(b"", time=1 << 60, pid=1, tid=(1 << 32) - 1, cpu=63, comm=b"fifteen-bytes-x")
     (event,) = decoded(EventForm(), plan("", ()), data, probe="a:b")
-    assert (*event,) == (1 << 60, 1, (1 << 32) - 1, 63, "fifteen-bytes-x", "a:b", {})
+    assert (*event,) == (1 << 60, 1, (1 << 32) - 1, 63, "fifteen-bytes-x", "a:b", {}, "hit")
     (line,) = decoded(JsonForm(), plan("", ()), data, probe="a:b")
     expected = {"time": 1 << 60, "pid": 1, "tid": (1 << 32) - 1, "cpu": 63}
     assert strictly(line) == expected | {"comm": "fifteen-bytes-x", "probe": "a:b", "args": {}}

@@ -114,6 +114,7 @@ class _Writer:
         self.action = body.actions[case.number]
         self.asm = asm
         self.sleepable = sleepable
+        self.kernel = case.plan.kernel
         self.lost = lost_label(case)
         self.unread = unread_label(case)
         self.unmatched = f"unmatched.{case.number}"
@@ -136,7 +137,9 @@ class _Writer:
         if output.form == "opaque":
             self.asm.goto(self.unread)
             return
-        writer = ExpressionWriter(self.asm, sleepable=self.sleepable, fail=self.unread)
+        writer = ExpressionWriter(
+            self.asm, sleepable=self.sleepable, fail=self.unread, kernel=self.kernel
+        )
         writer.value(output.node)
         self.asm.mov(R7, R0)
 
@@ -149,6 +152,7 @@ class _Writer:
             sleepable=self.sleepable,
             unread=self.unread,
             lost=self.lost,
+            kernel=self.kernel,
         )
 
     # ------------------------------------------------------------ adding

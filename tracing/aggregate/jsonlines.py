@@ -27,6 +27,9 @@ def result_line(result: Result, aggregation: Aggregation, about: Mapping[str, An
     if result.key:
         parts = ", ".join(f"{quote(part.name)}: {part.json}" for part in result.key)
         key = f'"key": {{{parts}}}, '
+        named = [f"{quote(part.name)}: {quote(part.named)}" for part in result.key if part.named]
+        if named:
+            key += f'"names": {{{", ".join(named)}}}, '
     which = f'"probe": {quote(result.name)}, '
     if result.probe != result.name:
         which += f'"request": {quote(result.probe)}, '

@@ -16,7 +16,8 @@ from bpf.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from tracing.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, SLOTS, STACK_BOTTOM, ExpressionWriter
 from tracing.ir import Fetched, Number, children
-from tracing.values import Memory
+from tracing.slots import FRAME_SLOT
+from tracing.values import Kept, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,7 @@ class KeyWriter:
         text: the items as written, for messages.
         sleepable: whether the program may take page faults.
         unread, lost: labels to go to when a part cannot be read, or a stack found no room.
+        kernel: whether addresses may be the kernel's.
 
     Attributes:
         base: where the key lies, from r10.
@@ -67,8 +69,10 @@ class KeyWriter:
         sleepable: bool,
         unread: str,
         lost: str,
+        kernel: bool = False,
     ) -> None:
         self.asm = asm
+        self.kernel = kernel
         self.layout = layout
         self.outputs = outputs
         self.sleepable = sleepable
@@ -113,7 +117,11 @@ class KeyWriter:
         asm = self.asm
         place = self.base + field.offset
         writer = ExpressionWriter(
-            asm, sleepable=self.sleepable, fail=self.unread, bottom=self.bottom
+            asm,
+            sleepable=self.sleepable,
+            fail=self.unread,
+            bottom=self.bottom,
+            kernel=self.kernel,
         )
         match field.form:
             case "opaque":
@@ -129,6 +137,9 @@ class KeyWriter:
                 self._text(field, output, writer)
             case "bytes":
                 self._zero(place, field.room)
+                if output.whole is not None:
+                    writer.copy_kept(output.whole, R10, place, field.size)
+                    return
                 writer.address(_memory(output.node))
                 asm.mov(R8, R3)
                 self._read(writer, Helper.PROBE_READ_USER, place, field.size)
@@ -162,10 +173,13 @@ class KeyWriter:
         asm = self.asm
         place = self.base + field.offset
         self._zero(place, field.room)
+        if output.whole is not None:
+            self._kept(field, output.whole, writer)
+            return
         if output.length is None:
             writer.value(output.node)
             asm.mov(R8, R0)
-            self._read(writer, Helper.PROBE_READ_USER_STR, place, field.size)
+            self._read(writer, Helper.PROBE_READ_USER_STR, place, output.reach)
             return
         writer.value(output.length)
         self._clamp(field.size, signed=output.length.type.signed)
@@ -176,6 +190,19 @@ class KeyWriter:
         self._read(
             writer, Helper.PROBE_READ_USER, place + 8, field.size, None if constant else place
         )
+
+    def _kept(self, field: Field, kept: Kept, writer: ExpressionWriter) -> None:
+        # What was taken at a function's entry: its length, or a negative errno, and its bytes.
+        asm = self.asm
+        place = self.base + field.offset
+        asm.load(R0, R10, FRAME_SLOT)
+        asm.load(R0, R0, kept.offset)
+        asm.jump(Jump.SLT, R0, 0, self.unread)
+        if field.form == "buffer":
+            asm.store(R10, place, R0)
+            place += 8
+        text = Kept(kept.offset + 8, kept.size)
+        writer.copy_kept(text, R10, place, field.size)
 
     def _read(
         self,
@@ -200,7 +227,7 @@ class KeyWriter:
                 asm.load(R2, R10, length)
                 asm.jump(Jump.GT, R2, size, self.unread)  # never; tells the verifier the bound
             asm.mov(R3, R8)
-            asm.call(helper)
+            writer.call_reader(helper)
             asm.jump(Jump.SGE, R0, 0, done)
         asm.goto(self.unread)
         asm.label(done)

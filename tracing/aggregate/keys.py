@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracing.language.tree import Item
+    from tracing.names import Names
     from tracing.plan import Output
 
 __all__ = (
@@ -76,6 +77,7 @@ class Field:
         kind: how a number is read.
         width: bytes of the number itself.
         text: of func, what is always shown.
+        names: of an integer's values, if they have some.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Field:
     kind: Kind = Kind.UNSIGNED
     width: int = 8
     text: str = ""
+    names: Names | None = None
 
     @property
     def room(self) -> int:
@@ -123,7 +126,7 @@ class Field:
         number = int(struct.unpack("=q" if self.kind is Kind.SIGNED else "=Q", data)[0])
         if self.form == "hex":
             return hex(number & ((1 << 8 * self.width) - 1))
-        return number
+        return number if self.names is None else self.names.number(number)
 
 
 @frozen
@@ -173,4 +176,4 @@ def _field(output: Output, offset: int) -> Field:
             return Field(output.key, output.form, offset, kind.size)
         case "usym" | "ksym":
             return Field(output.key, output.form, offset, 16)
-    return Field(output.key, output.form, offset, 8, kind.kind, kind.size)
+    return Field(output.key, output.form, offset, 8, kind.kind, kind.size, names=output.names)

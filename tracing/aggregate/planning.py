@@ -8,7 +8,7 @@ from bpf.errors import LanguageError, TracingError
 from bpf.frozen import frozen
 from tracing.aggregate.body import Action
 from tracing.aggregate.keys import KeyLayout, lay_out
-from tracing.aggregate.spec import Items, is_pattern, is_stack
+from tracing.aggregate.spec import Items, is_pattern, is_return, is_stack
 from tracing.ir import Opaque
 from tracing.plan import HEADER_SIZE, Output, Plan, make_plan
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tracing.aggregate.spec import Aggregation
     from tracing.language.tree import Item, ProbeText
+    from tracing.resolve import Types
     from tracing.values import Argument
 
 __all__ = ("Layout", "Planner", "Source")
@@ -85,6 +86,9 @@ class Planner:
         *,
         declared: int,
         max_string: int,
+        function: str = "",
+        types: Types | None = None,
+        kernel: bool = False,
     ) -> Plan:
         """The plan of one probe for one set of arguments; outputs: value, pair's key, key.
 
@@ -94,7 +98,15 @@ class Planner:
 
         def planned(items: Sequence[Item], text: str) -> Plan:
             return make_plan(
-                items, arguments, text=text, probe=probe, declared=declared, max_string=max_string
+                items,
+                arguments,
+                text=text,
+                probe=probe,
+                declared=declared,
+                max_string=max_string,
+                function=function,
+                types=types,
+                kernel=kernel,
             )
 
         number = self.number_of(request)
@@ -105,10 +117,17 @@ class Planner:
         for part in self._keys_of(number):
             plain = [item for item in part.items if not is_stack(item)]
             if plain:
-                outputs += planned(plain, part.text).outputs
+                made = planned(plain, part.text).outputs
+                for item, output in zip(plain, made, strict=False):
+                    if output.form == "array":
+                        reason = f"{item.text} is an array: name an element, {item.text}[0]"
+                        raise LanguageError(part.text, item.expression.start, reason)
+                outputs += made
         predicates = [item for item in request.items if item.is_predicate]
         checks = planned(predicates, request.text).predicates if predicates else ()
-        return Plan(checks, tuple(outputs), HEADER_SIZE, -1)
+        returns = [item for item in request.items if is_return(item)]
+        planned(returns, request.text)  # an error where nothing returns
+        return Plan(checks, tuple(outputs), HEADER_SIZE, -1, returns=bool(returns), kernel=kernel)
 
     def action(self, plan: Plan, probe: str, request: ProbeText) -> Action:
         """What a case with this plan does."""
@@ -143,6 +162,8 @@ class Planner:
     def _keys_of(self, number: int) -> tuple[Items, Items]:
         # The pair's key and the result's key, of those that this request has.
         pair = self.aggregation.pair or Items()
+        if number and self.aggregation.pair_end is not None:
+            pair = self.aggregation.pair_end
         return pair, self.aggregation.keys if self._role(number) else Items()
 
     def _row(self, layout: Layout) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bpf.frozen import frozen
 from tracing.aggregate.keys import Address, Cut, Stack
 from tracing.forms import escape
+from tracing.names import NamedNumber
 from tracing.stacks import folded, frame_json, frame_text, no_frames, no_frames_folded
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Part:
         json: as JSON.
         frames: of a stack, for eyes, innermost first.
         folded: of a stack, ``outer;…;inner``.
+        named: the name of a number that has one.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Part:
     json: str
     frames: tuple[str, ...] = ()
     folded: str = ""
+    named: str = ""
 
 
 @frozen
@@ -108,7 +111,8 @@ class Results:
         if isinstance(value, str):
             shown = escape(value) + ("..." if isinstance(value, Cut) else "")
             return Part(name, shown, quote(value))
-        return Part(name, str(value), json.dumps(value))
+        named = value.name if isinstance(value, NamedNumber) else ""
+        return Part(name, str(value), json.dumps(value), named=named)
 
     def _stack(self, name: str, stack: Stack) -> Part:
         kind = _kind(stack.kind)

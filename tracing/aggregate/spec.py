@@ -20,6 +20,7 @@ __all__ = (
     "Linear",
     "Log2",
     "is_pattern",
+    "is_return",
     "is_stack",
     "parse_keys",
     "parse_linear",
@@ -93,6 +94,7 @@ class Aggregation:
         buckets: a histogram of it. With neither of the two, hits are counted.
         keys: what results are divided by, besides the probe.
         pair: of a time between two probes: what a start and its end have in common.
+        pair_end: the same at its end, where it is called something else there.
         unit: of a time between two probes: nanoseconds that its buckets count in.
         max_keys: distinct keys that are kept, in an interval if there are intervals.
         intervals: whether results are taken from time to time.
@@ -102,6 +104,7 @@ class Aggregation:
     buckets: Log2 | Linear | None = None
     keys: Items = Items()
     pair: Items | None = None
+    pair_end: Items | None = None
     unit: int = 1
     max_keys: int = 10240
     intervals: bool = False
@@ -141,6 +144,9 @@ class Aggregation:
         """
         values = [item for item in request.items if not item.is_predicate]
         if not self.needs_value:
+            # Of what has a return, ``return`` alone says which of its two ends is meant.
+            values = [item for item in values if item.text != "return"]
+            values = [item for item in values if not is_return(item)]  # it says where to hit
             if values:
                 what = "a predicate" if self.pair else "a predicate (for keys there is --by)"
                 raise _misplaced(request, values[0], f"expected {what}, found {values[0].text}")
@@ -159,6 +165,11 @@ class Aggregation:
 def is_stack(item: Item) -> bool:
     """Whether an item is ``ustack`` or ``kstack``."""
     return isinstance(item.expression, Name) and item.expression.name in STACKS
+
+
+def is_return(item: Item) -> bool:
+    """Whether an item is ``return`` alone: of a function, it makes the return the hit."""
+    return isinstance(item.expression, Name) and item.expression.name == "return"
 
 
 def is_pattern(request: ProbeText) -> bool:
@@ -182,8 +193,10 @@ def parse_keys(text: str | None, option: str) -> Items:
     if not items:
         raise LanguageError(text, 0, f"{option}: expected an expression")
     for item in items.values():
-        if is_stack(item) and option == "--key":
-            raise LanguageError(text, item.expression.start, "--key: a stack is no key of a pair")
+        if is_stack(item) and option != "--by":
+            raise LanguageError(
+                text, item.expression.start, f"{option}: a stack is no key of a pair"
+            )
         if item.is_predicate:
             raise LanguageError(
                 text,

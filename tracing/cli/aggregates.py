@@ -139,7 +139,8 @@ def stats_command(front: Front, examples: str) -> click.Command:
 def _pair(function: Any) -> Any:
     unit = click.option("--unit", type=_UNITS, default="ns", show_default=True, help="Of buckets.")
     linear = click.option("--linear", metavar="LO:HI:STEP", help=_LINEAR)
-    return click.option("--key", help=_KEY)(unit(linear(function)))
+    end_key = click.option("--end-key", help="The same of END, where it is named otherwise.")
+    return click.option("--key", help=_KEY)(end_key(unit(linear(function))))
 
 
 def latency_command(front: Front, examples: str) -> click.Command:

@@ -91,6 +91,7 @@ def _times(options: dict[str, Any], *, stats: bool) -> Aggregation:
         stats=stats,
         buckets=_buckets(options),
         pair=parse_keys(key, "--key"),
+        pair_end=parse_keys(options["end_key"], "--end-key") or None,
         unit=_UNITS[options["unit"]],
     )
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "DEFAULT_BUFFER",
+    "TRACEFS",
     "attach_options",
     "buffer_option",
     "output_options",
@@ -22,9 +23,12 @@ __all__ = (
     "stop_options",
     "string_option",
     "target_options",
+    "trace_attach_options",
 )
 
 F = TypeVar("F", bound="Callable[..., Any]")
+TRACEFS = "tracefs"  # the way that needs no BPF
+_WAYS = ["uprobe_multi", "perf-link", "perf-event"]
 DEFAULT_BUFFER = 8 << 20  # of tracing.session; given here so that --help does not import it
 
 
@@ -117,16 +121,22 @@ def buffer_option(function: F) -> F:
 
 def attach_options(function: F) -> F:
     """--via (``via``), -v (``verbose``, how often it was given)."""
+    return _attach_options(_WAYS, "Attach this way instead of the kernel's newest.")(function)
+
+
+def trace_attach_options(function: F) -> F:
+    """The same with ``tracefs``, which does without BPF."""
+    text = "Attach this way instead of the kernel's newest; tracefs: without BPF."
+    return _attach_options([*_WAYS, TRACEFS], text)(function)
+
+
+def _attach_options(ways: list[str], text: str) -> Callable[[F], F]:
     return _all(
-        click.option(
-            "--via",
-            type=click.Choice(["uprobe_multi", "perf-link", "perf-event"]),
-            help="Attach this way instead of the kernel's newest.",
-        ),
+        click.option("--via", type=click.Choice(ways), help=text),
         click.option(
             "-v",
             "--verbose",
             count=True,
             help="What is attached, by which kernel path; twice: the programs as well.",
         ),
-    )(function)
+    )

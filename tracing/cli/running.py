@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +19,7 @@ import click
 from bpf.capabilities import missing_capabilities, privilege_hint
 from bpf.errors import TracingError, VerifierError
 from bpf.frozen import frozen
+from tracing.cli.options import TRACEFS
 from tracing.commandline import escaped
 
 if TYPE_CHECKING:
@@ -164,15 +166,17 @@ class _Running:
         self.stop = False
 
     def main(self) -> int:
+        from tracing.cli.mixing import start_mixed  # noqa: PLC0415 - which imports this module
         from tracing.sink import FileSink  # noqa: PLC0415 - after the usage is known to be right
 
         options = self.options
         _check(options)
-        if missing_capabilities():
-            raise TracingError(f"tracing is not permitted: {privilege_hint()}")
+        if options.get("via") != TRACEFS and missing_capabilities():
+            raise TracingError(f"tracing is not permitted: {privilege_hint()}{_without_bpf()}")
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(FileSink(options["output"]))
-            started = self.front.start(stack, options, self.requests, self.job.session)
+            job = self.job
+            started = start_mixed(stack, options, self.requests, job.session)
             tracing = started.tracing
             stack.enter_context(_signals(self, tracing))
             self._tell(tracing)
@@ -221,6 +225,16 @@ class _Running:
             enough = enough or self.job.take(batch)
         self._notices(tracing)
         return self.job.finish(tracing.lost())
+
+
+def _without_bpf() -> str:
+    # What remains to somebody who may use tracefs.
+    from bpf.tracefs import find  # noqa: PLC0415 - only for a message
+
+    root = find()
+    if root is None or not os.access(root / "uprobe_events", os.W_OK):
+        return ""
+    return "; tracefs can be written here: usdt trace --via tracefs does without BPF"
 
 
 def _check(options: dict[str, Any]) -> None:

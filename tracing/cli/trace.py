@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from bpf.link import Via
 from tracing.cli.losses import closing_line, tell_losses
-from tracing.cli.options import stacks_of
+from tracing.cli.options import TRACEFS, stacks_of
 from tracing.cli.running import Front, run, say
 from tracing.forms import FoldedForm, JsonForm, TextForm
 from tracing.session import Session
@@ -19,7 +19,7 @@ from tracing.stacks import StackResolver, wants_user_symbols
 if TYPE_CHECKING:
     from tracing.codegen import Filter
     from tracing.forms import Form
-    from tracing.session import Lost
+    from tracing.session import AnySession, Lost
     from tracing.sink import FileSink
     from tracing.stacks import UserSymbols
 
@@ -35,6 +35,8 @@ def run_trace(front: Front, options: dict[str, Any]) -> int:
     """
     if options["folded"] and options["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
+    if options["via"] == TRACEFS and (stacks_of(options) or options["follow"]):
+        raise click.UsageError("--via tracefs records no stacks, and follows no children (-f)")
     requests = [front.parse(text) for text in options["probes"]]
     with resolver_of(front) as resolver:
         resolver.wanted = "ustack" in stacks_of(options) or any(map(wants_user_symbols, requests))
@@ -65,9 +67,11 @@ class _Job:
         self.events = 0
         self.sink: FileSink
 
-    def session(self, accept: Filter) -> Session:
+    def session(self, accept: Filter) -> AnySession:
         options = self.options
         self.pids = accept.pids
+        if options["via"] == TRACEFS:
+            return self._without_bpf(accept)
         return Session(
             self._form(),
             accept=accept,
@@ -76,6 +80,17 @@ class _Job:
             via=via_of(options),
             stacks=stacks_of(options),
         )
+
+    def _without_bpf(self, accept: Filter) -> AnySession:
+        from tracing.eventtracer.probes import ProbeSession  # noqa: PLC0415 - only when asked for
+
+        made = ProbeSession(
+            self._form(),
+            accept=accept,
+            buffer=self.options["buffer"],
+            max_string=self.options["max_string"],
+        )
+        return cast("AnySession", made)  # in all that a front and run() use
 
     def _form(self) -> Form:
         options = self.options

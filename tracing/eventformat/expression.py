@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     #: A record's values → an expression's; None where it cannot be known.
     Evaluate = Callable[[Mapping[str, Any]], Any]
 
-__all__ = ("Call", "Expression", "Named", "parse_arguments", "shown", "string_literal")
+__all__ = (
+    "Call",
+    "Expression",
+    "Named",
+    "parse_arguments",
+    "shown",
+    "split_arguments",
+    "string_literal",
+)
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -83,7 +91,7 @@ def parse_arguments(text: str) -> list[Call]:
 
     An argument that cannot be read has an ``evaluate`` that gives None.
     """
-    return [_argument(part) for part in _split(text)]
+    return [_argument(part) for part in split_arguments(text)]
 
 
 def _argument(text: str) -> Call:
@@ -95,8 +103,8 @@ def _argument(text: str) -> Call:
     return Call(evaluate, tuple(parser.named))
 
 
-def _split(text: str) -> list[str]:
-    # At the commas outside parentheses, braces and strings.
+def split_arguments(text: str) -> list[str]:
+    """Split at the commas outside parentheses, braces and strings."""
     parts, depth, start, position = [], 0, 0, 0
     while position < len(text):
         char = text[position]

@@ -20,6 +20,7 @@ _COMMANDS = {
     "stats": ("usdt.cli.stats:stats", "Count, min, avg, max and sum, in the kernel."),
     "latency": ("usdt.cli.latency:latency", "Times between two probes, as a histogram."),
     "heatmap": ("usdt.cli.heatmap:heatmap", "The same over time."),
+    "events": ("usdt.cli.events:events", "Probes as definitions for tracefs's uprobe_events."),
     "attach": ("usdt.cli.attach:attach", "Attach somebody else's pinned BPF program."),
     "decode": ("usdt.cli.decode:decode", "What an argument string means, for any CPU."),
     "features": ("usdt.cli.features:features", "What this kernel offers, which path is used."),

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from tracing.cli.options import (
-    attach_options,
     buffer_option,
     output_options,
     stack_options,
     stop_options,
     string_option,
     target_options,
+    trace_attach_options,
 )
 from tracing.cli.trace import run_trace
 from usdt.cli.front import FRONT
@@ -21,13 +21,15 @@ from usdt.cli.front import FRONT
 __all__ = ("trace",)
 
 # \b keeps click from filling the paragraph below it.
-_HELP = """Print every hit of PROBE: provider:name, or PATH:provider:name, with items.
+_HELP = """Print every hit of PROBE: provider:name, PATH:provider:name, or a function,
+uprobe:TARGET:FUNCTION; with items.
 
 \b
 usdt trace -p 1234 'python:gc__start(arg0)'
 usdt trace -p 1234 'postgresql:query__start(str(arg0))'
 usdt trace -c './server --port 80' 'myapp:request(str(arg1), arg2 > 100)'
 usdt trace /usr/bin/python3.11:python:gc__start
+usdt trace -p 1234 'uprobe:libc:getenv(str(arg0), return)'
 """
 
 
@@ -39,7 +41,7 @@ usdt trace /usr/bin/python3.11:python:gc__start
 @string_option
 @stack_options
 @buffer_option
-@attach_options
+@trace_attach_options
 def trace(**options: Any) -> int:
     """Print every hit of some probes."""
     return run_trace(FRONT, options)

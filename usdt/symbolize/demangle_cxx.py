@@ -58,7 +58,7 @@ def _keyed(name: str) -> str:
 
 def _clones(rest: str) -> list[str]:
     # GCC's parts and copies of functions: .cold, .constprop.0, .isra.1.part.2; each with its number
-    found = []
+    found: list[str] = []
     while rest:
         if rest[0] != "." or len(found) > 16:
             raise Malformed

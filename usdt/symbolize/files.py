@@ -129,9 +129,14 @@ class FileSymbols:
                 return Symbol(found.address - bias, found.size, found.name)
         return None
 
+    @property
+    def elf(self) -> ElfFile:
+        """The file itself; it is closed with this."""
+        return self._elf
+
     @functools.cached_property
-    def _indexes(self) -> list[tuple[SymbolIndex, int]]:
-        # (index, what to add to this file's addresses for it), the richest first.
+    def tables(self) -> list[tuple[ElfFile, Section, int]]:
+        """Symbol tables, the richest first: file, section, what to add to our addresses for it."""
         own = self._tables(self._elf)
         kinds = [table.type for table in own]
         found = []
@@ -142,10 +147,14 @@ class FileSymbols:
                 tables = [one for one in self._tables(richer) if one.type == SHT_SYMTAB]
                 found += [(richer, table) for table in tables]
         found += [(self._elf, table) for table in own]
+        return [(elf, table, _base(elf) - _base(self._elf)) for elf, table in found]
+
+    @functools.cached_property
+    def _indexes(self) -> list[tuple[SymbolIndex, int]]:
         indexes = []
-        for elf, table in found:
+        for elf, table, bias in self.tables:
             with contextlib.suppress(ElfError):  # a damaged table: the others may do
-                indexes.append((SymbolIndex(elf, table), _base(elf) - _base(self._elf)))
+                indexes.append((SymbolIndex(elf, table), bias))
         return indexes
 
     def _tables(self, elf: ElfFile) -> list[Section]:

@@ -1,0 +1,112 @@
+"""Which events the kernel has: names from tracefs, formats read when they are wanted."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from bpf.errors import ProbeNotFound, TracingError
+from bpf.frozen import frozen
+from bpf.tracefs import tracefs
+from tracing.eventformat import parse_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tracing.eventformat import EventFormat
+
+__all__ = ("Event", "events", "format_of", "matching", "nearest", "record_size")
+
+_MOST_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
+_NO_EVENTS = frozenset(("ftrace",))  # formats of ftrace's own records, which nothing can be on
+
+
+@frozen
+class Event:
+    """One event: ``sched:sched_switch``."""
+
+    category: str
+    name: str
+
+    @property
+    def full_name(self) -> str:
+        """As it is written behind ``tracepoint:``."""
+        return f"{self.category}:{self.name}"
+
+
+@functools.cache
+def events() -> tuple[Event, ...]:
+    """Every event of the kernel, in the order of names; probe events of others among them.
+
+    Raises:
+        TracingError: tracefs may not be seen.
+        NotSupported: there is none.
+    """
+    root = tracefs() / "events"
+    found = []
+    try:
+        for category in _folders(root):
+            if category.name not in _NO_EVENTS:
+                found += [Event(category.name, event.name) for event in _folders(category)]
+    except OSError as err:
+        raise TracingError(
+            f"{err.filename}: {err.strerror}: tracepoints are listed there; run as root"
+        ) from err
+    return tuple(found)
+
+
+def _folders(place: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(place) as entries:
+        return sorted((one for one in entries if one.is_dir()), key=lambda one: one.name)
+
+
+def matching(category: str, name: str) -> list[Event]:
+    """The events that fit two patterns.
+
+    Raises:
+        ProbeNotFound: there is none; the message names the nearest.
+    """
+    found = [
+        event
+        for event in events()
+        if fnmatch.fnmatchcase(event.name, name) and fnmatch.fnmatchcase(event.category, category)
+    ]
+    if not found:
+        wanted = name if category == "*" else f"{category}:{name}"
+        known = [event.name if category == "*" else event.full_name for event in events()]
+        near = nearest(wanted, known)
+        hint = f"; nearest is {near}" if near else ""
+        raise ProbeNotFound(
+            f"no tracepoint {wanted}{hint} (list them with: kprobe list 'tracepoint:*')"
+        )
+    return found
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str | None:
+    """The name that a misspelt one most likely stands for, or None."""
+    import difflib  # noqa: PLC0415 - only for a message
+
+    found = difflib.get_close_matches(wanted, list(known)[:_MOST_NEAREST], 1, 0.6)
+    return found[0] if found else None
+
+
+@functools.cache
+def format_of(event: Event) -> EventFormat:
+    """What an event's records are made of.
+
+    Raises:
+        TracingError: its format cannot be read, or the event has gone.
+    """
+    path = tracefs() / "events" / event.category / event.name / "format"
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as err:
+        raise TracingError(f"tracepoint {event.full_name}: {path}: {err.strerror}") from err
+    return parse_format(text)
+
+
+def record_size(form: EventFormat) -> int:
+    """Bytes up to the end of the last field, beyond which no program may read."""
+    return max((field.offset + field.size for field in form.fields), default=0)

@@ -1,0 +1,106 @@
+"""Fields of an event's format → arguments of a probe."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tracing.eventformat import Flags, named_fields
+from tracing.eventformat.expression import split_arguments
+from tracing.eventformat.named import split_print_fmt
+from tracing.names import Names
+from tracing.values import Argument, Kind, RecordBytes, Register, Unreadable, ValueType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracing.eventformat import EventFormat, FormatField
+
+__all__ = ("arguments_of", "integer", "names_of")
+
+_FIRST = 8  # bytes of a record that programs do not see: struct trace_entry
+_PLACES = frozenset(("location", "call_site"))  # of code, whatever print fmt makes of them
+_REC = re.compile(r"(?:\([^()]*\)|\s|\()*REC->(\w+)\)*\s*")
+_DIRECTIVE = re.compile(
+    r"%[-+ #0]*(?P<star>\*)?\d*(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?P<what>p[sSB]|.)"
+)
+
+
+def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
+    """The event's own fields, in the order of the record."""
+    names = names_of(form)
+    symbols = set(_kernel_addresses(form))
+    return tuple(
+        _argument(field, names.get(field.name), symbol=field.name in symbols)
+        for field in form.own
+        if field.offset >= _FIRST
+    )
+
+
+def names_of(form: EventFormat) -> dict[str, Names]:
+    """Field → names of its values, where ``print fmt`` has ``__print_flags`` or its like."""
+    found = {}
+    for name, shown in named_fields(form).items():
+        kind = "flags" if isinstance(shown, Flags) else "symbols"
+        table = shown.table
+        found[name] = Names(kind, tuple(table.names), table.separator or "|")
+    return found
+
+
+def _argument(field: FormatField, names: Names | None, *, symbol: bool) -> Argument:
+    if field.kind == "string" and field.location == "here":
+        kind = ValueType(Kind.STRING, field.size)
+        return Argument(field.name, kind, RecordBytes(field.offset, field.size), form="string")
+    if field.location != "here":
+        return _away(field)
+    if field.kind == "integer":
+        return _integer(field, names, symbol=symbol)
+    element = ValueType(Kind.UNSIGNED, 1)
+    if field.kind == "array" and field.element in (1, 2, 4, 8):
+        element = integer(field.element, signed=field.signed)
+    fetch = RecordBytes(field.offset, field.size)
+    return Argument(field.name, ValueType(Kind.BYTES, field.size), fetch, element=element)
+
+
+def _away(field: FormatField) -> Argument:
+    if field.element == 0 or field.size != 4:
+        kind = ValueType(Kind.UNSIGNED, 8)
+        return Argument(field.name, kind, Unreadable("several strings in one field"))
+    fetch = RecordBytes(field.offset, field.size, field.location)
+    if field.kind == "string":
+        return Argument(field.name, ValueType(Kind.STRING, 0), fetch, form="string")
+    element = integer(field.element, signed=field.signed)
+    return Argument(field.name, ValueType(Kind.BYTES, 0), fetch, element=element)
+
+
+def _integer(field: FormatField, names: Names | None, *, symbol: bool) -> Argument:
+    if field.offset % field.element:
+        kind = ValueType(Kind.BYTES, field.size)
+        fetch = RecordBytes(field.offset, field.size)
+        return Argument(field.name, kind, fetch, element=ValueType(Kind.UNSIGNED, 1))
+    form = "ksym" if symbol else "hex" if field.type.endswith("*") else ""
+    kind = integer(field.element, signed=field.signed)
+    if field.type == "dev_t" and names is None:
+        names = Names("device")
+    if form:
+        kind = ValueType(Kind.UNSIGNED, field.element)
+    return Argument(field.name, kind, Register(field.offset, field.element), form=form, names=names)
+
+
+def integer(size: int, *, signed: bool) -> ValueType:
+    """An integer's type."""
+    return ValueType(Kind.SIGNED if signed else Kind.UNSIGNED, size)
+
+
+def _kernel_addresses(form: EventFormat) -> Iterator[str]:
+    # Fields that print fmt shows as the kernel's symbols: %pS, %ps, %pB.
+    text, rest = split_print_fmt(form.print_fmt)
+    ahead = iter(split_arguments(rest))
+    for directive in _DIRECTIVE.finditer(text.replace("%%", "")):
+        if directive["star"]:
+            next(ahead, None)
+        argument = next(ahead, "")
+        if directive["what"] in ("pS", "ps", "pB") and (field := _REC.fullmatch(argument)):
+            yield field[1]
+    # Linux 6.1 shows kfree_skb's location by %p.
+    yield from (field.name for field in form.own if field.name in _PLACES)

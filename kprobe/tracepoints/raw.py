@@ -1,0 +1,119 @@
+"""Raw tracepoints: arguments by the kernel's BTF, under the names of its own sources.
+
+The type ``btf_trace_NAME`` says that there is a tracepoint; the function ``__traceiter_NAME`` has
+the same parameters with their names.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from typing import TYPE_CHECKING
+
+from bpf.btf import types as btf_types
+from bpf.btf.declare import declaration
+from bpf.btf.files import kernel_btf
+from bpf.btf.format import Kind as BtfKind
+from bpf.errors import ProbeNotFound
+from kprobe.tracepoints.catalog import nearest
+from kprobe.tracepoints.types import enum_names, value_type
+from tracing.values import Argument, Kind, Register, Unreadable, ValueType
+
+if TYPE_CHECKING:
+    from bpf.btf.reader import Btf
+
+__all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
+
+_TYPEDEF, _FUNCTION = "btf_trace_", "__traceiter_"
+_MOST = 12  # MAX_BPF_FUNC_ARGS
+_WORD = ValueType(Kind.UNSIGNED, 8)
+
+
+@functools.cache
+def raw_tracepoints() -> tuple[str, ...]:
+    """Names of all, modules' not among them.
+
+    Raises:
+        NotSupported: the kernel shows no BTF.
+    """
+    btf = kernel_btf()
+    return tuple(
+        sorted(
+            name.removeprefix(_TYPEDEF)
+            for _, name in btf.named(BtfKind.TYPEDEF)
+            if name.startswith(_TYPEDEF)
+        )
+    )
+
+
+def matching(pattern: str) -> list[str]:
+    """The raw tracepoints whose name fits a pattern.
+
+    Raises:
+        ProbeNotFound: there is none; the message names the nearest.
+    """
+    found = fnmatch.filter(raw_tracepoints(), pattern)
+    if not found:
+        near = nearest(pattern, raw_tracepoints())
+        hint = f"; nearest is {near}" if near else ""
+        raise ProbeNotFound(
+            f"no raw tracepoint {pattern}{hint} (list them with: kprobe list 'rawtp:*')"
+        )
+    return found
+
+
+def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
+    for number in btf.find(f"{_FUNCTION}{name}", BtfKind.FUNC):
+        function = btf.type(number)
+        if isinstance(function, btf_types.Function):
+            found = btf.type(function.target)
+            if isinstance(found, btf_types.FunctionProto):
+                return found
+    for number in btf.find(f"{_TYPEDEF}{name}", BtfKind.TYPEDEF):  # without names
+        pointer = btf.resolve(number)
+        if isinstance(pointer, btf_types.Pointer):
+            found = btf.resolve(pointer.target)
+            if isinstance(found, btf_types.FunctionProto):
+                return found
+    return None
+
+
+def arguments_of(name: str) -> tuple[Argument, ...]:
+    """The arguments of a raw tracepoint; ``arg0``… name them as well."""
+    btf = kernel_btf()
+    prototype = _prototype(btf, name)
+    if prototype is None:
+        return ()
+    named, numbered = [], []
+    for index, parameter in enumerate(prototype.parameters[1 : _MOST + 1]):
+        made = _argument(btf, parameter.name or f"arg{index}", parameter.target, 8 * index)
+        named.append(made)
+        if parameter.name:
+            word = Register(8 * index, 8)
+            numbered.append(Argument(f"arg{index}", _WORD, word, hidden=True))
+    return (*named, *numbered)
+
+
+def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
+    found = btf.resolve(number)
+    if isinstance(found, btf_types.Pointer):
+        return Argument(name, _WORD, Register(offset, 8), form="hex", handle=number)
+    kind = value_type(btf, number)
+    if kind is None:
+        return Argument(name, _WORD, Unreadable("a structure that is passed by value"))
+    names = enum_names(found)
+    return Argument(name, kind, Register(offset, kind.size), names=names, handle=number)
+
+
+def declaration_of(name: str) -> str:
+    """Its parameters in C: ``netif_receive_skb(struct sk_buff *skb)``."""
+    btf = kernel_btf()
+    prototype = _prototype(btf, name)
+    if prototype is None:
+        return f"{name}()"
+    parameters = prototype.parameters[1:]
+    words = [
+        declaration(btf, parameter.target, parameter.name or f"arg{index}")
+        for index, parameter in enumerate(parameters)
+    ]
+    return f"{name}({', '.join(words) or 'void'})"

@@ -1,0 +1,235 @@
+"""Members through pointers, by the kernel's BTF: what ``skb->dev->name`` is made of.
+
+A type is known here by its ID in BTF, which pointers and places carry as their ``handle``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpf.btf import types as btf_types
+from bpf.btf.files import kernel_btf
+from bpf.btf.names import find_type
+from bpf.errors import BtfError
+from bpf.host import BIG_ENDIAN, KERNEL
+from tracing.fold import fold
+from tracing.ir import S64, U64, Arithmetic, Convert, Deref, Node, Number, Place, Pointer
+from tracing.names import Names
+from tracing.values import Kind, ValueType
+
+if TYPE_CHECKING:
+    from bpf.btf.reader import Btf
+    from tracing.language.tree import Cast, Index, Member, Unary
+    from tracing.values import Argument
+
+__all__ = ("KernelTypes", "enum_names", "value_type")
+
+_DEEPEST = 16  # anonymous structures within one another
+_BYTE = ValueType(Kind.UNSIGNED, 1)
+
+
+class KernelTypes:
+    """What the kernel's BTF knows: a :class:`tracing.resolve.Types`."""
+
+    def __init__(self) -> None:
+        self._names: dict[Node, Names] = {}
+        self._made: Btf | None = None
+
+    @property
+    def btf(self) -> Btf:
+        """The kernel's types.
+
+        Raises:
+            NotSupported: it shows none.
+        """
+        if self._made is None:
+            self._made = kernel_btf()
+        return self._made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KernelTypes)
+
+    def __hash__(self) -> int:
+        return hash(KernelTypes)
+
+    def argument(self, argument: Argument, node: Node) -> Node:
+        """An argument as what its type says: a pointer knows what it points at."""
+        if not isinstance(argument.handle, int):
+            return node
+        found = self.btf.resolve(argument.handle)
+        if isinstance(found, btf_types.Pointer):
+            return self._pointer(node, found.target)
+        if argument.names is not None:
+            self._names[node] = argument.names
+        return node
+
+    def names(self, node: Node) -> Names | None:
+        """The names of an enum's values."""
+        return self._names.get(node)
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """``target->name`` or ``target.name``.
+
+        Raises:
+            BtfError: its type is known, and has no such member.
+        """
+        handle = self._handle(target)
+        if handle is None or isinstance(target, Pointer) is not tree.arrow:
+            return None
+        found = self.btf.resolve(handle)
+        if not isinstance(found, btf_types.Composite):
+            return None
+        place = self._find(found, tree.name, 0, 0)
+        if place is None:
+            raise BtfError(self._no_member(found, tree.name))
+        bits, member = place
+        return self._at(_address(target), bits, member.target, member.bits)
+
+    def index(self, tree: Index, target: Node, index: Node) -> Node | None:  # noqa: ARG002
+        """``target[index]`` of an array, or through a pointer."""
+        handle = self._handle(target)
+        if handle is None:
+            return None
+        if isinstance(target, Place):
+            found = self.btf.resolve(handle)
+            if not isinstance(found, btf_types.Array):
+                return None
+            handle = found.target
+        size = Number(self.btf.size_of(handle), S64)
+        scaled = fold(Arithmetic("*", _converted(index, S64), size, S64))
+        address = fold(Arithmetic("+", _address(target), _converted(scaled, U64), U64))
+        return self._at(address, 0, handle, 0)
+
+    def deref(self, tree: Unary, target: Node) -> Node | None:  # noqa: ARG002
+        """``*target``."""
+        handle = self._handle(target)
+        if handle is None or not isinstance(target, Pointer):
+            return None
+        return self._at(target.address, 0, handle, 0)
+
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        """``(struct X *)operand``, to an enum, or to a typedef."""
+        kind = tree.type
+        tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
+        number = find_type(self.btf, f"{tag}{kind.name}")
+        operand = operand.address if isinstance(operand, Pointer | Place) else operand
+        value = _converted(operand, U64)
+        if kind.pointers == 1:
+            return self._pointer(value, number)
+        if kind.pointers:
+            return Pointer(value, U64)
+        found = value_type(self.btf, number)
+        return None if found is None else _converted(operand, found)
+
+    # ------------------------------------------------------------ places
+
+    def _handle(self, target: Node) -> int | None:
+        handle = target.handle if isinstance(target, Pointer | Place) else None
+        return handle if isinstance(handle, int) else None
+
+    def _pointer(self, node: Node, target: int) -> Pointer:
+        found = value_type(self.btf, target)
+        if found is None:
+            try:
+                found = ValueType(Kind.BYTES, self.btf.size_of(target))
+            except BtfError:  # void, a function, a structure that is only named
+                return Pointer(node, U64, handle=0)
+        return Pointer(node, found, handle=target)
+
+    def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
+        # What lies so many bits behind an address, of a type; of a bit field so many bits.
+        start = (
+            fold(Arithmetic("+", address, Number(bits // 8, U64), U64)) if bits // 8 else address
+        )
+        found = self.btf.resolve(number)
+        if width:
+            return self._bit_field(address, bits, width, found)
+        if isinstance(found, btf_types.Pointer):
+            return self._pointer(Deref(start, U64), found.target)
+        kind = value_type(self.btf, number)
+        if kind is not None:
+            node = Deref(start, kind)
+            names = enum_names(found)
+            if names is not None:
+                self._names[node] = names
+            return node
+        if isinstance(found, btf_types.Array):
+            return self._array(start, found)
+        if isinstance(found, btf_types.Composite):
+            return Place(start, ValueType(Kind.BYTES, found.size), handle=number)
+        return None
+
+    def _array(self, start: Node, found: btf_types.Array) -> Place:
+        element = value_type(self.btf, found.target)
+        size = self.btf.size_of(found.target) * found.count
+        inner = self.btf.resolve(found.target)
+        if isinstance(inner, btf_types.Int) and inner.size == 1 and inner.name == "char":
+            return Place(start, ValueType(Kind.STRING, size), element, found.id)
+        return Place(start, ValueType(Kind.BYTES, size), element, found.id)
+
+    def _bit_field(self, address: Node, bits: int, width: int, found: btf_types.Type) -> Node:
+        first, shift = divmod(bits, 8)
+        size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
+        if not size:
+            raise BtfError(f"a bit field of {width} bits across nine bytes is not read")
+        if KERNEL in BIG_ENDIAN:
+            shift = size * 8 - shift - width
+        start = fold(Arithmetic("+", address, Number(first, U64), U64))
+        whole = _converted(Deref(start, ValueType(Kind.UNSIGNED, size)), U64)
+        kind = S64 if getattr(found, "signed", False) else U64
+        left = fold(Arithmetic("<<", whole, Number(64 - shift - width, U64), U64))
+        node = fold(Arithmetic(">>", _converted(left, kind), Number(64 - width, U64), kind))
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
+        return node
+
+    def _find(
+        self, found: btf_types.Composite, name: str, bits: int, depth: int
+    ) -> tuple[int, btf_types.Member] | None:
+        # A member, also of structures without a name within; and where it is.
+        for member in found.members:
+            if member.name == name:
+                return bits + member.bit_offset, member
+        for member in found.members if depth < _DEEPEST else ():
+            if not member.name:
+                inner = self.btf.resolve(member.target)
+                if isinstance(inner, btf_types.Composite):
+                    place = self._find(inner, name, bits + member.bit_offset, depth + 1)
+                    if place is not None:
+                        return place
+        return None
+
+    def _no_member(self, found: btf_types.Composite, name: str) -> str:
+        import difflib  # noqa: PLC0415 - only for a message
+
+        names = [member.name for member in found.members if member.name]
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        kind = "union" if found.kind.name == "UNION" else "struct"
+        return f"{kind} {found.name or '{…}'} has no member {name!r}{hint}"
+
+
+def value_type(btf: Btf, number: int) -> ValueType | None:
+    """How a number of a type is read; None for what is no integer."""
+    found = btf.resolve(number)
+    if isinstance(found, btf_types.Int) and found.size in (1, 2, 4, 8):
+        return ValueType(Kind.SIGNED if found.signed else Kind.UNSIGNED, found.size)
+    if isinstance(found, btf_types.Enum) and found.size in (1, 2, 4, 8):
+        return ValueType(Kind.SIGNED if found.signed else Kind.UNSIGNED, found.size)
+    return None
+
+
+def enum_names(found: btf_types.Type) -> Names | None:
+    """The names of an enum's values, None of every other type."""
+    if not isinstance(found, btf_types.Enum):
+        return None
+    return Names("symbols", tuple((one.value, one.name) for one in found.values))
+
+
+def _address(target: Node) -> Node:
+    return target.address if isinstance(target, Pointer | Place) else target
+
+
+def _converted(node: Node, kind: ValueType) -> Node:
+    return node if node.type == kind else fold(Convert(node, kind))

@@ -1,0 +1,45 @@
+"""Every command of docs/recipes.md runs, and finds what the page shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
+if not _PAGE.exists():
+    pytest.skip("needs docs/recipes.md, which virtual machines lack", allow_module_level=True)
+
+from test_readme import consoles, run  # noqa: E402 - reads README.md, which they lack, too
+
+pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
+
+_RECIPES = consoles(_PAGE.read_text())
+
+
+def told(lines: list[str]) -> set[str]:
+    """What of an output does not change from run to run: probes, names of items, headings."""
+    text = "\n".join(lines)
+    probes = re.findall(r"(?:tracepoint|rawtp|syscall):\w[\w:]*", text)
+    items = re.findall(r"  ([a-z][\w>.-]*)=", text)
+    names = re.findall(r"NO_SOCKET|O_RDONLY|ENOENT|write\+0x|do_exit\+0x|COUNT|avg|us; count", text)
+    return {*probes, *items, *names}
+
+
+@pytest.mark.parametrize(("command", "shown"), _RECIPES, ids=[c[:60] for c, _ in _RECIPES])
+def test_recipes_find_what_is_shown(command: str, shown: list[str]) -> None:
+    lines, code = run(command)
+    assert code == 0, lines
+    assert told(shown) <= told(lines), lines
+    (closing,) = (m for line in lines if (m := re.fullmatch(r"(\d+) events, 0 lost", line)))
+    assert int(closing[1]) > 0
+
+
+def test_the_five_samples_and_ten_questions() -> None:
+    page = _PAGE.read_text()
+    first, second = page.split("## Ten more questions")
+    assert len(re.findall(r"^### ", first, re.MULTILINE)) == 5
+    assert len(re.findall(r"^### ", second, re.MULTILINE)) == 10
+    assert len(_RECIPES) == 15
+    assert all(told(shown) for _, shown in _RECIPES)
