@@ -184,9 +184,10 @@ def test_killed_children_do_not_keep_it() -> None:
         tracing("-f", "-p", bomb.pid, "bomb:*") as tool,
     ):
         bomb.send("fire")
-        tool.wait_events(20)
+        both = {"bomb:child", "bomb:thread"}
+        until(lambda: {event["probe"] for event in tool.events} >= both, "children and threads")
         bomb.kill()
-        assert {event["probe"] for event in tool.wait_end()} >= {"bomb:child", "bomb:thread"}
+        assert {event["probe"] for event in tool.wait_end()} >= both
 
 
 def test_semaphores_are_raised_in_all_and_none_is_left_raised(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from patience import patient
 
 from bpf.errors import LanguageError
 from tracing.language import (
@@ -205,7 +206,7 @@ def test_a_huge_text_is_refused_at_once(text, form) -> None:
         parse_probe(form.format(text))
     with pytest.raises(LanguageError):
         parse_items(text)
-    assert time.monotonic() - begin < 0.2
+    assert time.monotonic() - begin < patient(5)
 
 
 @pytest.mark.parametrize("text", DEEP)
@@ -215,7 +216,7 @@ def test_the_longest_text_ends_soon(text, form) -> None:
     text = form.format(text[: MAX_LENGTH - 5])
     begin = time.monotonic()
     check_any(text)
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < patient(10)  # not quadratic, which takes minutes
 
 
 def check_any(text: str) -> None:
@@ -231,7 +232,7 @@ def test_megabytes_end_at_once_in_a_short_message(size) -> None:
     begin = time.monotonic()
     with pytest.raises(LanguageError) as caught:
         parse_probe("p:n(" + "a" * size + ")")
-    assert time.monotonic() - begin < 0.2
+    assert time.monotonic() - begin < patient(5)
     assert len(str(caught.value)) < 250
     assert str(size + 5) in caught.value.reason
 

@@ -193,7 +193,7 @@ def parse_keys(text: str | None, option: str) -> Items:
     if not items:
         raise LanguageError(text, 0, f"{option}: expected an expression")
     for item in items.values():
-        if is_stack(item) and option != "--by":
+        if is_stack(item) and option.lstrip("-") != "by":
             raise LanguageError(
                 text, item.expression.start, f"{option}: a stack is no key of a pair"
             )
