@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,11 @@ from kprobe.cli.eventsource import dialect_of, given, lines_of, say
 from kprobe.events.naming import renamed
 from kprobe.events.values import Argument, Comm
 from tracing.cli.options import output_options, stop_options
+from tracing.cli.running import signals
 from tracing.commandline import SIZE, escaped
 from tracing.sink import FileSink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracing.eventtracer.session import EventSession, Hit
 
 __all__ = ("watch",)
@@ -91,7 +89,7 @@ class _Watch:
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(FileSink(self.options["output"]))
             session = stack.enter_context(EventSession(root, events, buffer=self.options["buffer"]))
-            stack.enter_context(_signals(self))
+            stack.enter_context(signals(self))
             for name, form in session.formats.items():
                 self.hexadecimal[name] = frozenset(_HEX.findall(form.print_fmt)) | _PLACES
             say(f"watching {len(events)} event{'s' * (len(events) != 1)}; end with ^C")
@@ -187,18 +185,3 @@ def _shown(value: object, *, hexadecimal: bool) -> str:
     if isinstance(value, int) and hexadecimal:
         return hex(value)
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-@contextlib.contextmanager
-def _signals(watching: _Watch) -> Iterator[None]:
-    def handler(_number: int, _frame: object) -> None:
-        if watching.stop:  # the second time: at once
-            raise KeyboardInterrupt
-        watching.stop = True
-
-    before = [(n, signal.signal(n, handler)) for n in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield
-    finally:
-        for number, old in before:
-            signal.signal(number, old)

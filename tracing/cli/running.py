@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracing.sink import FileSink
     from tracing.stacks import UserSymbols
 
-__all__ = ("Command", "Front", "Job", "Started", "Tracing", "run", "say")
+__all__ = ("Command", "Front", "Job", "Started", "Tracing", "run", "say", "signals")
 
 _PATIENCE = 2.0  # seconds that a command has to end after SIGTERM
 _POLL = 0.25  # seconds between two looks at signals, deadlines and the command
@@ -117,6 +117,12 @@ class Front(Protocol):
         """Attach the probes to what the options name; ``stack`` undoes it."""
 
 
+class Stoppable(Protocol):
+    """A loop that looks whether it should stop."""
+
+    stop: bool
+
+
 class Job(Protocol):
     """What one command does with what comes."""
 
@@ -178,7 +184,7 @@ class _Running:
             job = self.job
             started = start_mixed(stack, options, self.requests, job.session)
             tracing = started.tracing
-            stack.enter_context(_signals(self, tracing))
+            stack.enter_context(signals(self, tracing.wake))
             self._tell(tracing)
             self.job.begin(sink)
             if started.command is not None:
@@ -246,12 +252,14 @@ def _check(options: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _signals(running: _Running, tracing: Tracing) -> Iterator[None]:
+def signals(running: Stoppable, wake: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let SIGINT and SIGTERM set ``running.stop`` and call ``wake``; the second one interrupts."""
+
     def handler(_number: int, _frame: object) -> None:
-        if running.stop:  # the second time: at once
+        if running.stop:
             raise KeyboardInterrupt
         running.stop = True
-        tracing.wake()
+        wake()
 
     before = [(n, signal.signal(n, handler)) for n in (signal.SIGINT, signal.SIGTERM)]
     try:
