@@ -16,7 +16,7 @@ from bpf.btf.files import kernel_btf
 from bpf.btf.format import Kind as BtfKind
 from bpf.errors import ProbeNotFound
 from kprobe.tracepoints.catalog import nearest
-from kprobe.tracepoints.types import enum_names, value_type
+from tracing.typed.members import enum_names, value_type
 from tracing.values import Argument, Kind, Register, Unreadable, ValueType
 
 if TYPE_CHECKING:

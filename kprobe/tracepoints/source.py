@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kprobe.tracepoints.catalog import Event
-    from kprobe.tracepoints.types import KernelTypes
     from tracing.language.tree import Item, ProbeText
     from tracing.session import AnySession
+    from tracing.typed.members import BtfTypes
     from tracing.values import Argument
 
 __all__ = ("Attached", "attach")
@@ -181,8 +181,9 @@ def _point(name: str, arguments: tuple[Argument, ...], hook: Hook) -> Point:
 
 
 @functools.cache
-def _types() -> KernelTypes:
+def _types() -> BtfTypes:
     # One reading of the kernel's BTF serves all.
-    from kprobe.tracepoints.types import KernelTypes  # noqa: PLC0415 - BTF, only if needed
+    from bpf.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from tracing.typed.members import BtfTypes  # noqa: PLC0415
 
-    return KernelTypes()
+    return BtfTypes(kernel_btf)

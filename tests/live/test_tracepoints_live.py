@@ -14,13 +14,14 @@ from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
 from tracing_tools import KPROBE, USDT, Tool
 
+from bpf.btf.files import kernel_btf
 from kprobe.tracepoints import catalog, raw, source
-from kprobe.tracepoints.types import KernelTypes
 from tracing.codegen import Filter
 from tracing.forms import JsonForm
 from tracing.language import parse_probe
 from tracing.plan import make_plan
 from tracing.session import Session
+from tracing.typed.members import BtfTypes
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def test_one_of_every_category_attaches_with_its_record() -> None:
 def test_every_raw_tracepoint_has_arguments_by_btf() -> None:
     names = raw.raw_tracepoints()
     assert len(names) > 500
-    types = KernelTypes()
+    types = BtfTypes(kernel_btf)
     for name in names[::10]:
         arguments = raw.arguments_of(name)
         make_plan((), arguments, text="", probe=name, declared=0, types=types, kernel=True)

@@ -1,6 +1,7 @@
-"""Members through pointers, by the kernel's BTF: what ``skb->dev->name`` is made of.
+"""Members through pointers, by BTF: what ``skb->dev->name`` is made of.
 
-A type is known here by its ID in BTF, which pointers and places carry as their ``handle``.
+A type is known here by its ID in BTF, which pointers and places carry as their ``handle``. Whose
+BTF it is does not matter: the kernel's, a module's, or one made of a program's debug information.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bpf.btf import types as btf_types
-from bpf.btf.files import kernel_btf
 from bpf.btf.names import find_type
 from bpf.errors import BtfError
 from bpf.host import BIG_ENDIAN, KERNEL
@@ -18,39 +18,43 @@ from tracing.names import Names
 from tracing.values import Kind, ValueType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bpf.btf.reader import Btf
     from tracing.language.tree import Cast, Index, Member, Unary
     from tracing.values import Argument
 
-__all__ = ("KernelTypes", "enum_names", "value_type")
+__all__ = ("BtfTypes", "enum_names", "value_type")
 
+_HOST_BIG_ENDIAN = KERNEL in BIG_ENDIAN
 _DEEPEST = 16  # anonymous structures within one another
 _BYTE = ValueType(Kind.UNSIGNED, 1)
 
 
-class KernelTypes:
-    """What the kernel's BTF knows: a :class:`tracing.resolve.Types`."""
+class BtfTypes:
+    """What a BTF knows: a :class:`tracing.scope.Types`.
 
-    def __init__(self) -> None:
+    Args:
+        source: gives the BTF; called when a type is first asked for.
+        big_endian: of the machine whose values these are; by default this one.
+    """
+
+    def __init__(self, source: Callable[[], Btf], *, big_endian: bool = _HOST_BIG_ENDIAN) -> None:
         self._names: dict[Node, Names] = {}
+        self._source = source
         self._made: Btf | None = None
+        self._big_endian = big_endian
 
     @property
     def btf(self) -> Btf:
-        """The kernel's types.
+        """The types.
 
         Raises:
-            NotSupported: it shows none.
+            NotSupported: there are none.
         """
         if self._made is None:
-            self._made = kernel_btf()
+            self._made = self._source()
         return self._made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KernelTypes)
-
-    def __hash__(self) -> int:
-        return hash(KernelTypes)
 
     def argument(self, argument: Argument, node: Node) -> Node:
         """An argument as what its type says: a pointer knows what it points at."""
@@ -172,7 +176,7 @@ class KernelTypes:
         size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
         if not size:
             raise BtfError(f"a bit field of {width} bits across nine bytes is not read")
-        if KERNEL in BIG_ENDIAN:
+        if self._big_endian:
             shift = size * 8 - shift - width
         start = fold(Arithmetic("+", address, Number(first, U64), U64))
         whole = _converted(Deref(start, ValueType(Kind.UNSIGNED, size)), U64)
