@@ -65,6 +65,7 @@ lint: $(STAMP)  ## ruff and mypy
 packages:  # what tests need of the system: installed as root, named otherwise
 	@tools/packages.sh
 	@tools/packages.sh peers
+	@tools/packages.sh dwarf
 	@tools/cross.sh
 
 testbins: $(STAMP) packages  ## the C and C++ programs with probes that tests trace

@@ -1,7 +1,7 @@
 """What a hit costs and how fast a trace starts, beside bpftrace, on this machine and in one run.
 
     make bench                              all comparisons, and attaching beside libbpf
-    make bench BENCH_ARGS='--rounds 7'      more rounds; --hits N; --only hit, start or attach
+    make bench BENCH_ARGS='--rounds 7'      more rounds; --hits N; --only NAME
 
 Every round runs each tracer once, in turn, so that a slow minute of the machine hits all of them
 alike; medians and their ratios are printed and nothing is asserted. Every tracer watches the same
@@ -28,6 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from attach import attaching
+from debuginfo import debug_files
+from providers import providers
+from rendering import rendering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -402,7 +405,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parser.add_argument("--only", choices=["hit", "start", "attach"], help="one comparison")
+    parts = ["hit", "start", "attach", "debuginfo", "fire", "render"]
+    parser.add_argument("--only", choices=parts, help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
         stop("tracing needs root")
@@ -421,6 +425,12 @@ def main() -> None:
         start_and_stop(options.rounds)
     if options.only in (None, "attach"):
         attaching(options.rounds)
+    if options.only in (None, "debuginfo"):
+        debug_files(options.rounds)
+    if options.only in (None, "fire"):
+        providers(options.rounds)
+    if options.only in (None, "render"):
+        rendering()
 
 
 if __name__ == "__main__":

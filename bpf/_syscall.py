@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Field",
+    "address_of",
     "bpf",
     "bpf_attribute",
     "mount",
@@ -29,6 +30,7 @@ __all__ = (
     "perf_event_open",
     "prlimit_memlock",
     "ptrace",
+    "string_array",
 )
 
 Field = int | bytes | bytearray | None
@@ -104,6 +106,17 @@ def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags
 def perf_attribute(layout: str, *fields: Field) -> tuple[bytes, list[object]]:
     """Pack a ``struct perf_event_attr``; the second value keeps what its pointers point to."""
     return _pack(layout, fields)
+
+
+def string_array(words: Sequence[str]) -> tuple[bytes, list[object]]:
+    """Pointers to NUL-terminated strings, each a u64; the second value keeps the strings."""
+    keep = [ctypes.create_string_buffer(word.encode()) for word in words]
+    return struct.pack(f"={len(keep)}Q", *map(ctypes.addressof, keep)), [*keep]
+
+
+def address_of(buffer: bytearray) -> tuple[int, object]:
+    """Where a buffer is, for a pointer that the kernel finds in another; keep the second value."""
+    return _address(buffer)
 
 
 def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:

@@ -11,6 +11,7 @@ import enum
 from bpf.host import PROCESS
 
 __all__ = (
+    "BPF_F_KPROBE_MULTI_RETURN",
     "BPF_F_SLEEPABLE",
     "BPF_F_UPROBE_MULTI_RETURN",
     "SYSCALLS",
@@ -51,6 +52,7 @@ def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROC
 
 
 BPF_F_SLEEPABLE = 1 << 4
+BPF_F_KPROBE_MULTI_RETURN = 1 << 0
 BPF_F_UPROBE_MULTI_RETURN = 1 << 0
 
 
@@ -67,6 +69,8 @@ class Command(enum.IntEnum):
     OBJ_GET = 7
     OBJ_GET_INFO_BY_FD = 15
     RAW_TRACEPOINT_OPEN = 17
+    BTF_GET_FD_BY_ID = 19
+    BTF_GET_NEXT_ID = 23
     MAP_LOOKUP_BATCH = 24
     MAP_LOOKUP_AND_DELETE_BATCH = 25
     MAP_UPDATE_BATCH = 26
@@ -102,6 +106,8 @@ class AttachType(enum.IntEnum):
     """enum bpf_attach_type."""
 
     NONE = 0
+    TRACE_FENTRY = 24
+    TRACE_FEXIT = 25
     PERF_EVENT = 41  # Linux 5.15
     TRACE_KPROBE_MULTI = 42  # Linux 5.18
     TRACE_UPROBE_MULTI = 48  # Linux 6.6

@@ -16,7 +16,7 @@ _SPARE = 64  # descriptors that the rest of the process may need
 
 
 def allow_descriptors(count: int) -> None:
-    """Raise the soft RLIMIT_NOFILE, as far as the hard one, for ``count`` more descriptors.
+    """Raise RLIMIT_NOFILE for ``count`` more descriptors: the hard one, too, where that is allowed.
 
     A limit that cannot be raised is no error here: opening will say EMFILE.
     """
@@ -24,6 +24,10 @@ def allow_descriptors(count: int) -> None:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = len(os.listdir("/proc/self/fd")) + count + _SPARE  # noqa: PTH208 - pathlib costs
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        with contextlib.suppress(OSError, ValueError):  # beyond fs.nr_open, or no privilege
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+            return
     if soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))

@@ -14,6 +14,7 @@ from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
 from bpf.insn import R0, R1, R10
+from bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_traced
 from bpf.link import Via, takes_uprobe_multi
 from bpf.maps import MapSpec
 from bpf.program import Program, ProgramSpec
@@ -25,7 +26,10 @@ __all__ = (
     "best_way",
     "have_batch_operations",
     "have_cookies",
+    "have_fentry",
     "have_fetching_atomics",
+    "have_kprobe_multi",
+    "have_kprobes",
     "have_raw_cookies",
     "have_ringbuf",
     "have_sleepable_uprobes",
@@ -126,6 +130,74 @@ def have_fetching_atomics() -> bool:
     asm.exit()
     spec = ProgramSpec(asm.assemble(), name="probe")
     return _accepted(lambda: spec.load({}).close())
+
+
+@functools.cache
+def have_kprobes() -> bool:
+    """perf_event_open(2) for kprobes. Linux 4.17, commit e12f03d7031a; CONFIG_KPROBE_EVENTS."""
+    try:
+        with open("/sys/bus/event_source/devices/kprobe/type") as file:  # noqa: PTH123
+            return file.read().strip().isdigit()
+    except FileNotFoundError:
+        return False
+
+
+@functools.cache
+def have_kprobe_multi() -> bool:
+    """BPF_TRACE_KPROBE_MULTI. Linux 5.18, commit 0dcac2725406, and CONFIG_FPROBE."""
+    with _empty(attach=AttachType.TRACE_KPROBE_MULTI) as program:
+        try:
+            attach_kprobe_multi(program, [KprobeSite(0, " no such function ")]).close()
+        except SyscallError as err:
+            # A kernel that looks for the symbol does not find it.
+            if err.errno in (errno.ESRCH, errno.ENOENT):
+                return True
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.E2BIG):
+                raise
+        return False
+
+
+# Functions that are there to be traced, net/bpf/test_run.c, since BPF_PROG_TYPE_TRACING.
+_TRACED = ("bpf_fentry_test1", "bpf_fentry_test2")
+_CANNOT = frozenset(  # 524: ENOTSUPP; ENOMEM: no room for the trampolines that s390x lacks
+    (errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP, 524, errno.E2BIG, errno.ENOMEM)
+)
+
+
+@functools.cache
+def have_fentry() -> bool:
+    """Programs at functions' entries and exits. Linux 5.5, commit fec56f5890d9; each CPU later.
+
+    It takes BTF, ftrace with direct calls, and the CPU's trampolines: attaching tells.
+    """
+    if not have_vmlinux_btf():
+        return False
+    from bpf.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from bpf.btf.format import Kind  # noqa: PLC0415
+
+    found = [number for name in _TRACED for number in kernel_btf().find(name, Kind.FUNC)]
+    if not found:
+        return False
+    asm = Assembler()
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(
+        asm.assemble(),
+        type=ProgType.TRACING,
+        attach_type=AttachType.TRACE_FEXIT,
+        name="probe",
+        function=found[0],
+    )
+    try:
+        with spec.load({}) as program:
+            attach_traced(program).close()
+    except SyscallError as err:
+        if err.errno == errno.EPERM:
+            _empty().close()  # raises as well where it is our privilege that is missing
+        elif err.errno not in _CANNOT:
+            raise
+        return False
+    return True
 
 
 @functools.cache

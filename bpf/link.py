@@ -27,7 +27,7 @@ from bpf.fd import FD
 from bpf.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from bpf.program import Program
 
@@ -42,10 +42,14 @@ __all__ = (
     "attach_uprobe_multi",
     "attach_uprobe_perf",
     "close_links",
+    "joined",
+    "linked",
     "takes_uprobe_multi",
 )
 
 _UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
+_EXPEDITED = "/sys/kernel/rcu_expedited"
+_THOUSAND = 1000  # links whose end is worth a hurry
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_TYPE_TRACEPOINT = 2
 _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
@@ -150,7 +154,7 @@ def attach_uprobe_perf(
         SyscallError: anything else the kernel says.
     """
     event = _open_uprobe(path, site, pid=pid, on_return=on_return)
-    return _linked(event, program, site.cookie)
+    return linked(event, program, site.cookie)
 
 
 def attach_uprobe_ioctl(
@@ -167,7 +171,7 @@ def attach_uprobe_ioctl(
         NotSupported: as :func:`attach_uprobe_perf`.
         SyscallError: anything else the kernel says.
     """
-    return _joined(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
+    return joined(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
 
 
 def attach_tracepoint(program: Program, number: int, *, cookie: int | None = None) -> Link:
@@ -194,8 +198,8 @@ def attach_tracepoint(program: Program, number: int, *, cookie: int | None = Non
     event = FD(perf_event_open(attribute, -1, 0))
     del keep
     if cookie is None:
-        return _joined(event, program)
-    return _linked(event, program, cookie)
+        return joined(event, program)
+    return linked(event, program, cookie)
 
 
 def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Link:
@@ -227,8 +231,13 @@ def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Li
     return Link(FD(link))
 
 
-def _linked(event: FD, program: Program, cookie: int) -> PerfLink:
-    # A program joined to a perf event, which is closed if that fails.
+def linked(event: FD, program: Program, cookie: int) -> PerfLink:
+    """Join ``program`` to a perf event, which is closed if that fails.
+
+    Raises:
+        NotSupported: BPF cookies are missing.
+        SyscallError: anything else the kernel says.
+    """
     try:
         link = bpf(
             Command.LINK_CREATE,
@@ -243,8 +252,12 @@ def _linked(event: FD, program: Program, cookie: int) -> PerfLink:
     return PerfLink(event, FD(link))
 
 
-def _joined(event: FD, program: Program) -> Link:
-    # The same without a link, as kernels before 5.15 have it.
+def joined(event: FD, program: Program) -> Link:
+    """The same without a link and its cookie, as kernels before 5.15 have it.
+
+    Raises:
+        SyscallError: what the kernel says.
+    """
     try:
         fcntl.ioctl(event.fileno(), _SET_BPF, program.fd.fileno())
         fcntl.ioctl(event.fileno(), _ENABLE, 0)
@@ -272,13 +285,37 @@ def takes_uprobe_multi(program: Program) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _expedited() -> Iterator[None]:
+    # Perf events are taken out one after the other, each after a grace period or two: with
+    # thousands of them the kernel is asked to hurry, which costs its CPUs an interruption each.
+    def write(text: str) -> None:
+        with contextlib.suppress(OSError), open(_EXPEDITED, "w") as file:  # noqa: PTH123
+            file.write(text)
+
+    try:
+        with open(_EXPEDITED) as file:  # noqa: PTH123 - pathlib costs an import
+            before = file.read().strip()
+    except OSError:
+        before = "1"
+    if before != "0":
+        yield
+        return
+    write("1")
+    try:
+        yield
+    finally:
+        write("0")
+
+
 def close_links(links: Iterable[Link]) -> None:
     """Close links side by side, as the kernel makes each of them wait."""
     rest = list(links)
     if len(rest) > 1:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
 
-        with ThreadPoolExecutor(min(64, len(rest))) as pool:
+        hurried = _expedited() if len(rest) >= _THOUSAND else contextlib.nullcontext()
+        with hurried, ThreadPoolExecutor(min(64, len(rest))) as pool:
             list(pool.map(lambda link: link.close(), rest))
     for link in rest:
         link.close()

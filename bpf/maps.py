@@ -81,8 +81,20 @@ class MapSpec:
 class Map:
     """A map in the kernel; a context manager.
 
-    Keys and values are bytes of exactly the spec's sizes; ValueError otherwise. A per-CPU map's
-    value is one slot for each possible CPU, each padded to a multiple of eight bytes.
+    Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
+    each possible CPU, each padded to a multiple of eight bytes.
+
+    Raises:
+        ValueError: a key or value of another size.
+        SyscallError: what the kernel says; E2BIG where the map is full.
+        TargetError: from_fd() and from_pin(): no map is there.
+
+    Example:
+        >>> spec = bpf.MapSpec(bpf.MapType.HASH, key_size=4, value_size=8, entries=1024)
+        >>> with spec.create() as counts:
+        ...     counts.set(b"key1", b"value..1")
+        ...     dict(counts.items())
+        {b'key1': b'value..1'}
     """
 
     def __init__(self, spec: MapSpec, fd: FD) -> None:

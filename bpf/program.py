@@ -27,6 +27,7 @@ _NO_JIT = (
     " sysctl -w net.core.bpf_jit_enable=0"
 )
 _LAYOUT = "IIPPIIPII16sII"
+_TRACED = "IIQIIQIII4x"  # prog_btf_fd … line_info_cnt, attach_btf_id, attach_btf_obj_fd
 
 
 @frozen
@@ -40,6 +41,8 @@ class ProgramSpec:
         flags: BPF_F_SLEEPABLE and the like.
         name: up to 15 letters, digits, ``_`` and ``.``, shown by bpftool.
         license: decides which helpers may be called.
+        function: of ``ProgType.TRACING``: the ID of its function in BTF.
+        module: a descriptor of the module's BTF that has it; 0: the kernel's own.
     """
 
     code: Code
@@ -48,6 +51,8 @@ class ProgramSpec:
     flags: int = 0
     name: str = ""
     license: str = "GPL"
+    function: int = 0
+    module: int = 0
 
     def load(self, maps: dict[str, Map]) -> Program:
         """Load the program with its maps.
@@ -81,17 +86,32 @@ class ProgramSpec:
 
     def _load(self, insns: bytes, log: bytearray | None) -> int:
         name = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in self.name)
+        traced = (0, 0, 0, 0, 0, 0, 0, self.function, self.module) if self.function else ()
         return bpf(
             Command.PROG_LOAD,
-            _LAYOUT,
+            _LAYOUT + (_TRACED if traced else ""),
             *(self.type, len(insns) // 8, insns, self.license.encode() + b"\0"),
             *(1 if log else 0, len(log or b""), log, 0, self.flags),
             *(name.encode()[:15], 0, self.attach_type),
+            *traced,
         )
 
 
 class Program:
-    """A loaded program; a context manager. Links keep it alive after close()."""
+    """A loaded program; a context manager. Links keep it alive after close().
+
+    Raises:
+        TargetError: from_fd() and from_pin(): no program is there.
+        VerifierError: :meth:`ProgramSpec.load`: the kernel refused it; ``log`` says why.
+
+    Example:
+        >>> asm = bpf.Assembler()
+        >>> asm.mov(Reg.R0, 0)  # from bpf.insn import Reg
+        >>> asm.exit()
+        >>> with bpf.ProgramSpec(asm.assemble(), name="nothing").load({}) as program:
+        ...     program.fd.fileno()
+        5
+    """
 
     def __init__(self, fd: FD) -> None:
         self.fd = fd

@@ -24,7 +24,19 @@ __all__ = ("DataType", "Types", "types")
 
 
 class DataType:
-    """A type; made by :class:`Types`."""
+    """A type; made by :class:`Types`.
+
+    Attributes:
+        id: its number in the BTF.
+
+    Raises:
+        BtfError: from its methods: values of it have no size, or the type is absurd.
+
+    Example:
+        >>> head = kprobe.types()["struct list_head"]
+        >>> head.size, head.value(bytes(16))
+        (16, {'next': '0x0', 'prev': '0x0'})
+    """
 
     def __init__(self, owner: Types, number: int) -> None:
         self._owner = owner
@@ -87,7 +99,19 @@ class DataType:
 
 
 class Types:
-    """The types of one BTF by name or ID: ``types["struct sock"]``, ``types[873]``."""
+    """The types of one BTF by name or ID, as :func:`types` makes them.
+
+    Attributes:
+        btf: what they are read from, a :class:`bpf.BTF`.
+
+    Raises:
+        BtfError: ``types[name]``: there is none of that name; the message names the nearest.
+
+    Example:
+        >>> types = kprobe.types()
+        >>> types["struct sock"].size, types["unsigned int"].size
+        (760, 4)
+    """
 
     def __init__(self, btf: Btf) -> None:
         self.btf = btf
@@ -117,6 +141,13 @@ def types(path: str | None = None, *, base: str | None = None) -> Types:
     Raises:
         BtfError: there is no BTF in the file, or it is damaged.
         NotSupported: the kernel has none.
+
+    Example:
+        >>> print(kprobe.types()["struct list_head"].declaration)
+        struct list_head {
+            struct list_head *next;
+            struct list_head *prev;
+        };
     """
     if path is None:
         return Types(kernel_btf())

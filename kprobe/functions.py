@@ -12,15 +12,16 @@ from bpf.btf.format import Kind
 from bpf.btf.types import Function, FunctionProto
 from bpf.errors import BtfError, NotSupported, ProbeNotFound
 from bpf.frozen import frozen
+from kprobe.blacklist import BLACKLIST, Blacklist, read_blacklist
 from kprobe.symbols import KallsymsReading, Symbol, Traceable, have_kprobes, read_traceable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bpf.btf.reader import Btf
-    from kprobe.symbols import Kallsyms
+from kprobe.symbols import Kallsyms
 
-__all__ = ("FunctionInfo", "Functions", "split_pattern")
+__all__ = ("FunctionInfo", "Functions", "current_functions", "split_pattern")
 
 _GLOB = re.compile(r"[*?[]")
 _NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBES)"
@@ -82,6 +83,22 @@ def split_pattern(text: str) -> tuple[str | None, str]:
     return (module if colon else None), name
 
 
+_current: dict[bytes, Functions] = {}  # of the modules that are loaded, at most one
+
+
+def current_functions() -> Functions:
+    """What is known of the kernel's functions, read once until modules come or go."""
+    try:
+        with open("/proc/modules", "rb") as file:  # noqa: PTH123 - as in bpf.btf.files
+            loaded = file.read()
+    except OSError:
+        loaded = b""
+    if loaded not in _current:
+        _current.clear()
+        _current[loaded] = Functions()
+    return _current[loaded]
+
+
 class Functions:
     """What is known of the running kernel's functions; reading begins at once, in a thread."""
 
@@ -89,6 +106,45 @@ class Functions:
         self._reading = reading or KallsymsReading()
         self._known: Kallsyms | None = None
         self._reach: Traceable | None = None
+        self._forbidden: Blacklist | None = None
+        self._types: dict[str, Btf | None] = {}
+
+    @property
+    def blacklist(self) -> Blacklist:
+        """What kprobes may not be put on."""
+        if self._forbidden is None:
+            self._forbidden = read_blacklist()
+        return self._forbidden
+
+    def untraceable(self, name: str) -> str:
+        """Why functions of a name cannot be attached, "" if nothing is known against it."""
+        if not self.traceable.problem and name not in self.traceable:
+            return "notrace: not in available_filter_functions"
+        if self.blacklist.names(name):
+            return f"on the blacklist of kprobes ({BLACKLIST})"
+        return ""
+
+    def named(self, module: str, name: str) -> list[Symbol]:
+        """The functions of a name in kallsyms, of a module or for "" of any."""
+        found = self._symbols.named(name)
+        return [one for one in found if module in ("", one.module or "vmlinux")]
+
+    def places(self, module: str, pattern: str) -> dict[tuple[str, str], list[int]]:
+        """Module and name → addresses of what fits both patterns and can be traced.
+
+        Where it is not known what can be, all functions are meant. A function without an address
+        has none in kallsyms.
+        """
+        keys = self.traceable.matching(pattern)
+        if self.traceable.problem:
+            keys = [
+                (one.module, one.name)
+                for one in self._symbols.functions()
+                if fnmatch.fnmatchcase(one.name, pattern)
+            ]
+        keys = [key for key in keys if fnmatch.fnmatchcase(key[0] or "vmlinux", module)]
+        found = self._symbols.addresses(keys) if keys else {}
+        return {key: found.get(key, []) for key in keys}
 
     @property
     def traceable(self) -> Traceable:
@@ -146,7 +202,7 @@ class Functions:
 
     def _exact(self, module: str | None, name: str) -> list[FunctionInfo]:
         # The types first: the thread that reads kallsyms needs its time.
-        kernel = self._btf_of("")
+        kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
         symbols = self._symbols.named(name)
         places = {symbol.module for symbol in symbols} | ({""} if ids else set())
@@ -154,7 +210,7 @@ class Functions:
             places &= {"" if module == "vmlinux" else module}
         found: list[FunctionInfo] = []
         for place in sorted(places):
-            btf = self._btf_of(place)
+            btf = self.btf_of(place)
             own = ids if not place else btf.find(name, Kind.FUNC) if btf else []
             variants = [one.name for one in self._symbols.variants(name)]
             found += self._infos((place, name), btf, own, symbols, variants)
@@ -178,7 +234,7 @@ class Functions:
         families = self._symbols.families()
         types: dict[tuple[str, str], list[int]] = {}
         for place in ("", *modules()):
-            btf = self._btf_of(place)
+            btf = self.btf_of(place)
             for number, label in btf.named(Kind.FUNC) if btf else ():
                 if fnmatch.fnmatchcase(label, name):
                     types.setdefault((place, label), []).append(number)
@@ -186,7 +242,7 @@ class Functions:
             if module is None or fnmatch.fnmatchcase(place or "vmlinux", module):
                 ids, symbols = types.get((place, label), []), every.get((place, label), [])
                 variants = families.get(label, [])
-                btf = self._btf_of(place)
+                btf = self.btf_of(place)
                 yield from self._infos((place, label), btf, ids, symbols, variants)
 
     def _infos(
@@ -217,19 +273,22 @@ class Functions:
             if variants:
                 return f"only as {', '.join(variants)}, whose arguments may differ"
             return "not in kallsyms: inlined wherever it is called, or discarded after start-up"
-        if not self.traceable.problem and name not in self.traceable:
-            return "notrace: not in available_filter_functions"
-        if len(places) > 1:
-            return f"{len(places)} functions have this name, and the kernel cannot tell which"
-        return ""
+        return self.untraceable(name)
 
-    def _btf_of(self, module: str) -> Btf | None:
-        try:
-            return module_btf(module) if module else kernel_btf()
-        except (BtfError, NotSupported):
-            if not module:
-                raise
-            return None
+    def btf_of(self, module: str) -> Btf | None:
+        """The types of a module, of the kernel for ""; None: it has none.
+
+        Raises:
+            NotSupported: the kernel has none.
+        """
+        if module not in self._types:
+            try:
+                self._types[module] = module_btf(module) if module else kernel_btf()
+            except (BtfError, NotSupported):
+                if not module:
+                    raise
+                self._types[module] = None
+        return self._types[module]
 
     def _nearest(self, name: str) -> str | None:
         import difflib  # noqa: PLC0415 - only for a message

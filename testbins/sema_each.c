@@ -14,6 +14,8 @@ SITES(SEMAPHORE)
 
 #if defined __i386__ || defined __x86_64__
 #define ARGUMENTS "-4@%[site] -4@%k[value]"
+#elif defined __powerpc__ /* where a number alone is a register */
+#define ARGUMENTS "-4@i%[site] -4@%[value]"
 #else
 #define ARGUMENTS "-4@%[site] -4@%[value]"
 #endif

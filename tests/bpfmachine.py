@@ -85,6 +85,7 @@ class Machine:
     Attributes:
         context: struct pt_regs.
         user: address → bytes there; nothing else can be read.
+        kernel: the same of the kernel's memory, which may have the same addresses.
         absent: pages (addresses) that are not there until they are faulted in.
         room: bytes of records that the ring buffer still takes.
         old_strings: whether the length of an empty string is 0, as before Linux 6.16.
@@ -101,6 +102,7 @@ class Machine:
     namespace: tuple[int, int] | None = None
     comm: bytes = b"comm"
     user: dict[int, bytes] = field(default_factory=dict)
+    kernel: dict[int, bytes] = field(default_factory=dict)
     absent: set[int] = field(default_factory=set)
     room: int = 1 << 20
     old_strings: bool = False
@@ -279,6 +281,19 @@ class Machine:
 
     def _probe_read_user(self) -> int:
         return self._copy(fault=False)
+
+    def _probe_read_kernel(self) -> int:
+        return self._of_kernel(self._probe_read_user)
+
+    def _probe_read_kernel_str(self) -> int:
+        return self._of_kernel(self._probe_read_user_str)
+
+    def _of_kernel(self, read: Callable[[], int]) -> int:
+        user, self.user = self.user, self.kernel
+        try:
+            return read()
+        finally:
+            self.user = user
 
     def _copy_from_user(self) -> int:
         assert self._open is None, "sleeps with a record in hand"

@@ -44,6 +44,8 @@ __all__ = (
     "build",
     "compiler",
     "cross",
+    "locked",
+    "make",
     "run",
     "start",
 )
@@ -93,7 +95,8 @@ _LIBRARIES = {"libpair": "libpair.so", "dlopened": "libplugin.so"}
 T = TypeVar("T")
 
 
-def _make(*words: str, timeout: float = _BUILD_TIMEOUT) -> subprocess.CompletedProcess[str]:
+def make(*words: str, timeout: float = _BUILD_TIMEOUT) -> subprocess.CompletedProcess[str]:
+    """Run make in testbins/; hold locked() meanwhile."""
     return subprocess.run(
         ["make", "--no-print-directory", "-C", str(TESTBINS), *words],
         capture_output=True,
@@ -106,8 +109,8 @@ def _make(*words: str, timeout: float = _BUILD_TIMEOUT) -> subprocess.CompletedP
 
 
 @contextlib.contextmanager
-def _lock() -> Iterator[None]:
-    # Two test runs must not have make write the same program at the same time.
+def locked() -> Iterator[None]:
+    """Two test runs must not have make write the same program at the same time."""
     directory = TESTBINS / "out"
     directory.mkdir(exist_ok=True)
     with (directory / ".lock").open("w") as file:
@@ -125,23 +128,23 @@ def _missing(variant: str) -> str | None:
     """Return what this machine lacks to build a variant, None if nothing."""
     if shutil.which("make") is None:
         return "make"
-    found = _make(_variants(variant), f"usable-{variant}")
+    found = make(_variants(variant), f"usable-{variant}")
     if found.returncode != 0:
         last = (found.stderr.strip().splitlines() or ["no message"])[0]
         return f"{_PACKAGES.get(variant, f'a compiler for {variant}')} ({last})"
-    header = _make(_variants(variant), "out/include/sys/sdt.h")
+    header = make(_variants(variant), "out/include/sys/sdt.h")
     return None if header.returncode == 0 else "systemtap-sdt-dev (for sys/sdt.h)"
 
 
 @functools.cache
 def _built(variant: str, program: str) -> tuple[Path | None, str]:
-    with _lock():
+    with locked():
         if missing := _missing(variant):
             return None, missing
         words = [f"{variant}/{program}"]
         if program in _LIBRARIES:
             words.append(f"{variant}/{_LIBRARIES[program]}")
-        done = _make(_variants(variant), *words)
+        done = make(_variants(variant), *words)
     path = TESTBINS / "out" / variant / program
     if _NOT_BUILT in done.stderr:
         return None, f"{program} of it, which the host has not built for this CPU"
@@ -150,8 +153,8 @@ def _built(variant: str, program: str) -> tuple[Path | None, str]:
 
 @functools.cache
 def _cross_built(cpu: str) -> str:
-    with _lock():
-        done = _make("-s", "-j2", f"cross-{cpu}", timeout=3 * _BUILD_TIMEOUT)
+    with locked():
+        done = make("-s", "-j2", f"cross-{cpu}", timeout=3 * _BUILD_TIMEOUT)
     return done.stderr if done.returncode else ""
 
 

@@ -430,8 +430,7 @@ def test_every_program_is_there_for_every_cpu(cpu: str) -> None:
     made = {(path.parent.name, path.name) for path in cross(cpu)}
     for variant in ("default", "O0"):
         names = {name for found, name in made if found == variant and ".so" not in name}
-        missing = set(PROGRAMS["O0"]) - names
-        assert missing <= ({"structs"} if cpu == "mips64el" else set())
+        assert names >= set(PROGRAMS["O0"])
     machines = {notes_machine(path) for path in cross(cpu)}
     assert len(machines) == 1
     assert machines != {notes_machine(build("default", "args"))}

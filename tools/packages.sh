@@ -35,8 +35,9 @@ has() { # has PACKAGE: whether what it provides is here
     qemu-system-arm) command -v qemu-system-aarch64 >/dev/null && command -v qemu-system-arm >/dev/null ;;
     qemu-system-ppc) command -v qemu-system-ppc64 >/dev/null ;;
     qemu-system-misc) command -v qemu-system-s390x >/dev/null && command -v qemu-system-riscv64 >/dev/null ;;
-    clang) command -v clang >/dev/null ;;
+    clang | gdb | rustc | dwz) command -v "$1" >/dev/null ;;
     libbpf-dev) any /usr/include/bpf/usdt.bpf.h ;;
+    elfutils) command -v eu-elflint >/dev/null ;;
     bpftool) any /usr/sbin/bpftool || command -v bpftool >/dev/null ;;
     python3-bpfcc) any /usr/lib/python3/dist-packages/bcc ;;
     linux-headers-amd64) any /usr/src/linux-headers-*-amd64 "/lib/modules/$(uname -r)/build" ;;
@@ -49,7 +50,10 @@ wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio postgresql defaul
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)
 # packages.sh peers: what tests/peers compares with beyond binutils.
-[[ ${1-} == peers ]] && wanted=(clang libbpf-dev bpftool python3-bpfcc linux-headers-amd64)
+[[ ${1-} == peers ]] && wanted=(clang libbpf-dev bpftool elfutils python3-bpfcc linux-headers-amd64)
+
+# packages.sh dwarf: compilers and witnesses of debug information (tests/usdt/dwarf).
+[[ ${1-} == dwarf ]] && wanted=(gcc g++ binutils clang gdb rustc dwz)
 
 missing() {
     local package

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from tracing.codegen import Case, Filter, generate
 from tracing.recordgen import write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bpf.assembler import Code
     from bpf.maps import Map
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ("Attacher", "Failure", "Placed", "Point")
 
 _CASES = 256  # in one program at most: the verifier's work grows with each
+_MANY = 256  # links whose end takes so long that people want to know
 
 
 @frozen
@@ -107,7 +109,13 @@ class Attacher:
 
     Attributes:
         ways: notes on what was attached by which kernel path, for ``-v``.
+        progress: called now and then while many functions are attached, with how many are done
+            and how many there are.
+        took: seconds that detaching took, where it was worth telling.
     """
+
+    progress: Callable[[int, int], object] | None = None
+    took = 0.0
 
     def __init__(
         self,
@@ -160,8 +168,20 @@ class Attacher:
         select: Selector | None = None,
         *,
         excluded: int = 0,
+        attach_type: AttachType = AttachType.NONE,
+        function: int = 0,
+        module: int = 0,
     ) -> Program:
         """Load a program that never sleeps, of a kind that hooks of the kernel take.
+
+        Args:
+            cases: that it serves.
+            kind: of program.
+            select: how it finds out which case was hit; None: by the cookie.
+            excluded: a process that does not count where all others do.
+            attach_type: as :class:`bpf.program.ProgramSpec` has it.
+            function: the same.
+            module: the same.
 
         Raises:
             CodeTooLarge: too many cases.
@@ -174,7 +194,15 @@ class Attacher:
         code = generate(
             cases, accept, sleepable=False, body=self._body, select=select, result=result
         )
-        program = ProgramSpec(code, type=kind, name="usdt").load(self._maps)
+        spec = ProgramSpec(
+            code,
+            type=kind,
+            attach_type=attach_type,
+            name="usdt",
+            function=function,
+            module=module,
+        )
+        program = spec.load(self._maps)
         self._loaded.append(program)
         self._code.append(code)
         self.ways.append(f"program of {len(code)} instructions for {len(cases)} cases")
@@ -200,7 +228,10 @@ class Attacher:
     def close(self) -> None:
         """Detach everything; links are closed side by side, as each waits for the kernel."""
         links, self._links = self._links, []
+        began = time.monotonic()
         close_links(links)
+        if len(links) >= _MANY:
+            self.took = time.monotonic() - began
         for program in (*self._programs.values(), *self._loaded):
             program.close()
         self._loaded.clear()

@@ -33,7 +33,10 @@ def _key_pointer(asm: Assembler) -> None:
 def _key(asm: Assembler, part: CallPart) -> None:
     # All but the stack pointer, which is left in r8.
     pointer = part.stack.pointer
-    asm.load(R8, R6, pointer.offset, pointer.size)
+    if pointer is None:
+        asm.mov(R8, R6)
+    else:
+        asm.load(R8, R6, pointer.offset, pointer.size)
     asm.store(R10, _KEY, R9, 4)
     asm.store(R10, _KEY + 4, part.pair, 4)
 
@@ -99,7 +102,8 @@ def write_find_frame(asm: Assembler, part: CallPart, missing: str) -> None:
     _key(asm, part)
     for popped in part.stack.popped:
         asm.mov(R1, R8)
-        asm.add(R1, -popped)
+        if popped:
+            asm.add(R1, -popped)
         asm.store(R10, _KEY + 8, R1)
         asm.load_map(R1, frame_map(part.size))
         _key_pointer(asm)

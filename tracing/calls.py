@@ -60,6 +60,8 @@ __all__ = (
     "blank_map",
     "frame_map",
     "narrowed",
+    "of_return",
+    "replaced",
     "split",
 )
 
@@ -70,8 +72,8 @@ _MOST = 1 << 14  # frames of one size
 _LEAST = 1 << 8
 _KEY = struct.Struct("=IIQ")
 _CAPTURED = 64  # bits of the word that marks unreadable ones
-_TEXTS = ("string", "buffer", "array", "bytes")  # forms of what takes more than a number
-_AT_ADDRESS = ("string", "buffer")  # forms whose expression is an address
+_TEXTS = ("string", "buffer", "array", "typed", "bytes")  # forms of what takes more than a number
+_AT_ADDRESS = ("string", "buffer", "typed")  # forms whose expression is an address
 _AS_THEY_ARE = ("comm", "func", "opaque", "ustack", "kstack")  # forms of what is not computed
 _SWEEP = 10.0  # seconds between two looks for frames of threads that have ended
 
@@ -81,11 +83,11 @@ class CallStack:
     """How a function's entry and return find one another.
 
     Attributes:
-        pointer: the stack pointer.
+        pointer: the stack pointer; None: the address of the context, which both ends share.
         popped: bytes that a return takes off the stack, the usual number first.
     """
 
-    pointer: Register
+    pointer: Register | None
     popped: tuple[int, ...] = (0,)
 
 
@@ -134,25 +136,25 @@ def split(plan: Plan) -> Split | None:
     nodes = [*plan.predicates]
     for output in plan.outputs:
         nodes += [output.node] if output.length is None else [output.node, output.length]
-    if not plan.returns and not any(map(_of_return, nodes)):
+    if not plan.returns and not any(map(of_return, nodes)):
         return None
     keeper = _Keeper()
     outputs = tuple(map(keeper.output, plan.outputs))
-    later = tuple(keeper.node(node) for node in plan.predicates if _of_return(node))
-    sooner = tuple(node for node in plan.predicates if not _of_return(node))
+    later = tuple(keeper.node(node) for node in plan.predicates if of_return(node))
+    sooner = tuple(node for node in plan.predicates if not of_return(node))
     pair = keeper.captures or any(map(_of_entry, sooner))
     if not pair:
         both = sooner + later
-        return Split(None, _replaced(plan, predicates=both, outputs=outputs, returns=True))
+        return Split(None, replaced(plan, predicates=both, outputs=outputs, returns=True))
     captures = tuple(keeper.captures.values())
     return Split(
         Plan(sooner, captures, keeper.size, MARKS, kernel=plan.kernel),
-        _replaced(plan, predicates=later, outputs=outputs, returns=True),
+        replaced(plan, predicates=later, outputs=outputs, returns=True),
     )
 
 
-def _replaced(record: T, **changes: Any) -> T:
-    # A copy of a frozen record with some fields changed.
+def replaced(record: T, **changes: Any) -> T:
+    """A copy of a frozen record with some fields changed."""
     return type(record)(**(_fields(record) | changes))
 
 
@@ -164,31 +166,31 @@ def _rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
     # A copy with its operands changed.
     fields = _fields(node).items()
     operands = {name: inner(value) for name, value in fields if isinstance(value, Node)}
-    return _replaced(node, **operands) if operands else node
+    return replaced(node, **operands) if operands else node
 
 
 def narrowed(plan: Plan) -> Plan:
     """A plan for a process of 32 bits, whose addresses have no sign to extend."""
     predicates = tuple(map(_narrowed, plan.predicates))
     outputs = tuple(
-        _replaced(
+        replaced(
             output,
             node=_unsigned(output.node) if output.form in _AT_ADDRESS else _narrowed(output.node),
             length=None if output.length is None else _narrowed(output.length),
         )
         for output in plan.outputs
     )
-    return _replaced(plan, predicates=predicates, outputs=outputs)
+    return replaced(plan, predicates=predicates, outputs=outputs)
 
 
 def _narrowed(node: Node) -> Node:
     match node:
         case Deref(address=address):
-            return _replaced(node, address=_unsigned(address))
+            return replaced(node, address=_unsigned(address))
         case CompareText(address=address) if address is not None:
-            return _replaced(node, address=_unsigned(address))
+            return replaced(node, address=_unsigned(address))
         case CompareTexts(left=left, right=right):
-            return _replaced(node, left=_unsigned(left), right=_unsigned(right))
+            return replaced(node, left=_unsigned(left), right=_unsigned(right))
     return _rebuilt(node, _narrowed)
 
 
@@ -196,10 +198,11 @@ def _unsigned(address: Node) -> Node:
     return Convert(_narrowed(address), U32)
 
 
-def _of_return(node: Node) -> bool:
+def of_return(node: Node) -> bool:
+    """Whether a value is only known when the function returns."""
     if isinstance(node, Fetched) and isinstance(node.fetch, AtReturn):
         return True
-    return any(map(_of_return, children(node)))
+    return any(map(of_return, children(node)))
 
 
 def _of_entry(node: Node) -> bool:
@@ -223,23 +226,23 @@ class _Keeper:
     def output(self, output: Output) -> Output:
         node, length = output.node, output.length
         parts = [node] if length is None else [node, length]
-        if output.form in _TEXTS and not any(map(_of_return, parts)):
+        if output.form in _TEXTS and not any(map(of_return, parts)):
             if any(map(_of_entry, parts)):
                 node = self._text(output)
         elif output.form not in _AS_THEY_ARE:
             node = self.node(node)
             length = None if length is None else self.node(length)
-        return _replaced(output, node=node, length=length)
+        return replaced(output, node=node, length=length)
 
     def node(self, node: Node) -> Node:
         """What is evaluated at return instead of a number."""
-        if not _of_return(node):
+        if not of_return(node):
             return self._number(node) if _of_entry(node) else node
         return _rebuilt(node, self.node)
 
     def _number(self, node: Node) -> Node:
         if isinstance(node, Pointer):  # its type serves what is built on it
-            return Pointer(self.node(node.address), node.target, node.type)
+            return replaced(node, address=self.node(node.address))
         fallible = can_fail(node)
         form = "integer"
         made = self._keep(Output("", form, node, size=8, fallible=fallible))
@@ -263,7 +266,7 @@ class _Keeper:
             if len(self.captures) == _CAPTURED:
                 raise TracingError(f"more than {_CAPTURED} values of a function's entry are kept")
             lead = 8 if output.form in LED else 0
-            self.captures[key] = _replaced(output, key="", offset=self.size)
+            self.captures[key] = replaced(output, key="", offset=self.size)
             self.size += lead + -(-output.size // 8) * 8
         return self.captures[key]
 
@@ -308,7 +311,8 @@ class Frames:
         self._next = now + _SWEEP
         for calls, *_ in self._maps.values():
             for key in list(calls.keys()):
-                if not os.path.exists(f"/proc/{_KEY.unpack(key)[0]}"):  # noqa: PTH110 - slow
+                thread = _KEY.unpack(key)[0]  # 0: of every CPU's idle task, which never ends
+                if thread and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
                     calls.delete(key)
 
     def close(self) -> None:

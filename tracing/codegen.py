@@ -42,6 +42,7 @@ __all__ = (
     "Body",
     "Case",
     "Filter",
+    "Gate",
     "Selector",
     "generate",
     "lost_label",
@@ -60,12 +61,14 @@ class Case:
         probe: the probe's index.
         plan: what is done.
         call: of a function that is followed from entry to return, which of the two this is.
+        gate: what else decides whether a hit counts.
     """
 
     number: int
     probe: int
     plan: Plan
     call: CallPart | None = None
+    gate: Gate | None = None
 
 
 @frozen
@@ -90,6 +93,20 @@ class Filter:
     def maps(self) -> dict[str, Map]:
         """What programs of this filter refer to by name."""
         return {} if self.followed is None else self.followed.maps
+
+
+class Gate(Protocol):
+    """Decides whether a hit counts, beside the predicates. Hashable."""
+
+    @property
+    def entry(self) -> bool:
+        """Whether it comes behind the predicates, which then decide whether it is asked."""
+
+    def settle(self, asm: Assembler) -> None:
+        """Write what is to be done before the predicates, and whatever they say."""
+
+    def write(self, asm: Assembler) -> None:
+        """Fall through if the hit counts, else go to ``exit``; r6 and r9 stay."""
 
 
 class Body(Protocol):
@@ -208,6 +225,10 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     unread = unread_label(case)
     if case.call is not None and not case.call.entry:
         write_find_frame(asm, case.call, "exit")
+    if case.gate is not None and not case.gate.entry:
+        case.gate.write(asm)
+    elif case.gate is not None and case.plan.predicates:
+        case.gate.settle(asm)
     entry = case.call if case.call is not None and case.call.entry else None
     no, fail = "exit", unread
     if entry is not None:  # what a call left at this place must not be found by this one's return
@@ -215,6 +236,8 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     writer = ExpressionWriter(asm, sleepable=sleepable, fail=fail, kernel=case.plan.kernel)
     for node in case.plan.predicates:
         writer.branch(node, no, when=False)
+    if case.gate is not None and case.gate.entry:
+        case.gate.write(asm)
     if entry is None:
         body(asm, case, sleepable=sleepable)
     else:

@@ -206,7 +206,7 @@ def _codes(field: Field) -> str:
     padding = -field.size % 8
     size = field.type.size
     match field.form:
-        case "string" | "buffer" | "array" | "ustack" | "kstack":
+        case "string" | "buffer" | "array" | "typed" | "ustack" | "kstack":
             return f"q{field.size}s{padding}x"
         case "float":
             return "d" if size == 8 else "f4x"
@@ -223,6 +223,7 @@ def compile_renderer(layout: Layout, form: Form, order: str = "=") -> Callable[.
     """
     names = ["t", "c"] + (["m"] if layout.marks >= 0 else [])
     values = []
+    form.begin(layout)
     for index, field in enumerate(layout.fields):
         values.append((field.key, _expression(index, field, form, order)))
         if field.lead:
@@ -245,9 +246,11 @@ def _expression(index: int, field: Field, form: Form, order: str) -> str:
         case "func":
             return form.constant(field.reason)
         case "string":
-            return form.text(value, length, field.size)
+            return form.text(value, length, field.size, field.key if field.reason else "")
         case "buffer":
             return form.text(value, length, 0)
+        case "typed":
+            return form.typed(value, length, field, order)
         case "array":
             return form.array(value, length, order + field.reason)
         case "float":
@@ -260,6 +263,8 @@ def _expression(index: int, field: Field, form: Form, order: str) -> str:
             expression = form.symbol("ustack" if field.form == "usym" else "kstack", value)
         case "hex":
             expression = form.hexadecimal(f"({value} & {(1 << 8 * field.type.size) - 1})")
+        case "bool":
+            expression = form.truth(value)
         case _ if field.names is not None:
             shown = f"(None if m & {1 << index} else {value})" if field.fallible else value
             expression = form.named(field.key, shown, field.names)

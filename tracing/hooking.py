@@ -19,7 +19,16 @@ from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from bpf.link import attach_raw_tracepoint, attach_tracepoint
 from tracing.attach import Failure, Placed, Point
-from tracing.hooks import EventHook, RawHook, SyscallHook, SyscallRegisters, syscall_registers
+from tracing.hooks import (
+    TS_COMPAT,
+    EventHook,
+    FunctionHook,
+    RawHook,
+    SyscallHook,
+    SyscallRegisters,
+    compat_status,
+    syscall_registers,
+)
 from tracing.ir import Fetched, children
 from tracing.slots import TEXT_SLOT
 from tracing.values import Constant
@@ -55,13 +64,24 @@ class _ByNumber:
             asm.load(R1, R10, TEXT_SLOT + 8)
             asm.alu(Alu.AND, R1, registers.mask)
             asm.jump(Jump.NE, R1, registers.wide, "exit")
+        if (status := compat_status()) >= 0:
+            asm.call(Helper.GET_CURRENT_TASK)
+            asm.mov(R3, R0)
+            self._copy(asm, status, TEXT_SLOT + 8)
+            asm.load(R1, R10, TEXT_SLOT + 8)
+            asm.alu(Alu.AND, R1, TS_COMPAT)
+            asm.jump(Jump.NE, R1, 0, "exit")
         asm.load(R0, R10, TEXT_SLOT, registers.width)
 
     def _read(self, asm: Assembler, offset: int, slot: int) -> None:
+        asm.load(R3, R6, 0)  # both tracepoints have struct pt_regs * first
+        self._copy(asm, offset, slot)
+
+    def _copy(self, asm: Assembler, offset: int, slot: int) -> None:
+        # From what R3 points at.
         asm.mov(R1, R10)
         asm.add(R1, slot)
         asm.mov(R2, 8)
-        asm.load(R3, R6, 0)  # both tracepoints have struct pt_regs * first
         asm.add(R3, offset)
         asm.call(Helper.PROBE_READ_KERNEL)
         asm.jump(Jump.NE, R0, 0, "exit")
@@ -89,8 +109,14 @@ def attach_hooked(attacher: Attacher, placed: Sequence[Placed]) -> list[Failure]
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
         NotSupported: system calls of this CPU.
     """
-    allow_descriptors(2 * len(placed))
-    return _Attaching(attacher).all(placed)
+    functions = [one for one in placed if isinstance(one.point.hook, FunctionHook)]
+    if not functions:
+        allow_descriptors(2 * len(placed))
+        return _Attaching(attacher).all(placed)
+    from tracing.functionhooks import attach_functions  # noqa: PLC0415 - only for functions
+
+    others = [one for one in placed if not isinstance(one.point.hook, FunctionHook)]
+    return attach_functions(attacher, functions) + attach_hooked(attacher, others)
 
 
 class _Attaching:

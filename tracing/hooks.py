@@ -5,22 +5,33 @@
     RawHook       the same tracepoint's arguments, without a record: quick to attach and to leave.
     SyscallHook   the raw tracepoints sys_enter and sys_exit, which every system call passes: one
                   program and one link for any number of them, chosen by the call's number.
+    FunctionHook  a function, at its entry and its return, or an instruction in it.
 
 :mod:`tracing.hooking` attaches to them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from typing import TYPE_CHECKING
+
 from bpf.errors import NotSupported
 from bpf.frozen import frozen
 from bpf.host import KERNEL
 
+if TYPE_CHECKING:
+    from bpf.kprobes import KernelVia
+
 __all__ = (
+    "TS_COMPAT",
     "EventHook",
+    "FunctionHook",
     "Hook",
     "RawHook",
     "SyscallHook",
     "SyscallRegisters",
+    "compat_status",
     "syscall_registers",
 )
 
@@ -57,7 +68,30 @@ class SyscallHook:
     returns: bool = False
 
 
-Hook = EventHook | RawHook | SyscallHook
+@frozen
+class FunctionHook:
+    """A function of the kernel, by one of the kernel's ways.
+
+    Attributes:
+        name: ``[MODULE:]FUNCTION[+OFFSET]``, for messages.
+        symbol: what the kernel knows it by.
+        address: of the instruction; 0: not known.
+        offset: in the function.
+        way: how to attach.
+        module: "" for the kernel itself.
+        number: its ID in the BTF of that, 0: none.
+    """
+
+    name: str
+    symbol: str
+    address: int
+    offset: int
+    way: KernelVia
+    module: str = ""
+    number: int = 0
+
+
+Hook = EventHook | RawHook | SyscallHook | FunctionHook
 
 
 @frozen
@@ -90,7 +124,38 @@ _REGISTERS = {
     "riscv64": SyscallRegisters(136, 8, (280, 88, 96, 104, 112, 120)),
     # r11; orig_a0 r5…r9
     "loongarch64": SyscallRegisters(88, 8, (256, 40, 48, 56, 64, 72)),
+    # the low half of int_code; orig_gpr2 gprs[3]…; the upper word of the PSW's mask, PSW_MASK_EA
+    "s390x": SyscallRegisters(162, 2, (152, 48, 56, 64, 72, 80), 4, 1, 1),
+    # gpr[0]; orig_gpr3 gpr[4]…
+    "ppc64": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
+    "ppc64le": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
 }
+
+
+#: A call by the numbers of 32-bit programs, arch/x86/include/asm/thread_info.h.
+TS_COMPAT = 2
+
+
+@functools.cache
+def compat_status() -> int:
+    """Where a task of x86-64 says whose numbers its call has; -1: not known.
+
+    Programs of 64 bits can make calls of 32 bits, too (``int $0x80``): no register tells.
+    """
+    if KERNEL != "x86_64":
+        return -1
+    from bpf.btf.files import kernel_btf  # noqa: PLC0415 - only for system calls
+    from bpf.btf.format import Kind  # noqa: PLC0415
+    from bpf.btf.types import Composite  # noqa: PLC0415
+
+    with contextlib.suppress(NotSupported):
+        btf = kernel_btf()
+        for number in btf.find("thread_info", Kind.STRUCT):  # what task_struct begins with
+            found = btf.type(number)
+            for member in found.members if isinstance(found, Composite) else ():
+                if member.name == "status":
+                    return member.bit_offset // 8
+    return -1
 
 
 def syscall_registers() -> SyscallRegisters:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bpf.frozen import frozen
-from tracing.values import Kept, Kind, Memory, RecordBytes, Unreadable, ValueType
+from tracing.values import AtReturn, Kept, Kind, Memory, RecordBytes, Unreadable, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,8 @@ __all__ = (
     "bounds",
     "can_fail",
     "children",
+    "narrows",
+    "of_kernel",
     "why_unreadable",
     "wrap",
 )
@@ -59,10 +61,11 @@ class Number:
 
 @frozen
 class Fetched:
-    """An argument as the front describes it."""
+    """An argument as the front describes it; ``handle``: its type, if that says more than C's."""
 
     fetch: Fetch
     type: ValueType
+    handle: object = None
 
 
 @frozen
@@ -85,13 +88,15 @@ class Opaque:
 class Pointer:
     """An address whose target's type is known from a cast, or by :class:`tracing.resolve.Types`.
 
-    ``handle`` is the target's type in the words of the latter.
+    ``handle`` is the target's type in the words of the latter; ``kernel``: that is a type of the
+    kernel, which may have its addresses among a process's (:mod:`tracing.exprgen.reading`).
     """
 
     address: Node
     target: ValueType
     type: ValueType = U64
     handle: object = None
+    kernel: bool = False
 
 
 @frozen
@@ -101,20 +106,24 @@ class Place:
     Attributes:
         element: of an array of integers, what it is made of.
         handle: its type in the words of :class:`tracing.resolve.Types`.
+        kernel: as of :class:`Pointer`.
     """
 
     address: Node
     type: ValueType
     element: ValueType | None = None
     handle: object = None
+    kernel: bool = False
 
 
 @frozen
 class Deref:
-    """The value at an address of the traced process."""
+    """The value at an address of the traced process; ``handle`` and ``kernel`` as elsewhere."""
 
     address: Node
     type: ValueType
+    handle: object = None
+    kernel: bool = False
 
 
 @frozen
@@ -123,6 +132,7 @@ class Convert:
 
     operand: Node
     type: ValueType
+    handle: object = None
 
 
 @frozen
@@ -226,6 +236,15 @@ def bounds(kind: ValueType) -> tuple[int, int]:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind.signed else (0, (1 << bits) - 1)
 
 
+def narrows(source: ValueType, target: ValueType) -> bool:
+    """Whether a number of the source type may lie outside the target type."""
+    if target.size == 8:
+        return False
+    if source.signed == target.signed:
+        return source.size > target.size
+    return source.signed or source.size >= target.size
+
+
 def children(node: Node) -> tuple[Node, ...]:
     """The operands of a node, left to right."""
     match node:
@@ -244,6 +263,13 @@ def children(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+def of_kernel(node: Node | None) -> bool:
+    """Whether an address is the kernel's for certain, or a pointer as the kernel's types say."""
+    if isinstance(node, Fetched):
+        return isinstance(node.fetch, RecordBytes)
+    return isinstance(node, (Pointer, Place)) and node.kernel
+
+
 def why_unreadable(node: Node) -> str:
     """What to say of an expression that could not be evaluated at a hit: all it may have been."""
     return ", or ".join(dict.fromkeys(_reasons(node)))
@@ -259,7 +285,9 @@ def _reasons(node: Node) -> Iterator[str]:
             yield "memory not readable"
         case CompareText(address=address) if address is not None:
             yield "memory not readable"
-        case Fetched(fetch=Unreadable(reason=reason)):
+        case Fetched(
+            fetch=Unreadable(reason=reason) | AtReturn(register=Unreadable(reason=reason))
+        ):
             yield reason
         case Fetched(fetch=Kept(reason=reason)) if reason:
             yield reason

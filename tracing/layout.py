@@ -13,6 +13,7 @@ from bpf.frozen import frozen
 from tracing.ir import why_unreadable
 from tracing.names import Names
 from tracing.plan import HEADER_SIZE, LED, MAX_OUTPUTS, MAX_READ, Output, Plan
+from tracing.typed.shape import Shape
 from tracing.values import Kind, ValueType
 
 if TYPE_CHECKING:
@@ -36,15 +37,17 @@ class Field:
 
     Attributes:
         key: the item as written, without spaces.
-        form: integer, hex, usym, ksym, float, bytes, string, buffer, ustack, kstack, comm, func,
-            or opaque.
+        form: integer, bool, hex, usym, ksym, float, bytes, string, buffer, array, typed, ustack,
+            kstack, comm, func, or opaque.
         type: the kind and size of the value itself; of no meaning for text, comm, func and opaque.
         offset: where it is in the record; -1 for comm, func and opaque, which take no room.
         size: bytes of room for it, less the leading length of a string, buffer or stack.
         fallible: whether its bit in the word of unreadable values can be set.
         reason: why it cannot be read, where it cannot; of func, the text to show; of an array, its
-            elements in the words of :mod:`struct`.
+            elements in the words of :mod:`struct`; of typed, what Output.text says.
         names: of an integer's values, if they have some.
+        shape: of typed, what it is.
+        cast: the type in C, where one is known.
     """
 
     key: str
@@ -55,6 +58,8 @@ class Field:
     fallible: bool = False
     reason: str = ""
     names: Names | None = None
+    shape: Shape | None = None
+    cast: str = ""
 
     @property
     def lead(self) -> int:
@@ -80,6 +85,10 @@ class Field:
         }
         if self.names is not None:
             made["names"] = self.names.to_json()
+        if self.shape is not None:
+            made["shape"] = self.shape.to_json()
+        if self.cast:
+            made["cast"] = self.cast
         return made
 
     @classmethod
@@ -95,10 +104,12 @@ class Field:
             _text(members, "form"),
             ValueType(_kind(members), _number(members, "bytes", 0, MAX_READ)),
             _number(members, "offset", -1, _LARGEST),
-            _number(members, "size", 0, MAX_READ),
+            _number(members, "size", 0, _WORD + MAX_READ),
             _flag(members, "fallible"),
             _text(members, "reason"),
             Names.from_json(members["names"], BadLayout) if "names" in members else None,
+            Shape.from_json(members["shape"], BadLayout) if "shape" in members else None,
+            _text(members, "cast") if "cast" in members else "",
         )
         check = _FORMS.get(made.form)
         if check is None:
@@ -113,6 +124,11 @@ def _is_integer(field: Field) -> bool:
     return integer and field.size == _WORD and field.type.size in (1, 2, 4, 8)
 
 
+def _is_typed(field: Field) -> bool:
+    shape = field.shape
+    return shape is not None and _WORD < field.size <= _WORD + min(shape.size, MAX_READ)
+
+
 def _is_float(field: Field) -> bool:
     return field.type.kind is Kind.FLOAT and field.size == _WORD and field.type.size in (4, 8)
 
@@ -124,6 +140,7 @@ def _is_aggregate(field: Field) -> bool:
 # Form of a value → whether a field may be like that.
 _FORMS: dict[str, Callable[[Field], bool]] = {
     "integer": _is_integer,
+    "bool": _is_integer,
     "hex": _is_integer,
     "usym": _is_integer,
     "ksym": _is_integer,
@@ -132,6 +149,7 @@ _FORMS: dict[str, Callable[[Field], bool]] = {
     "string": lambda field: field.size > 0,
     "buffer": lambda _: True,
     "array": lambda field: field.reason in set("bBhHiIqQ"),
+    "typed": _is_typed,
     "ustack": lambda field: field.size > 0 and not field.size % _WORD,
     "kstack": lambda field: field.size > 0 and not field.size % _WORD,
     "comm": lambda _: True,
@@ -215,6 +233,8 @@ def _field(output: Output) -> Field:
         output.fallible,
         reason,
         output.names,
+        output.shape,
+        output.cast,
     )
 
 

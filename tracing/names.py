@@ -71,10 +71,12 @@ class Names:
         return value if name is None else NamedNumber(value, name)
 
     def number_of(self, name: str) -> int | None:
-        """The value with this name; only symbols have one for each."""
-        if self.kind != "symbols":
+        """The value with this name; of flags, the one with no other."""
+        if self.kind not in ("flags", "symbols"):
             return None
-        return next((number for number, known in self.table if known == name), None)
+        return next(
+            (number for number, known in (*self.choices, *self.table) if known == name), None
+        )
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with all of it."""

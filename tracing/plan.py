@@ -11,7 +11,8 @@ A record, as the program writes it into the ring buffer and :mod:`tracing.decode
     40   u64   only if some value may be unreadable: bit n = output n was not
     …          outputs, each padded to eight bytes
 
-A string, buffer or stack is preceded by an s64: the bytes that count, or a negative errno.
+A string, buffer or stack is preceded by an s64: the bytes that count, or a negative errno. So is a
+structure, and by its address behind that (:mod:`tracing.leads`).
 """
 
 from __future__ import annotations
@@ -33,26 +34,30 @@ from tracing.ir import (
     Place,
     Pointer,
     can_fail,
+    of_kernel,
 )
 from tracing.language.tree import Call, Name
+from tracing.names import Names
 from tracing.resolve import (
     DEFAULT_STRING,
     MAX_READ,
     Scope,
     address_of,
+    begin_of,
     given_limit,
     resolve,
     scalar,
 )
 from tracing.stacks import MAX_FRAMES
-from tracing.values import Kept, Kind, RecordBytes, Register, Unreadable
+from tracing.values import AtReturn, Kept, Kind, RecordBytes, Register, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracing.language.tree import Item
-    from tracing.names import Names
     from tracing.resolve import Types
+    from tracing.scope import Shown
+    from tracing.typed.shape import Shape
     from tracing.values import Argument, ValueType
 
 __all__ = ("HEADER_SIZE", "LED", "MAX_OUTPUTS", "MAX_READ", "Output", "Plan", "make_plan")
@@ -63,9 +68,11 @@ LED = (
     "string",
     "buffer",
     "array",
+    "typed",
     "ustack",
     "kstack",
 )  # forms that a length or a negative errno precedes
+_TRUTH = Names("symbols", ((0, "false"), (1, "true")))
 _ROOMLESS = ("comm", "func", "opaque")  # forms that take no room in a record
 
 
@@ -75,16 +82,19 @@ class Output:
 
     Attributes:
         key: the item as written, without spaces.
-        form: integer, hex, usym and ksym (an address to be shown as a symbol), float, bytes,
-            string, buffer, array, ustack, kstack, comm, func, or opaque.
-        node: the value; for string and buffer the address.
+        form: integer, bool, hex, usym and ksym (an address to be shown as a symbol), float, bytes,
+            string, buffer, array, typed, ustack, kstack, comm, func, or opaque.
+        node: the value; for string, buffer and typed the address.
         offset: where it is in the record; -1 for comm, func and opaque, which take no room.
         size: bytes of room for it, less the leading length of a string, buffer or stack.
         length: of a buffer, how many bytes to read; its own expression.
         fallible: whether its bit in the word of unreadable values can be set.
         text: of func, what is shown at every hit; of an array, its elements in the words of
-            :mod:`struct`.
+            :mod:`struct`; of typed, ``*`` where a pointer is shown with it, and ``k`` where types
+            of the kernel led there.
         names: of an integer's values, if they have some.
+        shape: of typed, what lies at the address.
+        cast: the type in C, where one is known.
     """
 
     key: str
@@ -96,6 +106,8 @@ class Output:
     fallible: bool = False
     text: str = ""
     names: Names | None = None
+    shape: Shape | None = None
+    cast: str = ""
 
     @property
     def reach(self) -> int:
@@ -136,7 +148,8 @@ class Plan:
     def faultable(self) -> bool:
         """Whether a page fault may keep something from being read."""
         return any(map(can_fail, self.predicates)) or any(
-            output.fallible or (output.form in ("string", "buffer") and output.whole is None)
+            output.fallible
+            or (output.form in ("string", "buffer", "typed") and output.whole is None)
             for output in self.outputs
         )
 
@@ -154,6 +167,7 @@ def make_plan(
     probe: str,
     declared: int,
     max_string: int = DEFAULT_STRING,
+    max_struct: int = 0,
     function: str = "",
     types: Types | None = None,
     stacks: Sequence[str] = (),
@@ -168,6 +182,7 @@ def make_plan(
         probe: its name, for messages.
         declared: the largest number of arguments at any site of the probe.
         max_string: bytes that str() keeps, without the NUL.
+        max_struct: bytes that are kept of a structure; 0: of a pointer to one its address is shown.
         function: what ``func`` is; by default the probe's name.
         types: what knows members and named types, if anything does.
         stacks: ``ustack``, ``kstack``: to be recorded whatever the items are.
@@ -177,7 +192,8 @@ def make_plan(
         LanguageError: an item cannot be understood here.
     """
     named = {item.name: item for item in arguments}
-    scope = Scope(text, probe, named, declared, function or probe, max_string, types)
+    whole = function or probe
+    scope = Scope(text, probe, named, declared, whole, max_string, max_struct, types)
     predicates: list[Node] = []
     outputs: dict[str, Output] = {}
     for item in items:
@@ -189,7 +205,7 @@ def make_plan(
             outputs[item.text] = _output(item, scope)
     predicates.sort(key=can_fail)  # what reads no memory first: often it decides alone
     shown = list(outputs.values()) or [
-        _argument(item, item.name, scope) for item in arguments if not item.hidden
+        _argument(item, item.name, scope, wide=False) for item in arguments if not item.hidden
     ]
     shown += [_stack(kind) for kind in stacks if kind not in outputs]
     if len(shown) > MAX_OUTPUTS:
@@ -222,6 +238,8 @@ def _at(output: Output, offset: int) -> Output:
         output.fallible,
         output.text,
         output.names,
+        output.shape,
+        output.cast,
     )
 
 
@@ -246,7 +264,7 @@ def _stack(kind: str, key: str = "") -> Output:
     return Output(key or kind, kind, Number(0, U64), size=8 * MAX_FRAMES)
 
 
-def _argument(argument: Argument, key: str, scope: Scope) -> Output:
+def _argument(argument: Argument, key: str, scope: Scope, *, wide: bool = True) -> Output:
     if isinstance(argument.fetch, Unreadable):
         return Output(key, "opaque", Opaque(argument.fetch.reason, argument.type))
     node = Fetched(argument.fetch, argument.type)
@@ -257,7 +275,7 @@ def _argument(argument: Argument, key: str, scope: Scope) -> Output:
     if argument.element is not None and isinstance(argument.fetch, RecordBytes):
         return _array(key, node, argument.fetch, argument.element, scope)
     if scope.types is not None and argument.handle is not None:
-        return _typed(key, scope.types.argument(argument, node), scope)
+        return _typed(key, scope.types.argument(argument, node), scope, wide=wide)
     return _plain(key, node, argument.form or "integer", argument.names)
 
 
@@ -274,24 +292,83 @@ def _array(key: str, node: Node, fetch: RecordBytes, element: ValueType, scope: 
     return Output(key, "array", node, size=room, length=length, text=text)
 
 
-def _typed(key: str, node: Node, scope: Scope) -> Output:
-    # What types from elsewhere make of an expression: text and arrays have their own forms.
+def _typed(key: str, node: Node, scope: Scope, *, wide: bool = True) -> Output:
+    # What types from elsewhere make of an expression: text, arrays and structures have their own
+    # forms. ``wide``: a pointer is shown with what it points at.
+    shown = scope.types.shown(node) if scope.types is not None else None
+    if shown is not None and shown.begin is not None:
+        return _contents(key, shown, scope)
     if isinstance(node, Place):
-        if node.type.kind is Kind.STRING:
-            room = min(node.type.size + 1, scope.max_string + 1)
-            return _read(key, "string", node.address, room, None)
-        size = min(node.type.size, MAX_READ)
-        text = "B"
-        if node.element is not None:
-            text = "_bh_i___q"[node.element.size]
-            text = text if node.element.signed else text.upper()
-        return Output(key, "array", node, size=size, length=Number(size, U64), text=text)
+        return _place(key, node, shown, scope)
     names = scope.types.names(node) if scope.types is not None else None
-    form = "hex" if isinstance(node, Pointer) and node.handle is not None else "integer"
-    return _plain(key, node, form, names)
+    if shown is None:
+        form = "hex" if isinstance(node, Pointer) and node.handle is not None else "integer"
+        return _plain(key, node, form, names)
+    if shown.form == "string":
+        return _read(key, "string", node, scope.max_string + 1, None)
+    if shown.form == "typed":
+        if wide and scope.max_struct and shown.shape is not None:
+            return _structure(key, node, shown.shape, scope, "*")
+        return _plain(key, node, "hex", cast=shown.cast)
+    names = _TRUTH if shown.form == "bool" else names
+    return _plain(key, node, shown.form, names, shown.cast)
 
 
-def _plain(key: str, node: Node, form: str = "integer", names: Names | None = None) -> Output:
+def _contents(key: str, shown: Shown, scope: Scope) -> Output:
+    # What a text or a list of C++ or Rust holds, as long as it says that it is; which form an enum
+    # with data has.
+    begin = shown.begin or Number(0, U64)
+    if shown.form == "integer":
+        return _plain(key, begin, names=scope.types.names(begin) if scope.types else None)
+    if shown.element is None:
+        return _read(key, "buffer", begin, scope.max_string, shown.length)
+    code = "_bh_i___q"[shown.element.size]
+    room = max(scope.max_string // shown.element.size, 1) * shown.element.size
+    text = code if shown.element.signed else code.upper()
+    made = _read(key, "array", begin, room, shown.length)
+    return made if made.form == "opaque" else _with_text(made, text)
+
+
+def _with_text(output: Output, text: str) -> Output:
+    return Output(
+        output.key, output.form, output.node, size=output.size, length=output.length, text=text
+    )
+
+
+def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
+    if isinstance(node.address, Fetched) and isinstance(node.address.fetch, AtReturn):
+        lost = node.address.fetch.register
+        if isinstance(lost, Unreadable):  # as a number it keeps its reason
+            return _plain(key, node.address)
+    if node.type.kind is Kind.STRING:
+        room = min(node.type.size + 1, scope.max_string + 1)
+        return _read(key, "string", begin_of(node), room, None)
+    if node.element is None and shown is not None and shown.shape is not None and scope.max_struct:
+        return _structure(key, begin_of(node), shown.shape, scope, "")
+    size = min(node.type.size, MAX_READ)
+    text = "B"
+    if node.element is not None:
+        text = "_bh_i___q"[node.element.size]
+        text = text if node.element.signed else text.upper()
+    if isinstance(node.address, Opaque):
+        return Output(key, "opaque", node.address)
+    return Output(key, "array", begin_of(node), size=size, length=Number(size, U64), text=text)
+
+
+def _structure(key: str, address: Node, shape: Shape, scope: Scope, text: str) -> Output:
+    # Room for the address, and for as much as is kept.
+    if isinstance(address, Pointer) and isinstance(address.address, Opaque):
+        address = address.address
+    if isinstance(address, Opaque):
+        return Output(key, "opaque", address)
+    text += "k" if of_kernel(address) else ""
+    size = 8 + min(shape.size, scope.max_struct)
+    return Output(key, "typed", address, size=size, text=text, shape=shape)
+
+
+def _plain(
+    key: str, node: Node, form: str = "integer", names: Names | None = None, cast: str = ""
+) -> Output:
     if isinstance(node, Pointer) and isinstance(node.address, Opaque):
         node = node.address
     if isinstance(node, Opaque):
@@ -301,7 +378,8 @@ def _plain(key: str, node: Node, form: str = "integer", names: Names | None = No
     if node.type.kind is Kind.BYTES:
         form = "bytes"
     size = max(8, node.type.size)
-    return Output(key, form, node, size=size, fallible=can_fail(node), names=names)
+    fallible = can_fail(node)
+    return Output(key, form, node, size=size, fallible=fallible, names=names, cast=cast)
 
 
 def _call(tree: Call, key: str, scope: Scope) -> Output:
@@ -328,4 +406,5 @@ def _read(key: str, form: str, address: Node, size: int, length: Node | None) ->
         return Output(key, "opaque", address)
     if isinstance(length, Opaque):
         return Output(key, "opaque", length)
-    return Output(key, form, address, size=size, length=length)
+    text = "k" if form == "string" and of_kernel(address) else ""
+    return Output(key, form, address, size=size, length=length, text=text)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from tracing.exprgen import ExpressionWriter
-from tracing.ir import Fetched, Number
+from tracing.ir import Fetched, Number, of_kernel
+from tracing.leads import FAULT, NO_ADDRESS, NULL
 from tracing.values import Kind, Memory
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ __all__ = ("EVENTS", "RecordWriter", "write_record")
 
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has caught up; see bpf/ringbuf.py
-_FAULT = -14  # EFAULT
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _REACH = 1 << 15  # of the signed 16-bit offset of loads and stores
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
@@ -104,8 +104,10 @@ class RecordWriter:
         return ExpressionWriter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
 
     def _output(self, index: int, output: Output) -> None:
-        if output.form in ("string", "buffer", "array"):
-            if output.whole is None:
+        if output.form in ("string", "buffer", "array", "typed"):
+            if output.whole is None and output.form == "typed":
+                self._structure(output)
+            elif output.whole is None:
                 self._text(output)
             else:
                 writer = ExpressionWriter(self.asm, sleepable=False, fail="exit")
@@ -152,10 +154,12 @@ class RecordWriter:
             writer.copy_kept(output.whole, R7, output.offset, output.node.type.size)
             return
         writer.address(_memory(output.node))
-        self.asm.mov(R1, R7)
-        self.asm.add(R1, output.offset)
-        self.asm.mov(R2, output.node.type.size)
-        writer.call_reader(Helper.PROBE_READ_USER)
+
+        def prepare() -> None:
+            self._to(output.offset)
+            self.asm.mov(R2, output.node.type.size)
+
+        writer.call_reader(Helper.PROBE_READ_USER, prepare)
         self.asm.jump(Jump.NE, R0, 0, writer.fail)
 
     def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
@@ -165,6 +169,11 @@ class RecordWriter:
         self.asm.mov(scratch, R7)
         self.asm.add(scratch, output.offset)
         return scratch, 0
+
+    def _to(self, offset: int) -> None:
+        # A place of the record into r1.
+        self.asm.mov(R1, R7)
+        self.asm.add(R1, offset)
 
     def _retry(self) -> None:
         # On the first attempt, give up the record and fault the pages in.
@@ -183,23 +192,68 @@ class RecordWriter:
         elif output.length is not None:
             asm.store(*self._place(output, R1), output.size)
         writer.value(output.node)
+        kernel = of_kernel(output.node) and self.plan.kernel
+        if kernel and output.form == "string":
+            asm.jump(Jump.EQ, R0, 0, null := asm.new_label("null"))
         asm.mov(R3, R0)
-        asm.mov(R1, R7)
-        asm.add(R1, output.offset + 8)
-        if output.form == "string" or isinstance(output.length, Number):
-            asm.mov(R2, output.reach)
-        else:
-            asm.load(R2, *self._place(output, R2))
-            asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
-        writer.call_reader(helper)
+
+        def prepare() -> None:
+            self._to(output.offset + 8)
+            if output.form == "string" or isinstance(output.length, Number):
+                asm.mov(R2, output.reach)
+            else:
+                asm.load(R2, *self._place(output, R2))
+                asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
+
+        mark = kernel and output.form == "string"
+        writer.call_reader(helper, prepare, kernel=kernel, mark=mark)
         asm.jump(Jump.SLT, R0, 0, fail)
         if output.form == "string":
             writer.count_nul()
             asm.store(*self._place(output, R1), R0)
         asm.goto(done)
+        if mark:
+            asm.label(null)
+            asm.store(*self._place(output, R1), NULL)
+            asm.goto(done)
         asm.label(fail)
         self._retry()
-        asm.store(*self._place(output, R1), _FAULT)
+        asm.store(*self._place(output, R1), FAULT)
+        asm.label(done)
+
+    def _structure(self, output: Output) -> None:
+        # Lead, address, and what lies there.
+        asm = self.asm
+        unknown, fault, null, done = map(asm.new_label, ("unknown", "fault", "null", "done"))
+        writer = self._writer(unknown)
+        kernel = of_kernel(output.node) and self.plan.kernel
+        size = output.size - 8
+        writer.value(output.node)
+        self._to(output.offset)
+        asm.store(R1, 8, R0)
+        asm.jump(Jump.EQ, R0, 0, null)
+        asm.mov(R3, R0)
+
+        def prepare() -> None:
+            self._to(output.offset + 16)
+            asm.mov(R2, size)
+
+        writer.call_reader(Helper.PROBE_READ_USER, prepare, kernel=kernel, mark=kernel)
+        asm.jump(Jump.SLT, R0, 0, fault)
+        asm.add(R0, size)
+        asm.store(*self._place(output, R1), R0)
+        asm.goto(done)
+        asm.label(null)
+        asm.store(*self._place(output, R1), NULL)
+        asm.goto(done)
+        for label, lead in ((fault, FAULT), (unknown, NO_ADDRESS)):
+            asm.label(label)
+            self._retry()
+            self._to(output.offset)
+            asm.store(R1, 0, lead)
+            if lead == NO_ADDRESS:
+                asm.store(R1, 8, 0)
+            asm.goto(done)
         asm.label(done)
 
     def _clamp(self, output: Output, *, signed: bool) -> None:
@@ -226,6 +280,8 @@ class RecordWriter:
                 self._fault_in(output.length)
             if output.form in ("string", "buffer", "bytes"):
                 self._fault_in(output.node, output.size)
+            elif output.form == "typed":
+                self._fault_in(output.node, output.size - 8)
             elif output.fallible:
                 self._fault_in(output.node)
         asm.mov(R8, 1)

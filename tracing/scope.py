@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from tracing.ir import Node
     from tracing.language.tree import Cast, Expression, Index, Member, Unary
     from tracing.names import Names
-    from tracing.values import Argument
+    from tracing.typed.shape import Shape
+    from tracing.values import Argument, ValueType
 
-__all__ = ("DEFAULT_STRING", "INTEGER_BUILTINS", "MAX_READ", "Scope", "Types")
+__all__ = (
+    "DEFAULT_STRING",
+    "DEFAULT_STRUCT",
+    "INTEGER_BUILTINS",
+    "MAX_READ",
+    "Scope",
+    "Shown",
+    "Types",
+)
 
 INTEGER_BUILTINS = {
     "pid": U32,
@@ -29,6 +38,29 @@ INTEGER_BUILTINS = {
 }
 MAX_READ = 1 << 16  # bytes of one string or buffer
 DEFAULT_STRING = 128  # bytes that str() keeps unless told otherwise
+DEFAULT_STRUCT = 4096  # bytes that are kept of a structure
+
+
+@frozen
+class Shown:
+    """How a value of a known type is shown.
+
+    Attributes:
+        form: as of :class:`tracing.plan.Output`; ``typed``: what lies there, or what it points at.
+        shape: of that.
+        cast: its type in C.
+        begin: of a text (form ``buffer``) or of numbers (``array``) that a value holds: where
+            they are.
+        length: of them, in bytes.
+        element: what each of the numbers is.
+    """
+
+    form: str
+    shape: Shape | None = None
+    cast: str = ""
+    begin: Node | None = None
+    length: Node | None = None
+    element: ValueType | None = None
 
 
 class Types(Protocol):
@@ -49,6 +81,9 @@ class Types(Protocol):
     def names(self, node: Node) -> Names | None:
         """Names of an expression's values: those of its enum."""
 
+    def shown(self, node: Node) -> Shown | None:
+        """How an expression of a known type is shown where nobody says how."""
+
     def cast(self, tree: Cast, operand: Node) -> Node | None:
         """``(struct X *)operand``, or to an enum or a typedef."""
 
@@ -67,6 +102,7 @@ class Scope:
         declared: how many arguments the probe has at most, over all its sites.
         function: what ``func`` is: of a function its name, of a USDT probe ``provider:name``.
         max_string: bytes that str() keeps where no MAX is given.
+        max_struct: bytes that are kept of a structure; 0: structures are not shown.
         types: what knows members and named types; None: nothing does.
     """
 
@@ -76,6 +112,7 @@ class Scope:
     declared: int
     function: str = ""
     max_string: int = DEFAULT_STRING
+    max_struct: int = 0
     types: Types | None = None
 
     def error(self, where: Expression, reason: str) -> LanguageError:

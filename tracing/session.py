@@ -26,15 +26,16 @@ from tracing.intake import Intake
 from tracing.plan import MAX_READ, Plan, make_plan
 from tracing.recordgen import EVENTS, write_record
 from tracing.resolve import DEFAULT_STRING
+from tracing.scope import DEFAULT_STRUCT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bpf.link import Via
     from bpf.maps import Map
     from tracing.attach import Point
     from tracing.calls import CallStack, Split
-    from tracing.codegen import Body
+    from tracing.codegen import Body, Gate
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
 
@@ -73,6 +74,7 @@ class AnySession:
         via: how to attach; None asks the kernel for its newest way.
         body: writes what is done at a hit.
         max_string: bytes that str() keeps.
+        max_struct: bytes that are kept of a structure; 0: of pointers to them the address.
         may_sleep: whether programs may take page faults; a few helpers rule it out.
     """
 
@@ -84,6 +86,7 @@ class AnySession:
         via: Via | None = None,
         body: Body = write_record,
         max_string: int = DEFAULT_STRING,
+        max_struct: int = 0,
         may_sleep: bool = True,
     ) -> None:
         self._resources = contextlib.ExitStack()
@@ -91,7 +94,11 @@ class AnySession:
             undo.push(self._resources)
             if not 0 < max_string < MAX_READ:
                 raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
+            if not 0 <= max_struct <= MAX_READ:
+                reason = f"0 to {MAX_READ} bytes of a structure are kept, not {max_struct}"
+                raise TracingError(reason)
             self._max_string = max_string
+            self._max_struct = max_struct
             self._counters = MapSpec(MapType.ARRAY, 4, 16, _COUNTED, COUNTERS).create()
             self._resources.callback(self._counters.close)
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -110,11 +117,15 @@ class AnySession:
             self._resources.callback(self._frames.close)
             self._resources.callback(self._attacher.close)
             undo.pop_all()
-        self._cases: dict[tuple[int, int, Plan], Case] = {}
+        self._cases: dict[tuple[int, int, Plan, Gate | None], Case] = {}
         self._probes: dict[str, int] = {}
         self._requests: list[ProbeText] = []
         self._watched: set[int] = set()
         self._closed = False
+
+    def show_progress(self, show: Callable[[int, int], object]) -> None:
+        """Call ``show`` now and then with how many of how many functions are attached."""
+        self._attacher.progress = show
 
     @property
     def ways(self) -> list[str]:
@@ -157,19 +168,35 @@ class AnySession:
 
     def _placed(self, request: ProbeText, point: Point, plan: Plan) -> Iterator[Placed]:
         # At the function's two ends where the plan asks for both.
-        if point.call is not None and point.call.pointer.size == _NARROW:
-            plan = narrowed(plan)
+        plan = self._narrow(point, plan)
         ends = split(plan) if point.call is not None else None
         if ends is None or point.call is None:
             yield Placed(point, self._case(request, point.probe, plan))
             return
-        known = self._case(request, point.probe, ends.returned, ends, point.call)
+        yield from self._ends(request, point, ends, point.call)
+
+    def _narrow(self, point: Point, plan: Plan) -> Plan:
+        pointer = None if point.call is None else point.call.pointer
+        if pointer is not None and pointer.size == _NARROW and point.hook is None:
+            return narrowed(plan)
+        return plan
+
+    def _ends(
+        self,
+        request: ProbeText,
+        point: Point,
+        ends: Split,
+        call: CallStack,
+        gate: Gate | None = None,
+    ) -> Iterator[Placed]:
+        # Where the function returns; and at its entry what fills the frame, if there is one.
+        known = self._case(request, point.probe, ends.returned, ends, call, gate=gate)
         yield Placed(point, known, returns=True)
         if ends.entry is not None and known.call is not None:
             for name, made in self._frames.maps(ends.size).items():
                 self._attacher.add_map(name, made)
-            part = CallPart(entry=True, pair=known.call.pair, size=ends.size, stack=point.call)
-            key = (-known.number, 0, ends.entry)
+            part = CallPart(entry=True, pair=known.call.pair, size=ends.size, stack=call)
+            key = (-known.number, 0, ends.entry, None)
             if key not in self._cases:
                 number = len(self._cases) + 1
                 self._cases[key] = Case(number, known.probe, ends.entry, part)
@@ -185,6 +212,7 @@ class AnySession:
             probe=point.probe,
             declared=declared,
             max_string=self._max_string,
+            max_struct=self._max_struct,
             function=point.function,
             types=point.types,
             stacks=self._stacks,
@@ -198,17 +226,19 @@ class AnySession:
         plan: Plan,
         ends: Split | None = None,
         stack: CallStack | None = None,
+        *,
+        gate: Gate | None = None,
     ) -> Case:
         number = self._number_of(request)
         index = self._probes.setdefault(probe, len(self._probes))
-        case = self._cases.get((number, index, plan))
+        case = self._cases.get((number, index, plan, gate))
         if case is None:
             new, part = len(self._cases) + 1, None
             if ends is not None and ends.entry is not None and stack is not None:
                 part = CallPart(entry=False, pair=new, size=ends.size, stack=stack)
-            case = Case(new, min(index, _COUNTED - 1), plan, part)
+            case = Case(new, min(index, _COUNTED - 1), plan, part, gate)
             self._announce(case, probe, request)
-            self._cases[number, index, plan] = case
+            self._cases[number, index, plan, gate] = case
         return case
 
     def _number_of(self, request: ProbeText) -> int:
@@ -291,11 +321,12 @@ class AnySession:
     def remarks(self) -> list[str]:
         """What is to be said at the end, besides what was lost."""
         number = self._frames.open()
+        said = [f"detaching took {self._attacher.took:.1f} s"] if self._attacher.took else []
         if not number:
-            return []
+            return said
         what = "1 call has" if number == 1 else f"{number} calls have"
         why = "left by longjmp() or an exception, or nested deeper than the kernel follows (64)"
-        return [f"{what} begun and not returned: still under way, {why}"]
+        return [*said, f"{what} begun and not returned: still under way, {why}"]
 
     def close(self) -> None:
         """Detach and free everything; again is fine."""
@@ -323,11 +354,12 @@ class Session(AnySession):
         accept: which processes count.
         buffer: bytes of ring buffer.
         max_string: bytes that str() keeps.
+        max_struct: bytes that are kept of a structure.
         via: how to attach; None asks the kernel for its newest way.
         stacks: ``ustack``, ``kstack``: recorded at every hit, whatever the items are.
 
     Raises:
-        TracingError: max_string is out of range.
+        TracingError: max_string or max_struct is out of range.
         NotSupported: the kernel has no BPF ring buffer.
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
     """
@@ -339,6 +371,7 @@ class Session(AnySession):
         accept: Filter | None = None,
         buffer: int = DEFAULT_BUFFER,
         max_string: int = DEFAULT_STRING,
+        max_struct: int = DEFAULT_STRUCT,
         via: Via | None = None,
         stacks: Sequence[str] = (),
     ) -> None:
@@ -347,7 +380,11 @@ class Session(AnySession):
         self._ring = RingBuffer(buffer, EVENTS)
         try:
             super().__init__(
-                {EVENTS: self._ring.map}, accept=accept, via=via, max_string=max_string
+                {EVENTS: self._ring.map},
+                accept=accept,
+                via=via,
+                max_string=max_string,
+                max_struct=max_struct,
             )
         except BaseException:
             self._ring.close()

@@ -56,18 +56,31 @@ class Frame:
             address).
         module: the file's name, ``[vdso]``, ``perf-PID.map``, ``[anon]``, ``[kernel]``,
             ``[nf_tables]``; "" where nothing is known of the address.
+        file: path of the source, if lines were asked for and the file has them; else "".
+        line: in it; of a function that another was inlined into, that of the call; 0: none.
+        inlined: whether the function was inlined into that of the next frame, whose address and
+            offset are given here, too.
     """
 
     address: int
     symbol: str = ""
     offset: int = 0
     module: str = ""
+    file: str = ""
+    line: int = 0
+    inlined: bool = False
 
 
 class UserSymbols(Protocol):
-    """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one."""
+    """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one.
+
+    Attributes:
+        notices: lines for people that have come up.
+        lines: whether frames have source lines, and inlined functions frames of their own.
+    """
 
     notices: list[str]
+    lines: bool
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
         """The frames of a stack, innermost first."""
@@ -93,6 +106,7 @@ class StackResolver:
             that gives None, user addresses stay numbers.
         kernel: the kernel's symbols; None reads /proc/kallsyms when first needed.
         order: of the bytes of recorded stacks: "=" this machine's, "<" or ">".
+        lines: show source lines, and inlined functions as frames of their own.
 
     Attributes:
         wanted: whether user symbols will be asked for: processes are then observed.
@@ -103,8 +117,11 @@ class StackResolver:
         user: Callable[[], UserSymbols | None] | None = None,
         kernel: KernelSymbols | None = None,
         order: str = "=",
+        *,
+        lines: bool = False,
     ) -> None:
         self.wanted = False
+        self._lines = lines
         self._order = order
         self._make_user = user
         self._user: UserSymbols | None = None
@@ -175,6 +192,8 @@ class StackResolver:
     def _user_symbols(self) -> UserSymbols | None:
         if self._user is None and self._make_user is not None:
             self._user = self._make_user()
+            if self._user is not None:
+                self._user.lines = self._lines
         return self._user
 
     def _kernel_symbols(self) -> KernelSymbols:
@@ -265,9 +284,19 @@ def no_frames_folded(kind: Kind) -> str:
 
 
 def frame_text(frame: Frame) -> str:
-    """``function+0x12 [module]``, as bcc writes it; ``0x7f… [module+0x…]`` without a symbol."""
+    """``function+0x12 [module]``, as bcc writes it; ``0x7f… [module+0x…]`` without a symbol.
+
+    With a source line ``… at FILE:LINE``, as gdb writes it, and ``function (inlined) [module]``,
+    as perf does.
+    """
+    where = f" at {printable(_source(frame.file, frame))}" if frame.file else ""
+    return _frame_text(frame) + where
+
+
+def _frame_text(frame: Frame) -> str:
     if frame.symbol:
-        return f"{printable(frame.symbol)}+{frame.offset:#x} {_bracketed(frame.module)}"
+        where = " (inlined)" if frame.inlined else f"+{frame.offset:#x}"
+        return f"{printable(frame.symbol)}{where} {_bracketed(frame.module)}"
     if not frame.module or frame.module == "[anon]":
         return f"{frame.address:#x} {frame.module or '[unknown]'}"
     if frame.module.startswith("["):
@@ -275,27 +304,46 @@ def frame_text(frame: Frame) -> str:
     return f"{frame.address:#x} [{printable(frame.module)}+{frame.offset:#x}]"
 
 
+def _source(file: str, frame: Frame) -> str:
+    # As addr2line has it where code is of no line.
+    return f"{file}:{frame.line or '?'}"
+
+
 def frame_json(frame: Frame) -> str:
-    """One object: address, symbol (null where none is known), offset, module."""
+    """One object: address, symbol (null where none is known), offset, module.
+
+    With a source line also file and line (null: of none), and inlined if the function was.
+    """
     symbol = quote(frame.symbol) if frame.symbol else "null"
     module = quote(frame.module) if frame.module else "null"
+    source = f', "file": {quote(frame.file)}, "line": {frame.line or "null"}' if frame.file else ""
+    source += ', "inlined": true' if frame.inlined else ""
     return (
         f'{{"address": {frame.address}, "symbol": {symbol}, '
-        f'"offset": {frame.offset}, "module": {module}}}'
+        f'"offset": {frame.offset}, "module": {module}{source}}}'
     )
 
 
 def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
-    """``outer;…;inner``, for flame graphs: names without offsets; the kernel's end in ``_[k]``."""
+    """``outer;…;inner``, for flame graphs: names without offsets; the kernel's end in ``_[k]``.
+
+    With source lines ``function (FILE:LINE)``, the file without its folders; inlined functions end
+    in ``_[i]``.
+    """
     mark = "_[k]" if kernel else ""
     return ";".join(_folded_name(frame, mark) for frame in reversed(frames))
 
 
 def _folded_name(frame: Frame, mark: str) -> str:
+    mark = "_[i]" if frame.inlined else mark
+    source = ""
+    if frame.file:
+        source = _source(f" ({frame.file.rpartition('/')[2]}", frame) + ")"
+        source = printable(source).replace(";", ":")
     if frame.symbol:
-        return printable(frame.symbol).replace(";", ":") + mark
+        return printable(frame.symbol).replace(";", ":") + source + mark
     module = printable(frame.module).replace(";", ":")
-    return module if module.startswith("[") else f"[{module or 'unknown'}]"
+    return (module if module.startswith("[") else f"[{module or 'unknown'}]") + source
 
 
 def _bracketed(module: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
+from tracing.ir import of_kernel
 from tracing.slots import COMM_SLOT, TEXT_SLOT
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def write_compare_text(
         # One byte more than the text and its NUL shows whether the string goes on.
         writer.value(node.address)
         address = writer.push()
-        _read_text(writer, address, 0, TEXT_SLOT, len(wanted) + (1 if node.prefix else 2))
+        size = len(wanted) + (1 if node.prefix else 2)
+        _read_text(writer, address, 0, TEXT_SLOT, size, kernel=of_kernel(node.address))
         writer.pop()
         asm.jump(Jump.NE, R0, len(wanted) + 1, differ)
     position = 0
@@ -72,9 +74,10 @@ def write_compare_texts(
         if size % 8:  # no byte of a word that is loaded may be unwritten
             asm.store(R10, TEXT_SLOT + size // 8 * 8, 0)
             asm.store(R10, TEXT_SLOT + _PIECE + size // 8 * 8, 0)
-        _read_text(writer, left, start, TEXT_SLOT, size)
+        _read_text(writer, left, start, TEXT_SLOT, size, kernel=of_kernel(node.left))
         asm.store(R10, length, R0)
-        _read_text(writer, right, start, TEXT_SLOT + _PIECE, size)
+        place = TEXT_SLOT + _PIECE
+        _read_text(writer, right, start, place, size, kernel=of_kernel(node.right))
         asm.load(R3, R10, length)
         asm.jump(Jump.NE, R0, R3, differ)
         _compare_pieces(asm, size, same, differ)
@@ -111,13 +114,15 @@ def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
         asm.label(following)
 
 
-def _read_text(writer: ExpressionWriter, address: int, start: int, slot: int, size: int) -> None:
+def _read_text(
+    writer: ExpressionWriter, address: int, start: int, slot: int, size: int, *, kernel: bool
+) -> None:
     # The string at the address kept in a slot, from a byte on, into size bytes of the stack;
     # its length with the NUL into r0.
     asm = writer.asm
     asm.load(R3, R10, address)
     asm.add(R3, start)
-    writer.call_read(Helper.PROBE_READ_USER_STR, slot, size)
+    writer.call_read(Helper.PROBE_READ_USER_STR, slot, size, kernel=kernel)
     if writer.sleepable:
         done = asm.new_label("text")
         asm.jump(Jump.SGE, R0, 0, done)

@@ -20,6 +20,7 @@ __all__ = (
     "Argument",
     "AtReturn",
     "Constant",
+    "ContextBytes",
     "Fetch",
     "Kept",
     "Kind",
@@ -142,10 +143,21 @@ class Unreadable:
 
 
 @frozen
+class ContextBytes:
+    """Bytes of a context whose words the kernel holds for pointers of their types (fentry's).
+
+    They are copied, and so are numbers, with which a program may do as it likes.
+    """
+
+    offset: int
+    size: int
+
+
+@frozen
 class AtReturn:
     """A register as a function's return leaves it; everything else is as its entry has it."""
 
-    register: Register
+    register: Register | ContextBytes | Unreadable
 
 
 @frozen
@@ -165,7 +177,17 @@ class Kept:
     reason: str = ""
 
 
-Fetch = Constant | Register | Memory | Address | RecordBytes | Unreadable | AtReturn | Kept
+Fetch = (
+    Constant
+    | Register
+    | ContextBytes
+    | Memory
+    | Address
+    | RecordBytes
+    | Unreadable
+    | AtReturn
+    | Kept
+)
 
 
 @frozen

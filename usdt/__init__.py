@@ -9,6 +9,9 @@
         for event in events:
             print(event.time, event.pid, event.args)
 
+``usdt.Session`` has many probes and aggregations, ``usdt.Provider`` makes probes of this program,
+``usdt.testing`` tests them, ``usdt.Manager`` and ``usdt.bcc`` attach programs of others.
+
 Names are loaded when they are first used: importing the package is cheap.
 """
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     )
     from tracing.forms import Event
     from tracing.values import Unreadable
+    from usdt import bcc, testing
     from usdt.api import Events, attach, list_probes
     from usdt.argspec import Operand
     from usdt.manager import Attachment, Manager
@@ -83,11 +87,15 @@ __all__ = (
     "TracingError",
     "Unreadable",
     "attach",
+    "bcc",
     "list_probes",
+    "testing",
 )
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("bcc", "testing"):
+        return import_module(f"usdt.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'usdt' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

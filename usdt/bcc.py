@@ -248,6 +248,9 @@ def load(text: str, *, specs: int = 256, cflags: list[str] | None = None, **opti
     Raises:
         TracingError: bcc or the kernel's headers are missing; what to install is said.
         Exception: what bcc raises, above all for C that does not compile.
+
+    Example:
+        >>> program = usdt.bcc.load("int on_gc(struct pt_regs *ctx) { return 0; }")
     """
     try:
         bcc = import_module("bcc")
@@ -292,6 +295,11 @@ def attach(
     Raises:
         TargetError: the object has no such function, or not the header's maps.
         TracingError: see :meth:`usdt.manager.Manager.attach`.
+
+    Example:
+        >>> with usdt.bcc.attach(program, "on_gc", "python3.11", "python", "gc__start") as gc:
+        ...     gc.sites
+        1
     """
     options: dict[str, Any] = {"pid": pid, "cookie": cookie, "strict": strict}
     loaded = _function(bpf, function)

@@ -15,6 +15,7 @@ from bpf.errors import TracingError
 from bpf.frozen import frozen
 from bpf.host import KERNEL, word_of
 from bpf.ptregs import PT_REGS
+from tracing.calls import of_return, replaced
 from tracing.eventtracer.evaluate import leaves
 from tracing.eventtracer.fetching import Fetching, Inexpressible
 from tracing.eventtracer.filtering import kernel_filter
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from tracing.language.tree import ProbeText
     from tracing.plan import Output, Plan
     from usdt.probes import Probe
+    from usdt.uprobes.requests import FunctionRequest
 
-__all__ = ("GROUP", "SiteEvent", "site_events")
+__all__ = ("GROUP", "SiteEvent", "function_events", "site_events")
 
 GROUP = "usdt"
 _HEADS = {"pid": "", "tid": "common_pid", "cpu": "the CPU of its buffer", "ts": "its time"}
@@ -75,11 +77,7 @@ def site_events(
             name the file.
         ElfError: the file's symbols have to be read and cannot be.
     """
-    path = str(Path(probe.path).absolute())
-    if not PLAIN_PATH.fullmatch(path):
-        raise TracingError(
-            f"{path}: the kernel cannot be given this name: blanks, # and others end it"
-        )
+    path = _plain(probe.path)
     kernel = KERNEL if foreign(probe) is None else _native(probe.machine)
     declared = declared_arguments([probe])
     taken = set() if taken is None else taken
@@ -91,6 +89,67 @@ def site_events(
         name = _free(f"{event_label(point.probe)}_site{number}", taken)
         taken.add(name)
         yield _SiteWriter(plan, fetching, point).event(group, name, path)
+
+
+def function_events(
+    request: FunctionRequest,
+    path: str,
+    open_path: str,
+    *,
+    group: str = GROUP,
+    taken: set[str] | None = None,
+) -> Iterator[SiteEvent]:
+    """Definitions for functions: of their entries, and of their returns where items ask for them.
+
+    Args:
+        request: what is asked of which functions.
+        path: the file.
+        open_path: what to open for it.
+        group: of the events.
+        taken: names that other events have; those made are added.
+
+    Raises:
+        LanguageError: an item does not fit a function.
+        TracingError: as of :func:`site_events`.
+    """
+    path = _plain(path)
+    taken = set() if taken is None else taken
+    words = {word_of(one.machine) for one in request.functions(path, open_path)}
+    for point in request.points(path, open_path):
+        plan = make_plan(
+            request.text.items,
+            point.arguments,
+            text=request.text.text,
+            probe=point.probe,
+            declared=request.declared,
+            function=point.function,
+            types=point.types,
+        )
+        late = tuple(output for output in plan.outputs if of_return(output.node))
+        late_predicates = tuple(node for node in plan.predicates if of_return(node))
+        soon = tuple(output for output in plan.outputs if output not in late)
+        predicates = tuple(node for node in plan.predicates if node not in late_predicates)
+        for returns in (False, True):
+            if not (late or late_predicates if returns else soon or predicates or not late):
+                continue
+            ends = (late, late_predicates) if returns else (soon, predicates)
+            part = replaced(plan, outputs=ends[0], predicates=ends[1])
+            name = _free(event_label(point.probe) + ("_return" if returns else ""), taken)
+            taken.add(name)
+            fetching = Fetching(point.offset, min(words), returns=returns)
+            writer = _SiteWriter(part, fetching, point, "r" if returns else "p")
+            if returns and predicates:
+                writer.notes.append("predicates on the entry do not filter returns")
+            yield writer.event(group, name, path)
+
+
+def _plain(path: str) -> str:
+    found = str(Path(path).absolute())
+    if not PLAIN_PATH.fullmatch(found):
+        raise TracingError(
+            f"{found}: the kernel cannot be given this name: blanks, # and others end it"
+        )
+    return found
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -105,8 +164,9 @@ def _native(machine: str) -> str:
 
 
 class _SiteWriter:
-    def __init__(self, plan: Plan, fetching: Fetching, point: Point) -> None:
+    def __init__(self, plan: Plan, fetching: Fetching, point: Point, kind: str = "p") -> None:
         self.plan = plan
+        self.kind = kind
         self.fetching = fetching
         self.point = point
         self.arguments: dict[str, str] = {}  # name → fetch argument
@@ -124,7 +184,7 @@ class _SiteWriter:
         place = place_text(path, self.point.offset, self.point.ref_ctr_offset)
         said = self._filter()
         words = [f"{key}={text}" for key, text in self.arguments.items()]
-        line = " ".join([f"p:{group}/{name}", place, *words])
+        line = " ".join([f"{self.kind}:{group}/{name}", place, *words])
         return SiteEvent(name, line, said, tuple(self.notes))
 
     def _filter(self) -> str:

@@ -108,6 +108,11 @@ class Attachment:
         spec_ids: of the specs they use, in the order in which they were given out.
         via: the kernel's way of attaching.
         notices: what was left out, and arguments that the program cannot read, one line each.
+
+    Example:
+        >>> with manager.attach(program, "python3.11", "python", "gc__start") as attachment:
+        ...     attachment.sites, attachment.spec_ids
+        (1, (0,))
     """
 
     def __init__(
@@ -158,6 +163,12 @@ class Manager:
         TargetError: what was given is no such map.
         TracingError: a map of other keys or values than libbpf's.
         SyscallError: no privilege, above all.
+
+    Example:
+        >>> with usdt.Manager("/sys/fs/bpf/x/__bpf_usdt_specs") as manager:
+        ...     gc = manager.attach("/sys/fs/bpf/x/on_gc", "python3.11", "python", "gc__start")
+        ...     gc.sites
+        1
     """
 
     def __init__(

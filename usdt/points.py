@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import weakref
 from typing import TYPE_CHECKING
 
 from bpf.errors import TargetError
@@ -12,15 +13,18 @@ from tracing.values import Argument, Kind, Unreadable, ValueType
 from usdt.arch import arch_of
 from usdt.elf import ElfFile
 from usdt.symbols import SymbolResolver
+from usdt.uprobes.asking import needs_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from tracing.language.tree import ProbeText
+    from tracing.language.tree import Item, ProbeText
     from usdt.probes import Probe, Site
+    from usdt.uprobes.usertypes import ProgramTypes
 
 __all__ = (
     "alike",
+    "all_points",
     "arguments_of",
     "declared_arguments",
     "foreign",
@@ -97,13 +101,22 @@ def declared_arguments(probes: Iterable[Probe]) -> int:
     return max((len(p.operands(site)) for p in probes for site in p.sites), default=0)
 
 
-def points_of(probe: Probe, open_path: str, *, pid: int = 0) -> Iterator[Point]:
+def points_of(
+    probe: Probe, open_path: str, *, pid: int = 0, typed: bool = False
+) -> Iterator[Point]:
     """The live sites of a probe in the file at ``open_path``.
+
+    Args:
+        probe: the probe.
+        open_path: what to open.
+        pid: the one process to attach in; 0: all.
+        typed: whether items name types of the program's debug information.
 
     Raises:
         ElfError: the file's symbols had to be read and cannot be.
         TargetError: a site is in code that the kernel does not trace.
     """
+    types = _types_of(probe.path, open_path, probe.machine, pid) if typed else None
     with ElfFile(open_path, name=probe.path) as elf, SymbolResolver(elf) as symbols:
         known: dict[tuple[str, int], tuple[Argument, ...]] = {}
         for site in probe.sites:
@@ -123,7 +136,39 @@ def points_of(probe: Probe, open_path: str, *, pid: int = 0) -> Iterator[Point]:
                 site.semaphore_offset,
                 known[key],
                 pid,
+                types=types,
             )
+
+
+_types: weakref.WeakValueDictionary[tuple[str, str, int], ProgramTypes] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def _types_of(path: str, open_path: str, machine: str, pid: int) -> ProgramTypes:
+    # What knows the program's own types, in casts; its debug information is read if there are any.
+    from usdt.uprobes.debug import LazyDebug  # noqa: PLC0415 - listing needs neither
+    from usdt.uprobes.usertypes import ProgramTypes  # noqa: PLC0415
+
+    known = _types.get((path, open_path, pid))
+    if known is None:
+        roots = (f"/proc/{pid}/root", "") if pid else ("",)
+        known = ProgramTypes(LazyDebug(path, open_path, machine, roots), machine)
+        _types[path, open_path, pid] = known
+    return known
+
+
+def all_points(
+    probes: Iterable[Probe], open_path: str, pid: int, items: Sequence[Item]
+) -> list[Point]:
+    """The live sites of several probes of a file, for some items.
+
+    Raises:
+        ElfError, TargetError: as :func:`points_of`.
+    """
+    typed = needs_types(items)
+    found = (points_of(probe, open_path, pid=pid, typed=typed) for probe in probes)
+    return [point for points in found for point in points]
 
 
 def arguments_of(

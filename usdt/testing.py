@@ -28,7 +28,7 @@ __all__ = ("Hits", "traced")
 
 
 class Hits(list[tuple[Any, ...]]):
-    """The values of each hit, in order; compares as a list of tuples.
+    """The values of each hit, in order; compares as a list of tuples. Made by :func:`traced`.
 
     Attributes:
         events: the same as events, with time, thread and the name of the probe.
@@ -58,6 +58,12 @@ def traced(
 
     Raises:
         TracingError: a probe that does not exist, or hits that were lost.
+
+    Example:
+        >>> with traced("shop:order") as hits:
+        ...     order.fire(42, "cart")
+        >>> hits
+        [(42, 'cart')]
     """
     found = Hits()
     target = None if command is not None else (pid or os.getpid())

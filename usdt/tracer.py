@@ -22,7 +22,7 @@ from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, Trac
 from bpf.frozen import frozen
 from tracing.codegen import Filter
 from usdt import process
-from usdt.points import alike, declared_arguments, foreign, matching, nearest, points_of
+from usdt.points import alike, all_points, declared_arguments, foreign, matching, nearest
 from usdt.probes import FileProbes, read_probes
 from usdt.targets import resolve_target
 
@@ -380,7 +380,7 @@ class Tracer:
             request.found = True
             elsewhere = foreign(probes[0])
             own = probes if elsewhere is None else []
-            points = [p for probe in own for p in points_of(probe, file.open_path, pid=file.pid)]
+            points = all_points(own, file.open_path, file.pid, request.text.items)
             if not points:
                 reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
                 failures.append(TracingError(f"{probes[0].full_name} in {file.path}: {reason}"))

@@ -65,14 +65,46 @@ class _Steps(dict[int, int]):
 
 
 class Btf:
-    """BTF in memory.
+    """BTF in memory: types by ID, found by name; sizes and offsets are bytes unless they say bits.
 
     Attributes:
         name: what messages call it, a path for example.
         base: the BTF whose types these continue, or None.
         first: ID of the first type of its own, 1 without a base.
         order: "little" or "big".
+
+    Raises:
+        BtfError: it is damaged, or has no type of that ID.
+
+    Example:
+        >>> btf = bpf.BTF.from_kernel()
+        >>> (number,) = btf.find("list_head", Kind.STRUCT)  # from bpf.btf.format import Kind
+        >>> btf.size_of(number), [member.name for member in btf.type(number).members]
+        (16, ['next', 'prev'])
     """
+
+    @classmethod
+    def from_kernel(cls) -> Btf:
+        """The running kernel's types.
+
+        Raises:
+            NotSupported: it shows none.
+        """
+        from bpf.btf.files import kernel_btf  # noqa: PLC0415 - which imports this module
+
+        return kernel_btf()
+
+    @classmethod
+    def from_file(cls, path: str, *, base: Btf | None = None) -> Btf:
+        """The types in a file, raw or ELF, packed or not; see :func:`bpf.btf.files.load`.
+
+        Raises:
+            BtfError: there is no BTF in it, or it is damaged.
+            OSError: the file cannot be read.
+        """
+        from bpf.btf.files import load  # noqa: PLC0415 - which imports this module
+
+        return load(path, base=base)
 
     def __init__(self, data: bytes, *, name: str = "BTF", base: Btf | None = None) -> None:
         """Check the header; the records are looked at when they are needed.

@@ -9,16 +9,33 @@ Texts from BTF reach the source as escaped string literals only.
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from typing import TYPE_CHECKING, Any
 
 from bpf.btf.declare import declaration
-from bpf.btf.types import Array, Composite, Enum, Float, Int, Member, Pointer, Type
+from bpf.btf.format import Encoding
+from bpf.btf.traits import flag_names
+from bpf.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    Float,
+    FunctionProto,
+    Int,
+    Member,
+    Pointer,
+    Type,
+    Void,
+)
 from bpf.btf_dump.measure import Measure
 from bpf.btf_dump.options import DumpError, Options
+from bpf.btf_dump.reads import groups, windows
 from bpf.btf_dump.scalars import (
     EnumText,
+    FlagText,
+    Scalar,
     character_texts,
     escaped_string,
     float_text,
@@ -27,7 +44,6 @@ from bpf.btf_dump.scalars import (
 )
 from bpf.btf_dump.zero import ZeroTests
 from bpf.errors import BtfError
-from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,25 +55,7 @@ __all__ = ("Compiler",)
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 _CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 _MOST_BASE = 16
-_WORD = 8
-
-
-@frozen
-class Scalar:
-    """How numbers of a type are read and written.
-
-    Attributes:
-        code: ``struct`` format of one.
-        size: bytes.
-        text: replacement field of an f-string, of a variable ``@v`` from the place ``@q``; ""
-            if it cannot be shown.
-        nonzero: condition on ``@v``.
-    """
-
-    code: str
-    size: int
-    text: str
-    nonzero: str
+_INLINED = 100  # values of a structure that has no function of its own
 
 
 def literal(text: str) -> str:
@@ -68,8 +66,11 @@ def literal(text: str) -> str:
 class Compiler:
     """Makes functions ``(data, at, pad, out, end)`` for the types of one BTF and some options."""
 
-    def __init__(self, btf: Btf, options: Options) -> None:
+    def __init__(
+        self, btf: Btf, options: Options, symbol: Callable[[int], str | None] | None = None
+    ) -> None:
         self.btf = btf
+        self._symbol = symbol if options.words else None
         self.options = options
         self.measure = Measure(btf)
         self.zero = ZeroTests(btf)
@@ -85,6 +86,8 @@ class Compiler:
             "WIDE": lambda raw: wide_text(raw, order),
             "NULL": lambda at: "0x0" if at % 8 else null,
             "SIGNED": sign_extended,
+            "WORDS": ("false", "true"),
+            "CODE": self._code_at,
         }
         self._scalars: dict[int, Scalar | None] = {}
 
@@ -137,15 +140,27 @@ class Compiler:
             self._scalars[found.id] = self._scalar(found)
         return self._scalars[found.id]
 
+    def _code_at(self, address: int) -> str:
+        name = self._symbol(address) if self._symbol is not None else None
+        return name or f"{address:#x}"
+
     def _scalar(self, found: Type) -> Scalar | None:
         if isinstance(found, Pointer):
             size = self.btf.pointer_size
-            return Scalar(_CODES[size, False], size, "{f'0x{@v:x}' if @v else NULL(@q)}", "@v")
+            target = self.btf.resolve(found.target)
+            named = self._symbol is not None and isinstance(target, FunctionProto | Void)
+            shown = "CODE(@v)" if named else "f'0x{@v:x}'"
+            return Scalar(_CODES[size, False], size, f"{{{shown} if @v else NULL(@q)}}", "@v")
         if isinstance(found, Enum):
-            names = self.constant(f"E{found.id}", EnumText(found))
+            flags = flag_names(found) if self.options.words else None
+            table = EnumText(found) if flags is None else FlagText(found, flags)
+            names = self.constant(f"E{found.id}", table)
             code = _CODES.get((found.size, found.signed))
             return Scalar(code or "", found.size, f"{{{names}[@v]}}" if code else "", "@v")
         if isinstance(found, Int) and (found.size, found.signed) in _CODES:
+            if self.options.words and found.encoding & Encoding.BOOL:
+                code = _CODES[found.size, False]
+                return Scalar(code, found.size, "{WORDS[@v] if @v < 2 else @v}", "@v")
             return Scalar(_CODES[found.size, found.signed], found.size, "{@v}", "@v")
         if isinstance(found, Int | Float):
             size = found.size
@@ -171,12 +186,25 @@ class Body:
         self.options = compiler.options
         self.in_array = in_array
         self.checked = checked
+        self._top = top
         self.always = top or in_array or self.options.emit_zeroes
         self.delimiter = "" if top else f",{compiler.line_end}"
-        self.pad = "" if self.options.compact else "{p}"
         self.lines: list[str] = []
+        self._inner = 0  # structures within one another that have no function of their own
+        self._deepest = 0
         self._reads: list[tuple[int, int, str, str]] = []
         self._bits: list[tuple[int, int, int, str]] = []
+
+    @property
+    def pad(self) -> str:
+        """What stands before a value, in an f-string."""
+        return "" if self.options.compact else f"{{{self._pad()}}}"
+
+    def _pad(self, more: int = 0) -> str:
+        # The name of a variable: p, p1, p2.
+        deep = self._inner + more
+        self._deepest = max(self._deepest, 0 if self.options.compact else deep)
+        return "p" if self.options.compact or not deep else f"p{deep}"
 
     def add(self, text: str, level: int = 1) -> None:
         """One line of code."""
@@ -268,6 +296,11 @@ class Body:
         if self.checked:
             self.add(f"{var} = {self._extraction((byte, byte + size), byte, bit, member.bits)}")
         text = f"{{{var}:#x}}"
+        if self.options.words:
+            known = self.compiler.scalar(found)
+            truth = isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
+            shown = f"SIGNED({var}, {member.bits})" if found.signed else var
+            text = known.text.replace("@v", var) if truth and known else f"{{{shown}}}"
         if isinstance(found, Enum):
             scalar = self.compiler.scalar(found)
             whole = found.signed and member.bits >= 8 * found.size
@@ -284,19 +317,31 @@ class Body:
         return f"{number} >> {shift} & {(1 << bits) - 1:#x}"
 
     def _composite(self, member: Member, found: Composite) -> None:
-        name = self.compiler.contents(found, in_array=self.in_array, checked=self.checked)
-        inner = f"{name}(d, {self.place(member)}, {self._inner_pad()}, out, end)"
         opening = f'e(f"{self.lead(member)}{{{{{self.compiler.line_end}")'
         closing = f'e(f"{self.pad}}}}}{self.delimiter}")'
         if self.always:
-            self.lines += [f" {opening}", f" {inner}", f" {closing}"]
+            self.add(opening)
+            self._contents(member, found)
+            self.add(closing)
             return
-        self.add(f"n = len(out); {opening}; {inner}")
-        self.add("if len(out) == n + 1: out.pop()")
+        mark = f"n{self._inner}"
+        self.add(f"{mark} = len(out); {opening}")
+        self._contents(member, found)
+        self.add(f"if len(out) == {mark} + 1: out.pop()")
         self.add(f"else: {closing}")
 
-    def _inner_pad(self) -> str:
-        return "p" if self.options.compact else "p + STEP"
+    def _contents(self, member: Member, found: Composite) -> None:
+        # What stands between the brackets of a structure within this one.
+        small = self.compiler.measure.values(found.id) <= _INLINED
+        if self.checked or not small or self._top or member.bit_offset % 8:
+            name = self.compiler.contents(found, in_array=self.in_array, checked=self.checked)
+            self.add(f"{name}(d, {self.place(member)}, {self._pad(1)}, out, end)")
+            return
+        self._inner += 1
+        for one in found.members:
+            place = member.bit_offset + one.bit_offset
+            self.value(Member(one.name, one.target, place, one.bits))
+        self._inner -= 1
 
     def _array(self, member: Member, found: Array) -> None:
         condition = "True" if self.always else self._array_shown(member, found)
@@ -313,7 +358,7 @@ class Body:
             self.add("else:", 2)
             level = 3
         self.add(f'e(f"{self.lead(member)}[{self.compiler.line_end}")', level)
-        self.add(f"{name}(d, {self.place(member)}, {self._inner_pad()}, out, end)", level)
+        self.add(f"{name}(d, {self.place(member)}, {self._pad(1)}, out, end)", level)
         self.add(f'e(f"{self.pad}]{self.delimiter}")', level)
 
     def is_text(self, found: Array) -> bool:
@@ -337,10 +382,12 @@ class Body:
 
     def reads(self) -> list[str]:
         """Lines that read all numbers at once, without checks."""
+        before = ["p", *(f"p{deep}" for deep in range(1, self._deepest + 1))]
+        lines = [f" {new} = {old} + STEP" for old, new in itertools.pairwise(before)]
         if self.checked:
-            return []
-        lines = [self._unpacking(group) for group in _groups(self._reads)]
-        for (first, last), fields in _windows(self._bits):
+            return lines
+        lines += [self._unpacking(group) for group in groups(self._reads)]
+        for (first, last), fields in windows(self._bits):
             if len(fields) > 1:
                 order = self.compiler.btf.order
                 lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
@@ -436,35 +483,3 @@ class Elements:
 
 def _substituted(text: str, var: str, place: str) -> str:
     return text.replace("@v", var).replace("@q", place)
-
-
-def _groups(reads: list[tuple[int, int, str, str]]) -> list[list[tuple[int, int, str, str]]]:
-    # Reads that do not overlap go together; members of a union do not.
-    groups: list[list[tuple[int, int, str, str]]] = []
-    ends: list[int] = []
-    for row in sorted(reads):
-        for index, end in enumerate(ends):
-            if end <= row[0]:
-                groups[index].append(row)
-                ends[index] = row[0] + row[1]
-                break
-        else:
-            groups.append([row])
-            ends.append(row[0] + row[1])
-    return groups
-
-
-def _windows(
-    fields: list[tuple[int, int, int, str]],
-) -> list[tuple[tuple[int, int], list[tuple[int, int, int, str]]]]:
-    # Bit fields that lie within eight bytes are taken out of one number.
-    windows: list[tuple[tuple[int, int], list[tuple[int, int, int, str]]]] = []
-    for row in sorted(fields):
-        byte, bit, bits, _ = row
-        end = byte + (bit + bits + 7) // 8
-        if windows and end - windows[-1][0][0] <= _WORD:
-            (first, last), rows = windows.pop()
-            windows.append(((first, max(last, end)), [*rows, row]))
-        else:
-            windows.append(((byte, end), [row]))
-    return windows

@@ -31,6 +31,14 @@ class Measure:
         """
         return self._measure(number, 0)[0]
 
+    def values(self, number: int) -> int:
+        """How many values a value of a type is made of, each structure counted as one more.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        return self._measure(number, 0)[1]
+
     def _measure(self, number: int, depth: int) -> tuple[int, int]:
         known = self._known.get(number)
         if known is not None:

@@ -20,6 +20,8 @@ class Options:
         emit_strings: arrays of characters with a NUL as ``"text"``.
         indent_str: one step of indentation.
         indent_level: steps in front of the outermost value.
+        words: booleans as ``true`` and ``false``, flags by their names, code by its symbols: what
+            libbpf does not do.
     """
 
     compact: bool = False
@@ -28,6 +30,7 @@ class Options:
     emit_strings: bool = False
     indent_str: str = "\t"
     indent_level: int = 0
+    words: bool = False
 
 
 @frozen

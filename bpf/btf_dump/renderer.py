@@ -26,12 +26,19 @@ class Renderer:
     Args:
         btf: the types.
         options: how values look.
+        symbol: name of an address of code, or None; asked if options want words.
     """
 
-    def __init__(self, btf: Btf, options: Options = Options()) -> None:  # noqa: B008 - immutable
+    def __init__(
+        self,
+        btf: Btf,
+        options: Options = Options(),  # noqa: B008 - immutable
+        *,
+        symbol: Callable[[int], str | None] | None = None,
+    ) -> None:
         self.btf = btf
         self.options = options
-        self._compiler = Compiler(btf, options)
+        self._compiler = Compiler(btf, options, symbol)
         self._pad = "" if options.compact else options.indent_str * options.indent_level
 
     def render(self, number: int, data: bytes) -> Rendered:

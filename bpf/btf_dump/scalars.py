@@ -9,15 +9,19 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from bpf.btf.format import Kind
+from bpf.frozen import frozen
 
 if TYPE_CHECKING:
     from bpf.btf.types import Enum
 
 __all__ = (
     "EnumText",
+    "FlagText",
+    "Scalar",
     "character_texts",
     "double_text",
     "escaped_string",
+    "flags_text",
     "float_text",
     "sign_extended",
     "wide_text",
@@ -25,6 +29,24 @@ __all__ = (
 
 _FORMATS = {"little": {4: "<f", 8: "<d"}, "big": {4: ">f", 8: ">d"}}
 _PRINTABLE = range(0x20, 0x7F)
+
+
+@frozen
+class Scalar:
+    """How numbers of a type are read and written.
+
+    Attributes:
+        code: ``struct`` format of one.
+        size: bytes.
+        text: replacement field of an f-string, of a variable ``@v`` from the place ``@q``; ""
+            if it cannot be shown.
+        nonzero: condition on ``@v``.
+    """
+
+    code: str
+    size: int
+    text: str
+    nonzero: str
 
 
 def sign_extended(value: int, bits: int) -> int:
@@ -91,6 +113,24 @@ class EnumText(dict[int, str]):
 
     def __missing__(self, value: int) -> str:
         return f"{value}{self._suffix}"
+
+
+class FlagText(dict[int, str]):
+    """Value → its flags by name, of an enumeration that is made of flags."""
+
+    def __init__(self, found: Enum, flags: dict[int, str]) -> None:
+        super().__init__((one.value, one.name) for one in reversed(found.values))
+        self._flags = flags
+
+    def __missing__(self, value: int) -> str:
+        return flags_text(self._flags, value) if value > 0 else str(value)
+
+
+def flags_text(flags: dict[int, str], value: int) -> str:
+    """The names of the bits of a value, and what is left of it as a number."""
+    names = [name for bit, name in flags.items() if value & bit]
+    rest = value & ~sum(bit for bit in flags if value & bit)
+    return "|".join([*names, f"{rest:#x}"] if rest else names)
 
 
 def character_texts(*, signed: bool) -> list[str]:

@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bpf.btf.format import Encoding
+from bpf.btf.traits import flag_names, is_char
 from bpf.btf.types import (
     Array,
     Composite,
@@ -22,9 +23,10 @@ from bpf.btf.types import (
     Member,
     Pointer,
     Type,
+    Void,
 )
 from bpf.btf_dump.measure import Measure
-from bpf.btf_dump.scalars import sign_extended
+from bpf.btf_dump.scalars import flags_text, sign_extended
 from bpf.errors import BtfError
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ("Concise", "Values")
 
 _FLOATS = {4: "f", 8: "d"}
-_LEAST_FLAGS = 2
 
 
 class Values:
@@ -173,13 +174,6 @@ class Values:
         return byte, read
 
 
-def is_char(found: Type) -> bool:
-    """Whether elements of a type make a string: ``char``, not any small integer."""
-    if not isinstance(found, Int) or found.size != 1:
-        return False
-    return bool(found.encoding & Encoding.CHAR) or found.name == "char"
-
-
 def _named(found: Enum, number: Reader) -> Reader:
     names: dict[int, str] = {}
     for one in found.values:
@@ -196,28 +190,15 @@ def _text(raw: bytes) -> str | None:
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape") if raw else None
 
 
-def flag_names(found: Enum) -> dict[int, str] | None:
-    """Bit → enumerator, of an enumeration whose values are made to be joined by ``|``."""
-    bits: dict[int, str] = {}
-    for one in found.values:
-        if one.value > 0 and not one.value & (one.value - 1):
-            bits.setdefault(one.value, one.name)
-    every = sum(bits)
-    others = [one.value for one in found.values if one.value not in bits and one.value]
-    if len(bits) <= _LEAST_FLAGS or any(value < 0 or value & ~every for value in others):
-        return None
-    # 1, 2, 4 and their sums, and not 1, 2, 3, 4, 5 in a row.
-    return bits if len(others) < len(bits) else None
-
-
 class Concise:
     """Values as one line: ``{len=84, dev="lo", flags=A|B, fn=tcp_v4_rcv}``.
 
     Args:
         btf: the types.
-        symbol: name of an address, or None; asked for every pointer.
+        symbol: name of an address, or None; asked for every pointer, or those to code alone.
         string: text at an address, or None; asked for pointers to ``char``.
         most: elements of an array that are shown.
+        code: whether only functions and what ``void *`` points at have names.
     """
 
     def __init__(
@@ -227,11 +208,13 @@ class Concise:
         symbol: Lookup | None = None,
         string: Lookup | None = None,
         most: int = 16,
+        code: bool = False,
     ) -> None:
         self._btf = btf
         self._symbol = symbol
         self._string = string
         self._most = most
+        self._code = code
         self._values = Values(btf)
         self._measure = Measure(btf)
         self._made: dict[int, Writer] = {}
@@ -278,7 +261,7 @@ class Concise:
             if isinstance(found, Array):
                 return json.dumps(value, ensure_ascii=False)
             if flags and isinstance(value, int):
-                return _joined(flags, value)
+                return flags_text(flags, value)
             return str(value).lower() if isinstance(value, bool) else str(value)
 
         return write
@@ -287,6 +270,7 @@ class Concise:
         target = self._btf.resolve(found.target)
         chars = is_char(target)
         code = isinstance(target, FunctionProto)
+        named = self._symbol if code or not self._code or isinstance(target, Void) else None
 
         def write(data: bytes, at: int) -> str | None:
             address = read(data, at)
@@ -294,7 +278,7 @@ class Concise:
                 return "?" if address is None else None
             if chars and self._string and (text := self._string(address)) is not None:
                 return json.dumps(text, ensure_ascii=False)
-            name = self._symbol(address) if self._symbol else None
+            name = named(address) if named else None
             if name:
                 return name if code else f"&{name}"
             return f"{address:#x}"
@@ -339,9 +323,3 @@ class Concise:
 
 def _is_list(found: Type) -> bool:
     return isinstance(found, Array)
-
-
-def _joined(flags: dict[int, str], value: int) -> str:
-    names = [name for bit, name in flags.items() if value & bit]
-    rest = value & ~sum(bit for bit in flags if value & bit)
-    return "|".join([*names, f"{rest:#x}"] if rest else names)

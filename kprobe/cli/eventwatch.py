@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import time
@@ -18,7 +19,9 @@ from kprobe.events.values import Argument, Comm
 from tracing.cli.options import output_options, stop_options
 from tracing.cli.running import signals
 from tracing.commandline import SIZE, escaped
+from tracing.kernelsymbols import KernelSymbols
 from tracing.sink import FileSink
+from tracing.stacks import frame_json, frame_text
 
 if TYPE_CHECKING:
     from tracing.eventtracer.session import EventSession, Hit
@@ -31,6 +34,7 @@ _POLL = 0.25  # seconds between two looks at signals and deadlines
 _COMM = "usdt_comm"  # our own argument: what a thread is called may be gone when it is shown
 
 _HEX = re.compile(r"(\w+)=\{?0x%")
+_SYMBOL = re.compile(r"(\w+)=%pS")
 _PLACES = frozenset({"__probe_ip", "__probe_func", "__probe_ret_ip"})
 
 # \b keeps click from filling the paragraph below it.
@@ -66,6 +70,7 @@ class _Watch:
         self.stop = False
         self.shown: dict[str, str] = {}  # name in tracefs → as given
         self.hexadecimal: dict[str, frozenset[str]] = {}  # name → fields the kernel shows so
+        self.symbols: dict[str, frozenset[str]] = {}  # name → fields that are places in the kernel
         self._processes: dict[int, int] = {}
 
     def run(self, lines: list[str], text: str) -> int:
@@ -92,11 +97,13 @@ class _Watch:
             stack.enter_context(signals(self))
             for name, form in session.formats.items():
                 self.hexadecimal[name] = frozenset(_HEX.findall(form.print_fmt)) | _PLACES
+                self.symbols[name] = frozenset(_SYMBOL.findall(form.print_fmt))
             say(f"watching {len(events)} event{'s' * (len(events) != 1)}; end with ^C")
             self._loop(session, sink)
-            lost = session.reader.lost
-            more = " and more" * session.reader.uncounted
-        say(f"{self.count} events, {lost}{more} lost")
+            lost = session.lost()
+            if session.damaged:
+                say(f"{session.damaged} pages of the kernel's could not be read to their end")
+        say(f"{self.count} events, {lost} lost")
         return 0
 
     def _loop(self, session: EventSession, sink: FileSink) -> None:
@@ -128,7 +135,7 @@ class _Watch:
 
     def _json(self, hit: Hit) -> str:
         comm = hit.values.pop(_COMM, None)
-        shown = {
+        shown: dict[str, Any] = {
             "time": hit.time,
             "pid": self._process(hit.tid),
             "tid": hit.tid,
@@ -137,18 +144,27 @@ class _Watch:
             "probe": self.shown[hit.name],
             "args": {key: _plain(value) for key, value in hit.values.items()},
         }
+        for key in self.symbols[hit.name]:
+            if isinstance(address := hit.values[key], int):
+                shown["args"][key] = json.loads(frame_json(self._kernel.frame(address)))
         return json.dumps(shown) + "\n"
 
     def _text(self, hit: Hit) -> str:
         comm = hit.values.pop(_COMM, None) or "?"
         seconds, nanoseconds = divmod(hit.time, 1_000_000_000)
         head = f"{seconds:>6}.{nanoseconds // 1000:06} {hit.cpu:>3} {hit.tid:>8}  {comm:<16}"
-        spelled = self.hexadecimal[hit.name]
+        spelled, named = self.hexadecimal[hit.name], self.symbols[hit.name]
         values = " ".join(
-            f"{key}={_shown(value, hexadecimal=key in spelled)}"
+            f"{key}={frame_text(self._kernel.frame(value))}"
+            if key in named and isinstance(value, int)
+            else f"{key}={_shown(value, hexadecimal=key in spelled)}"
             for key, value in hit.values.items()
         )
         return escaped(f"{head} {self.shown[hit.name]} {values}".rstrip()) + "\n"
+
+    @functools.cached_property
+    def _kernel(self) -> KernelSymbols:
+        return KernelSymbols.running()
 
     def _process(self, tid: int) -> int:
         # The process of a thread, as long as one can be asked; else the thread itself.

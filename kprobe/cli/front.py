@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tracing.cli.mixing import start_mixed
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from kprobe.tracepoints.source import Attached
+    from kprobe.source import Attached
     from tracing.cli.running import Started
     from tracing.codegen import Filter
     from tracing.language.tree import ProbeText
@@ -21,7 +22,7 @@ __all__ = ("FRONT", "KernelFront")
 
 
 class KernelFront:
-    """Tracepoints, raw tracepoints, system calls."""
+    """Functions, tracepoints, raw tracepoints, system calls."""
 
     name = "kprobe"
 
@@ -29,14 +30,11 @@ class KernelFront:
         """A probe as the user wrote it.
 
         Raises:
-            NotSupported: a kernel function, which this version does not trace.
+            LanguageError: it cannot be understood.
         """
         from tracing.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
 
-        request = parse_probe(text, default="kprobe")
-        if request.kind in ("kprobe", "fentry"):
-            raise _no_functions(request)
-        return request
+        return parse_probe(text, default="kprobe")
 
     def symbols(self) -> Callable[[], UserSymbols] | None:
         """What makes the source of names for addresses of processes."""
@@ -59,37 +57,23 @@ class KernelFront:
         self, session: AnySession, requests: Sequence[ProbeText], options: dict[str, Any]
     ) -> Attached:
         """Attach probes of the kernel's kinds to a session."""
-        from kprobe.tracepoints.source import attach  # noqa: PLC0415 - --help does not pay
+        from kprobe.source import attach  # noqa: PLC0415 - --help does not pay
         from tracing.language import parse_items  # noqa: PLC0415
 
-        for request in requests:
-            if request.kind in ("kprobe", "fentry"):
-                raise _no_functions(request)
         words = [options.get("by"), options.get("key"), options.get("end_key")]
         keys = [item for word in words if word for item in parse_items(word)]
         counts = "interval" in options  # of the commands that aggregate
-        return attach(session, requests, keys, counts=counts)
+        if sys.stderr.isatty():
+            session.show_progress(_show_progress)
+        return attach(session, requests, keys, counts=counts, via=options.get("via"))
 
 
-def _no_functions(request: ProbeText) -> Exception:
-    # One line: what was asked for, what was tried, what works.
-    from bpf.errors import TracingError  # noqa: PLC0415 - only for this message
-    from kprobe.symbols import have_kprobes  # noqa: PLC0415
-    from kprobe.tracepoints.catalog import events  # noqa: PLC0415
-
-    wanted = f"{request.provider}:{request.name}" if request.provider else request.name
-    hint = "tracepoint:, rawtp: and syscall: need no functions"
-    try:
-        named = {event.full_name for event in events()} | {event.name for event in events()}
-        if wanted in named or request.name in named:
-            hint = f"there is tracepoint:{wanted if ':' in wanted else '*:' + request.name}"
-    except TracingError:
-        pass
-    kernel = "kprobes are there" if have_kprobes() else "no kprobes (CONFIG_KPROBES)"
-    return TracingError(
-        f"{request.name}: functions of the kernel are not traced by this version, which needs "
-        f"kprobes or fentry for it (this kernel: {kernel}); {hint}"
-    )
+def _show_progress(done: int, total: int) -> None:
+    # One line that is written over, and wiped at the end.
+    if done == total or done % 64 == 0:
+        end = "\r\x1b[K" if done == total else ""
+        sys.stderr.write(f"\rattaching: {done} of {total}{end}")
+        sys.stderr.flush()
 
 
 FRONT = KernelFront()

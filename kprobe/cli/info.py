@@ -82,5 +82,7 @@ def _text(one: FunctionInfo) -> str:
         notes.append(f"cannot be attached: {one.problem}")
     elif one.variants:
         notes.append(f"also as {', '.join(one.variants)}")
+    if len(one.addresses) > 1:
+        notes.append(f"{len(one.addresses)} functions have this name; a probe is put on all")
     text = f"{one.declaration};{place and f'  /*{place} */'}\n" if one.btf else ""
     return text + "".join(f"/* {one.name}{place}: {note} */\n" for note in notes)

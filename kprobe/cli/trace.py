@@ -11,9 +11,11 @@ from tracing.cli.options import (
     attach_options,
     buffer_option,
     output_options,
+    sequence_option,
     stack_options,
     stop_options,
     string_option,
+    struct_option,
     target_options,
 )
 from tracing.cli.trace import run_trace
@@ -24,6 +26,8 @@ __all__ = ("trace",)
 _HELP = """Print every hit of PROBE, with items: of every process unless -p or -c says whose.
 
 \b
+kprobe trace 'ip_send_skb(skb->len, return)'
+kprobe trace 'do_sys_openat2(return < 0, dfd, filename, return)'
 kprobe trace 'tracepoint:sched:sched_process_exec(filename)'
 kprobe trace 'syscall:openat(filename, flags, return)' -p 1234
 kprobe trace 'syscall:open*(return < 0)'
@@ -37,7 +41,9 @@ kprobe trace 'rawtp:netif_receive_skb(skb->dev->name == "lo", skb->len)'
 @stop_options
 @output_options
 @string_option
+@struct_option
 @stack_options
+@sequence_option
 @buffer_option
 @attach_options
 def trace(**options: Any) -> int:

@@ -33,9 +33,10 @@ class Dialect:
         variables: whether bare words are parameters, found by BTF.
         all_arguments: ``$arg*``.
         arguments_on_return: ``$argN`` on return probes.
+        user_symbols: whether a uprobe takes the type ``symbol``, which means nothing there.
         modern: since Linux 6.5, which made parameters of functions known: a bare word is one, a
-            ``$argN`` off a function's entry is told apart, types are refused where they mean
-            nothing (``symbol`` in a uprobe), and more of what is wrong is in error_log.
+            ``$argN`` off a function's entry is told apart, and more of what is wrong is in
+            error_log.
         registers: names behind ``%``; None: any.
     """
 
@@ -49,6 +50,7 @@ class Dialect:
     variables: bool = False
     all_arguments: bool = False
     arguments_on_return: bool = False
+    user_symbols: bool = True
     modern: bool = False
 
     @classmethod
@@ -95,6 +97,7 @@ class Dialect:
             variables="<argname>[->field" in readme,
             all_arguments="$arg*" in readme or "<argname>[->field" in readme,
             arguments_on_return="kernel return probes support: $retval, $arg<N>" in readme,
+            user_symbols=found.user_symbols,
             modern=found.modern,
         )
 
@@ -108,7 +111,8 @@ _TOLD = ("char", "symstr", "%pd", "%pD")  # types that not every kernel has
 #: First version → what it brought.
 _CHANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (
     ((5, 15), {"kinds": frozenset("e")}),  # 7491e2c44278
-    ((6, 3), {"types": frozenset({"char", "symstr"})}),  # symstr: b26a124cbfa8
+    # symstr b26a124cbfa8; symbols refused for uprobes d4505aa6afae.
+    ((6, 3), {"types": frozenset({"char", "symstr"}), "user_symbols": False}),
     # Function probes 334e5519c375, tracepoints e2d0d7b2f42d; parameters b576e09701c7, 18b1e870a496.
     ((6, 5), {"kinds": frozenset("ft"), "variables": True, "all_arguments": True}),
     ((6, 5), {"modern": True}),

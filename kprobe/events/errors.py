@@ -47,6 +47,7 @@ MESSAGES = {
     "COMM_CANT_DEREF": "$comm can not be dereferenced",
     "DEREF_NEED_BRACE": "Dereference needs a brace",
     "DEREF_OPEN_BRACE": "Dereference brace is not closed",
+    "DOUBLE_ARGS": "$arg* can be used only once in the parameters",
     "EVENT_TOO_BIG": "Event too big (too many fields?)",
     "EVENT_TOO_LONG": "Event name is too long",
     "FILE_ON_KPROBE": "File offset is not available with kprobe",
@@ -73,6 +74,7 @@ MESSAGES = {
 
 #: Refused here, taken by the kernel.
 STRICT = {
+    "BAD_SYMBOL": "A symbol is a name, with '+OFFSET' or '-OFFSET' behind it",
     "JUNK": "Unknown characters after the probe type: ':' and a name may stand here",
     "JUNK_AFTER_BRACE": "Characters after ')' would be ignored by the kernel",
     "NO_COMMAND": "A definition begins with p, r, e, f, t or -",

@@ -48,7 +48,8 @@ RESERVED = {
     *("common_type", "common_flags", "common_preempt_count", "common_pid", "common_tgid"),
     *("__probe_ip", "__probe_ret_ip", "__probe_func"),
 }
-_STRINGS = frozenset({"string", "ustring", "symstr", "%pd", "%pD"})
+_STRINGS = frozenset({"string", "ustring", "symstr"})
+_EXPANDED = frozenset({"%pd", "%pD"})  # written as strings behind pointers: d9b15224dd8f
 _SIZES = {"char": 1, "symbol": 8}
 
 
@@ -60,11 +61,13 @@ class Target:
         kind: "kernel", "user" or "event".
         entry: a function's first instruction.
         returns: a return probe.
+        registers: whether they are saved there.
     """
 
     kind: str
     entry: bool = False
     returns: bool = False
+    registers: bool = True
 
 
 def is_name(text: str) -> bool:
@@ -94,6 +97,7 @@ def parse_argument(
 class _Parser:
     def __init__(self, line: str, target: Target, dialect: Dialect) -> None:
         self.line = line
+        self.reached = 0  # where the innermost fetch of an argument begins
         self.target = target
         self.dialect = dialect
 
@@ -104,6 +108,9 @@ class _Parser:
         if word == "$arg*" and self.dialect.all_arguments:
             if self.target.kind == "user" or not (self.target.entry or self.target.returns):
                 self.fail(at, "NOFENTRY_ARGS")
+            if word in used:
+                self.fail(at, "DOUBLE_ARGS")
+            used[word] = len(used)
             return Argument(AllArguments())
         name, equal, body = word.partition("=")
         if not equal:
@@ -141,6 +148,7 @@ class _Parser:
                 self.fail(type_at, "NEED_STRING_TYPE")
         elif kind and not self._known(kind.name):
             self.fail(type_at, "BAD_TYPE")
+        self.reached = at
         fetch = self._fetch(expression, at)
         self._check(fetch, kind, at, type_at, text=text)
         return fetch, kind
@@ -169,7 +177,7 @@ class _Parser:
             container = unsigned(name.partition("/")[2]) if "/" in name else None
             return container in (8, 16, 32, 64)
         if self.target.kind == "user" and name in ("symbol", "symstr"):
-            return not self.dialect.modern and name in self.dialect.types
+            return self.dialect.user_symbols and name in self.dialect.types
         if self.target.kind == "user" and name.startswith("%"):
             return False
         return name in self.dialect.types
@@ -180,6 +188,10 @@ class _Parser:
         count = kind.count if kind else 0
         in_memory = isinstance(fetch, Deref | Memory | MemoryOfSymbol | MemoryOfFile)
         pointers = in_memory or isinstance(fetch, Immediate | Comm | Text | Variable)
+        if isinstance(fetch, FunctionArgument | ReturnValue):  # typed, where the kernel has BTF
+            pointers = self.dialect.variables and self.target.kind == "kernel"
+        # A member of a parameter is in memory.
+        in_memory |= isinstance(fetch, Variable) and "->" in fetch.text
         operations = _operations(fetch)
         where = type_at if kind else at
         if name in _STRINGS:
@@ -191,10 +203,13 @@ class _Parser:
             operations += 1
         if operations >= self.dialect.maximum_operations:
             self.fail(at, "TOO_MANY_OPS")
+        # From here on newer kernels count from where the innermost fetch began.
+        deeper = self.reached - at if self.dialect.modern else 0
         if name.startswith("b") and not _bitfield(name):
-            self.fail(type_at, "BAD_BITFIELD")
-        if count and not (in_memory or isinstance(fetch, Variable) or name in _STRINGS):
-            self.fail(where, "BAD_STRING")
+            self.fail(type_at + deeper, "BAD_BITFIELD")
+        elements = in_memory and not (isinstance(fetch, Deref) and fetch.user)
+        if count and not (elements or name in _STRINGS or name in _EXPANDED):
+            self.fail(where + deeper, "BAD_STRING")
 
     # ------------------------------------------------------------ fetch expressions
 
@@ -203,8 +218,8 @@ class _Parser:
         if first == "$":
             return self._variable(text[1:], at)
         if first == "%":
-            if self.target.kind == "event":
-                self.fail(at, "BAD_VAR")
+            if not self.target.registers:
+                self.fail(at, "BAD_VAR" if self.target.kind == "event" else "BAD_FETCH_ARG")
             if not self._is_register(text[1:]):
                 self.fail(at, "BAD_REG_NAME")
             return Register(text[1:])
@@ -284,7 +299,7 @@ class _Parser:
         match = re.fullmatch(r"([^+-]*)([+-].*)?", place, re.DOTALL)
         offset = signed(match[2]) if match and match[2] else 0
         if match is None or not match[1] or offset is None:
-            self.fail(at, "BAD_FETCH_ARG")
+            self.fail(at, "BAD_SYMBOL")  # the kernel finds no such symbol when it defines the event
         return MemoryOfSymbol(match[1], offset)
 
     def _deref(self, text: str, at: int, depth: int) -> Fetch:
@@ -296,12 +311,13 @@ class _Parser:
         offset = signed(digits) if digits[1:2] not in ("+", "-") else None
         if offset is None:
             self.fail(at, "BAD_DEREF_OFFS")
-        inside = at + user + len(digits) + 1
+        inside = at + len(digits) + 1  # the kernel does not count the "u"
         end = rest.rfind(")")
         if end < 0:
             self.fail(inside + len(rest), "DEREF_OPEN_BRACE")
         if depth > self.dialect.maximum_operations:
             self.fail(inside, "TOO_MANY_OPS")
+        self.reached = inside
         inner = self._fetch(rest[:end], inside, depth + 1)
         if isinstance(inner, Comm | Text):
             self.fail(inside, "COMM_CANT_DEREF")
@@ -330,7 +346,9 @@ class _Parser:
         position = at
         for index, step in enumerate(steps):
             if index % 2 == 0 and not is_name(step):
-                self.fail(position, "BAD_HYPHEN" if "-" in step else "NO_BTF_FIELD")
+                if "-" in step:
+                    self.fail(position + step.index("-"), "BAD_HYPHEN")
+                self.fail(position, "NO_BTF_FIELD")
             position += len(step)
         return Variable(text)
 

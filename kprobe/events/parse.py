@@ -28,6 +28,9 @@ __all__ = ("normalized", "parse")
 MAX_LINE = 4094
 MAX_EVENT_NAME = 64  # with its NUL
 MAX_MAXACTIVE = 4096
+# Offsets that may still be a function's entry: behind what marks it for indirect branches (x86:
+# cc66bb914578; arm64), behind the set-up of the TOC (powerpc). The kernel knows.
+_ENTRY = (0, 4, 8, 16)
 _SYSTEM = re.compile(r"[A-Za-z_-][A-Za-z0-9_-]*", re.ASCII)
 _SPACE = " \t\n\v\f\r\xa0"  # isspace() of the kernel
 
@@ -165,7 +168,7 @@ class _Line:
             returns = returns or bool(percent)
             found = self._symbol(symbol, returns=returns)
             group, event = self._named()
-            target = Target("kernel", not returns and not found.offset, returns)
+            target = Target("kernel", not returns and found.offset in _ENTRY, returns)
         arguments = self._arguments(2, target)
         kind = "r" if returns else "p"
         return Definition(kind, found, arguments, group, event, maxactive)
@@ -237,9 +240,9 @@ class _Line:
             index = words.index("if", 2)
             condition = " ".join(words[index + 1 :])
             if not condition:
-                raise DefinitionError(self.text, len(self.text), "NO_EP_FILTER")
+                raise DefinitionError(self.text, len(self.text) + 1, "NO_EP_FILTER")
             self.words = words[:index]
-        arguments = self._arguments(2, Target("event"))
+        arguments = self._arguments(2, Target("event", registers=False))
         place = EventPlace(system, name)
         return Definition("e", place, arguments, group, event, filter=condition)
 
@@ -254,7 +257,7 @@ class _Line:
         returns = bool(percent) or any(
             re.search(r"\$retval\b", word.partition("=")[2] or word) for word in self.words[2:]
         )
-        target = Target("kernel", entry=not returns, returns=returns)
+        target = Target("kernel", entry=not returns, returns=returns, registers=False)
         arguments = self._arguments(2, target)
         return Definition("f", KernelPlace(symbol), arguments, group, event, returns=bool(percent))
 
@@ -264,7 +267,7 @@ class _Line:
         if bad := re.search(r"[^A-Za-z0-9_]", name):
             self.fail(1, bad.start(), "BAD_TP_NAME")
         group, event = self._named()
-        arguments = self._arguments(2, Target("kernel", entry=True))
+        arguments = self._arguments(2, Target("kernel", entry=True, registers=False))
         return Definition("t", TracepointPlace(name), arguments, group, event)
 
     def _arguments(self, first: int, target: Target) -> tuple[Argument, ...]:

@@ -60,6 +60,12 @@ def uprobe_pmu() -> None:
 
 
 @pytest.fixture
+def kprobes() -> None:
+    """A kernel whose functions can be probed; CONFIG_KPROBE_EVENTS decides."""
+    _need(features.have_kprobes(), "the kprobe PMU (CONFIG_KPROBES)", None)
+
+
+@pytest.fixture
 def vmlinux_btf() -> None:
     """A kernel that describes its types; CONFIG_DEBUG_INFO_BTF decides, too."""
     _need(features.have_vmlinux_btf(), "/sys/kernel/btf/vmlinux", None)

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from typing import Any
 
+from patience import patient
 from tracing_tools import KPROBE, Tool
 
 __all__ = ("events_of", "kprobe", "program", "results", "tracing_kernel")
 
-_TIMEOUT = 60
+_TIMEOUT = patient(60)
 
 
 def kprobe(

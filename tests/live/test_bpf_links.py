@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fixtures import Fixture, start
@@ -34,9 +34,6 @@ from bpf.link import (
 )
 from bpf.program import ProgramSpec
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
 
@@ -49,6 +46,26 @@ def program(tmp_path: Path) -> Path:
 def semaphore(running: Fixture, path: Path, name: str) -> int:
     """The 16-bit counter of a probe, as it is in the process's memory."""
     return semaphores(running.pid, path)[name]
+
+
+def counted(running: Fixture, path: Path, sites: int) -> tuple[int, int]:
+    """What a semaphore of so many sites may be: the kernel counts breakpoints, new ones or all."""
+    return sites, sites * times_mapped(running.pid, path)
+
+
+def times_mapped(pid: int, path: Path) -> int:
+    """In how many places of a process a site lies that the kernel takes for code.
+
+    It is more than one where pages have 64 KiB: what is read-only once it is relocated may be in
+    the same page of the file, and is mapped once more.
+    """
+    found = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        addresses, access, offset, *_, name = line.split(maxsplit=5)
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        inside = int(offset, 16) <= sites_of(path)[0][1].offset < int(offset, 16) + end - start
+        found += name.strip() == str(path) and "w" not in access and inside
+    return found
 
 
 @WAYS
@@ -129,7 +146,7 @@ def test_a_perf_event_alone_brings_addresses_and_no_cookies(program: Path) -> No
     with tracing(program, "ioctl") as tracer, start(program, "-w") as running:
         running.wait_ready()
         with tracer.attached(places(program, *COOKIES), pid=running.pid):
-            assert semaphore(running, program, "guarded") == 3
+            assert semaphore(running, program, "guarded") in counted(running, program, 3)
             running.fire()
         assert semaphore(running, program, "guarded") == 0
         hits = tracer.hits()
@@ -206,14 +223,14 @@ def test_semaphores_are_raised_while_a_link_lives(program: Path, way: str) -> No
         running.wait_ready()
         assert semaphore(running, program, "guarded") == semaphore(running, program, "value") == 0
         with tracer.attached(places(program, *COOKIES)):
-            raised = semaphore(running, program, "guarded"), semaphore(running, program, "value")
-            assert raised == (3, 2)  # once for each site
+            for name, sites in (("guarded", 3), ("value", 2)):  # once for each site
+                assert semaphore(running, program, name) in counted(running, program, sites)
             with tracer.attached(places(program, *COOKIES)):
                 assert semaphore(running, program, "guarded") >= 3
-            assert semaphore(running, program, "guarded") == 3
+            assert semaphore(running, program, "guarded") in counted(running, program, 3)
             with start(program, "-w") as later:
                 later.wait_ready()
-                assert semaphore(later, program, "guarded") == 3
+                assert semaphore(later, program, "guarded") in counted(later, program, 3)
         assert semaphore(running, program, "guarded") == semaphore(running, program, "value") == 0
 
 
@@ -265,7 +282,7 @@ def test_semaphores_fall_when_the_tracer_is_killed(program: Path, way: str, cook
             try:
                 assert tracer.stdout
                 assert tracer.stdout.readline() == b"ready\n"
-                assert semaphore(running, program, "guarded") == 3
+                assert semaphore(running, program, "guarded") in counted(running, program, 3)
             finally:
                 tracer.kill()
         assert tracer.returncode == -signal.SIGKILL

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import build
+from patience import patient
 from tracing_tools import private, until
 
 import usdt
+from bpf.errors import NotSupported
 from bpf.tracefs import tracefs as mounted
+from kprobe.events import Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +35,7 @@ def event(*words: object, code: int = 0, stdin: str = "") -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patient(60),
     )
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
@@ -74,8 +78,10 @@ def watching(*words: object) -> Iterator[subprocess.Popen[str]]:
     ) as tool:
         try:
             assert tool.stderr is not None
-            said = tool.stderr.readline()
-            assert said.startswith("watching "), said + tool.stderr.read()
+            said = ""
+            while not said.startswith("watching "):  # what it translates comes first
+                said = tool.stderr.readline()
+                assert said.startswith("watching ") or ": $" in said or "ra: " in said, said
             yield tool
         finally:
             tool.kill()
@@ -86,7 +92,7 @@ def test_watch_shows_every_hit_and_leaves_nothing(program: Path, place: str) -> 
         subprocess.run([program, "-q", "-n", "1000"], check=True, capture_output=True)
         until(lambda: len((mounted() / "uprobe_events").read_text()), "the definition")
         tool.send_signal(signal.SIGINT)
-        out, err = tool.communicate(timeout=30)
+        out, err = tool.communicate(timeout=patient(30))
     hits = [json.loads(line) for line in out.splitlines()]
     assert [hit["args"]["round"] for hit in hits] == list(range(1000))
     assert {hit["comm"] for hit in hits} == {"loop"}
@@ -99,7 +105,7 @@ def test_watch_shows_every_hit_and_leaves_nothing(program: Path, place: str) -> 
 def test_watch_stops_at_a_number_and_filters(program: Path, place: str) -> None:
     with watching("-n", 2, "--filter", "round > 5", f"p {place}") as tool:
         subprocess.run([program, "-q", "-n", "20"], check=True, capture_output=True)
-        out, err = tool.communicate(timeout=30)
+        out, err = tool.communicate(timeout=patient(30))
     assert [line.rpartition("round=")[2] for line in out.splitlines()] == ["6", "7"]
     assert "uprobes/p_loop_0x" in out
     assert err.splitlines()[-1] == "2 events, 0 lost"
@@ -175,3 +181,68 @@ def test_fields_of_a_tracepoint_are_shown() -> None:
     shown = event("show", "sched/sched_switch").stdout
     assert "char prev_comm[16];" in shown
     assert "print fmt: " in shown
+
+
+# ---------------------------------------------------------------- functions of the kernel
+
+
+@pytest.fixture
+def kernel_events() -> bool:
+    """A kernel with kprobe events; whether it knows parameters of functions."""
+    if not (mounted() / "kprobe_events").exists():
+        raise NotSupported("kprobe events (CONFIG_KPROBE_EVENTS)", None)
+    return Dialect.running((mounted() / "README").read_text()).variables
+
+
+def _open(path: Path) -> None:
+    # O_WRONLY, O_CREAT and O_EXCL: the bits 0, 6 and 7.
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640))
+
+
+def _opened(path: Path, *words: object) -> list[dict[str, Any]]:
+    """What was watched of this process while it made a file."""
+    with watching("--json", *words) as tool:
+        _open(path)
+        tool.send_signal(signal.SIGINT)
+        out, _ = tool.communicate(timeout=patient(30))
+    return [hit for hit in map(json.loads, out.splitlines()) if hit["pid"] == os.getpid()]
+
+
+def test_the_examples_of_2009(tmp_path: Path, *, kernel_events: bool) -> None:
+    arguments = "a0 a1 a2" if kernel_events else "a0 a1 a2 a3"  # newer kernels count them
+    entry, result = _opened(
+        tmp_path / "made",
+        *(f"p:myprobe do_sys_openat2 {arguments}", "r:myretprobe do_sys_openat2 rv ra"),
+    )[-2:]
+    assert entry["probe"] == "kprobes/myprobe"
+    values = [value for key, value in entry["args"].items() if not key.startswith("__")]
+    assert len(values) == len(arguments.split())
+    assert values[0] % (1 << 32) == 2**32 - 100  # AT_FDCWD
+    assert result["probe"] == "kprobes/myretprobe"
+    assert "__probe_ret_ip" in result["args"]
+    (descriptor,) = (v for key, v in result["args"].items() if not key.startswith("__"))
+    assert 3 <= descriptor < 1000
+
+
+def test_strings_arrays_bitfields_symbols_and_filters(
+    tmp_path: Path, *, kernel_events: bool
+) -> None:
+    path = tmp_path / "made"
+    line = (
+        "p:opened do_sys_openat2 name=+0($arg2):ustring how=+0($arg3):x64[3] "
+        "access=+0($arg3):b2@0/64 create=+0($arg3):b2@6/64 at=%ip:symbol who=$comm"
+    )
+    (hit,) = _opened(path, "--filter", f'name == "{path}" && access == 1', line)
+    args = hit["args"]
+    assert args["name"] == str(path)
+    assert args["how"][1:] == [0o100640 & 0o7777, 0]
+    assert args["how"][0] & os.O_ACCMODE == args["access"] == os.O_WRONLY
+    assert args["create"] == 3
+    assert args["at"]["symbol"] == "do_sys_openat2"
+    assert args["who"] == hit["comm"] == Path("/proc/self/comm").read_text().rstrip()
+    path.unlink()
+    with watching("-n", 1, "--filter", f'name == "{path}"', line) as tool:
+        _open(path)
+        shown, _ = tool.communicate(timeout=patient(30))
+    assert " at=do_sys_openat2" in shown
+    assert f' name="{path}" how={{0x' in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 import subprocess
 import time
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
 _COMM = "fifteen-bytes-x"
-_PAGE = 4096
+_PAGE = mmap.PAGESIZE
 _UNREADABLE = Unreadable("memory not readable")
 
 # What can be read from a pointer, byte by byte, before what cannot.

@@ -2,166 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pwd
-import shutil
 import signal
-import subprocess
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import patient
+from services import PATIENCE, Cluster, Dialogue, backend, running_cluster
 from skips import need_program
-from tracing_tools import Tool, run_usdt, tracing, until, usdt
+from tracing_tools import Tool, run_usdt, tracing, usdt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_PATIENCE = 60.0  # seconds; a cluster takes two to make on a quiet machine
-
-
-class Dialogue:
-    """A program that is told lines and answers in lines; a context manager."""
-
-    def __init__(self, *words: object, **options: Any) -> None:
-        """Start it, in a session of its own."""
-        self.process = subprocess.Popen(
-            [*map(str, words)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            **options,
-        )
-
-    @property
-    def pid(self) -> int:
-        """The process ID."""
-        return self.process.pid
-
-    def say(self, line: str) -> None:
-        """Tell it a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def hear(self, word: str) -> str:
-        """Wait for its line that begins with word, and return the rest of that line."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith(word):
-                return line.removeprefix(word).strip()
-        msg = f"{self.process.args!r} ended before it said {word!r}"
-        raise AssertionError(msg)
-
-    def end(self) -> None:
-        """Close its input and wait for its end."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(patient(20))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(patient(20))
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
 
 
 # ---------------------------------------------------------------- PostgreSQL
 
 
-class Cluster:
-    """A PostgreSQL server of our own, reached by a socket in its folder only."""
-
-    def __init__(self, folder: Path, programs: Path) -> None:
-        self.folder = folder
-        self.server = programs / "postgres"
-        self.psql = programs / "psql"
-
-    def session(self) -> Dialogue:
-        """A client of the server that answers what it is asked."""
-        words = ("-X", "-q", "-A", "-t", "-h", self.folder, "-U", "postgres", "-d", "postgres")
-        return Dialogue(self.psql, *words, env={"LC_ALL": "C", "HOME": str(self.folder)})
-
-
-def _postgres_programs() -> Path:
-    need_program("psql", "postgresql")
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if not found:
-        pytest.skip("needs the program postgres: apt-get install postgresql")
-    with contextlib.suppress(KeyError):
-        pwd.getpwnam("postgres")
-        return found[-1].parent
-    pytest.skip("needs the user postgres: apt-get install postgresql")
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A running server, gone with its files at the end."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    programs, user = _postgres_programs(), pwd.getpwnam("postgres")
-    become = [need_program("setpriv", "util-linux"), f"--reuid={user.pw_uid}"]
-    become += [f"--regid={user.pw_gid}", "--clear-groups"]
-    folder = Path(tempfile.mkdtemp(prefix="usdt-postgres-"))
-    server = None
-    try:
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        data = folder / "data"
-        quiet: dict[str, Any] = {"cwd": folder, "env": {"LC_ALL": "C", "PATH": os.environ["PATH"]}}
-        make = [programs / "initdb", "-D", data, "-A", "trust", "-N", "--no-instructions"]
-        subprocess.run(
-            [*become, *make], check=True, capture_output=True, timeout=_PATIENCE, **quiet
-        )
-        settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}")
-        words = [word for setting in settings for word in ("-c", setting)]
-        with (folder / "log").open("w") as log:
-            server = subprocess.Popen(
-                [*become, programs / "postgres", "-D", data, *words],
-                stdout=log,
-                stderr=log,
-                **quiet,
-            )
-        until(lambda: list(folder.glob(".s.PGSQL.*[0-9]")), "the server", timeout=_PATIENCE)
-        made = Cluster(folder, programs)
-        until(lambda: _answers(made), "the server to answer", timeout=_PATIENCE)
+    with running_cluster() as made:
         yield made
-    finally:
-        if server is not None:
-            server.send_signal(signal.SIGQUIT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(patient(20))
-            server.kill()
-            server.wait(patient(20))
-        shutil.rmtree(folder)
-
-
-def _answers(cluster: Cluster) -> bool:
-    with cluster.session() as session:
-        session.say("select 'ready';")
-        with contextlib.suppress(AssertionError, BrokenPipeError):
-            return session.hear("ready") == ""
-        return False
-
-
-def _backend(session: Dialogue) -> int:
-    session.say("select 'backend ' || pg_backend_pid();")
-    return int(session.hear("backend "))
 
 
 def test_the_queries_of_a_backend_are_what_psql_sent(cluster: Cluster) -> None:
     queries = ["select 'first';", "select 'second', '€ and \\ and \"quotes\"';", "select 1/0;"]
     with cluster.session() as session:
-        pid = _backend(session)
+        pid = backend(session)
         with tracing("-p", pid, "postgresql:query__start(str(arg0))", "postgresql:query-done") as t:
             for query in queries:
                 session.say(query)
@@ -181,7 +49,7 @@ def test_the_queries_of_a_backend_are_what_psql_sent(cluster: Cluster) -> None:
 def test_a_long_query_is_shown_as_far_as_asked(cluster: Cluster) -> None:
     query = "select 'long' || length('" + "x" * 20_000 + "');"
     with cluster.session() as session:
-        pid = _backend(session)
+        pid = backend(session)
         probe = "postgresql:query__start(str(arg0))"
         for limit in (20, 128, 4096, 65_534):
             with tracing("-p", pid, "--max-string", limit, probe) as tool:
@@ -194,14 +62,14 @@ def test_a_long_query_is_shown_as_far_as_asked(cluster: Cluster) -> None:
 
 def test_the_program_stands_for_all_backends(cluster: Cluster) -> None:
     with cluster.session() as one, cluster.session() as two:
-        pids = [_backend(session) for session in (one, two)]
+        pids = [backend(session) for session in (one, two)]
         words = [f"{cluster.server}:postgresql:query__start(str(arg0))"]
         with (
             tracing(*words) as file,
             tracing("-a", "postgresql:query__start(str(arg0))") as every,
             cluster.session() as later,
         ):
-            pids.append(_backend(later))
+            pids.append(backend(later))
             for number, session in enumerate((one, two, later)):
                 session.say(f"select 'number {number}';")
                 session.hear(f"number {number}")
@@ -220,7 +88,7 @@ def test_backends_are_traced_with_their_server(cluster: Cluster) -> None:
         tracing("-f", "-p", server, probe) as tool,
         cluster.session() as later,
     ):
-        backends = [_backend(session) for session in (before, later)]
+        backends = [backend(session) for session in (before, later)]
         wanted = {(backends[0], "select 'before';"), (backends[1], "select 'later';")}
         for session, word in ((before, "before"), (later, "later")):
             session.say(f"select '{word}';")
@@ -233,7 +101,7 @@ def test_backends_are_traced_with_their_server(cluster: Cluster) -> None:
 
 def test_predicates_choose_queries(cluster: Cluster) -> None:
     with cluster.session() as session:
-        pid = _backend(session)
+        pid = backend(session)
         words = ("postgresql:query__start(str(arg0), str(arg0) == \"select 'this';\")",)
         with tracing("-p", pid, *words) as tool:
             for query in ("select 'that';", "select 'this';", "select 'this' ;"):
@@ -246,7 +114,7 @@ def test_predicates_choose_queries(cluster: Cluster) -> None:
 
 def test_every_probe_of_the_server_can_be_attached(cluster: Cluster) -> None:
     with cluster.session() as session:
-        pid = _backend(session)
+        pid = backend(session)
         with tracing("-p", pid, "postgresql:*") as tool:
             session.say("create table t as select generate_series(1, 100) as n;")
             session.say("select 'sum ' || sum(n) from t; drop table t;")
@@ -394,16 +262,16 @@ def test_every_probe_of_the_machine_is_counted(cluster: Cluster, tmp_path: Path)
     java = need_program("java", "openjdk-17-jdk-headless")
     with Dialogue(java, source) as virtual_machine, cluster.session() as session:
         virtual_machine.hear("ready")
-        _backend(session)
+        backend(session)
         with usdt("count", "--json", "-a", "*:*", "--top", 1000) as tool:
-            tool.wait_tracing(timeout=_PATIENCE)
+            tool.wait_tracing(timeout=PATIENCE)
             assert tool.sites > 500
             session.say("select 'counted';")
             session.hear("counted")
             virtual_machine.say("go")
             virtual_machine.hear("done")
             tool.process.send_signal(signal.SIGINT)
-            tool.finish(timeout=_PATIENCE)
+            tool.finish(timeout=PATIENCE)
         virtual_machine.say("end")
     counts = {record["probe"]: record["count"] for record in tool.records if "count" in record}
     assert counts["postgresql:query__start"] >= 1

@@ -13,14 +13,20 @@ from symbol_programs import compiled
 from tracing_tools import run_usdt, tracing
 
 import usdt
+from bpf.host import PROCESS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = requires_root
 
-# A frame pointer in every function: it is all the kernel goes by.
-_FRAMES = ("-O0", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+# A frame pointer in every function: it is all the kernel goes by. s390x has a chain of its own, and
+# arm's is of code that is not Thumb.
+_CHAINED = {"s390x": ("-mbackchain",), "arm": ("-marm", "-mapcs-frame")}
+_FRAMES = (
+    *("-O0", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
+    *_CHAINED.get(PROCESS, ()),
+)
 _INCLUDE = f"-I{TESTBINS}/out/include"
 
 C = r"""

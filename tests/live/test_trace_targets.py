@@ -118,7 +118,7 @@ def test_a_library_closed_and_opened_again_is_still_traced() -> None:
 def test_a_command_is_traced_in_what_it_opens_later(tmp_path: Path) -> None:
     path, output = build("default", "dlopened"), tmp_path / "events"
     words = ("-o", output, "dlopened:before", "plugin:hit(arg0,str(arg1))")
-    with tracing("-c", f"{path} -n 4 -s 300000", *words) as tool:
+    with tracing("-c", f"{path} -n 4 -s {patient(300_000):.0f}", *words) as tool:
         tool.process.wait(patient(20))
         printed = [json.loads(line) for line in tool.lines]
     events = [json.loads(line) for line in output.read_text().splitlines()]
@@ -226,7 +226,7 @@ def test_a_process_in_another_pid_namespace_is_traced() -> None:
 
 def test_a_thread_stands_for_its_process() -> None:
     path = build("default", "threads")
-    with start(path, "-t", 2, "-n", 40, "-s", 50000) as fixture:
+    with start(path, "-t", 2, "-n", 20000, "-s", 50000) as fixture:  # until it is killed
         fixture.wait_hits(1)
         tasks = [int(entry.name) for entry in Path(f"/proc/{fixture.pid}/task").iterdir()]
         thread = max(tasks)

@@ -14,9 +14,13 @@ from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
 from tracing_tools import KPROBE, USDT, Tool
 
+from bpf import tracefs as location
 from bpf.btf.files import kernel_btf
 from kprobe.tracepoints import catalog, raw, source
 from tracing.codegen import Filter
+from tracing.eventformat import parse_format
+from tracing.eventtracer.instance import Instance
+from tracing.eventtracer.intake import PageIntake
 from tracing.forms import JsonForm
 from tracing.language import parse_probe
 from tracing.plan import make_plan
@@ -126,6 +130,38 @@ def test_dropped_packets_by_their_reason_and_place() -> None:
     raw_words = ("count", 'rawtp:kfree_skb(reason == "SKB_DROP_REASON_NO_SOCKET")')
     (same,) = results(*raw_words, "-c", program(_REFUSED))
     assert same["count"] == 7
+
+
+def test_dropped_packets_are_those_of_tracefs_own_record(tmp_path: Path) -> None:
+    known = tmp_path / "pid"
+    source = f"import os\nprint(os.getpid(), file=open({str(known)!r}, 'w'))\n{_REFUSED}"
+    root = location.tracefs()
+    with Instance(root, buffer=1 << 20) as instance:
+        instance.enable("skb/kfree_skb")
+        instance.start()
+        counted = results(
+            *("count", "tracepoint:skb:kfree_skb", "--by", "location,reason", "-c", program(source))
+        )
+        instance.disable()
+        text = (instance.path / "trace").read_text()
+        intake = PageIntake(root, instance.path)
+        intake.start()
+        intake.finish()
+        records = []
+        while not intake.empty:
+            records += intake.take(everything=True)
+        intake.close()
+    form = parse_format((root / "events/skb/kfree_skb/format").read_text())
+    pid = int(known.read_text())
+    own = [values for _, _, data in records if (values := form.decode(data))["common_pid"] == pid]
+    assert len(own) == text.count(f"-{pid} ")
+    places = Counter((values["location"], values["reason"]) for values in own)
+    mine = {
+        (line["key"]["location"]["address"], line["key"]["reason"]): line["count"]
+        for line in counted
+    }
+    assert mine == places
+    assert sum(places.values()) >= 7
 
 
 def test_text_of_strangers_is_escaped() -> None:

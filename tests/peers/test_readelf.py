@@ -1,4 +1,4 @@
-"""Beside readelf: every probe of real programs and libraries, of eight CPUs, note by note."""
+"""Beside readelf: every probe of real programs and libraries, of nine CPUs, note by note."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import debian
 import pytest
+from click.testing import CliRunner
 from elftools.elf.elffile import ELFFile
 from elfwriter import FORMATS, Format, note, probe_elf
 from skips import need_program
 
+from usdt.cli.group import usdt as command
 from usdt.elf import ElfFile
 from usdt.notes import parse_notes
 from usdt.probes import read_probes
@@ -30,14 +32,20 @@ if TYPE_CHECKING:
 # copy call sites as they see fit. It is only there lest nothing be compared.
 PACKAGES = [
     ("openjdk-17-jre-headless", 400),
+    ("openjdk-17-jre-zero", 400),
     ("postgresql-15", 50),
     ("libruby3.1", 30),
     ("php8.2-cli", 10),
     ("php8.2-fpm", 10),
+    ("php8.2-cgi", 20),
+    ("php8.2-phpdbg", 10),
+    ("libapache2-mod-php8.2", 10),
+    ("libphp8.2-embed", 10),
     ("libvirt0", 30),
     ("libvirt-daemon", 5),
-    ("python3.11-minimal", 5),
-    ("libpython3.11", 5),
+    ("libvirt-daemon-driver-qemu", 5),
+    ("python3.11-minimal", 4),
+    ("libpython3.11", 4),
     ("libstdc++6", 2),
 ]
 
@@ -51,24 +59,37 @@ CPUS = {
     "ppc64el": ("bookworm", b"\0\0\0\x60"),
     "s390x": ("bookworm", b"\x47\0\0\0"),
     "riscv64": ("trixie", b"\x01\0"),
+    "loong64": ("forky", b"\0\0\x40\x03"),
 }
-# What the packages are called in trixie.
-TRIXIE = {
-    "openjdk-17-jre-headless": "openjdk-21-jre-headless",
-    "postgresql-15": "postgresql-17",
-    "python3.11-minimal": "python3.13-minimal",
-    "libpython3.11": "libpython3.13",
+# What the packages are called in other suites.
+RENAMED = {
+    "trixie": {
+        "openjdk-17-jre-headless": "openjdk-21-jre-headless",
+        "openjdk-17-jre-zero": "openjdk-21-jre-zero",
+        "postgresql-15": "postgresql-17",
+        "python3.11-minimal": "python3.13-minimal",
+        "libpython3.11": "libpython3.13",
+    },
+    "forky": {
+        "openjdk-17-jre-headless": "openjdk-21-jre-headless",
+        "postgresql-15": "postgresql-18",
+        "python3.11-minimal": "python3.13-minimal",
+        "libpython3.11": "libpython3.13",
+    },
 }
 
-# Built without probes there.
+# Built without probes there, or not at all. PHP has them on three CPUs of bookworm's, and Ruby and
+# PHP have none in trixie and later (libruby3.3, php8.4).
 WITHOUT = {
     *(("openjdk-17-jre-headless", cpu) for cpu in ("ppc64el", "s390x")),
+    *(("openjdk-17-jre-zero", cpu) for cpu in ("ppc64el", "s390x", "mips64el", "loong64")),
     *(
         (package, cpu)
-        for package in ("php8.2-cli", "php8.2-fpm")
-        for cpu in ("arm64", "mips64el", "ppc64el", "s390x", "riscv64")
+        for package, _ in PACKAGES
+        if "php8.2" in package
+        for cpu in ("arm64", "mips64el", "ppc64el", "s390x", "riscv64", "loong64")
     ),
-    ("libruby3.1", "riscv64"),
+    *(("libruby3.1", cpu) for cpu in ("riscv64", "loong64")),
 }
 
 # Where this machine may have some; whatever is there is compared.
@@ -166,25 +187,34 @@ def compare(path: Path, nop: bytes = CPUS["amd64"][1]) -> int:
     """Compare a file's probes with readelf's; returns how many notes there were."""
     expected = rows(path)
     assert notes_in_order(path) == expected
-    found = read_probes(path)
-    assert found.warnings == ()
+    assert read_probes(path).warnings == ()
+    listed = list_json(path)
     assert Counter(
-        Row(probe.provider, probe.name, site.address, site.base, site.semaphore, site.args)
-        for probe in found.probes
-        for site in probe.sites
+        Row(
+            *(probe["provider"], probe["name"], site["address"], site["base"]),
+            *(site["semaphore"], site["args"]),
+        )
+        for probe in listed
+        for site in probe["sites"]
     ) == Counter(adjusted(path, expected))
-    assert [probe.full_name for probe in found.probes] == list(
-        dict.fromkeys(f"{row.provider}:{row.name}" for row in expected)
+    assert [(probe["provider"], probe["name"]) for probe in listed] == list(
+        dict.fromkeys((row.provider, row.name) for row in expected)
     )
     check_places(path, nop)
-    check_operands(path)
+    check_operands(path, listed)
     return len(expected)
 
 
-def check_operands(path: Path) -> None:
+def list_json(path: Path) -> list[dict[str, Any]]:
+    """What ``usdt list --json`` prints."""
+    done = CliRunner().invoke(command, ["list", "--json", str(path)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_operands(path: Path, listed: list[dict[str, Any]]) -> None:
     """Each operand that is listed is understood; one that cannot be read says why."""
-    shown = [json.loads(json.dumps(probe.to_json())) for probe in read_probes(path).probes]
-    for site in (site for probe in shown for site in probe["sites"]):
+    for site in (site for probe in listed for site in probe["sites"]):
         assert len(site["operands"]) == len(OPERAND.findall(site["args"]))
         for operand in site["operands"]:
             assert operand["kind"] != "unknown", (path, site)
@@ -232,9 +262,7 @@ def test_probes_of_debian_packages_are_those_readelf_prints(
     package: str, least: int, architecture: str
 ) -> None:
     suite, nop = CPUS[architecture]
-    folder = debian.files(
-        TRIXIE.get(package, package) if suite == "trixie" else package, architecture, suite
-    )
+    folder = debian.files(RENAMED.get(suite, {}).get(package, package), architecture, suite)
     assert sum(compare(path, nop) for path in with_notes(folder)) >= least
 
 

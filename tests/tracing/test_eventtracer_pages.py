@@ -44,7 +44,7 @@ LARGE = head(0, 7) + struct.pack("=I", 4 + 13) + b"thirteen byte" + bytes(3)
         pytest.param([SMALL, SMALL], [(1005, b"8 bytes."), (1010, b"8 bytes.")], id="short ones"),
         pytest.param([LARGE, SMALL], [(1007, b"thirteen byte"), (1012, b"8 bytes.")], id="longer"),
         pytest.param(
-            [head(29, 3) + struct.pack("=I", 8) + bytes(8), SMALL],
+            [head(29, 3) + struct.pack("=I", 8) + bytes(4), SMALL],
             [(1008, b"8 bytes.")],
             id="something that was discarded",
         ),

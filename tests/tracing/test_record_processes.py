@@ -95,7 +95,11 @@ def test_the_number_of_processes_kept_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_the_size_of_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_KEPT", 10)
     address = own_code()
-    with taken(*noted(os.getpid()) * 3) as stacks:
+    own = noted(os.getpid())
+    with taken(*own * 3) as stacks:  # each takes the place of the last
+        assert stacks.frame("ustack", os.getpid(), address).module
+        assert not stacks.take_notices()
+    with taken(*own, *noted(os.getppid())) as stacks:  # the older one is forgotten
         assert stacks.frame("ustack", os.getpid(), address) == Frame(address)
         assert stacks.take_notices() == [
             "too many snapshots of processes: some addresses stay numbers"

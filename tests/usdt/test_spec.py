@@ -48,7 +48,8 @@ def arguments_of(text: str, elf_type: int = ET_DYN) -> tuple[list[Argument], lis
 def spec_of(
     text: str, layout: Layout = Layout.CLASSIC, elf_type: int = ET_DYN
 ) -> tuple[Spec, tuple[Problem, ...]]:
-    return make_spec(*arguments_of(text, elf_type), layout=layout, byteorder="little")
+    arguments, texts = arguments_of(text, elf_type)
+    return make_spec(arguments, texts, layout=layout, byteorder="little", word=8)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_more_than_twelve_arguments_are_cut_and_told() -> None:
 def test_a_register_of_a_big_endian_machine_is_read_whole() -> None:
     # Four bytes at the end of the register at 24 of its pt_regs.
     argument = Argument("arg0", ValueType(Kind.SIGNED, 4), Register(28, 4))
-    spec, problems = make_spec([argument], ["-4@%r2"], byteorder="big")
+    spec, problems = make_spec([argument], ["-4@%r2"], byteorder="big", word=8)
     assert not problems
     assert spec.arguments == (SpecArgument(ArgType.REG, 0, 24, signed=True, bitshift=32),)
 
@@ -267,6 +268,6 @@ def test_other_cpus(machine: str, text: str, expected: tuple[int, int, int, int]
 def test_an_index_of_32_bits_cannot_be_said() -> None:
     fetch = Memory(0, 8, 4, 0, 8, 4, ValueType(Kind.SIGNED, 4))
     argument = Argument("arg0", ValueType(Kind.SIGNED, 4), fetch)
-    spec, (problem,) = make_spec([argument], ["-4@[x0, w1, sxtw 2]"], layout=Layout.SIB)
+    spec, (problem,) = make_spec([argument], ["-4@[x0, w1, sxtw 2]"], layout=Layout.SIB, word=8)
     assert spec.arguments[0].type is ArgType.NONE
     assert "an index of 32 bits" in problem.text

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Run", "interactive", "problem_of", "run", "take")
 
-BOOT = 120.0  # seconds until the first result; usually 4
+BOOT = 240.0  # seconds until the first result; usually 4, and 60 on a busy machine
 SILENCE = 400.0  # seconds between results: more than the guest lets a test and its end take
 TIED = ("setpriv", "--pdeathsig", "KILL", "--")  # a program that ends with whoever started it
 _RESULT = re.compile(rb"^@usdt (\d+) ([0-9a-f]{8}) ([A-Za-z0-9+/=]+)\r*$")

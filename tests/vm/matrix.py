@@ -71,7 +71,10 @@ class Userland:
 FEATURES: dict[str, tuple[str, ...]] = {
     "batch_operations": ("batch",),
     "cookies": ("BPF cookie", "have_cookies"),
+    "fentry": ("fentry",),
     "fetching_atomics": ("atomic",),
+    "kprobe_multi": ("kprobe_multi",),
+    "kprobes": ("kprobe PMU", "CONFIG_KPROBES"),
     "raw_cookies": ("raw_cookies", "raw tracepoint"),
     "ringbuf": ("ringbuf", "ring buffer"),
     "sleepable_uprobes": ("sleepable",),
@@ -84,6 +87,9 @@ _OLDEST = frozenset({"batch_operations", "ringbuf", "uprobe_pmu"})
 _COOKIES = _OLDEST | {"cookies", "fetching_atomics", "sleepable_uprobes"}
 _MULTI = _COOKIES | {"raw_cookies", "uprobe_multi"}  # of 6.6 and 6.10: no suite is between
 _BTF = frozenset({"vmlinux_btf"})
+_KPROBES = frozenset({"kprobes"})
+_TRACED = _KPROBES | {"fentry"}
+_ALL_MULTI = _TRACED | {"kprobe_multi"}
 
 CPUS: dict[str, Cpu] = {
     cpu.architecture: cpu
@@ -133,27 +139,28 @@ def _cell(name: str, package: str, offers: frozenset[str], *, often: bool = Fals
 
 # The cloud flavour has the same features in a third of the size, and boots in half of the time.
 CELLS: tuple[Cell, ...] = (
-    _cell("amd64-5.10", "cloud-amd64", _OLDEST | _BTF, often=True),
-    _cell("amd64-6.1", "cloud-amd64", _COOKIES | _BTF, often=True),
-    _cell("amd64-6.12", "cloud-amd64", _MULTI | _BTF, often=True),
-    _cell("amd64-sid", "cloud-amd64", _MULTI | _BTF, often=True),
-    _cell("arm64-5.10", "cloud-arm64", _OLDEST | _BTF),
-    _cell("arm64-6.1", "cloud-arm64", _COOKIES | _BTF),
-    _cell("arm64-6.12", "cloud-arm64", _MULTI | _BTF, often=True),
-    _cell("arm64-sid", "cloud-arm64", _MULTI | _BTF),
-    _cell("armhf-6.1", "armmp", _COOKIES, often=True),
-    _cell("armhf-sid", "armmp", _COOKIES),
-    _cell("i386-6.1", "686-pae", _COOKIES, often=True),
-    _cell("ppc64el-6.1", "powerpc64le", _COOKIES),
-    _cell("ppc64el-sid", "powerpc64le", _MULTI | _BTF, often=True),
+    _cell("amd64-5.10", "cloud-amd64", _OLDEST | _BTF | _TRACED, often=True),
+    _cell("amd64-6.1", "cloud-amd64", _COOKIES | _BTF | _TRACED, often=True),
+    _cell("amd64-6.12", "cloud-amd64", _MULTI | _BTF | _ALL_MULTI, often=True),
+    _cell("amd64-sid", "cloud-amd64", _MULTI | _BTF | _ALL_MULTI, often=True),
+    _cell("arm64-5.10", "cloud-arm64", _OLDEST | _BTF | _KPROBES),
+    _cell("arm64-6.1", "cloud-arm64", _COOKIES | _BTF | _KPROBES),
+    _cell("arm64-6.12", "cloud-arm64", _MULTI | _BTF | _TRACED, often=True),
+    _cell("arm64-sid", "cloud-arm64", _MULTI | _BTF | _ALL_MULTI),
+    _cell("armhf-6.1", "armmp", _COOKIES | _KPROBES, often=True),
+    # uprobe_multi is of 64-bit kernels alone.
+    _cell("armhf-sid", "armmp", _COOKIES | {"raw_cookies"} | _KPROBES),
+    _cell("i386-6.1", "686-pae", _COOKIES | _KPROBES, often=True),
+    _cell("ppc64el-6.1", "powerpc64le", _COOKIES | _KPROBES),
+    _cell("ppc64el-sid", "powerpc64le", _MULTI | _BTF | _ALL_MULTI, often=True),
     _cell("riscv64-6.12", "riscv64", _MULTI | _BTF, often=True),
-    _cell("riscv64-sid", "riscv64", _MULTI | _BTF),
-    _cell("s390x-6.1", "s390x", _COOKIES),
-    _cell("s390x-6.12", "s390x", _MULTI | _BTF, often=True),
-    _cell("s390x-sid", "s390x", _MULTI | _BTF),
+    _cell("riscv64-sid", "riscv64", _MULTI | _BTF | _ALL_MULTI),
+    _cell("s390x-6.1", "s390x", _COOKIES | _KPROBES),
+    _cell("s390x-6.12", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}, often=True),
+    _cell("s390x-sid", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}),
     # bcc compiles in the guest, and needs a compiler and the kernel's headers there.
     Cell(
-        *("6.1+bcc", "amd64", "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF),
+        *("6.1+bcc", "amd64", "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED),
         more=("python3-bpfcc", "linux-headers-cloud-amd64"),
         tests=("tests/peers/test_bcc.py",),
         memory=4096,
@@ -173,6 +180,7 @@ USERLANDS: dict[str, Userland] = {
 }
 
 _FIXTURES = "test_trace_fixtures.py::test_by_process_every_value_is_what_the_program_printed"
+_ALL_FIXTURES = "test_trace_fixtures.py::test_one_trace_takes_all_programs"
 
 #: What shows in a minute or two that the toolkit works in a kernel: node IDs of tests.
 QUICK: tuple[str, ...] = tuple(
@@ -205,11 +213,14 @@ QUICK: tuple[str, ...] = tuple(
         *(
             f"{_FIXTURES}[{program}]"
             for program in (
-                *("default/args", "default/ints", "default/strings", "default/structs"),
-                *("default/consts", "default/sib", "default/sema_shared", "default/libpair"),
-                *("O0/args", "O0/ints", "nopie/globals", "m32/args", "m32/ints"),
+                *("default/args", "O0/args", "O0/ints", "nopie/globals", "m32/args", "m32/ints"),
             )
         ),
+        *(f"{_ALL_FIXTURES}[default-part {part}]" for part in range(1, 6)),
+        "test_functions_live.py::test_arguments_without_types",
+        "test_functions_live.py::test_arguments_by_name_and_type[kprobe_multi]",
+        "test_functions_live.py::test_entry_and_return_are_one_event[fentry]",
+        "test_functions_live.py::test_entry_and_return_are_one_event[perf-event]",
         "test_trace_targets.py::test_a_command_is_traced_from_its_first_instruction",
         "test_trace_targets.py::test_it_ends_with_the_process[SIGKILL]",
     )

@@ -15,7 +15,7 @@ from bpf.errors import LanguageError
 from bpf.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from tracing.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, SLOTS, STACK_BOTTOM, ExpressionWriter
-from tracing.ir import Fetched, Number, children
+from tracing.ir import Fetched, Number, children, of_kernel
 from tracing.slots import FRAME_SLOT
 from tracing.values import Kept, Memory
 
@@ -142,7 +142,7 @@ class KeyWriter:
                     return
                 writer.address(_memory(output.node))
                 asm.mov(R8, R3)
-                self._read(writer, Helper.PROBE_READ_USER, place, field.size)
+                self._read(writer, output, place, field.size)
             case _:
                 writer.value(output.node)
                 asm.store(R10, place, R0)
@@ -179,17 +179,15 @@ class KeyWriter:
         if output.length is None:
             writer.value(output.node)
             asm.mov(R8, R0)
-            self._read(writer, Helper.PROBE_READ_USER_STR, place, output.reach)
+            self._read(writer, output, place, output.reach)
             return
         writer.value(output.length)
         self._clamp(field.size, signed=output.length.type.signed)
         asm.store(R10, place, R0)
         writer.value(output.node)
         asm.mov(R8, R0)
-        constant = isinstance(output.length, Number)
-        self._read(
-            writer, Helper.PROBE_READ_USER, place + 8, field.size, None if constant else place
-        )
+        where = None if isinstance(output.length, Number) else place
+        self._read(writer, output, place + 8, field.size, where)
 
     def _kept(self, field: Field, kept: Kept, writer: ExpressionWriter) -> None:
         # What was taken at a function's entry: its length, or a negative errno, and its bytes.
@@ -207,27 +205,32 @@ class KeyWriter:
     def _read(
         self,
         writer: ExpressionWriter,
-        helper: Helper,
+        output: Output,
         place: int,
         size: int,
         length: int | None = None,
     ) -> None:
         # From the address in r8 into the stack; ``length``: where the size is found.
         asm = self.asm
-        done = asm.new_label("done")
-        for attempt in range(2 if self.sleepable else 1):
-            if attempt:
-                asm.jump(Jump.LT, R8, _FIRST_ADDRESS, self.unread)
-                asm.mov(R0, R8)
-                writer.touch(size)
+        text = output.form == "string"
+        helper = Helper.PROBE_READ_USER_STR if text else Helper.PROBE_READ_USER
+
+        def prepare() -> None:
             asm.mov(R1, R10)
             asm.add(R1, place)
             asm.mov(R2, size)
             if length is not None:
                 asm.load(R2, R10, length)
                 asm.jump(Jump.GT, R2, size, self.unread)  # never; tells the verifier the bound
+
+        done = asm.new_label("done")
+        for attempt in range(2 if self.sleepable else 1):
+            if attempt:
+                asm.jump(Jump.LT, R8, _FIRST_ADDRESS, self.unread)
+                asm.mov(R0, R8)
+                writer.touch(size)
             asm.mov(R3, R8)
-            writer.call_reader(helper)
+            writer.call_reader(helper, prepare, kernel=of_kernel(output.node))
             asm.jump(Jump.SGE, R0, 0, done)
         asm.goto(self.unread)
         asm.label(done)

@@ -121,6 +121,8 @@ class Planner:
                 for item, output in zip(plain, made, strict=False):
                     if output.form == "array":
                         reason = f"{item.text} is an array: name an element, {item.text}[0]"
+                        if output.text == "B" and output.size > 1:
+                            reason = f"{item.text} holds several values: name a member or element"
                         raise LanguageError(part.text, item.expression.start, reason)
                 outputs += made
         predicates = [item for item in request.items if item.is_predicate]
@@ -174,7 +176,7 @@ class Planner:
 
 
 def _integer(request: ProbeText, item: Item, output: Output) -> Output:
-    if output.form in ("integer", "hex", "opaque"):
+    if output.form in ("integer", "bool", "hex", "opaque"):
         return output
     reason = f"{item.text} is no integer: only integers can be aggregated"
     if is_pattern(request) and output.form in ("float", "bytes"):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bpf.link import Via
     from tracing.aggregate.planning import Layout
     from tracing.aggregate.spec import Aggregation
-    from tracing.attach import Point
+    from tracing.attach import Failure, Point
     from tracing.codegen import Case, Filter
     from tracing.language.tree import ProbeText
     from tracing.plan import Plan
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ("AggregateSession", "Pairs", "Row")
 
 MAX_FRAMES = 127  # PERF_MAX_STACK_DEPTH
-_ROWS = 1 << 14  # of a per-CPU array of counts
+_ROWS = 1 << 14  # of a per-CPU array of counts, beside those of the first probe's places
 _ARRAY_SIZE = 16 << 20  # bytes of one with larger values, if that makes enough rows
 _STACKS = 1 << 14  # stacks that are kept; two may claim one place, so a multiple of what is usual
 _SHARED = 64  # bytes: larger values exist once, not for each CPU, where the kernel allows it
@@ -109,6 +109,7 @@ class AggregateSession(AnySession):
         self._body = AggregateBody(aggregation, atomics=features.have_fetching_atomics())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
+        self._room = 0
         self._late: dict[_Place, Value] = {}
         self._before: dict[_Place, Value] = {}
         self._frames_by_number: dict[int, tuple[int, ...]] = {}
@@ -120,6 +121,13 @@ class AggregateSession(AnySession):
             max_string=max_string,
             may_sleep=not aggregation.stacks,
         )
+
+    def attach(
+        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
+    ) -> list[Failure]:
+        """As :meth:`AnySession.attach`; a pattern may stand for all functions of a kernel."""
+        self._room = max(self._room, len(points))
+        return super().attach(request, points, declared=declared)
 
     # ------------------------------------------------------------ plans
 
@@ -162,7 +170,7 @@ class AggregateSession(AnySession):
             if aggregation.stacks:
                 self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, _STACKS)
         elif action.role != "start":
-            self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size))
+            self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._room)
         if action.role != "hit":
             key_size = self._key_size(STARTS, action.pair.size)
             self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)

@@ -144,7 +144,7 @@ def _pair(function: Any) -> Any:
 
 
 def latency_command(front: Front, examples: str) -> click.Command:
-    """``latency START END``."""
+    """``latency START [END]``."""
 
     def run(options: dict[str, Any]) -> int:
         from tracing.cli.aggregating import run_latency  # noqa: PLC0415 - --help does not pay
@@ -153,10 +153,13 @@ def latency_command(front: Front, examples: str) -> click.Command:
 
     def arguments(function: Any) -> Any:
         function = _pair(_by(_interval(function)))
-        function = click.argument("end", metavar="END")(function)
+        function = click.argument("end", metavar="[END]", required=False)(function)
         return click.argument("start", metavar="START")(function)
 
-    text = "Times from START to END, as histograms. Items are predicates; --by is taken at END."
+    text = (
+        "Times from START to END, as histograms; of a function alone, from its entry to its "
+        "return. Items are predicates; --by is taken at END."
+    )
     return _command("latency", text, examples, arguments, run)
 
 

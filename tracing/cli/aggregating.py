@@ -25,9 +25,10 @@ from tracing.aggregate.spec import (
 )
 from tracing.aggregate.values import NONE, total
 from tracing.cli.losses import closing_line
-from tracing.cli.options import stacks_of
+from tracing.cli.options import check_lines, stacks_of
 from tracing.cli.running import Front, run, say
 from tracing.cli.trace import via_of
+from tracing.language.pattern import find_items
 from tracing.stacks import StackResolver
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _LIVE = 1.0  # seconds between two drawings on a terminal
 _WATCH = 0.1  # seconds between two looks whether -n is reached, or which processes have stacks
 _MOST_ROWS = 1920  # of a picture: then two become one
+_RETURNING = frozenset(("uprobe", "kprobe", "fentry", "syscall"))  # kinds that have two ends
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -64,8 +66,17 @@ def run_stats(front: Front, options: dict[str, Any]) -> int:
 
 def run_latency(front: Front, options: dict[str, Any]) -> int:
     """``latency``; the exit code."""
-    options["probes"] = (options["start"], options["end"])
+    start = options["start"]
+    options["probes"] = (start, options["end"] or _return_of(front, start))
     return _run(front, options, _times(options, stats=True))
+
+
+def _return_of(front: Front, text: str) -> str:
+    # The other end of a function that was given alone, with the predicates on its entry left out.
+    request = front.parse(text)
+    if request.kind not in _RETURNING:
+        raise click.UsageError(f"{text} has no return: latency takes START END")
+    return f"{text[: find_items(text)[0]]}(return)"
 
 
 def run_heatmap(front: Front, options: dict[str, Any]) -> int:
@@ -133,10 +144,12 @@ def _run(
     symbols = front.symbols() if aggregation.names else None
     if options["folded"] and options["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
-    made = (job or _Job)(options, requests, aggregation, StackResolver(symbols))
+    lines = check_lines(options, names=aggregation.names)
+    made = (job or _Job)(options, requests, aggregation, StackResolver(symbols, lines=lines))
     made.resolver.begin(())
     try:
-        return run(front, options, requests, made)
+        # The end first: starts that nothing ends would stay, and fill what a key can hold.
+        return run(front, options, requests[::-1] if aggregation.pair else requests, made)
     finally:
         made.resolver.close()
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tracing.cli.running import Started
+from tracing.api.started import Started
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterator, Sequence
 
-    from tracing.cli.running import Tracing
+    from tracing.api.started import Tracing
     from tracing.codegen import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import AnySession, Lost

@@ -16,19 +16,24 @@ __all__ = (
     "TRACEFS",
     "attach_options",
     "buffer_option",
+    "check_lines",
+    "lines_option",
     "output_options",
+    "sequence_option",
     "stack_kinds",
     "stack_options",
     "stacks_of",
     "stop_options",
     "string_option",
+    "struct_option",
     "target_options",
     "trace_attach_options",
 )
 
 F = TypeVar("F", bound="Callable[..., Any]")
 TRACEFS = "tracefs"  # the way that needs no BPF
-_WAYS = ["uprobe_multi", "perf-link", "perf-event"]
+# Of files, and of functions of the kernel; what does not serve one of them leaves it as it is.
+_WAYS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
 DEFAULT_BUFFER = 8 << 20  # of tracing.session; given here so that --help does not import it
 
 
@@ -88,11 +93,28 @@ def stack_kinds(function: F) -> F:
 
 
 def stack_options(function: F) -> F:
-    """The same, and --folded, which asks for user stacks."""
+    """The same, and --folded, which asks for user stacks, and --lines."""
     return _all(
         stack_kinds,
         click.option("--folded", is_flag=True, help="Stacks in one line each, for flame graphs."),
+        lines_option,
     )(function)
+
+
+def lines_option(function: F) -> F:
+    """--lines (``lines``)."""
+    return click.option(
+        "--lines", is_flag=True, help="Source lines of user stacks, and functions inlined there."
+    )(function)
+
+
+def check_lines(options: dict[str, Any], *, names: bool) -> bool:
+    """Whether --lines was given; ``names``: whether names of functions of processes are shown."""
+    if options.get("lines") and not names:
+        raise click.UsageError(
+            "--lines is about user stacks: give --ustack or --folded as well, or an item ustack"
+        )
+    return bool(options.get("lines"))
 
 
 def stacks_of(options: dict[str, Any]) -> tuple[str, ...]:
@@ -109,6 +131,27 @@ def string_option(function: F) -> F:
         default=128,
         show_default=True,
         help="Bytes that str() keeps.",
+    )(function)
+
+
+def struct_option(function: F) -> F:
+    """--max-struct (``max_struct``)."""
+    return click.option(
+        "--max-struct",
+        type=click.IntRange(1, 65536),
+        default=4096,
+        show_default=True,
+        help="Bytes that are kept of a structure.",
+    )(function)
+
+
+def sequence_option(function: F) -> F:
+    """-s (``sequence``)."""
+    return click.option(
+        "-s",
+        "--sequence",
+        is_flag=True,
+        help="Functions: only where each is called by the one before it; entries and returns.",
     )(function)
 
 

@@ -107,6 +107,7 @@ class _Job:
             accept=accept,
             buffer=options["buffer"],
             max_string=options["max_string"],
+            max_struct=options["max_struct"],
             via=via_of(options),
             stacks=stacks_of(options),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bpf.errors import ProbeNotFound, TracingError
 from tracing.cli.losses import closing_line, tell_losses
 from tracing.cli.running import say
-from tracing.forms import FoldedForm, JsonForm, TextForm
+from tracing.forms import FoldedForm, JsonForm, TextForm, titled
 from tracing.recording.processes import RecordedStacks, wants_stacks
 from tracing.recording.reader import Reader
 from tracing.recording.spans import ChromeForm, Spans
@@ -52,7 +52,8 @@ def run_report(path: str, options: dict[str, Any], symbols: Callable[[], Snapsho
         sink = stack.enter_context(FileSink(output))
         reader = stack.enter_context(Reader.open(path))
         order = reader.header.byteorder if reader.header else sys.byteorder
-        stacks = stack.enter_context(RecordedStacks(symbols, order))
+        lines = options.get("lines", False)
+        stacks = stack.enter_context(RecordedStacks(symbols, order, lines=lines))
         say(_Report(reader, sink, stacks, path, options).main())
     return 0
 
@@ -170,7 +171,7 @@ class _Report:
 
     def _lines(self, form: Form) -> None:
         for batch in self._replay(form):
-            self.sink.write(batch)
+            self.sink.write(titled(form, batch))
 
     def _replay(self, form: Form) -> Iterator[list[Any]]:
         for batch in self.reader.replay(form, self._wanted, self.stacks):

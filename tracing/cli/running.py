@@ -18,7 +18,7 @@ import click
 
 from bpf.capabilities import missing_capabilities, privilege_hint
 from bpf.errors import TracingError, VerifierError
-from bpf.frozen import frozen
+from tracing.api.started import Command, Started, Tracing
 from tracing.cli.options import TRACEFS
 from tracing.commandline import escaped
 
@@ -35,61 +35,6 @@ __all__ = ("Command", "Front", "Job", "Started", "Tracing", "run", "say", "signa
 
 _PATIENCE = 2.0  # seconds that a command has to end after SIGTERM
 _POLL = 0.25  # seconds between two looks at signals, deadlines and the command
-
-
-class Tracing(Protocol):
-    """What a front attaches; :class:`usdt.tracer.Tracer` is one."""
-
-    notices: list[str]
-    ended: bool
-
-    @property
-    def ways(self) -> list[str]:
-        """What was attached, by which kernel path."""
-
-    @property
-    def listings(self) -> list[str]:
-        """The instructions of every program."""
-
-    @property
-    def attached(self) -> int:
-        """How many sites are attached."""
-
-    def poll(self, timeout: float) -> list[Any]:
-        """What came; nothing after ``timeout`` seconds."""
-
-    def drain(self) -> Iterator[list[Any]]:
-        """Detach, then yield what is still there."""
-
-    def lost(self) -> list[Lost]:
-        """What each probe did not deliver."""
-
-    def wake(self) -> None:
-        """Let poll() return."""
-
-
-class Command(Protocol):
-    """What ``-c`` started, stopped at its start; :class:`usdt.spawn.Spawned` is one."""
-
-    def release(self) -> None:
-        """Let it run."""
-
-    def poll(self) -> int | None:
-        """Its exit code once it has ended."""
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        """Its exit code, or None after ``timeout`` seconds."""
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send it a signal."""
-
-
-@frozen
-class Started:
-    """What a front has attached, and what ``-c`` started."""
-
-    tracing: Tracing
-    command: Command | None = None
 
 
 class Front(Protocol):

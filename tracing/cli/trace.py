@@ -10,9 +10,9 @@ import click
 
 from bpf.link import Via
 from tracing.cli.losses import closing_line, tell_losses
-from tracing.cli.options import TRACEFS, stacks_of
+from tracing.cli.options import TRACEFS, check_lines, stacks_of
 from tracing.cli.running import Front, run, say
-from tracing.forms import FoldedForm, JsonForm, TextForm
+from tracing.forms import FoldedForm, JsonForm, TextForm, titled
 from tracing.session import Session
 from tracing.stacks import StackResolver, wants_user_symbols
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tracing.stacks import UserSymbols
 
 __all__ = ("resolver_of", "run_trace", "via_of")
+
+_SEQUENCE = 16  # functions that -s can follow
 
 
 def run_trace(front: Front, options: dict[str, Any]) -> int:
@@ -37,26 +39,39 @@ def run_trace(front: Front, options: dict[str, Any]) -> int:
         raise click.UsageError("--folded and --json exclude one another")
     if options["via"] == TRACEFS and (stacks_of(options) or options["follow"]):
         raise click.UsageError("--via tracefs records no stacks, and follows no children (-f)")
+    if options["sequence"]:
+        _check_sequence(options)
     requests = [front.parse(text) for text in options["probes"]]
-    with resolver_of(front) as resolver:
-        resolver.wanted = "ustack" in stacks_of(options) or any(map(wants_user_symbols, requests))
+    wanted = "ustack" in stacks_of(options) or any(map(wants_user_symbols, requests))
+    with resolver_of(front, lines=check_lines(options, names=wanted)) as resolver:
+        resolver.wanted = wanted
         resolver.begin(())
         return run(front, options, requests, _Job(options, resolver))
 
 
-def resolver_of(front: Front) -> StackResolver:
+def _check_sequence(options: dict[str, Any]) -> None:
+    if options["via"] == TRACEFS:
+        raise click.UsageError("-s needs BPF, which --via tracefs does without")
+    if not 2 <= len(options["probes"]) <= _SEQUENCE:
+        raise click.UsageError(
+            f"-s takes 2 to {_SEQUENCE} functions, the outermost first, "
+            f"not {len(options['probes'])}"
+        )
+
+
+def resolver_of(front: Front, *, lines: bool = False) -> StackResolver:
     """Names for stacks and addresses of the processes that a front knows; made when needed."""
 
     def make() -> UserSymbols | None:
         symbols = front.symbols()
         return None if symbols is None else symbols()
 
-    return StackResolver(make)
+    return StackResolver(make, lines=lines)
 
 
 def via_of(options: dict[str, Any]) -> Via | None:
-    """What ``--via`` says."""
-    return Via(options["via"]) if options["via"] else None
+    """What ``--via`` says of probes of files; None where it says nothing of them."""
+    return Via(options["via"]) if options["via"] in frozenset(Via) else None
 
 
 class _Job:
@@ -65,6 +80,7 @@ class _Job:
         self.resolver = resolver
         self.pids: tuple[int, ...] = ()
         self.events = 0
+        self.form = self._form()
         self.sink: FileSink
 
     def session(self, accept: Filter) -> AnySession:
@@ -72,20 +88,26 @@ class _Job:
         self.pids = accept.pids
         if options["via"] == TRACEFS:
             return self._without_bpf(accept)
-        return Session(
-            self._form(),
-            accept=accept,
-            buffer=options["buffer"],
-            max_string=options["max_string"],
-            via=via_of(options),
-            stacks=stacks_of(options),
-        )
+        settings = {
+            "accept": accept,
+            "buffer": options["buffer"],
+            "max_string": options["max_string"],
+            "max_struct": options["max_struct"],
+            "via": via_of(options),
+            "stacks": stacks_of(options),
+        }
+        if options["sequence"]:
+            from tracing.decode import Decoder  # noqa: PLC0415 - only when asked for
+            from tracing.sequence import SequenceSession  # noqa: PLC0415
+
+            return SequenceSession(Decoder(self.form), len(options["probes"]), **settings)
+        return Session(self.form, **settings)
 
     def _without_bpf(self, accept: Filter) -> AnySession:
         from tracing.eventtracer.probes import ProbeSession  # noqa: PLC0415 - only when asked for
 
         made = ProbeSession(
-            self._form(),
+            self.form,
             accept=accept,
             buffer=self.options["buffer"],
             max_string=self.options["max_string"],
@@ -111,7 +133,7 @@ class _Job:
             batch = batch[: int(most) - self.events]
         self.events += len(batch)
         if batch:
-            self.sink.write(batch)
+            self.sink.write(titled(self.form, batch))
         return self.events >= most
 
     def look(self) -> bool:

@@ -57,12 +57,16 @@ class Fetching:
         word: bytes of an address of the traced program.
         kernel: the machine of the kernel, whose registers :class:`tracing.values.Register` and
             its like point at.
+        returns: whether it is a return probe, which has ``$retval`` and no arguments.
     """
 
-    def __init__(self, offset: int, word: int, kernel: str = KERNEL) -> None:
+    def __init__(
+        self, offset: int, word: int, kernel: str = KERNEL, *, returns: bool = False
+    ) -> None:
         self._offset = offset
         self._word = word
         self._kernel = kernel
+        self._returns = returns
 
     def number(self, node: Node) -> Field:
         """A field for an integer or float.
@@ -71,11 +75,20 @@ class Fetching:
             Inexpressible: there is none.
         """
         kind = node.type
+        if self._is_result(node):
+            return _field("$retval", kind)
         if isinstance(node, Fetched) and isinstance(node.fetch, Register):
             return self._register(node.fetch, kind)
         if isinstance(node, Fetched) and isinstance(node.fetch, Constant):
             return _field(f"\\{node.fetch.value}", kind)
         return _field(self._at(*self._location(node)), kind)
+
+    def _is_result(self, node: Node) -> bool:
+        if not self._returns or not isinstance(node, Fetched):
+            return False
+        if isinstance(node.fetch, (Register, Memory, Address)):
+            raise Inexpressible("what only the function's entry has, beside what it returns")
+        return isinstance(node.fetch, AtReturn) and isinstance(node.fetch.register, Register)
 
     def string(self, address: Node) -> Field:
         """A field for the string at an address."""
@@ -159,6 +172,8 @@ class Fetching:
         # The address that a node's value is.
         if depth > _MAX_DEPTH:
             raise Inexpressible("too many pointers to follow")
+        if self._is_result(node):
+            return "$retval", 0
         match node:
             case Pointer(address=inner):
                 return self._address(inner, depth + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +19,7 @@ __all__ = ("Instance", "orphaned_instances", "remove_instance")
 
 _ATTEMPTS = 100
 _PAUSE = 0.01
+_DROPPED = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.MULTILINE)
 
 
 class Instance:
@@ -111,6 +113,14 @@ class Instance:
     def start(self) -> None:
         """Let it trace."""
         self.write("tracing_on", "1")
+
+    def dropped(self) -> int:
+        """Records that found no room, or were overwritten before they were read."""
+        total = 0
+        for path in (self.path / "per_cpu").glob("cpu*/stats"):
+            with contextlib.suppress(OSError):
+                total += sum(map(int, _DROPPED.findall(path.read_text())))
+        return total
 
     def close(self) -> None:
         """Switch off and remove the instance; again is fine."""

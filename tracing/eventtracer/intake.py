@@ -15,10 +15,9 @@ from tracing.eventtracer.pages import PageLayout, read_page
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracing.eventtracer.reader import Record
+__all__ = ("PageIntake", "Record")
 
-__all__ = ("PageIntake",)
-
+Record = tuple[int, int, memoryview]  # time in nanoseconds, CPU, bytes
 _PAGES = 256  # of one CPU in one go
 _BACKLOG = 256 << 20  # bytes kept; what is more stays with the kernel, which counts what it drops
 _COMMITTED = 2_000_000  # nanoseconds after which a record that was begun is surely written
@@ -68,6 +67,13 @@ class PageIntake:
         """Begin to read; again is fine."""
         if not self._thread.is_alive() and not self._ending:
             self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to take, at most so long."""
+        ready = select.poll()
+        ready.register(self.arrived, select.POLLIN)
+        if ready.poll(max(0, seconds) * 1000):
+            os.eventfd_read(self.arrived)
 
     def finish(self) -> None:
         """Read what is left, and end."""

@@ -5,12 +5,13 @@
     event    u32: type and length in 5 bits, time since the last in 27, then
              0       u32 bytes that follow it, itself included
              1…28    so many words
-             29      padding: u32 bytes to skip, or, with no time, the rest of the page
+             29      discarded: u32 bytes that follow the first word, itself included; or, with no
+                     time, padding: the rest of the page
              30      the time goes on by (u32 << 27) + delta
              31      the time is (u32 << 27) + delta, an absolute one
 
 Bits lie the other way round on big-endian machines. Sources: kernel/trace/ring_buffer.c
-(rb_event_length() and RB_MISSED_EVENTS), include/linux/ring_buffer.h.
+(rb_event_length(), rb_event_discard() and RB_MISSED_EVENTS), include/linux/ring_buffer.h.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _events(view: memoryview, time: int) -> Iterator[tuple[int, memoryview] | No
             if kind == _PADDING:
                 if not delta:
                     return
-                position += 4 + following
+                position += following
                 time += delta
                 continue
             position += 4

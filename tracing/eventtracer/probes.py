@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tracing.attach import Point
     from tracing.codegen import Filter
     from tracing.eventformat import EventFormat
-    from tracing.eventtracer.reader import Record
+    from tracing.eventtracer.intake import Record
     from tracing.eventtracer.rows import EventPlan
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
@@ -53,7 +53,6 @@ PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+,=~:@-]*")  # what a definition can hol
 _LONGEST = 48  # characters of a probe's name in an event's, which has 63
 _CONTEXTS = 1 << 16  # distinct contexts kept
 _BATCH = 4096  # rows formatted in one go
-_DROPPED = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.MULTILINE)
 _PANICS = Path("/proc/sys/kernel/panic_on_warn")
 _ELF_CLASS = 4  # e_ident[EI_CLASS]: 1 is 32-bit
 
@@ -321,7 +320,7 @@ class ProbeSession:
         while not self._intake.empty:
             while batch := self._next(everything=True):
                 yield batch
-        self._lost = self._dropped()
+        self._lost = self._instance.dropped()
         self._missed = [text for event in self._events.values() if (text := self._unseen(event))]
 
     def _unseen(self, event: _Event) -> str:
@@ -346,17 +345,10 @@ class ProbeSession:
 
     def lost(self) -> list[Lost]:
         """What did not find room: counted by the kernel for all probes together."""
-        number = self._lost or self._dropped()
+        number = self._lost or self._instance.dropped()
         names = list(dict.fromkeys(case.probe for case in self._cases))
         probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
         return [Lost(probe, number, 0)] if number else []
-
-    def _dropped(self) -> int:
-        total = 0
-        for path in (self._instance.path / "per_cpu").glob("cpu*/stats"):
-            with contextlib.suppress(OSError):
-                total += sum(map(int, _DROPPED.findall(path.read_text())))
-        return total
 
     def _batches(self, records: list[Record]) -> Iterator[list[Any]]:
         rows: list[tuple[Any, ...]] = []
@@ -420,6 +412,8 @@ class ProbeSession:
             for case in self._cases
             for key, reason in case.plan.problems
         }
+        if number := self._intake.damaged:
+            said[f"{number} pages of the kernel's could not be read to their end"] = None
         return [*said, *self._missed]
 
     def close(self) -> None:

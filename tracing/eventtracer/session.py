@@ -11,14 +11,14 @@ from bpf.frozen import frozen
 from tracing.eventformat import parse_format
 from tracing.eventtracer.definitions import define, orphans, remove, remove_group
 from tracing.eventtracer.instance import Instance, orphaned_instances, remove_instance
-from tracing.eventtracer.reader import RawReader
+from tracing.eventtracer.intake import PageIntake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracing.eventformat import EventFormat
     from tracing.eventtracer.definitions import Defined
-    from tracing.eventtracer.reader import Record
+    from tracing.eventtracer.intake import Record
 
 __all__ = ("EventSession", "Hit", "Watched", "clean")
 
@@ -89,10 +89,12 @@ class EventSession:
             # Undone in the other order: reader, instance, definitions.
             self._stack.callback(self._remove)
             self._instance = self._stack.enter_context(Instance(root, buffer=buffer))
-            self.reader = self._stack.enter_context(RawReader(root, self._instance.path))
+            self._intake = PageIntake(root, self._instance.path)
+            self._stack.callback(self._intake.close)
             for event in events:
                 self._watch(event)
             self._instance.start()
+            self._intake.start()
         except BaseException:
             self._stack.callback(self._remove)
             self._stack.close()
@@ -109,16 +111,29 @@ class EventSession:
 
     def wait(self, seconds: float) -> None:
         """Wait for records, at most so long."""
-        self.reader.wait(seconds)
+        self._intake.wait(seconds)
 
     def read(self, *, everything: bool = False) -> list[Hit]:
-        """What there is, in order of time; ``everything`` for the last time, after stop()."""
-        hits = (self._hit(record) for record in self.reader.read(everything=everything))
-        return [hit for hit in hits if hit is not None]
+        """What there is, in order of time; ``everything``, after stop(): a part of what is left."""
+        while True:
+            records = self._intake.take(everything=everything)
+            hits = [hit for record in records if (hit := self._hit(record)) is not None]
+            if hits or not everything or self._intake.empty:
+                return hits
 
     def stop(self) -> None:
         """Switch the events off; what was recorded can still be read."""
         self._instance.disable()
+        self._intake.finish()
+
+    @property
+    def damaged(self) -> int:
+        """Pages of which not everything could be read."""
+        return self._intake.damaged
+
+    def lost(self) -> int:
+        """Records that were not read, as the kernel counts them."""
+        return self._instance.dropped()
 
     def close(self) -> None:
         """Remove everything; again is fine."""

@@ -20,7 +20,7 @@ from tracing.stacks import Frame, StackResolver
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tracing.layout import Layout
+    from tracing.layout import Field, Layout
 
 __all__ = (
     "Notes",
@@ -43,6 +43,7 @@ class Snapshots(Protocol):
     """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one."""
 
     notices: list[str]
+    lines: bool
 
     def observe(self, pid: int) -> bool:
         """Remember what a process has mapped now; whether that is news."""
@@ -52,6 +53,9 @@ class Snapshots(Protocol):
 
     def restore(self, pid: int, snapshot: dict[str, Any]) -> None:
         """Take what snapshot() gave; ValueError for anything else."""
+
+    def forget(self, pid: int) -> None:
+        """Let go of what restore() took for a process."""
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
         """The frames of a stack, innermost first."""
@@ -65,12 +69,26 @@ class Snapshots(Protocol):
 
 def wants_processes(layout: Layout) -> bool:
     """Whether records of a layout hold addresses of processes."""
-    return any(field.form in ("ustack", "usym") for field in layout.fields)
+    return any(
+        field.form in ("ustack", "usym") or _holds_code(field, "") for field in layout.fields
+    )
 
 
 def wants_kernel(layout: Layout) -> bool:
     """Whether they hold addresses of the kernel."""
-    return any(field.form in ("kstack", "ksym") for field in layout.fields)
+    return any(
+        field.form in ("kstack", "ksym") or _holds_code(field, "k") for field in layout.fields
+    )
+
+
+def _holds_code(field: Field, mark: str) -> bool:
+    # Whether a structure has pointers to code: of the kernel (mark "k") or of a process.
+    if field.shape is None or ("k" in field.reason) is not bool(mark):
+        return False
+    from bpf.btf.reader import Btf  # noqa: PLC0415 - seldom needed
+    from bpf.btf.traits import has_code  # noqa: PLC0415
+
+    return has_code(Btf(field.shape.types))
 
 
 def wants_stacks(layout: Layout) -> bool:
@@ -151,27 +169,28 @@ class _Restored:
         self.notices: list[str] = []
         self._make = make
         self._symbols: Snapshots | None = None
-        self._known: dict[int, None] = {}
+        self.lines = False
+        self._known: dict[int, int] = {}  # bytes of each one's snapshot, the latest last
         self._kept = 0
 
     def restore(self, data: dict[str, Any], size: int) -> None:
         pid = data.get("pid")
         if not isinstance(pid, int):
             raise RecordingError("a snapshot of no process")
-        self._kept += size
-        if self._kept > _KEPT:
-            self._note("too many snapshots of processes: some addresses stay numbers")
-            return
         if self._symbols is None:
             self._symbols = self._make()
+            self._symbols.lines = self.lines
         try:
             self._symbols.restore(pid, data.get("snapshot", {}))
         except ValueError as err:
             raise RecordingError(str(err)) from err
-        self._known.pop(pid, None)
-        self._known[pid] = None
-        if len(self._known) > _PROCESSES:
-            del self._known[next(iter(self._known))]
+        self._kept += size - self._known.pop(pid, 0)
+        self._known[pid] = size
+        while len(self._known) > 1 and (self._kept > _KEPT or len(self._known) > _PROCESSES):
+            oldest = next(iter(self._known))
+            self._kept -= self._known.pop(oldest)
+            self._symbols.forget(oldest)
+            self._note("too many snapshots of processes: some addresses stay numbers")
 
     def observe(self, _pid: int) -> bool:
         return False
@@ -182,7 +201,10 @@ class _Restored:
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
         if self._symbols is None or pid not in self._known:
             return [Frame(address) for address in addresses]
-        return self._symbols.frames(pid, addresses)
+        found = self._symbols.frames(pid, addresses)
+        self.notices += self._symbols.notices
+        self._symbols.notices.clear()
+        return found
 
     def frame(self, pid: int, address: int) -> Frame:
         if self._symbols is None or pid not in self._known:
@@ -204,12 +226,17 @@ class RecordedStacks(StackResolver):
     Args:
         symbols: makes what restores processes, when the first is to be restored.
         byteorder: of the recording.
+        lines: show source lines, and inlined functions as frames of their own.
     """
 
-    def __init__(self, symbols: Callable[[], Snapshots], byteorder: str) -> None:
+    def __init__(
+        self, symbols: Callable[[], Snapshots], byteorder: str, *, lines: bool = False
+    ) -> None:
         self._restored = _Restored(symbols)
+        self._restored.lines = lines
         self._compressed = b""
-        super().__init__(lambda: self._restored, order="<" if byteorder == "little" else ">")
+        order = "<" if byteorder == "little" else ">"
+        super().__init__(lambda: self._restored, order=order, lines=lines)
 
     def take(self, block: Block) -> None:
         """Take a block of kind MAPS or KSYM.

@@ -6,6 +6,7 @@ probes share one table, whose columns are those that any of them has.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from tracing.forms import EventForm
@@ -87,6 +88,8 @@ def _cell(value: Any) -> str:
         return value.hex()
     if isinstance(value, Unreadable):
         value = f"?({value.reason})"
+    if isinstance(value, dict):
+        value = json.dumps(value)
     text = value if isinstance(value, str) else repr(value)
     if _SPECIAL.isdisjoint(text):
         return text

@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bpf.btf import types as btf_types
+from bpf.btf.declare import declaration
+from bpf.btf.format import Encoding
 from bpf.btf.names import find_type
+from bpf.btf.traits import flag_names, is_char
 from bpf.errors import BtfError
 from bpf.host import BIG_ENDIAN, KERNEL
 from tracing.fold import fold
-from tracing.ir import S64, U64, Arithmetic, Convert, Deref, Node, Number, Place, Pointer
+from tracing.ir import S64, U64, Arithmetic, Convert, Deref, Fetched, Node, Number, Place, Pointer
 from tracing.names import Names
+from tracing.scope import Shown
 from tracing.values import Kind, ValueType
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from bpf.btf.reader import Btf
     from tracing.language.tree import Cast, Index, Member, Unary
+    from tracing.typed.shape import Shape
     from tracing.values import Argument
 
 __all__ = ("BtfTypes", "enum_names", "value_type")
@@ -37,10 +42,19 @@ class BtfTypes:
     Args:
         source: gives the BTF; called when a type is first asked for.
         big_endian: of the machine whose values these are; by default this one.
+        kernel: whether pointers to these types are the kernel's, not a process's.
     """
 
-    def __init__(self, source: Callable[[], Btf], *, big_endian: bool = _HOST_BIG_ENDIAN) -> None:
+    def __init__(
+        self,
+        source: Callable[[], Btf],
+        *,
+        big_endian: bool = _HOST_BIG_ENDIAN,
+        kernel: bool = True,
+    ) -> None:
         self._names: dict[Node, Names] = {}
+        self._shapes: dict[int, Shape | None] = {}
+        self._kernel = kernel
         self._source = source
         self._made: Btf | None = None
         self._big_endian = big_endian
@@ -63,6 +77,8 @@ class BtfTypes:
         found = self.btf.resolve(argument.handle)
         if isinstance(found, btf_types.Pointer):
             return self._pointer(node, found.target)
+        if isinstance(node, Fetched):
+            node = Fetched(node.fetch, node.type, argument.handle)
         if argument.names is not None:
             self._names[node] = argument.names
         return node
@@ -70,6 +86,37 @@ class BtfTypes:
     def names(self, node: Node) -> Names | None:
         """The names of an enum's values."""
         return self._names.get(node)
+
+    def shown(self, node: Node) -> Shown | None:
+        """How an expression of a known type is shown where nobody says how."""
+        handle = getattr(node, "handle", None)
+        if not isinstance(handle, int):
+            return None
+        if isinstance(node, Place):
+            return Shown("typed", self._shape(handle))
+        if isinstance(node, Pointer):
+            return self._shown_pointer(handle)
+        found = self.btf.resolve(handle)
+        cast = declaration(self.btf, handle, strip=True)
+        return Shown("bool" if _is_truth(found) else "integer", cast=cast)
+
+    def _shown_pointer(self, target: int) -> Shown:
+        found = self.btf.resolve(target)
+        cast = f"{declaration(self.btf, target, strip=True)} *"
+        if is_char(found):
+            return Shown("string", cast=cast)
+        if isinstance(found, btf_types.FunctionProto):
+            return Shown("ksym" if self._kernel else "usym")
+        if isinstance(found, btf_types.Composite):
+            return Shown("typed", self._shape(target), cast)
+        return Shown("hex", cast=cast)
+
+    def _shape(self, number: int) -> Shape | None:
+        if number not in self._shapes:
+            from tracing.typed.shape import shape_of  # noqa: PLC0415 - only for structures
+
+            self._shapes[number] = shape_of(self.btf, number)
+        return self._shapes[number]
 
     def member(self, tree: Member, target: Node) -> Node | None:
         """``target->name`` or ``target.name``.
@@ -81,6 +128,9 @@ class BtfTypes:
         if handle is None or isinstance(target, Pointer) is not tree.arrow:
             return None
         found = self.btf.resolve(handle)
+        if isinstance(found, btf_types.Forward):
+            kind = "union" if found.union else "struct"
+            raise BtfError(f"{kind} {found.name} is only named here: its members are not known")
         if not isinstance(found, btf_types.Composite):
             return None
         place = self._find(found, tree.name, 0, 0)
@@ -99,7 +149,10 @@ class BtfTypes:
             if not isinstance(found, btf_types.Array):
                 return None
             handle = found.target
-        size = Number(self.btf.size_of(handle), S64)
+        try:
+            size = Number(self.btf.size_of(handle), S64)
+        except BtfError:  # void, a function, a structure that is only named
+            return None
         scaled = fold(Arithmetic("*", _converted(index, S64), size, S64))
         address = fold(Arithmetic("+", _address(target), _converted(scaled, U64), U64))
         return self._at(address, 0, handle, 0)
@@ -121,9 +174,25 @@ class BtfTypes:
         if kind.pointers == 1:
             return self._pointer(value, number)
         if kind.pointers:
-            return Pointer(value, U64)
+            return self._pointers(value, f"{tag}{kind.name}", kind.pointers)
+        inner = self.btf.resolve(number)
+        if isinstance(inner, btf_types.Pointer):
+            return self._pointer(value, inner.target)
         found = value_type(self.btf, number)
-        return None if found is None else _converted(operand, found)
+        if found is None:
+            return None
+        node = Convert(_converted(operand, found), found, number)
+        names = enum_names(self.btf.resolve(number))
+        if names is not None:
+            self._names[node] = names
+        return node
+
+    def _pointers(self, value: Node, name: str, stars: int) -> Pointer:
+        # A pointer to pointers; what those point at is known if the BTF has such a pointer.
+        try:
+            return self._pointer(value, find_type(self.btf, name + "*" * (stars - 1)))
+        except BtfError:
+            return Pointer(value, U64, kernel=self._kernel)
 
     # ------------------------------------------------------------ places
 
@@ -137,8 +206,8 @@ class BtfTypes:
             try:
                 found = ValueType(Kind.BYTES, self.btf.size_of(target))
             except BtfError:  # void, a function, a structure that is only named
-                return Pointer(node, U64, handle=0)
-        return Pointer(node, found, handle=target)
+                found = _BYTE
+        return Pointer(node, found, handle=target, kernel=self._kernel)
 
     def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
         # What lies so many bits behind an address, of a type; of a bit field so many bits.
@@ -149,10 +218,13 @@ class BtfTypes:
         if width:
             return self._bit_field(address, bits, width, found)
         if isinstance(found, btf_types.Pointer):
-            return self._pointer(Deref(start, U64), found.target)
+            word = ValueType(Kind.UNSIGNED, self.btf.pointer_size)
+            return self._pointer(
+                _converted(Deref(start, word, None, self._kernel), U64), found.target
+            )
         kind = value_type(self.btf, number)
         if kind is not None:
-            node = Deref(start, kind)
+            node = Deref(start, kind, number, self._kernel)
             names = enum_names(found)
             if names is not None:
                 self._names[node] = names
@@ -160,7 +232,8 @@ class BtfTypes:
         if isinstance(found, btf_types.Array):
             return self._array(start, found)
         if isinstance(found, btf_types.Composite):
-            return Place(start, ValueType(Kind.BYTES, found.size), handle=number)
+            whole = ValueType(Kind.BYTES, found.size)
+            return Place(start, whole, handle=number, kernel=self._kernel)
         return None
 
     def _array(self, start: Node, found: btf_types.Array) -> Place:
@@ -168,8 +241,8 @@ class BtfTypes:
         size = self.btf.size_of(found.target) * found.count
         inner = self.btf.resolve(found.target)
         if isinstance(inner, btf_types.Int) and inner.size == 1 and inner.name == "char":
-            return Place(start, ValueType(Kind.STRING, size), element, found.id)
-        return Place(start, ValueType(Kind.BYTES, size), element, found.id)
+            return Place(start, ValueType(Kind.STRING, size), element, found.id, self._kernel)
+        return Place(start, ValueType(Kind.BYTES, size), element, found.id, self._kernel)
 
     def _bit_field(self, address: Node, bits: int, width: int, found: btf_types.Type) -> Node:
         first, shift = divmod(bits, 8)
@@ -179,10 +252,12 @@ class BtfTypes:
         if self._big_endian:
             shift = size * 8 - shift - width
         start = fold(Arithmetic("+", address, Number(first, U64), U64))
-        whole = _converted(Deref(start, ValueType(Kind.UNSIGNED, size)), U64)
+        word = Deref(start, ValueType(Kind.UNSIGNED, size), None, self._kernel)
+        whole = _converted(word, U64)
         kind = S64 if getattr(found, "signed", False) else U64
         left = fold(Arithmetic("<<", whole, Number(64 - shift - width, U64), U64))
-        node = fold(Arithmetic(">>", _converted(left, kind), Number(64 - width, U64), kind))
+        value = fold(Arithmetic(">>", _converted(left, kind), Number(64 - width, U64), kind))
+        node = Convert(value, kind, found.id)
         names = enum_names(found)
         if names is not None:
             self._names[node] = names
@@ -228,7 +303,13 @@ def enum_names(found: btf_types.Type) -> Names | None:
     """The names of an enum's values, None of every other type."""
     if not isinstance(found, btf_types.Enum):
         return None
-    return Names("symbols", tuple((one.value, one.name) for one in found.values))
+    every = tuple((one.value, one.name) for one in found.values)
+    flags = flag_names(found)
+    return Names("symbols", every) if flags is None else Names("flags", every)
+
+
+def _is_truth(found: btf_types.Type) -> bool:
+    return isinstance(found, btf_types.Int) and bool(found.encoding & Encoding.BOOL)
 
 
 def _address(target: Node) -> Node:

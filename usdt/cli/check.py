@@ -10,7 +10,7 @@ import click
 
 from tracing.commandline import escaped
 from tracing.values import Unreadable
-from usdt.cli.listing import select
+from usdt.cli.listing import function_words, select
 from usdt.elf import ElfFile
 from usdt.points import arguments_of, foreign, untraced
 from usdt.symbols import SymbolResolver
@@ -28,8 +28,19 @@ __all__ = ("check",)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per probe.")
 @click.argument("words", metavar="[TARGET]...", nargs=-1)
 def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> int:
-    """Say of each probe whether it would attach and every argument decode; exit 1 if not."""
+    """Say of each probe whether it would attach and every argument decode; exit 1 if not.
+
+    uprobe:TARGET:FUNCTION(ITEMS) checks functions, and the items, or all parameters if there are
+    none.
+    """
+    words, functions, targets = function_words(words)
     worst = 0
+    if functions:
+        from usdt.cli.functioncheck import check_functions  # noqa: PLC0415 - not for USDT probes
+
+        worst = check_functions(functions, targets, pids, as_json=as_json)
+        if len(words) == len(targets):
+            return worst
     for file, probes in select(words, pids=pids, everything=False):
         results = [(probe, list(_problems(probe))) for probe in probes]
         bad = [(probe, problems) for probe, problems in results if problems]

@@ -9,7 +9,7 @@ import click
 
 from tracing.commandline import escaped
 from tracing.language import parse_probe
-from usdt.cli.listing import select
+from usdt.cli.listing import function_words, select
 from usdt.files import split_words
 from usdt.points import foreign, matching
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracing.language.tree import ProbeText
+    from usdt.events import SiteEvent
     from usdt.probes import Probe
 
 __all__ = ("events",)
@@ -26,6 +27,7 @@ _HELP = """Show probes as definitions for tracefs's uprobe_events: PROBE with it
 
 \b
 usdt events /usr/bin/python3.11 'python:*'
+usdt events 'uprobe:libc:fopen(str(arg0), return)'
 usdt events -p 1234 'postgresql:query__start(str(arg0))' > definitions
 kprobe event watch -i definitions
 
@@ -38,13 +40,38 @@ A site is a line. What a definition cannot say stands in comments beside it.
 @click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
 def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
     """Show probes as definitions."""
+    words, functions, _ = function_words(words)
     requests = [parse_probe(word) for word in split_words(words)[1]]
+    asked_of = [parse_probe(word) for word in functions]
     taken: set[str] = set()
+    for request in asked_of:
+        sys.stdout.writelines(_functions(request, pids[0] if pids else None, taken))
+    if functions and not requests:
+        return
     for _, probes in select(words, pids=pids, everything=False):
         for probe in probes:
             asked = [request for request in requests if matching(request, [probe])]
             for request in asked or [parse_probe("*:*")]:
                 sys.stdout.writelines(_lines(probe, request, taken))
+
+
+def _functions(request: ProbeText, pid: int | None, taken: set[str]) -> Iterator[str]:
+    from usdt.events import function_events  # noqa: PLC0415 - after the words are known to be right
+    from usdt.targets import resolve_target  # noqa: PLC0415
+    from usdt.uprobes.requests import FunctionRequest  # noqa: PLC0415
+
+    asked = FunctionRequest(request)
+    target = resolve_target(request.path or "", pid=pid)
+    yield f"# {escaped(request.pattern)} in {escaped(target.path)}\n"
+    for event in function_events(asked, target.path, target.open_path, taken=taken):
+        yield from _shown(event)
+
+
+def _shown(event: SiteEvent) -> Iterator[str]:
+    yield from (f"# {escaped(note)}\n" for note in event.notes)
+    yield f"{event.text}\n"
+    if event.filter:
+        yield f"# {event.name}: filter: {escaped(event.filter)}\n"
 
 
 def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
@@ -57,7 +84,4 @@ def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
         if site.dead is not None:
             yield f"# site {number} is dead: {escaped(site.dead)}\n"
     for event in site_events(probe, request, taken=taken):
-        yield from (f"# {escaped(note)}\n" for note in event.notes)
-        yield f"{event.text}\n"
-        if event.filter:
-            yield f"# {event.name}: filter: {escaped(event.filter)}\n"
+        yield from _shown(event)

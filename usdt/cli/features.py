@@ -58,6 +58,24 @@ _QUESTIONS: dict[str, _Question] = {
     "vmlinux_btf": _Question(
         "BTF of the kernel", kernel.have_vmlinux_btf, "5.4", "kernel types are not known"
     ),
+    "fentry": _Question(
+        "fentry and fexit",
+        kernel.have_fentry,
+        "5.5, each CPU later",
+        "functions of the kernel by kprobes only",
+    ),
+    "kprobe_multi": _Question(
+        "kprobe_multi links",
+        kernel.have_kprobe_multi,
+        "5.18, with CONFIG_FPROBE",
+        "a perf event for each function of the kernel, instead of one link for all",
+    ),
+    "kprobes": _Question(
+        "kprobes by perf_event_open",
+        kernel.have_kprobes,
+        "4.17, with CONFIG_KPROBE_EVENTS",
+        "functions of the kernel by fentry only",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracing.cli.running import Started
+from tracing.api.started import Started
 
 if TYPE_CHECKING:
     import contextlib
@@ -52,7 +52,7 @@ class UsdtFront:
             spawned = stack.enter_context(Spawned(split_command(options["command"])))
         pids, everything, follow = tuple(options["pids"]), options["everything"], options["follow"]
         targets = Targets(pids, spawned, everything, follow)
-        patience = None if options["duration"] else GRACE
+        patience = options.get("patience", None if options["duration"] else GRACE)
         tracer = Tracer(requests, targets, session, patience=patience)
         return Started(stack.enter_context(tracer), spawned)
 

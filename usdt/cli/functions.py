@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.errors import ElfError, ProbeNotFound, TargetError
+from bpf.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from tracing.commandline import escaped
 from tracing.language import parse_probe
 from usdt import process
 from usdt.points import foreign_machine
 from usdt.targets import resolve_target
 from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
+from usdt.uprobes.debug import debug_of
 from usdt.uprobes.functions import FunctionFile
+from usdt.uprobes.missing import missing_debug
+from usdt.uprobes.parameters import DebugParameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tracing.language.tree import ProbeText
     from usdt.uprobes.functions import Function
+    from usdt.uprobes.parameters import Prototype
 
-__all__ = ("describe_functions", "list_functions")
+__all__ = ("describe_functions", "files_of", "list_functions")
 
 _SHOWN_ARGUMENTS = 8
 
@@ -54,16 +58,33 @@ def list_functions(
 def describe_functions(
     words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
 ) -> None:
-    """Write where each function is, its other names, and where its arguments are.
+    """Write where each function is, its other names, its prototype, and where its arguments are.
 
     Args and errors as of :func:`list_functions`.
     """
-    for _, found in _found(words, targets, pids, described=True):
+    for file, found in _found(words, targets, pids, described=True):
+        parameters, problem = _parameters_of(file)
         for one in found:
+            try:
+                known = None if parameters is None else parameters.prototype(one)
+            except TracingError as err:
+                known, problem = None, str(err)
             if as_json:
-                sys.stdout.write(json.dumps(_to_json(one, arguments=True)) + "\n")
+                shown = _to_json(one, arguments=True) | ({} if known is None else known.to_json())
+                sys.stdout.write(json.dumps(shown) + "\n")
             else:
-                sys.stdout.writelines(_description(one))
+                sys.stdout.writelines(_description(one, known, problem))
+
+
+def _parameters_of(file: FunctionFile) -> tuple[DebugParameters | None, str]:
+    # What knows types, or why nothing does.
+    try:
+        debug = debug_of(file.path, file.open_path, file.roots)
+    except TracingError as err:
+        return None, str(err)
+    if debug is None:
+        return None, missing_debug(file.path, file.elf.build_id)
+    return DebugParameters(debug), ""
 
 
 def _found(
@@ -72,7 +93,7 @@ def _found(
     for request in map(parse_probe, words):
         some, failure = False, None
         named = [request.path] if request.path is not None else [*targets]
-        for path, open_path, pid in _files(request, named, pids):
+        for path, open_path, pid in files_of(request, named, pids):
             roots = (f"/proc/{pid}/root", "") if pid else ("",)
             try:
                 with FunctionFile(path, open_path, roots=roots) as file:
@@ -89,10 +110,14 @@ def _found(
             raise failure or ProbeNotFound(f"no file with a function {request.name}")
 
 
-def _files(
+def files_of(
     request: ProbeText, named: Sequence[str], pids: Sequence[int]
 ) -> Iterator[tuple[str, str, int]]:
-    # (path, what to open, process or 0)
+    """The files that a probe on functions is about: path, what to open, process or 0.
+
+    Raises:
+        TargetError: no such file or process, or none was named.
+    """
     if not named and not pids:
         raise TargetError(
             f"whose functions? Give a file, a library or -p PID: usdt list libc {request.text}"
@@ -136,7 +161,7 @@ def _table(file: FunctionFile, found: Sequence[Function], *, first: bool) -> Ite
         yield f"  {address:>18}  {one.size or '-':>8}  {escaped(one.place)}{also}\n"
 
 
-def _description(function: Function) -> Iterator[str]:
+def _description(function: Function, known: Prototype | None, problem: str) -> Iterator[str]:
     yield f"{escaped(function.place)}  in {escaped(function.path)}\n"
     size = f"{function.size} bytes" if function.size else "size unknown"
     address = function.start + function.shift
@@ -148,12 +173,33 @@ def _description(function: Function) -> Iterator[str]:
     reason = foreign_machine(function.machine)
     if reason is not None:
         yield f"  cannot be traced here: {reason}\n"
+    if known is not None:
+        yield from _prototype(known)
     if function.shift:
         yield "  inside the function: its arguments and return are known where it begins\n"
-        return
-    yield "  arguments, if they are integers or pointers (types are not known):\n"
-    for name, place in _places(function):
-        yield f"    {name:<7} {place}\n"
+    elif known is not None and not function.go:
+        yield from _parameters(function, known)
+    else:
+        yield "  arguments, if they are integers or pointers (types are not known):\n"
+        for name, place in _places(function):
+            yield f"    {name:<7} {place}\n"
+        if not function.go:
+            yield f"  {escaped(problem or 'its file was compiled without debug information')}\n"
+
+
+def _prototype(known: Prototype) -> Iterator[str]:
+    yield f"  {escaped(known.declaration)}\n"
+    if known.file:
+        yield f"  {escaped(known.file)}:{known.line}\n"
+
+
+def _parameters(function: Function, known: Prototype) -> Iterator[str]:
+    rows = [(escaped(one.name), escaped(one.type), escaped(one.where)) for one in known.parameters]
+    if known.returns is None and function.no_return:
+        rows.append(("return", "", f"not readable: {function.no_return}"))
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
+    for name, kind, where in rows:
+        yield f"    {name.ljust(widths[0])}  {kind.ljust(widths[1])}  {where}\n"
 
 
 def _places(function: Function) -> Iterator[tuple[str, str]]:

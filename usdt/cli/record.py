@@ -11,6 +11,7 @@ from tracing.cli.options import (
     stack_kinds,
     stop_options,
     string_option,
+    struct_option,
     target_options,
 )
 from tracing.commandline import SIZE
@@ -37,6 +38,7 @@ usdt report queries.usdt
 @target_options
 @stop_options
 @string_option
+@struct_option
 @stack_kinds
 @click.option(
     "--buffer",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracing.cli.options import lines_option
+
 if TYPE_CHECKING:
     from usdt.symbolize import Symbolizer
 
@@ -49,6 +51,7 @@ def _form_options(function: Any) -> Any:
     metavar="START END",
     help="With --chrome: probes that begin and end a span, besides x__start and x__done.",
 )
+@lines_option
 @click.option("-o", "--output", help="Write to a file.")
 def report(file: str, **options: Any) -> int:
     """Decode a recording."""

@@ -9,9 +9,11 @@ import click
 from tracing.cli.options import (
     buffer_option,
     output_options,
+    sequence_option,
     stack_options,
     stop_options,
     string_option,
+    struct_option,
     target_options,
     trace_attach_options,
 )
@@ -39,7 +41,9 @@ usdt trace -p 1234 'uprobe:libc:getenv(str(arg0), return)'
 @stop_options
 @output_options
 @string_option
+@struct_option
 @stack_options
+@sequence_option
 @buffer_option
 @trace_attach_options
 def trace(**options: Any) -> int:

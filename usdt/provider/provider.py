@@ -40,7 +40,7 @@ class Provider:
         >>> shop = Provider("shop")
         >>> order = shop.probe("order", int, str)
         >>> order.enabled
-        False
+        0
     """
 
     def __init__(self, name: str) -> None:

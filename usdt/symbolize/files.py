@@ -8,6 +8,8 @@
 
 The first three exclude one another in practice and are tried in this order; .dynsym is asked when
 they know nothing of an address.
+
+Source lines come from the file itself or from its separate debug file, whichever has them.
 """
 
 # Paths are text here, as in usdt/process.py:
@@ -31,6 +33,7 @@ from usdt.symbols import DEBUG_ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.dwarf.lines import Place, SourceLines
     from usdt.elf_format import Section, Segment
 
 __all__ = ("FileSymbols", "elf_from_bytes")
@@ -93,6 +96,9 @@ class FileSymbols:
         """Unmap every file; again is fine."""
         for index, _ in self.__dict__.pop("_indexes", ()):
             index.close()
+        lines = self.__dict__.pop("_lines", None)
+        if lines is not None:
+            lines[0].close()
         files, self._files = self._files, []
         for file in files:
             file.close()
@@ -129,6 +135,22 @@ class FileSymbols:
                 return Symbol(found.address - bias, found.size, found.name)
         return None
 
+    def places(self, address: int) -> list[Place]:
+        """The source lines of a link-time address: of functions inlined there, then of its own."""
+        if self._lines is None:
+            return []
+        lines, bias = self._lines
+        return lines.at(address + bias)
+
+    def take_notices(self) -> list[str]:
+        """Lines for people about the debug information that have come up since the last call."""
+        lines = self.__dict__.get("_lines")
+        if lines is None or not lines[0].notices:
+            return []
+        found = list(lines[0].notices)
+        lines[0].notices.clear()
+        return found
+
     @property
     def elf(self) -> ElfFile:
         """The file itself; it is closed with this."""
@@ -157,6 +179,26 @@ class FileSymbols:
                 indexes.append((SymbolIndex(elf, table), bias))
         return indexes
 
+    @functools.cached_property
+    def _lines(self) -> tuple[SourceLines, int] | None:
+        # With what to add to our addresses for them.
+        from usdt.dwarf.lines import SourceLines, has_lines  # noqa: PLC0415 - only for --lines
+
+        opener = functools.partial(_opened_below, self._roots)
+        for elf in chain((self._elf,), self._by_build_id(), self._by_link()):
+            try:
+                found = has_lines(elf)
+            except ElfError:
+                found = False
+            if found:
+                if elf is not self._elf:
+                    self._files.append(elf)
+                lines = SourceLines(elf, opener, path=self.name, debug_root=self._debug_root)
+                return lines, _base(elf) - _base(self._elf)
+            if elf is not self._elf:
+                elf.close()
+        return None
+
     def _tables(self, elf: ElfFile) -> list[Section]:
         try:
             found = [one for one in elf.sections if one.type in (SHT_SYMTAB, SHT_DYNSYM)]
@@ -174,12 +216,22 @@ class FileSymbols:
                 return
             elf.close()
 
+    @classmethod
+    def separate_files(
+        cls, elf: ElfFile, *, roots: Sequence[str] = ("",), debug_root: str = DEBUG_ROOT
+    ) -> Iterator[ElfFile]:
+        """Separate debug files of a file, the likeliest first; those yielded are the caller's."""
+        made = cls.__new__(cls)
+        made.name, made._roots, made._debug_root = elf.path, tuple(roots), debug_root  # noqa: SLF001
+        made._files, made._elf = [], elf  # noqa: SLF001
+        yield from chain(made._by_build_id(), made._by_link())  # noqa: SLF001
+
     def _by_build_id(self) -> Iterator[ElfFile]:
         wanted = self._elf.build_id
         if not wanted or len(wanted) < 4:
             return
         tail = f"{self._debug_root}/.build-id/{wanted[:2]}/{wanted[2:]}.debug"
-        for elf in self._open(root + tail for root in self._roots):
+        for elf in _opened(root + tail for root in self._roots):
             if elf.build_id == wanted:
                 yield elf
                 return
@@ -192,7 +244,7 @@ class FileSymbols:
         name, crc = link
         folder = os.path.dirname(os.path.realpath(self.name))
         places = (folder, f"{folder}/.debug", f"{self._debug_root}{folder}")
-        for elf in self._open(f"{root}{at}/{name}" for root in self._roots for at in places):
+        for elf in _opened(f"{root}{at}/{name}" for root in self._roots for at in places):
             if _crc32(elf.path) == crc:
                 yield elf
                 return
@@ -213,11 +265,6 @@ class FileSymbols:
             return None
         return os.fsdecode(name), int.from_bytes(data[crc_at : crc_at + 4], self._elf.byteorder)
 
-    def _open(self, paths: Iterator[str]) -> Iterator[ElfFile]:
-        for path in dict.fromkeys(paths):
-            with contextlib.suppress(ElfError, TargetError):  # absent or damaged
-                yield ElfFile(path)
-
     def _embedded(self) -> Iterator[ElfFile]:
         section = self._elf.section(".gnu_debugdata")
         if section is None or section.type == SHT_NOBITS:
@@ -230,6 +277,16 @@ class FileSymbols:
             yield elf_from_bytes(data, f"{self.name} (.gnu_debugdata)")
         except (lzma.LZMAError, EOFError, ElfError):
             return
+
+
+def _opened(paths: Iterator[str]) -> Iterator[ElfFile]:
+    for path in dict.fromkeys(paths):
+        with contextlib.suppress(ElfError, TargetError):  # absent or damaged
+            yield ElfFile(path)
+
+
+def _opened_below(roots: Sequence[str], paths: Sequence[str]) -> Iterator[ElfFile]:
+    return _opened(root + path for path in paths for root in roots)
 
 
 def _base(elf: ElfFile) -> int:

@@ -15,16 +15,14 @@ from usdt.symbolize.files import FileSymbols
 if TYPE_CHECKING:
     from usdt.symbolize.symbolizer import Symbolizer, _Process
 
-__all__ = ("restored",)
+__all__ = ("find_file", "restored")
 
 _MAX_MAPPINGS = 1 << 16
 _MAX_LAYERS = 8  # as many as a Memory keeps
 _MAX_ADDRESS = 1 << 64
 
 
-def restored(
-    target: _Process, owner: Symbolizer, snapshot: dict[str, Any], debug_root: str
-) -> None:
+def restored(target: _Process, owner: Symbolizer, snapshot: dict[str, Any]) -> None:
     """Fill a process with what its snapshot says.
 
     Each file of the snapshot is looked for under its path, then among the separate debug files;
@@ -46,7 +44,7 @@ def restored(
             inode = inodes.setdefault((path, build_id), len(inodes) + 1)
         mappings.append(Mapping(start, end, "r-xp", link, (0, 0), inode, path, deleted=False))
     for (path, build_id), inode in inodes.items():
-        target.files[(0, 0), inode] = owner.own(_found(path, build_id, debug_root))
+        target.files[(0, 0), inode] = owner.found_file(path, build_id)
     vdso = next((row[4] for row in rows if row[3] == "[vdso]"), None)
     target.files[(0, 0), 0] = owner.own_vdso(vdso) if vdso else None
     for layer in _layers(mappings):
@@ -54,6 +52,8 @@ def restored(
     jit = snapshot.get("perf_map")
     if isinstance(jit, str):
         target.jit.load(jit.encode("utf-8", "surrogateescape"))
+        target.rows = jit.count("\n")
+    target.rows += len(mappings)
 
 
 def _layers(mappings: list[Mapping]) -> list[list[Mapping]]:
@@ -83,7 +83,8 @@ def _checked(row: object) -> tuple[int, int, int, str, str | None]:
     )
 
 
-def _found(path: str, build_id: str | None, debug_root: str) -> FileSymbols | None:
+def find_file(path: str, build_id: str | None, debug_root: str) -> FileSymbols | None:
+    """A file with a build ID: under its path, or among the separate debug files; None: neither."""
     places = [path]
     if build_id and build_id.isalnum():
         places.append(f"{debug_root}/.build-id/{build_id[:2]}/{build_id[2:]}.debug")

@@ -36,6 +36,8 @@ __all__ = ("Symbolizer",)
 _FRESH = 0.05  # seconds for which a look at a process's mappings is believed
 _MAX_PROCESSES = 1 << 14  # remembered at a time; the one not asked for the longest is forgotten
 _MAX_FILES = 1 << 12
+_MAX_FOUND = 1 << 9  # files of recordings that are kept open
+_MAX_RESTORED = 1 << 20  # mappings, and functions of JIT compilers, of processes of recordings
 _MAX_KNOWN = 1 << 18  # addresses remembered, over all processes
 _TOLD = 10  # processes named in notices
 _MAX_VDSO = 1 << 18  # bytes
@@ -50,16 +52,24 @@ class Symbolizer:
         debug_root: where systems keep separate debug files.
         noting: note what all processes map from now on, for those that end before they can be
             looked at. Needs CAP_PERFMON; without it there is a notice.
+        lines: see the attribute.
 
     Attributes:
         notices: lines for people that have come up.
+        lines: give source lines as well, where files have debug information, and functions that
+            were inlined as frames of their own.
     """
 
-    def __init__(self, *, debug_root: str = DEBUG_ROOT, noting: bool = False) -> None:
+    def __init__(
+        self, *, debug_root: str = DEBUG_ROOT, noting: bool = False, lines: bool = False
+    ) -> None:
         self.notices: list[str] = []
+        self.lines = lines
         self._debug_root = debug_root
         self._processes: dict[int, _Process] = {}
+        self._restored_rows = 0
         self._files: dict[_Key, FileSymbols | None] = {}
+        self._found: dict[tuple[str, str | None], FileSymbols | None] = {}  # of recordings
         self._ended = 0
         self._vdso: dict[bytes, FileSymbols | None] = {}
         self._log: MapsLog | None = MapsLog(self.file) if noting else None
@@ -74,9 +84,11 @@ class Symbolizer:
         """Unmap every file; again is fine."""
         if self._log is not None:
             self._log.close()
-        files = [*self._files.values(), *self._vdso.values()]
+        files = {*self._files.values(), *self._vdso.values(), *self._found.values()}
+        files.update(file for one in self._processes.values() for file in one.files.values())
         self._processes.clear()
         self._files.clear()
+        self._found.clear()
         self._vdso.clear()
         for file in files:
             if file is not None:
@@ -91,21 +103,25 @@ class Symbolizer:
         return self._process(pid).refresh()
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
-        """The frames of a stack, innermost first: all but that are return addresses."""
+        """The frames of a stack, innermost first: all but that are return addresses.
+
+        With ``lines`` there may be more frames than addresses: see :class:`Frame`.
+        """
         self.look()
         found = self._process(pid)
         found.refresh()
         return [
-            found.frame(address, address - 1 if depth else address)
+            frame
             for depth, address in enumerate(addresses)
+            for frame in found.frames(address, address - 1 if depth else address)
         ]
 
     def frame(self, pid: int, address: int) -> Frame:
-        """What is at an address."""
+        """What is at an address: the function whose code it is, whatever was inlined there."""
         self.look()
         found = self._process(pid)
         found.refresh()
-        return found.frame(address, address)
+        return found.frames(address, address)[-1]
 
     def look(self) -> None:
         """Note what processes have mapped since the last call."""
@@ -167,20 +183,48 @@ class Symbolizer:
     def restore(self, pid: int, snapshot: dict[str, Any]) -> None:
         """Take what snapshot() gave for the process; files are then found by their build IDs.
 
+        It takes the place of what was taken before. Of very many processes the oldest is forgotten.
+
         Raises:
             ValueError: it did not give this.
         """
         from usdt.symbolize.snapshots import restored  # noqa: PLC0415 - for recordings only
 
-        self._processes[pid] = _Process(pid, self)
-        restored(self._processes[pid], self, snapshot, self._debug_root)
+        made = _Process(pid, self)
+        restored(made, self, snapshot)
+        self.forget(pid)
+        self._restored_rows += made.rows
+        while self._processes and (
+            self._restored_rows > _MAX_RESTORED or len(self._processes) >= _MAX_PROCESSES
+        ):
+            self.forget(next(iter(self._processes)))
+        self._processes[pid] = made
+
+    def forget(self, pid: int) -> None:
+        """Let go of what is known of a process."""
+        found = self._processes.pop(pid, None)
+        if found is not None and found.frozen:
+            self._restored_rows -= found.rows
+
+    def found_file(self, path: str, build_id: str | None) -> FileSymbols | None:
+        """The file that a snapshot names, or the debug file that belongs to it."""
+        from usdt.symbolize.snapshots import find_file  # noqa: PLC0415 - for recordings only
+
+        key = (path, build_id)
+        if key not in self._found:
+            # Processes keep those they have; what nobody has any more goes with the last of them.
+            while len(self._found) >= _MAX_FOUND:
+                del self._found[next(iter(self._found))]
+            self._found[key] = find_file(path, build_id, self._debug_root)
+        found = self._found[key] = self._found.pop(key)  # the last asked for stands last
+        return found
 
     def _process(self, pid: int) -> _Process:
         found = self._processes.pop(pid, None)
         if found is None:
             found = _Process(pid, self)
             while len(self._processes) >= _MAX_PROCESSES:
-                del self._processes[next(iter(self._processes))]
+                self.forget(next(iter(self._processes)))
         self._processes[pid] = found  # the last asked for stands last
         return found
 
@@ -207,12 +251,6 @@ class Symbolizer:
             except ElfError:  # a font, a locale: no program
                 self._files[key] = None
         return self._files.get(key)
-
-    def own(self, file: FileSymbols | None) -> FileSymbols | None:
-        """Take a file that was opened elsewhere: it is closed with the rest."""
-        if file is not None:
-            self._files[0, 0, 0, len(self._files)] = file
-        return file
 
     def own_vdso(self, build_id: str | None) -> FileSymbols | None:
         """That of this process; with a build ID only if it is its own."""
@@ -251,10 +289,11 @@ class _Process:
         self.jit = PerfMap(pid)
         self.frozen = False  # of a recording: nothing to look at any more
         self.files: dict[tuple[tuple[int, int], int], FileSymbols | None] = {}
+        self.rows = 0  # how much of a recording was restored
         self._owner = owner
         self._looked = 0.0
         self._told = False
-        self._known: dict[tuple[int, int], Frame] = {}
+        self._known: dict[tuple[int, int], tuple[Frame, ...]] = {}
 
     def refresh(self) -> bool:
         now = time.monotonic()
@@ -293,21 +332,21 @@ class _Process:
                 image = read_memory(pid, mapping.start, mapping.end - mapping.start)
                 self.files[(0, 0), 0] = self._owner.vdso(image)
 
-    def frame(self, address: int, within: int) -> Frame:
+    def frames(self, address: int, within: int) -> tuple[Frame, ...]:
         key = (address, within)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             found = self._look_up(address, within)
-            if not found.symbol and within != address:
+            if not found[-1].symbol and within != address:
                 # A signal's trampoline is returned to at its very beginning.
                 at_once = self._look_up(address, address)
-                found = at_once if at_once.symbol else found
+                found = at_once if at_once[-1].symbol else found
             self._known[key] = found
         return found
 
-    def _look_up(self, address: int, within: int) -> Frame:
+    def _look_up(self, address: int, within: int) -> tuple[Frame, ...]:
         mapping = self.memory.find(within)
         if mapping is not None:
             file = self.symbols(mapping)
@@ -317,17 +356,39 @@ class _Process:
         else:
             mapping, file = self._earlier(within)
         if mapping is None:
-            return Frame(address)
+            return (Frame(address),)
         if file is None:
-            return self._jit_frame(mapping, address, within)
+            return (self._jit_frame(mapping, address, within),)
         link = within - mapping.start + mapping.offset
         link = link if self.frozen else file.address_of(link)
         symbol = file.find(link)
-        module = _module(mapping)
-        distance = address - within
-        if symbol is None:
-            return Frame(address, "", link + distance, module)
-        return Frame(address, demangle(symbol.name), link + distance - symbol.address, module)
+        offset = address - within + link - (0 if symbol is None else symbol.address)
+        name = "" if symbol is None else demangle(symbol.name)
+        frame = Frame(address, name, offset, _module(mapping))
+        return self._with_lines(frame, file, link) if self._owner.lines else (frame,)
+
+    def _with_lines(self, frame: Frame, file: FileSymbols, link: int) -> tuple[Frame, ...]:
+        places = file.places(link)
+        self._owner.notices += file.take_notices()
+        if not places:
+            return (frame,)
+        address, offset, module = frame.address, frame.offset, frame.module
+        *inlined, own = places
+        return (
+            *(
+                Frame(
+                    address,
+                    demangle(place.function) or "??",  # as addr2line has it
+                    offset,
+                    module,
+                    place.file,
+                    place.line,
+                    inlined=True,
+                )
+                for place in inlined
+            ),
+            Frame(address, frame.symbol, offset, module, own.file, own.line),
+        )
 
     def _earlier(self, address: int) -> tuple[Mapping | None, FileSymbols | None]:
         # Not mapped now, as far as is known: as it was noted, or as it was seen before.

@@ -6,5 +6,11 @@ functions  a probe's text → functions of a file, or in one line why there are 
 arguments  arg0…, ``return``: where the CPU's calling convention has them
 boundary   whether an instruction begins at an offset
 misread    instructions that the kernel must not be asked to probe
+asking     whether items need debug information
+debug      a file's debug information; ``missing``: what to say where there is none
+conventions/  where values of every type are at a function's beginning, by CPU; ``leaves``: what
+           they are made of; ``trivial``: which objects C++ passes by address
+parameters  parameters by name and type → arguments
+usertypes  members of a program's types; ``containers``: texts and lists of C++ and Rust
 requests   what the tracer asks: points to attach to
 """

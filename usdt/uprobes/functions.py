@@ -63,7 +63,7 @@ class Function:
         start: link-time address of the function.
         size: bytes of the function, 0 if unknown.
         shift: how far in the function the place is.
-        offset: the place in the file.
+        offset: the place in the file; without a shift that of the local entry on 64-bit PowerPC.
         aliases: other names of the same function, as they stand in the table.
         go: whether it is Go code.
         no_return: why its return cannot be probed; "" if it can.
@@ -112,6 +112,8 @@ class FunctionFile:
         self, path: str, open_path: str | None = None, *, roots: Sequence[str] = ("",)
     ) -> None:
         self.path = path
+        self.open_path = open_path or path
+        self.roots = tuple(roots)
         self.notes: list[str] = []
         self._symbols = SymbolTables(open_path or path, path, roots=roots)
         self.elf: ElfFile = self._symbols.elf
@@ -323,7 +325,9 @@ class FunctionFile:
             places.setdefault(one.address, []).append(one)
         found = []
         for address, names in sorted(places.items()):
-            offset = self.elf.offset_of(address, executable=True)
+            # At its address callers of the same file would be missed (64-bit PowerPC).
+            enters = address + max(one.local for one in names)
+            offset = self.elf.offset_of(enters, executable=True)
             if offset is None:
                 continue
             names.sort(key=lambda one: (one.name != preferred, *_rank(one)))

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from bpf.errors import LanguageError, TracingError
 from bpf.host import KERNEL
 from tracing.attach import Point
-from tracing.language.tree import names_in
+from tracing.language.tree import Name, names_in, walk
+from tracing.values import Kind
 from usdt.points import foreign_machine
 from usdt.uprobes.arguments import (
     MAX_ARGUMENTS,
     arguments_of,
     call_stack,
 )
+from usdt.uprobes.asking import needs_types, untyped_names
 from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from tracing.values import Argument
     from usdt.uprobes.arguments import Parameters
     from usdt.uprobes.functions import Function
+    from usdt.uprobes.parameters import DebugParameters
+
+_MOST_TYPED = 200  # functions of a pattern whose results' types are looked for
+_MOST_NAMED = 4  # functions that a note names
 
 __all__ = ("FunctionRequest",)
 
@@ -30,7 +36,8 @@ class FunctionRequest:
 
     Args:
         text: the probe.
-        parameters: what knows arguments by name, if anything does.
+        parameters: what knows arguments by name; by default debug information, if items ask.
+        described: whether parameters are wanted even if no item asks.
 
     Attributes:
         notes: what ``-v`` says of what was found.
@@ -39,7 +46,9 @@ class FunctionRequest:
         LanguageError: it names no file.
     """
 
-    def __init__(self, text: ProbeText, parameters: Parameters | None = None) -> None:
+    def __init__(
+        self, text: ProbeText, parameters: Parameters | None = None, *, described: bool = False
+    ) -> None:
         if text.path is None:
             name = text.name if ":" not in text.name else "FUNCTION"
             raise LanguageError(
@@ -50,7 +59,9 @@ class FunctionRequest:
         self.text = text
         self.notes: list[str] = []
         self._parameters = parameters
+        self._described = described
         self._found: dict[str, list[Function]] = {}
+        self._debug: dict[str, DebugParameters | None] = {}
 
     def functions(self, path: str, open_path: str, pid: int = 0) -> list[Function]:
         """The functions in a file; read once.
@@ -101,8 +112,16 @@ class FunctionRequest:
         return found
 
     def points(self, path: str, open_path: str, pid: int = 0) -> list[Point]:
-        """Where to attach in a file; ``pid``: in this one process."""
+        """Where to attach in a file; ``pid``: in this one process.
+
+        Raises:
+            LanguageError: items ask for what is not known of these functions.
+            TracingError: the debug information is damaged.
+        """
         found = self.functions(path, open_path, pid)
+        parameters = self._parameters_of(path, open_path, found, pid)
+        arguments = {one: self._arguments(one, parameters) for one in found}
+        found = self._with_names(path, arguments, typed=parameters is not None)
         return [
             Point(
                 one.probe,
@@ -110,20 +129,91 @@ class FunctionRequest:
                 open_path,
                 one.offset,
                 0,
-                () if one.shift else self._arguments(one),
+                () if one.shift else arguments[one],
                 pid,
                 one.name,
                 None if one.shift or one.no_return else call_stack(one.machine),
-                types=None if self._parameters is None else self._parameters.types(one),
+                types=None if parameters is None else parameters.types(one),
             )
             for one in found
         ]
 
-    def _arguments(self, function: Function) -> tuple[Argument, ...]:
+    def _parameters_of(
+        self, path: str, open_path: str, found: list[Function], pid: int
+    ) -> Parameters | None:
+        # Debug information is read where items cannot do without, or for the type of the result.
+        names = {name for item in self.text.items for name in names_in(item.expression)}
+        needed = needs_types(self.text.items)
+        if self._parameters is not None or not (needed or self._described or "return" in names):
+            return self._parameters
+        if not needed and len(found) > _MOST_TYPED:
+            return None
+        if open_path not in self._debug:
+            self._debug[open_path] = self._open(path, open_path, pid, needed=needed)
+        return self._debug[open_path]
+
+    def _open(self, path: str, open_path: str, pid: int, *, needed: bool) -> DebugParameters | None:
+        from usdt.uprobes.debug import debug_of  # noqa: PLC0415
+        from usdt.uprobes.parameters import DebugParameters  # noqa: PLC0415
+
+        roots = (f"/proc/{pid}/root", "") if pid else ("",)
+        try:
+            debug = debug_of(path, open_path, roots)
+        except TracingError as err:
+            if needed:
+                raise
+            self.notes.append(f"the type of the result is not known: {err}")
+            return None
+        if debug is None and needed:
+            raise self._untyped(path, open_path)
+        return None if debug is None else DebugParameters(debug)
+
+    def _untyped(self, path: str, open_path: str) -> LanguageError:
+        from usdt.elf import ElfFile  # noqa: PLC0415
+        from usdt.uprobes.missing import missing_debug  # noqa: PLC0415
+
+        with ElfFile(open_path, name=path) as elf:
+            reason = missing_debug(path, elf.build_id)
+        names = untyped_names(self.text.items)
+        if names:
+            return self._unknown(names[0], reason)
+        return LanguageError(self.text.text, self.text.items[0].expression.start, reason)
+
+    def _unknown(self, name: str, reason: str) -> LanguageError:
+        places = (
+            node.start
+            for item in self.text.items
+            for node in walk(item.expression)
+            if isinstance(node, Name) and node.name == name
+        )
+        return LanguageError(self.text.text, next(places, 0), f"unknown name {name!r}: {reason}")
+
+    def _with_names(
+        self, path: str, arguments: dict[Function, tuple[Argument, ...]], *, typed: bool
+    ) -> list[Function]:
+        # Those of a pattern whose parameters have the names that items ask for.
+        wanted = untyped_names(self.text.items) if typed else []
+        known = {one: {argument.name for argument in has} for one, has in arguments.items()}
+        lacking = [one for one in arguments if not known[one].issuperset(wanted)]
+        if lacking and len(lacking) == len(arguments):
+            name = next(name for name in wanted if name not in known[lacking[0]])
+            raise self._unknown(name, _other_names(lacking[0], arguments[lacking[0]]))
+        if lacking:
+            shown = ", ".join(one.name for one in lacking[:_MOST_NAMED])
+            names = ", ".join(wanted)
+            number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
+            self.notes.append(f"{path}: {number} left out without parameters {names}: {shown}")
+        return [one for one in arguments if one not in lacking]
+
+    def _arguments(self, function: Function, parameters: Parameters | None) -> tuple[Argument, ...]:
         numbered = arguments_of(function.machine, go=function.go, no_return=function.no_return)
-        if self._parameters is None:
+        if parameters is None or function.shift:
             return numbered
-        named = self._parameters.arguments(function)
+        named = parameters.arguments(function)
+        if not (self._described or needs_types(self.text.items)):
+            # Where only arg0 and return are asked for, debug information that may be there or not
+            # makes no difference but for the size and sign of a number.
+            named = tuple(one for one in named if one.name == "return" and _is_number(one))
         taken = {one.name for one in named}
         return *named, *(one for one in numbered if one.name not in taken)
 
@@ -131,3 +221,17 @@ class FunctionRequest:
     def declared(self) -> int:
         """How many arguments there are at most."""
         return MAX_ARGUMENTS if arguments_of(KERNEL) else 0
+
+
+def _other_names(function: Function, arguments: tuple[Argument, ...]) -> str:
+    names = [one.name for one in arguments if not one.hidden and one.name != "return"]
+    if names:
+        return f"{function.name} has the parameters {', '.join(names)}"
+    return (
+        f"no parameters of {function.name} are known: it has none, or what it is made from was "
+        "compiled without -g; arg0… and return work without"
+    )
+
+
+def _is_number(argument: Argument) -> bool:
+    return argument.type.kind in (Kind.SIGNED, Kind.UNSIGNED) and argument.form != "hex"

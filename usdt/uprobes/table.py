@@ -27,7 +27,7 @@ STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC = 0, 1, 2, 10  # elf.h
 _TYPES = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
 _SHN_ABS = 0xFFF1
 _NOWHERE = frozenset((SHN_COMMON, _SHN_ABS))
-_EM_ARM = 40
+_EM_PPC64, _EM_ARM = 21, 40
 _MAX_SYMBOLS = 1 << 22
 _MAX_NAME = 1 << 14  # bytes; C++ has names of thousands
 _MAX_MATCHES = 1 << 16  # places of a string table where one name ends a string
@@ -45,6 +45,8 @@ class Symbol:
         binding: STB_….
         imported: whether another file defines it.
         thumb: whether it is Thumb code, of 32-bit ARM.
+        local: bytes from the address to where callers in the same file enter, of 64-bit PowerPC;
+            those of other files come by there as well.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Symbol:
     binding: int
     imported: bool = False
     thumb: bool = False
+    local: int = 0
 
 
 class SymbolTables:
@@ -146,7 +149,7 @@ def _distinct(symbols: Iterator[Symbol | None]) -> list[Symbol]:
     return [*found.values()]
 
 
-_Row = tuple[int, int, int, int, int]  # name, address, size, info, section
+_Row = tuple[int, int, int, int, int, int]  # name, address, size, info, section, other
 
 
 class _Table:
@@ -159,6 +162,7 @@ class _Table:
         self._wide = elf.bits == 64
         self._bias = bias
         self._arm = elf.machine == _EM_ARM
+        self._ppc64 = elf.machine == _EM_PPC64
         self.dynamic = section.name == ".dynsym"
         count = section.size // self._layout.size
         if count > _MAX_SYMBOLS:
@@ -172,11 +176,11 @@ class _Table:
 
     def _decoded(self) -> Iterator[_Row]:
         if self._wide:
-            for name, info, _, section, value, size in self._layout.iter_unpack(self._rows):
-                yield name, value, size, info, section
+            for name, info, other, section, value, size in self._layout.iter_unpack(self._rows):
+                yield name, value, size, info, section, other
         else:
-            for name, value, size, info, _, section in self._layout.iter_unpack(self._rows):
-                yield name, value, size, info, section
+            for name, value, size, info, other, section in self._layout.iter_unpack(self._rows):
+                yield name, value, size, info, section, other
 
     def rows(self) -> Iterator[tuple[_Row, str]]:
         """Every symbol that may be of use, with its name."""
@@ -204,13 +208,20 @@ class _Table:
 
     def symbol(self, row: _Row, name: str) -> Symbol | None:
         """A row as a symbol; None for one that is nowhere."""
-        _, value, size, info, section = row
+        _, value, size, info, section, other = row
         imported = section == SHN_UNDEF
         if not imported and not value:
             return None
         thumb = self._arm and bool(value & 1)
         address = 0 if imported else value - thumb - self._bias
-        return Symbol(name, address, size, info & 15, info >> 4, imported, thumb)
+        local = _local_entry(other) if self._ppc64 else 0
+        return Symbol(name, address, size, info & 15, info >> 4, imported, thumb, local)
+
+
+def _local_entry(other: int) -> int:
+    # PPC64_LOCAL_ENTRY_OFFSET of elf.h; other ABIs leave the bits 0.
+    kind = other >> 5
+    return (1 << kind) >> 2 << 2 if kind < 7 else 0
 
 
 def _text(raw: bytes) -> str:

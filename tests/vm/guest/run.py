@@ -147,7 +147,9 @@ def main() -> None:
     send("start", release=os.uname().release, features=features(), uptime=time.monotonic())
     signal.signal(signal.SIGALRM, _too_long)
     os.environ["USDT_PATIENCE"] = "5"  # read by the tests when they are imported
-    words = [*job["pytest"], "-p", "no:cacheprovider", "--color=no"]
+    # pytest's own watch for tests that hang is for faster CPUs; Limits has another.
+    words = [*job["pytest"], "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
+    words += ["--color=no"]
     code = pytest.main(words, plugins=[Reporter(), Limits()])
     send("end", code=int(code), complaints=kernel_complaints())
 

@@ -1,0 +1,109 @@
+"""How many structures a second become text, JSON or Python objects: of this kernel's sk_buff.
+
+The buffers are those of packets over the loopback interface, taken by a raw tracepoint: what they
+hold is what a trace shows, mostly zeroes. CPU time of one process is counted.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from bpf.btf.names import find_type
+from bpf.ringbuf import HEADER
+from tracing.decode import Decoder
+from tracing.forms import EventForm, JsonForm, TextForm
+from tracing.language import parse_probe
+from tracing.layout import layout_of
+from tracing.plan import HEADER_SIZE
+from tracing.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tracing.plan import Plan
+
+__all__ = ("rendering",)
+
+PROBE = 'rawtp:netif_receive_skb(skb->dev->name == "lo", skb)'
+PACKETS = 200
+SECONDS = 1.0
+
+
+class Taken:
+    """A session's consumer that keeps records as they are."""
+
+    def __init__(self) -> None:
+        self.cases: list[tuple[int, str, Plan]] = []
+
+    def add(self, number: int, probe: str, plan: Plan) -> None:
+        """A case."""
+        self.cases.append((number, probe, plan))
+
+    def batches(self, data: bytes) -> Iterator[list[bytes]]:
+        """Records."""
+        yield [data]
+
+
+def _records() -> tuple[Taken, bytes]:
+    from kprobe.tracepoints.source import attach  # noqa: PLC0415 - --help does not pay for it
+
+    taken, found = Taken(), b""
+    ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with ours, Session(taken) as session:
+        ours.bind(("127.0.0.1", 0))
+        attach(session, [parse_probe(PROBE)], counts=False)
+        for _ in range(PACKETS):
+            ours.sendto(b"x" * 100, ours.getsockname())
+            ours.recv(200)
+        for batch in session.drain():
+            found += b"".join(batch)
+    return taken, found
+
+
+def _rate(work: Callable[[], int]) -> float:
+    work()  # what is compiled once
+    done, start = 0, time.process_time()
+    while time.process_time() - start < SECONDS:
+        done += work()
+    return done / (time.process_time() - start)
+
+
+def _whole(taken: Taken, data: bytes, form: TextForm | JsonForm | EventForm) -> float:
+    # Records decoded and rendered, as a trace does it.
+    decoder = Decoder(form)
+    for number, probe, plan in taken.cases:
+        decoder.add(number, probe, plan)
+    return _rate(lambda: sum(map(len, decoder.batches(data))))
+
+
+def rendering() -> None:
+    """Measure, and print a line for each form."""
+    from bpf.btf.files import kernel_btf  # noqa: PLC0415 - --help does not pay for it
+    from bpf.btf_dump import Options, Renderer  # noqa: PLC0415
+    from bpf.btf_dump.values import Concise  # noqa: PLC0415
+
+    taken, data = _records()
+    layout = layout_of(taken.cases[0][2])
+    place = HEADER + layout.fields[0].offset + 16
+    step = HEADER + layout.size
+    btf = kernel_btf()
+    number = find_type(btf, "struct sk_buff")
+    size = btf.size_of(number)
+    values = [data[at + place : at + place + size] for at in range(0, len(data), step)]
+    if layout.size <= HEADER_SIZE or not values:
+        raise SystemExit("bench: no packet came over the loopback interface")
+    text, short = Renderer(btf).text_of(number), Renderer(btf, Options(compact=True))
+    compact, concise = short.text_of(number), Concise(btf)
+    rows = (
+        ("text, as libbpf has it", _rate(lambda: len([text(value) for value in values]))),
+        ("text, compact", _rate(lambda: len([compact(value) for value in values]))),
+        ("one short line", _rate(lambda: len([concise.line(number, v) for v in values]))),
+        ("records to text", _whole(taken, data, TextForm())),
+        ("records to JSON", _whole(taken, data, JsonForm())),
+        ("records to Python events", _whole(taken, data, EventForm())),
+    )
+    print(f"\nstruct sk_buff ({size} bytes) rendered, per second of one core")
+    for name, rate in rows:
+        print(f"  {name:<28}{rate:>10,.0f}")

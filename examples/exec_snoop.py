@@ -1,0 +1,82 @@
+"""Every program that is started; with -x every attempt that failed as well.
+
+    sudo python3 examples/exec_snoop.py [-x] [-n NUMBER] [-d SECONDS] [-- COMMAND ...]
+
+With a command only what it starts is shown, until it has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+import time
+from pathlib import Path
+
+import kprobe
+
+STARTED = "tracepoint:sched:sched_process_exec(filename)"
+TRIED = "syscall:execve(str(filename))"
+FAILED = "syscall:execve(return, return < 0)"  # the path is gone by then
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description="Every program that is started.")
+    parser.add_argument("-x", "--failed", action="store_true", help="failed attempts, too")
+    parser.add_argument("-n", "--number", type=int, help="stop after so many lines")
+    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    parser.add_argument("command", nargs="*", help="show only what this command starts")
+    return parser.parse_args()
+
+
+def words(pid: int) -> str:
+    """The command line of a process, "" if it has ended already."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+    except OSError:
+        return ""
+
+
+class Snoop:
+    """Attempts under way, by thread."""
+
+    def __init__(self) -> None:
+        self.tried: dict[int, str] = {}
+
+    def line(self, event: kprobe.Event) -> str | None:
+        """What is shown of an event, if anything."""
+        if "str(filename)" in event.args:
+            self.tried[event.tid] = str(event.args["str(filename)"])
+            return None
+        path = self.tried.pop(event.tid, "?")
+        if "return" in event.args:
+            reason = errno.errorcode.get(-event.args["return"], "?")
+            return f"{event.pid:>8}  {event.comm:15}  {path}  ({reason})"
+        return f"{event.pid:>8}  {event.comm:15}  {words(event.pid) or event.args['filename']}"
+
+
+def main() -> None:
+    """Print a line for each."""
+    wanted = options()
+    left = wanted.number
+    end = None if wanted.duration is None else time.monotonic() + wanted.duration
+    command = wanted.command or None
+    snoop = Snoop()
+    probes = (STARTED, TRIED, FAILED) if wanted.failed else (STARTED,)
+    with kprobe.attach(*probes, command=command, follow=command is not None) as events:
+        print("watching programs start; end with ^C", file=sys.stderr)
+        while left != 0 and not events.ended and (end is None or time.monotonic() < end):
+            lines = [line for event in events.poll(0.1) if (line := snoop.line(event))][:left]
+            for line in lines:
+                print(line, flush=True)
+            left = None if left is None else left - len(lines)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        pass
+    except kprobe.TracingError as err:
+        sys.exit(f"Error: {err}")

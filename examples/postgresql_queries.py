@@ -1,0 +1,69 @@
+"""A query log of a running PostgreSQL, without a change of its configuration.
+
+    sudo python3 examples/postgresql_queries.py [-m MILLISECONDS] [-d SECONDS] POSTMASTER
+
+POSTMASTER is the process ID of the server: its backends, those there are and those to come, are
+followed. A query is shown when it is done, with the time it took; one that failed when the next
+one begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import usdt
+
+START = "postgresql:query__start(str(arg0))"
+DONE = "postgresql:query__done"
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description="Queries of a PostgreSQL server.")
+    parser.add_argument("server", type=int, help="process ID of the server")
+    parser.add_argument("-m", "--slower", type=float, default=0.0, help="only from so many ms on")
+    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    return parser.parse_args()
+
+
+class Log:
+    """Queries that have begun, by backend."""
+
+    def __init__(self, slower: float) -> None:
+        self.slower = slower
+        self.open: dict[int, tuple[int, str]] = {}
+
+    def take(self, event: usdt.Event) -> None:
+        """Begin a query, or print one that has ended."""
+        begun = self.open.pop(event.pid, None)
+        if event.probe == "postgresql:query__start":
+            if begun:
+                print(f"{event.pid:>8}    failed     {begun[1]}", flush=True)
+            self.open[event.pid] = event.time, " ".join(str(event.args["str(arg0)"]).split())
+        elif begun:
+            took = (event.time - begun[0]) / 1e6
+            if took >= self.slower:
+                print(f"{event.pid:>8} {took:9.3f} ms  {begun[1]}", flush=True)
+
+
+def main() -> None:
+    """Print a line for each query."""
+    wanted = options()
+    log = Log(wanted.slower)
+    end = None if wanted.duration is None else time.monotonic() + wanted.duration
+    with usdt.attach(START, DONE, pid=wanted.server, follow=True, max_string=4096) as events:
+        print(f"watching queries of {wanted.server}; end with ^C", file=sys.stderr)
+        while not events.ended and (end is None or time.monotonic() < end):
+            for event in events.poll(0.1):
+                log.take(event)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        pass
+    except usdt.TracingError as err:
+        sys.exit(f"Error: {err}")

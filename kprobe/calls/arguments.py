@@ -1,0 +1,301 @@
+"""A function's arguments and result, by its prototype in BTF: names, types, and where they are.
+
+Where they are depends on how the kernel is asked: a program on a kprobe finds registers as the
+function was entered, one on fentry every argument in a word of its own. What is known of a function
+without BTF is that its arguments are words.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from bpf.btf import types as btf_types
+from bpf.btf.format import Kind as BtfKind
+from bpf.callconv import KERNEL_CONVENTIONS
+from bpf.errors import BtfError
+from bpf.frozen import frozen
+from bpf.host import BIG_ENDIAN, KERNEL, word_of
+from bpf.ptregs import PT_REGS
+from kprobe.calls.words import Shape, Where, hides_result, words_called, words_traced
+from tracing.calls import CallStack
+from tracing.ir import U64, Fetched, Opaque, Place, Pointer
+from tracing.typed.members import BtfTypes, enum_names, value_type
+from tracing.values import (
+    Address,
+    Argument,
+    AtReturn,
+    ContextBytes,
+    Kind,
+    Memory,
+    RecordBytes,
+    Register,
+    Unreadable,
+    ValueType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bpf.btf.reader import Btf
+    from tracing.ir import Node
+    from tracing.language.tree import Member
+    from tracing.values import Fetch
+
+__all__ = ("Context", "FunctionTypes", "arguments_of")
+
+_NUMBERED = 16  # arguments of a function without BTF
+_PIECES = (1, 2, 4, 8)
+
+
+class Context:
+    """Where a program finds the words of a call.
+
+    Args:
+        traced: whether it is fentry's context; else registers, as a kprobe has them.
+        machine: the kernel's CPU.
+    """
+
+    def __init__(self, *, traced: bool, machine: str = KERNEL) -> None:
+        self.traced = traced
+        self.machine = machine
+        self.word = word_of(machine)
+        self._big = machine in BIG_ENDIAN
+        convention = KERNEL_CONVENTIONS.get(machine)
+        self._slots = PT_REGS.get(machine, {})
+        self.known = traced or (convention is not None and bool(self._slots))
+        if convention is not None:
+            self._convention = convention
+
+    @property
+    def stack(self) -> CallStack:
+        """How a function's entry and return find one another."""
+        if self.traced:
+            return CallStack(None)
+        pointer = Register(self._slots[self._convention.sp], self.word)
+        # What a return takes off the stack where no register holds the address to return to.
+        return CallStack(pointer, (self.word if self._convention.link is None else 0,))
+
+    @property
+    def halves(self) -> dict[int, int]:
+        """Offset of a register → that of the next argument's, where they are no neighbours."""
+        if self.traced or not self.known:
+            return {}
+        slots = [self._slots[name] for name in self._convention.arguments]
+        return {one: other for one, other in pairwise(slots) if other != one + self.word}
+
+    def where(self, shapes: list[Shape]) -> list[Where | None]:
+        """The words of arguments."""
+        return words_traced(shapes) if self.traced else words_called(shapes, self.machine)
+
+    def fetch(self, number: int, size: int) -> Fetch:
+        """The first bytes of a word as a number of so many bytes is passed in it."""
+        shift = self.word - size if self._big else 0
+        if self.traced:
+            return ContextBytes(self.word * number + shift, size)
+        later = number - len(self._convention.arguments)
+        if later < 0:
+            return Register(self._slots[self._convention.arguments[number]] + shift, size)
+        base = self._slots[self._convention.sp]
+        return Memory(base, None, 1, self._above(later) + shift, self.word, size, kernel=True)
+
+    def _above(self, later: int) -> int:
+        return self._convention.stack + self.word * later
+
+    def place(self, where: Where, size: int) -> Fetch:
+        """The address of a structure: of its words, wherever they are."""
+        if not where.words:
+            return Unreadable("a structure without members")
+        first, last = where.words[0], where.words[-1]
+        if where.reference:
+            return self.fetch(first, self.word)
+        shift = self.word - size if self._big and size < self.word else 0
+        if self.traced:
+            return RecordBytes(self.word * first + shift, size)
+        later = first - len(self._convention.arguments)
+        if later >= 0:
+            base = self._slots[self._convention.sp]
+            return Address(base, self._above(later) + shift, self.word, self.word)
+        if last >= len(self._convention.arguments):
+            return Unreadable("one half of this structure is in a register, the other on the stack")
+        return RecordBytes(self._slots[self._convention.arguments[first]] + shift, size)
+
+    def result(self, number: int, size: int) -> Register | ContextBytes:
+        """The result; ``number``: of words before it in the context of fexit."""
+        shift = self.word - size if self._big else 0
+        if self.traced:
+            return ContextBytes(self.word * number + shift, size)
+        return Register(self._slots[self._convention.result] + shift, size)
+
+
+class FunctionTypes(BtfTypes):
+    """Members of structures that are passed by value, too: a :class:`tracing.scope.Types`.
+
+    Args:
+        source: gives the BTF.
+        halves: of the context: registers of a structure of two that do not follow one another.
+    """
+
+    def __init__(self, source: Callable[[], Btf], halves: dict[int, int]) -> None:
+        super().__init__(source)
+        self._halves = halves
+        self._parted: dict[Node, tuple[int, int]] = {}
+
+    def argument(self, argument: Argument, node: Node) -> Node:
+        """A structure is a place, whose address its fetch is."""
+        if argument.type.kind is not Kind.BYTES or not isinstance(argument.handle, int):
+            return super().argument(argument, node)
+        number = self.btf.resolve(argument.handle).id
+        fetch, size = argument.fetch, argument.type.size
+        if isinstance(fetch, RecordBytes) and size > fetch.size:
+            address = Opaque(f"{argument.name}: in two registers; name one of its members")
+            self._parted[address] = fetch.offset, self._halves[fetch.offset]
+            return Place(address, argument.type, handle=number, kernel=True)
+        return Place(Fetched(fetch, U64), argument.type, handle=number, kernel=True)
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """A member of a structure in two registers is in one of them."""
+        parted = self._parted.get(target.address) if isinstance(target, Place) else None
+        if parted is None or not isinstance(target, Place):
+            return super().member(tree, self._completed(target))
+        found = self.btf.resolve(target.handle) if isinstance(target.handle, int) else None
+        at = _offset_of(self.btf, found, tree.name)
+        base = parted[0] if at is None or at < 8 else parted[1] - 8
+        address = Fetched(RecordBytes(base, target.type.size), U64)
+        return super().member(tree, Place(address, target.type, handle=target.handle))
+
+    def _completed(self, target: Node) -> Node:
+        # A pointer to a structure that is only named here, and described elsewhere in the BTF.
+        if not isinstance(target, Pointer) or not isinstance(target.handle, int):
+            return target
+        found = self.btf.resolve(target.handle)
+        if not isinstance(found, btf_types.Forward):
+            return target
+        kind = BtfKind.UNION if found.union else BtfKind.STRUCT
+        whole = self.btf.find(found.name, kind)
+        if not whole:
+            return target
+        size = ValueType(Kind.BYTES, self.btf.size_of(whole[0]))
+        return Pointer(target.address, size, target.type, whole[0])
+
+
+def _offset_of(btf: Btf, found: object, name: str, depth: int = 0) -> int | None:
+    # Bytes before a member, also of structures without a name within.
+    if not isinstance(found, btf_types.Composite):
+        return None
+    for member in found.members:
+        if member.name == name:
+            return member.bit_offset // 8
+        if not member.name and depth < 16:
+            inner = _offset_of(btf, btf.resolve(member.target), name, depth + 1)
+            if inner is not None:
+                return member.bit_offset // 8 + inner
+    return None
+
+
+@frozen
+class _Passed:
+    # A parameter or a result: its type's ID, what it resolves to, its shape.
+    handle: int
+    type: object
+    shape: Shape | None
+
+
+def _passed(btf: Btf, number: int) -> _Passed:
+    found = btf.resolve(number)
+    try:
+        size = btf.size_of(number)
+        align = btf.align_of(number) if size > 8 else 1
+    except BtfError:
+        return _Passed(number, found, None)
+    return _Passed(number, found, Shape(size, align, isinstance(found, btf_types.Composite)))
+
+
+def arguments_of(btf: Btf | None, prototype: int, context: Context) -> tuple[Argument, ...]:
+    """The arguments of a function, by name and as ``arg0``…, and ``return``.
+
+    Args:
+        btf: whose types the prototype is of; None: nothing is known of it.
+        prototype: its ID.
+        context: where a program finds its words.
+    """
+    if not context.known:
+        return ()
+    found = btf.type(prototype) if btf is not None else None
+    if btf is None or not isinstance(found, btf_types.FunctionProto):
+        return _untyped(context)
+    parameters = found.parameters[:-1] if found.variadic else found.parameters
+    passed = [_passed(btf, one.target) for one in parameters]
+    shapes = [one.shape or Shape(8) for one in passed]
+    result = _passed(btf, found.target).shape
+    if result is not None and not context.traced and hides_result(result, context.machine):
+        places = context.where([Shape(8), *shapes])[1:]
+    else:
+        places = context.where(shapes)
+    named, numbered = [], []
+    for index, parameter in enumerate(parameters):
+        name = parameter.name or f"arg{index}"
+        made = _argument(btf, name, passed[index], places[index], context)
+        named.append(made)
+        if parameter.name:
+            numbered.append(_renamed(made, f"arg{index}"))
+    before = sum(shape.words for shape in shapes)
+    return (*named, *numbered, _result(btf, found.target, before, context))
+
+
+def _untyped(context: Context) -> tuple[Argument, ...]:
+    kind = ValueType(Kind.SIGNED, context.word)
+    made = [
+        Argument(f"arg{number}", kind, context.fetch(number, context.word), hidden=True)
+        for number in range(_NUMBERED)
+    ]
+    result = AtReturn(context.result(0, context.word))
+    return (*made, Argument("return", kind, result, hidden=True))
+
+
+def _renamed(one: Argument, name: str) -> Argument:
+    return Argument(
+        name, one.type, one.fetch, hidden=True, form=one.form, names=one.names, handle=one.handle
+    )
+
+
+def _argument(
+    btf: Btf, name: str, passed: _Passed, where: Where | None, context: Context
+) -> Argument:
+    word = ValueType(Kind.UNSIGNED, context.word)
+    if where is None or passed.shape is None:
+        reason = f"where {context.machine} passes it is not known"
+        return Argument(name, word, Unreadable(reason))
+    if isinstance(passed.type, btf_types.Pointer):
+        fetch = context.fetch(where.words[0], context.word)
+        return Argument(name, word, fetch, form="hex", handle=passed.handle)
+    if isinstance(passed.type, btf_types.Composite):
+        size = passed.shape.size
+        fetch = context.place(where, size)
+        if isinstance(fetch, RecordBytes) and size > 8 and fetch.offset in context.halves:
+            fetch = RecordBytes(fetch.offset, 8)
+        return Argument(name, ValueType(Kind.BYTES, size), fetch, handle=passed.handle)
+    kind = value_type(btf, passed.handle)
+    if kind is None:
+        return Argument(name, word, Unreadable(f"a number of {passed.shape.size} bytes"))
+    names = enum_names(btf.resolve(passed.handle))
+    fetch = context.fetch(where.words[0], kind.size)
+    return Argument(name, kind, fetch, names=names, handle=passed.handle)
+
+
+def _result(btf: Btf, number: int, before: int, context: Context) -> Argument:
+    word = ValueType(Kind.UNSIGNED, context.word)
+    passed = _passed(btf, number)
+    if isinstance(passed.type, btf_types.Void):
+        reason = AtReturn(Unreadable("void: nothing is returned"))
+        return Argument("return", word, reason, hidden=True)
+    if isinstance(passed.type, btf_types.Pointer):
+        fetch = AtReturn(context.result(before, context.word))
+        return Argument("return", word, fetch, hidden=True, form="hex", handle=number)
+    kind = value_type(btf, number)
+    if kind is None or kind.size not in _PIECES or kind.size > context.word:
+        reason = AtReturn(Unreadable("a structure, or a number wider than a register"))
+        return Argument("return", word, reason, hidden=True)
+    fetch = AtReturn(context.result(before, kind.size))
+    names = enum_names(btf.resolve(number))
+    return Argument("return", kind, fetch, hidden=True, names=names, handle=number)

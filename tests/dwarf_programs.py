@@ -1,0 +1,69 @@
+"""The programs of testbins/dwarf, built on demand, and what each of their calls shows.
+
+``program("gccO2v5", "values")`` gives a path, or skips the test with what is missing;
+``calls(path)`` runs it and gives every call by function: the items to ask for, and their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fixtures import TESTBINS, locked, make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("UNREADABLE", "VARIANTS", "calls", "program", "same")
+
+_COMPILERS = tuple(f"{c}{o}v{v}" for c in ("gcc", "clang") for o in ("O0", "O2") for v in (4, 5))
+#: Every variant and program.
+VARIANTS = (
+    *(
+        (one, name)
+        for one in (*_COMPILERS, "split4", "split5", "compressed")
+        for name in ("values", "objects")
+    ),
+    ("rustO0v4", "shapes"),
+    ("rustO2v5", "shapes"),
+)
+UNREADABLE = {"error": None}
+_PACKAGES = {"clang": "clang", "rust": "rustc", "libcxx": "libc++-dev"}
+
+
+@functools.cache
+def _built(variant: str, name: str) -> str:
+    with locked():
+        done = make(f"dwarf/{variant}/{name}")
+    return done.stderr if done.returncode else ""
+
+
+def program(variant: str, name: str) -> Path:
+    """The path of a program; skips the test if it cannot be built here."""
+    problem = _built(variant, name)
+    if problem:
+        package = next(
+            (p for start, p in _PACKAGES.items() if variant.startswith(start)), "gcc, g++"
+        )
+        pytest.skip(f"testbins/dwarf {variant}/{name} needs {package}: {problem[-300:]}")
+    return TESTBINS / "out" / "dwarf" / variant / name
+
+
+def calls(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """What a run of a program prints: function → the items of each call."""
+    done = subprocess.run([path], capture_output=True, text=True, check=True, timeout=20)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in done.stdout.splitlines():
+        call = json.loads(line)
+        found.setdefault(call["function"], []).append(call["items"])
+    return found
+
+
+def same(shown: Any, printed: Any) -> bool:
+    """Whether what is shown of an item is what the program printed."""
+    if printed == UNREADABLE:
+        return isinstance(shown, dict) and set(shown) == {"error"}
+    return bool(shown == printed)

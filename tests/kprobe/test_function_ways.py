@@ -1,0 +1,72 @@
+"""The kernel's ways of attaching to functions: which are tried, and what is said without any."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bpf import features
+from bpf.errors import NotSupported
+from bpf.kprobes import KernelVia
+from kprobe.calls import ways
+from kprobe.calls.ways import FEW, NoWay, lacking, ways_for
+
+_KPROBE = Path(sys.executable).with_name("kprobe")
+
+
+def _only(monkeypatch: pytest.MonkeyPatch, *there: KernelVia) -> None:
+    table = {way: (lambda way=way: "" if way in there else f"no {way}") for way in KernelVia}
+    monkeypatch.setattr(ways, "_LACKS", table)
+
+
+def test_the_newest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, *KernelVia)
+    assert ways_for(1, None) == [
+        KernelVia.FENTRY,
+        KernelVia.KPROBE_MULTI,
+        KernelVia.PERF_LINK,
+    ]
+
+
+def test_many_functions_get_no_program_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, *KernelVia)
+    assert KernelVia.FENTRY in ways_for(FEW, None)
+    assert KernelVia.FENTRY not in ways_for(FEW + 1, None)
+
+
+def test_the_oldest_are_for_want_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, KernelVia.PERF_EVENT, KernelVia.KPROBE_EVENTS)
+    assert ways_for(1, None) == [KernelVia.PERF_EVENT]
+    _only(monkeypatch, KernelVia.KPROBE_EVENTS)
+    assert ways_for(1, None) == [KernelVia.KPROBE_EVENTS]
+
+
+def test_a_way_that_is_asked_for_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, *KernelVia)
+    assert ways_for(1000, KernelVia.FENTRY) == [KernelVia.FENTRY]
+    _only(monkeypatch, KernelVia.FENTRY)
+    with pytest.raises(NotSupported, match="kprobe_multi"):
+        ways_for(1, KernelVia.KPROBE_MULTI)
+
+
+def test_without_any_every_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch)
+    with pytest.raises(NoWay) as caught:
+        ways_for(1, None)
+    assert all(f"{way}: no {way}" in str(caught.value) for way in KernelVia)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.root
+def test_the_command_says_it_in_one_line() -> None:
+    if features.have_kprobes() or features.have_fentry():
+        pytest.skip("functions can be traced here")
+    words = [_KPROBE, "trace", "ip_send_skb(skb->len)"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert all(f"{way}: {why}" in line for way, why in lacking().items() if why)

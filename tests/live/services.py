@@ -1,0 +1,156 @@
+"""Programs as Debian ships them, started for tests: whom one talks to, and PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+from patience import patient
+from skips import need_program
+from tracing_tools import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("PATIENCE", "Cluster", "Dialogue", "backend", "running_cluster")
+
+PATIENCE = 60.0  # seconds; a cluster takes two to make on a quiet machine
+
+
+class Dialogue:
+    """A program that is told lines and answers in lines; a context manager."""
+
+    def __init__(self, *words: object, **options: Any) -> None:
+        """Start it, in a session of its own."""
+        self.process = subprocess.Popen(
+            [*map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process ID."""
+        return self.process.pid
+
+    def say(self, line: str) -> None:
+        """Tell it a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self, word: str) -> str:
+        """Wait for its line that begins with word, and return the rest of that line."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(word):
+                return line.removeprefix(word).strip()
+        msg = f"{self.process.args!r} ended before it said {word!r}"
+        raise AssertionError(msg)
+
+    def end(self) -> None:
+        """Close its input and wait for its end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(patient(20))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(patient(20))
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+class Cluster:
+    """A PostgreSQL server of our own, reached by a socket in its folder only."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self.server = programs / "postgres"
+        self.psql = programs / "psql"
+
+    def session(self) -> Dialogue:
+        """A client of the server that answers what it is asked."""
+        words = ("-X", "-q", "-A", "-t", "-h", self.folder, "-U", "postgres", "-d", "postgres")
+        return Dialogue(self.psql, *words, env={"LC_ALL": "C", "HOME": str(self.folder)})
+
+
+def _postgres_programs() -> Path:
+    need_program("psql", "postgresql")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not found:
+        pytest.skip("needs the program postgres: apt-get install postgresql")
+    with contextlib.suppress(KeyError):
+        pwd.getpwnam("postgres")
+        return found[-1].parent
+    pytest.skip("needs the user postgres: apt-get install postgresql")
+
+
+@contextlib.contextmanager
+def running_cluster() -> Iterator[Cluster]:
+    """A running server, gone with its files at the end; a skip where there is no PostgreSQL."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    programs, user = _postgres_programs(), pwd.getpwnam("postgres")
+    become = [need_program("setpriv", "util-linux"), f"--reuid={user.pw_uid}"]
+    become += [f"--regid={user.pw_gid}", "--clear-groups"]
+    folder = Path(tempfile.mkdtemp(prefix="usdt-postgres-"))
+    server = None
+    try:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        data = folder / "data"
+        quiet: dict[str, Any] = {"cwd": folder, "env": {"LC_ALL": "C", "PATH": os.environ["PATH"]}}
+        make = [programs / "initdb", "-D", data, "-A", "trust", "-N", "--no-instructions"]
+        subprocess.run([*become, *make], check=True, capture_output=True, timeout=PATIENCE, **quiet)
+        settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}")
+        words = [word for setting in settings for word in ("-c", setting)]
+        with (folder / "log").open("w") as log:
+            server = subprocess.Popen(
+                [*become, programs / "postgres", "-D", data, *words],
+                stdout=log,
+                stderr=log,
+                **quiet,
+            )
+        until(lambda: list(folder.glob(".s.PGSQL.*[0-9]")), "the server", timeout=PATIENCE)
+        made = Cluster(folder, programs)
+        until(lambda: _answers(made), "the server to answer", timeout=PATIENCE)
+        yield made
+    finally:
+        if server is not None:
+            server.send_signal(signal.SIGQUIT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(patient(20))
+            server.kill()
+            server.wait(patient(20))
+        shutil.rmtree(folder)
+
+
+def _answers(cluster: Cluster) -> bool:
+    with cluster.session() as session:
+        session.say("select 'ready';")
+        with contextlib.suppress(AssertionError, BrokenPipeError):
+            return session.hear("ready") == ""
+        return False
+
+
+def backend(session: Dialogue) -> int:
+    """The process that serves a session."""
+    session.say("select 'backend ' || pg_backend_pid();")
+    return int(session.hear("backend "))

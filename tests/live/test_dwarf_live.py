@@ -1,0 +1,311 @@
+"""Functions by name and type: what is shown of C, C++ and Rust equals what the programs print."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dwarf_programs import VARIANTS, calls, program, same
+from function_programs import needs_libc
+from skips import need_program
+from symbol_programs import compiled
+from tracing_tools import one_error, run_usdt
+
+from usdt.uprobes.functions import FunctionFile
+
+pytestmark = pytest.mark.usefixtures("ringbuf")
+
+
+def probe_of(path: Path, function: str, items: list[str]) -> str:
+    return f'uprobe:{path}:"{function}"({", ".join(items)})'
+
+
+def traced(path: Path, output: Path, *probes: str) -> dict[str, list[dict[str, Any]]]:
+    """Trace a run of a program; the arguments of each event, by probe."""
+    words = "trace", "--json", "--max-string", "256", "-o", output, "-c", path
+    done = run_usdt(*words, *probes)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.rstrip().endswith(" 0 lost"), done.stderr
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in output.read_text().splitlines():
+        event = json.loads(line)
+        found.setdefault(event["probe"], []).append(event["args"] | event.get("names", {}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("variant", "name"), [pytest.param(*one, id="/".join(one)) for one in VARIANTS]
+)
+def test_every_value_is_what_the_program_prints(variant: str, name: str, tmp_path: Path) -> None:
+    path = program(variant, name)
+    printed = calls(path)
+    probes = {}
+    with FunctionFile(str(path)) as file:
+        for function, events in printed.items():
+            (found,) = file.find(function.replace("[", "[[]").replace("*", "[*]"))
+            probes[found.probe] = function, probe_of(path, function, [*events[0]])
+    events = traced(path, tmp_path / "events", *(text for _, text in probes.values()))
+    wrong = []
+    for label, (function, _) in probes.items():
+        shown = events.get(label, [])
+        assert len(shown) == len(printed[function]), label
+        for one, other in zip(shown, printed[function], strict=True):
+            for (item, value), wanted in zip(one.items(), other.values(), strict=True):
+                if not same(value, wanted):
+                    wrong.append((function, item, value, wanted))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def shown(*words: object) -> list[str]:
+    """What a command writes on stdout."""
+    done = run_usdt(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def events_of(path: str, *probes: str) -> list[dict[str, Any]]:
+    """The arguments of all events of a command."""
+    lines = shown("trace", "--json", "-c", path, *probes)
+    events = [json.loads(line) for line in lines if line.startswith('{"time"')]
+    return [event["args"] | event.get("names", {}) for event in events]
+
+
+def test_predicates_on_members_enums_bit_fields_and_texts() -> None:
+    path = program("gccO2v5", "values")
+    chosen = {
+        'req->path == "/ind*"': 1,
+        'req->path != "/index.html"': 0,
+        'req->method == "GET" && req->priority < -15': 1,
+        'req->shade == "GREEN", req->color == "BLUE"': 1,
+        'req->shade == "RED"': 0,
+        "req->urgent && req->next->urgent == 0, return != 0": 1,
+    }
+    for condition, hits in chosen.items():
+        events = events_of(
+            str(path), f"uprobe:{path}:by_pointer(req->id, ({condition.split(', ')[0]}) == 1)"
+        )
+        assert len(events) == hits, condition
+
+
+def test_texts_of_cxx_compare_by_their_length() -> None:
+    path = program("gccO2v5", "objects")
+    chosen = {
+        '*pointer == "a"': 0,
+        '*pointer == "a*"': 1,
+        'little == "small"': 1,
+        'moved != "x"': 1,
+    }
+    for condition, hits in chosen.items():
+        events = events_of(str(path), f"uprobe:{path}:strings(str(little), {condition})")
+        assert events == [{"str(little)": "small"}] * hits, condition
+
+
+PROBES = r"""
+#include <sys/sdt.h>
+struct request { int pad; const char *path; struct request *next; };
+int main(void)
+{
+    struct request last = {1, "/b", 0}, first = {2, "/a", &last};
+    for (int i = 0; i < 2; i++)
+        DTRACE_PROBE2(myprov, req, &first, i);
+    return 0;
+}
+"""
+
+
+def test_usdt_arguments_take_casts_to_the_programs_types(tmp_path: Path) -> None:
+    path = compiled(tmp_path, PROBES, "-g", "-O1", name="probes")
+    items = "(struct request *)arg0->path, ((struct request *)arg0)->next->path, arg1"
+    events = events_of(str(path), f"{path}:myprov:req({items}, (struct request *)arg0->pad == 2)")
+    assert [[*event.values()] for event in events] == [["/a", "/b", 0], ["/a", "/b", 1]]
+    wrong = one_error(
+        run_usdt("trace", "-c", path, f"{path}:myprov:req((struct reqest *)arg0->path)"), code=2
+    )
+    assert "no type 'struct reqest'; nearest is struct request" in wrong
+
+
+def test_without_debug_information_the_error_says_what_brings_it(tmp_path: Path) -> None:
+    path = compiled(tmp_path, PROBES, "-O1", "-Wl,--build-id", name="bare")
+    for probe in (
+        f"uprobe:{path}:main(argc)",
+        f"{path}:myprov:req((struct request *)arg0->path)",
+    ):
+        text = one_error(run_usdt("trace", "-c", path, probe), code=2)
+        assert f"{path} has no debug information" in text
+        assert "build ID" in text
+        assert "arg0… and return work without" in text
+    assert events_of(str(path), f"uprobe:{path}:main((int)arg0, return)") == [
+        {"(int)arg0": 1, "return": 0}
+    ]
+
+
+def test_a_parameter_that_is_none_is_named_with_those_that_are() -> None:
+    path = program("gccO2v5", "values")
+    text = one_error(run_usdt("trace", "-c", path, f"uprobe:{path}:by_pointer(request)"), code=2)
+    assert "unknown name 'request': by_pointer has the parameters req, head" in text
+    text = one_error(run_usdt("trace", "-c", path, f"uprobe:{path}:by_pointer(req->pth)"), code=2)
+    assert "struct request has no member 'pth'; did you mean path?" in text
+
+
+def test_info_shows_the_prototype_the_source_and_the_places() -> None:
+    path = program("gccO2v5", "values")
+    lines = shown("info", f"uprobe:{path}:mixtures")
+    prototype = (
+        "struct real mixtures(struct mixed a, struct real b, struct reals c, struct turned d, "
+        "int e)"
+    )
+    assert f"  {prototype}" in lines
+    assert any(line.endswith("values.c:182") or "values.c:" in line for line in lines)
+    places = {line.split()[0]: line for line in lines if line.startswith("    ")}
+    assert places["a"].endswith("in register rdi")
+    assert "in registers xmm0:rsi; xmm0 not readable" in places["b"]
+    assert "not readable: a floating-point number" in places["c"]
+    (one,) = map(json.loads, shown("info", "--json", f"uprobe:{path}:named"))
+    assert one["prototype"] == "enum color named(enum color color, enum level level, _Bool yes)"
+    assert [(p["name"], p["type"], p["readable"]) for p in one["parameters"]] == [
+        ("color", "enum color", True),
+        ("level", "enum level", True),
+        ("yes", "_Bool", True),
+        ("return", "enum color", True),
+    ]
+
+
+def test_check_says_what_cannot_be_read() -> None:
+    path = program("gccO2v5", "values")
+    good = run_usdt("check", f"uprobe:{path}:by_pointer(req->path, return)")
+    assert (good.returncode, good.stdout) == (
+        0,
+        f"{path}: 1 function, all would attach and decode\n",
+    )
+    bad = run_usdt("check", f"uprobe:{path}:floats")
+    assert bad.returncode == 1
+    assert "floats: a cannot be read: a floating-point number in register xmm0" in bad.stdout
+    unknown = run_usdt("check", f"uprobe:{path}:floats(x)")
+    assert unknown.returncode == 1
+    assert "floats has the parameters a, b, c, d" in unknown.stdout
+
+
+def test_every_parameter_has_the_type_that_gdb_says() -> None:
+    path = program("gccO2v5", "values")
+    gdb = need_program("gdb")
+    names = [*calls(path)]
+    words = [word for name in names for word in ("-ex", f"whatis {name}")]
+    done = subprocess.run(
+        [gdb, "-nx", "-batch", *words, path], capture_output=True, text=True, check=True, timeout=60
+    )
+    said = [line.removeprefix("type = ") for line in done.stdout.splitlines() if "type = " in line]
+    assert len(said) == len(names)
+    for name, text in zip(names, said, strict=True):
+        (one,) = map(json.loads, shown("info", "--json", f"uprobe:{path}:{name}"))
+        kinds = [p["type"] for p in one["parameters"] if p["name"] != "return"]
+        kinds += ["..."] * one["prototype"].endswith("...)")
+        # BTF has no complex numbers: they are two.
+        wanted = re.search(r"\((.*)\)$", text.replace("complex float", "float[2]"))
+        assert wanted is not None
+        assert _plain(", ".join(kinds)) == _plain(wanted[1]), name
+
+
+def _plain(text: str) -> str:
+    # gdb's names of integers, and what it leaves out: qualifiers of the parameter itself.
+    text = re.sub(r"\b(long|short) (unsigned )?int\b", lambda m: f"{m[2] or ''}{m[1]}", text)
+    text = text.replace("long unsigned", "unsigned long").replace("unsigned int", "unsigned")
+    return re.sub(r"\s+", "", re.sub(r"\*\s*const\b", "*", text))
+
+
+LIBC = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+for size in (100000, 100001, 300000):
+    libc.malloc(ctypes.c_size_t(size))
+read, write = os.pipe()
+for _ in range(5):
+    os.write(write, b"x" * 10)
+    os.read(read, 4)
+    os.read(read, 100)
+"""
+
+
+@needs_libc
+def test_libc_counted_and_measured(tmp_path: Path) -> None:
+    script = tmp_path / "libc.py"
+    script.write_text(LIBC)
+    command = f"{sys.executable} {script}"
+    words = "count", "--json", "-c", command, "uprobe:libc:malloc", "--by", "comm"
+    counts = {one["key"]["comm"]: one["count"] for one in map(json.loads, shown(*words))}
+    assert sum(counts.values()) > 3
+    (hist,) = map(
+        json.loads,
+        shown(
+            "hist",
+            "--json",
+            "-c",
+            command,
+            "uprobe:libc:malloc(arg0, arg0 >= 100000, arg0 < 310000)",
+        ),
+    )
+    assert sum(bucket["count"] for bucket in hist["buckets"]) >= 3
+    latency, *_ = map(
+        json.loads,
+        shown("latency", "--json", "-c", command, "uprobe:libc:read", "uprobe:libc:read(return)"),
+    )
+    assert sum(bucket["count"] for bucket in latency["buckets"]) >= 10
+
+
+def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
+    python = need_program("/usr/bin/python3.11", "python3.11")
+    script = tmp_path / "calls.py"
+    script.write_text(
+        "import functools\n"
+        "class Shop:\n    def __call__(self): return 1\n"
+        "shop = functools.partial(Shop())\n"
+        "for _ in range(3): sum(map(int, [shop()]))\n"
+    )
+    probe = "uprobe:/usr/bin/python3.11:PyObject_Call(callable->ob_type->tp_name)"
+    done = run_usdt("trace", "--json", "-o", tmp_path / "out", "-c", f"{python} {script}", probe)
+    if "has no debug information" in done.stderr:
+        pytest.skip("needs the debug symbols of python3.11: apt-get install python3.11-dbg")
+    assert done.returncode == 0, done.stderr
+    names = [
+        json.loads(line)["args"]["callable->ob_type->tp_name"]
+        for line in (tmp_path / "out").read_text().splitlines()
+    ]
+    assert "type" in names
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "uprobes.md"
+
+
+def _examples() -> list[tuple[str, list[str]]]:
+    found: list[tuple[str, list[str]]] = []
+    for line in DOCS.read_text().splitlines():
+        if line.startswith("    $ "):
+            found.append((line.removeprefix("    $ "), []))
+        elif found and line.startswith("    "):
+            found[-1][1].append(line.removeprefix("    "))
+        elif not line.startswith("    ") and found and line:
+            found.append(("", []))
+    return [one for one in found if one[0]]
+
+
+def _alike(line: str) -> str:
+    # Addresses, sizes, folders and what stands before the probe's name are the machine's.
+    line = re.sub(r"(address|offset) 0x[0-9a-f]+", r"\1", line)
+    line = re.sub(r"\d+ bytes", "bytes", re.sub(r"\S*/(values|objects)", r"\1", line))
+    return re.sub(r" +", " ", re.sub(r"^.*?(?=uprobe:)", "", line))
+
+
+@pytest.mark.parametrize(("command", "wanted"), _examples())
+def test_the_examples_of_the_page_are_what_is_seen(command: str, wanted: list[str]) -> None:
+    path = program("gccO2v5", "objects" if "objects" in command else "values")
+    words = shlex.split(command.removeprefix("usdt ").replace("./", f"{path.parent}/"))
+    done = run_usdt(*words)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if not line.startswith('{"function"')]
+    assert [_alike(line) for line in lines] == [_alike(line) for line in wanted if line]

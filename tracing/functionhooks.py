@@ -1,0 +1,274 @@
+"""Attaching to functions of the kernel, each point by the way that its hook names.
+
+One program serves many functions where a cookie says which was hit. Programs on returns come
+first, so that no entry is followed whose return would be missed; where a return is refused, its
+entry is left out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from itertools import groupby, islice
+from typing import TYPE_CHECKING
+
+from bpf import features
+from bpf._uapi import AttachType, ProgType
+from bpf.assembler import CodeTooLarge
+from bpf.btfobjects import open_module_btf
+from bpf.errors import NotSupported, SyscallError, TracingError, VerifierError
+from bpf.fd import allow_descriptors
+from bpf.kprobes import (
+    KernelVia,
+    KprobeSite,
+    attach_kprobe,
+    attach_kprobe_event,
+    attach_kprobe_multi,
+    attach_traced,
+)
+from tracing.attach import Failure, Placed
+from tracing.eventtracer.kprobes import define_kprobe
+from tracing.hooks import FunctionHook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bpf.link import Link
+    from bpf.program import Program
+    from tracing.attach import Attacher, Point
+
+__all__ = ("attach_functions",)
+
+_CASES = 256  # in one program
+_MANY = 256  # places whose progress is told
+_DEFINED = 64  # definitions in tracefs: every one is a folder with files
+_ENOTSUPP = 524
+_NAMES = {
+    KernelVia.FENTRY: ("fentry", "fexit"),
+    KernelVia.KPROBE_MULTI: ("functions by a kprobe_multi link", "returns by a kprobe_multi link"),
+    KernelVia.PERF_LINK: ("kprobes as perf events", "kretprobes as perf events"),
+    KernelVia.PERF_EVENT: (
+        "kprobes as perf events without cookies",
+        "kretprobes as perf events without cookies",
+    ),
+    KernelVia.KPROBE_EVENTS: ("kprobe events of tracefs", "kretprobe events of tracefs"),
+}
+
+
+def attach_functions(attacher: Attacher, placed: Sequence[Placed]) -> list[Failure]:
+    """Attach points whose hook is a function.
+
+    Raises:
+        SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
+    """
+    allow_descriptors(2 * len(placed))
+    began = time.monotonic()
+    failures = _Functions(attacher, len(placed)).all(placed)
+    number = len(placed) - len(failures)
+    attacher.ways.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
+    return failures
+
+
+def _hook(item: Placed) -> FunctionHook:
+    hook = item.point.hook
+    if not isinstance(hook, FunctionHook):
+        raise TypeError(f"no function: {hook}")
+    return hook
+
+
+class _Functions:
+    def __init__(self, attacher: Attacher, total: int) -> None:
+        self.attacher = attacher
+        self.total = total
+        self.done = 0
+        self.failed: set[int] = set()  # identities of points
+        self.failures: list[Failure] = []
+
+    def all(self, placed: Sequence[Placed]) -> list[Failure]:
+        """Attach them; what could not be attached."""
+        times: dict[tuple[FunctionHook, bool], int] = {}
+        keyed = []
+        for item in placed:
+            # One program is attached to a place once: what is there again goes into another.
+            place = _hook(item), item.returns
+            times[place] = times.get(place, 0) + 1
+            size = 0 if item.case.call is None else item.case.call.size
+            key = not item.returns, _hook(item).way, size, times[place]
+            alone = () if _shares(_hook(item)) else (item.case.number, *_itself(_hook(item)))
+            keyed.append(((*key, *alone), item))
+        keyed.sort(key=lambda one: one[0])
+        for _, group in groupby(keyed, key=lambda one: one[0]):
+            for part in _chunks([item for _, item in group]):
+                self._part([item for item in part if id(item.point) not in self.failed])
+        return self.failures
+
+    def _part(self, placed: list[Placed]) -> None:
+        if not placed:
+            return
+        try:
+            self._attach(placed)
+        except CodeTooLarge as err:
+            if len(placed) == 1:
+                raise TracingError(
+                    f"{placed[0].point.probe}: its items make a program too large for the kernel"
+                ) from err
+            self._halves(placed)
+
+    def _halves(self, placed: list[Placed]) -> None:
+        middle = len(placed) // 2
+        self._part(placed[:middle])
+        self._part(placed[middle:])
+
+    def _attach(self, placed: list[Placed]) -> None:
+        way = _hook(placed[0]).way
+        before = len(self.failed)
+        match way:
+            case KernelVia.FENTRY:
+                self._traced(placed)
+            case KernelVia.KPROBE_MULTI:
+                if not self._multi(placed):
+                    return
+            case _:
+                self._each(placed)
+        number = len(placed) - (len(self.failed) - before)
+        if way in (KernelVia.FENTRY, KernelVia.KPROBE_MULTI):
+            self._tell(len(placed))
+        if number:
+            self.attacher.ways.append(f"{number} {_NAMES[way][placed[0].returns]}")
+
+    def _tell(self, more: int) -> None:
+        self.done += more
+        if self.attacher.progress is not None and self.total >= _MANY:
+            self.attacher.progress(self.done, self.total)
+
+    def _fail(self, item: Placed, err: TracingError) -> None:
+        if isinstance(err, SyscallError) and err.errno == errno.EPERM:
+            raise err
+        self.failed.add(id(item.point))
+        self.failures.append(Failure((item.point,), _explained(err, item.point)))
+
+    def _traced(self, placed: list[Placed]) -> None:
+        for item in placed:
+            hook = _hook(item)
+            module = open_module_btf(hook.module) if hook.module else None
+            try:
+                program = self.attacher.load(
+                    [item.case],
+                    ProgType.TRACING,
+                    excluded=os.getpid(),
+                    attach_type=AttachType.TRACE_FEXIT if item.returns else AttachType.TRACE_FENTRY,
+                    function=hook.number,
+                    module=module.fileno() if module is not None else 0,
+                )
+                self.attacher.keep(attach_traced(program))
+            except (NotSupported, SyscallError) as err:
+                self._fail(item, err)
+            finally:
+                if module is not None:
+                    module.close()
+
+    def _multi(self, placed: list[Placed]) -> bool:
+        # Whether it was done; else it was done in halves.
+        cannot = "values of a function's entry at its return" if placed[0].case.call else ""
+        if any(_hook(item).offset for item in placed):
+            cannot = "an instruction within a function"
+        if cannot:
+            for item in placed:
+                self._fail(item, NotSupported(f"{cannot}, by kprobe_multi"))
+            return True
+        cases = list(dict.fromkeys(item.case for item in placed))
+        program = self.attacher.load(
+            cases,
+            ProgType.KPROBE,
+            excluded=os.getpid(),
+            attach_type=AttachType.TRACE_KPROBE_MULTI,
+        )
+        sites = [_site(item) for item in placed]
+        try:
+            link = attach_kprobe_multi(program, sites, on_return=placed[0].returns)
+        except (NotSupported, SyscallError) as err:
+            if len(placed) > 1:
+                self._halves(placed)
+                return False
+            self._fail(placed[0], err)
+        else:
+            self.attacher.keep(link)
+        return True
+
+    def _each(self, placed: list[Placed]) -> None:
+        cases = list(dict.fromkeys(item.case for item in placed))
+        program = self.attacher.load(cases, ProgType.KPROBE, excluded=os.getpid())
+        for item in placed:
+            try:
+                link = self._link(program, item)
+            except TracingError as err:
+                self._fail(item, err)
+            else:
+                self.attacher.keep(link)
+            self._tell(1)
+
+    def _link(self, program: Program, item: Placed) -> Link:
+        way, site = _hook(item).way, _site(item)
+        cookies = way is not KernelVia.PERF_EVENT and features.have_cookies()
+        if way is not KernelVia.KPROBE_EVENTS:
+            return attach_kprobe(program, site, on_return=item.returns, cookies=cookies)
+        if self.total > _DEFINED:
+            raise NotSupported(f"more than {_DEFINED} definitions in tracefs at a time")
+        event = define_kprobe(_target(site), on_return=item.returns)
+        try:
+            cookie = site.cookie if cookies else None
+            event.link = attach_kprobe_event(program, event.number, cookie=cookie)
+        except BaseException:
+            event.close()
+            raise
+        return event
+
+
+def _target(site: KprobeSite) -> str:
+    # As a definition names it.
+    if site.address:
+        return f"{site.address:#x}"
+    return f"{site.symbol}+{site.offset}" if site.offset else site.symbol
+
+
+def _shares(hook: FunctionHook) -> bool:
+    # Whether a cookie tells its case, so that one program serves several.
+    if hook.way is KernelVia.FENTRY or hook.way is KernelVia.PERF_EVENT:
+        return False
+    return features.have_cookies()
+
+
+def _itself(hook: FunctionHook) -> tuple[object, ...]:
+    return (hook.name, hook.address) if hook.way is KernelVia.FENTRY else ()
+
+
+def _site(item: Placed) -> KprobeSite:
+    hook = _hook(item)
+    return KprobeSite(hook.address, hook.symbol, hook.offset, item.case.number)
+
+
+def _chunks(items: list[Placed]) -> Iterator[list[Placed]]:
+    ahead = iter(items)
+    while part := list(islice(ahead, _CASES)):
+        yield part
+
+
+def _explained(err: TracingError, point: Point) -> TracingError:
+    if isinstance(err, VerifierError) or not isinstance(err, SyscallError):
+        return TracingError(f"{point.probe}: {err}")
+    number = err.errno or 0
+    hints = {
+        errno.EINVAL: "the kernel allows no probe there (notrace, or on its blacklist)",
+        errno.ENOENT: "the kernel has no such symbol",
+        errno.ESRCH: "the kernel has no such symbol, or not once",
+        errno.EADDRNOTAVAIL: "several functions have this name",
+        errno.EILSEQ: "no instruction begins there",
+        errno.EBUSY: "something else holds the function's entry",
+        errno.EOPNOTSUPP: "the kernel cannot probe this instruction",
+        _ENOTSUPP: "this CPU's trampolines cannot carry its arguments",
+    }
+    call = f"attach to {point.probe}"
+    if number == _ENOTSUPP:
+        return TracingError(f"{call}: {hints[number]}")
+    return SyscallError(number, call, hints.get(number, err.hint))

@@ -1,0 +1,187 @@
+"""Numbers of DWARF that are needed here, under the names of the standard (DWARF 5, chapter 7)."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ("At", "Ate", "Form", "Tag", "Unit")
+
+
+class Unit(enum.IntEnum):
+    """``DW_UT_*``, DWARF 5 table 7.2; types of ``.debug_types`` get the number of theirs."""
+
+    COMPILE = 1
+    TYPE = 2
+    PARTIAL = 3
+    SKELETON = 4
+    SPLIT_COMPILE = 5
+    SPLIT_TYPE = 6
+
+
+class Tag:
+    """``DW_TAG_*``."""
+
+    ARRAY = 0x01
+    CLASS = 0x02
+    ENUMERATION = 0x04
+    PARAMETER = 0x05
+    MEMBER = 0x0D
+    POINTER = 0x0F
+    REFERENCE = 0x10
+    COMPILE_UNIT = 0x11
+    STRING = 0x12
+    STRUCTURE = 0x13
+    SUBROUTINE = 0x15
+    TYPEDEF = 0x16
+    UNION = 0x17
+    UNSPECIFIED_PARAMETERS = 0x18
+    VARIANT = 0x19
+    INHERITANCE = 0x1C
+    PTR_TO_MEMBER = 0x1F
+    SUBRANGE = 0x21
+    BASE = 0x24
+    CONST = 0x26
+    ENUMERATOR = 0x28
+    PACKED = 0x2D
+    SUBPROGRAM = 0x2E
+    TEMPLATE_TYPE = 0x2F
+    TEMPLATE_VALUE = 0x30
+    VARIANT_PART = 0x33
+    VARIABLE = 0x34
+    VOLATILE = 0x35
+    RESTRICT = 0x37
+    INTERFACE = 0x38
+    NAMESPACE = 0x39
+    IMPORTED_UNIT = 0x3D
+    UNSPECIFIED = 0x3B
+    PARTIAL_UNIT = 0x3C
+    SHARED = 0x40
+    TYPE_UNIT = 0x41
+    RVALUE_REFERENCE = 0x42
+    TEMPLATE_ALIAS = 0x43
+    ATOMIC = 0x47
+    IMMUTABLE = 0x4B
+    SKELETON_UNIT = 0x4A
+
+
+class At:
+    """``DW_AT_*``."""
+
+    SIBLING = 0x01
+    LOCATION = 0x02
+    NAME = 0x03
+    BYTE_SIZE = 0x0B
+    BIT_OFFSET = 0x0C
+    BIT_SIZE = 0x0D
+    STMT_LIST = 0x10
+    LOW_PC = 0x11
+    HIGH_PC = 0x12
+    LANGUAGE = 0x13
+    DISCR = 0x15
+    DISCR_VALUE = 0x16
+    IMPORT = 0x18
+    COMP_DIR = 0x1B
+    CONST_VALUE = 0x1C
+    CONTAINING_TYPE = 0x1D
+    INLINE = 0x20
+    LOWER_BOUND = 0x22
+    PRODUCER = 0x25
+    PROTOTYPED = 0x27
+    UPPER_BOUND = 0x2F
+    ABSTRACT_ORIGIN = 0x31
+    ARTIFICIAL = 0x34
+    COUNT = 0x37
+    DATA_MEMBER_LOCATION = 0x38
+    DECL_FILE = 0x3A
+    DECL_LINE = 0x3B
+    DECLARATION = 0x3C
+    DISCR_LIST = 0x3D
+    ENCODING = 0x3E
+    EXTERNAL = 0x3F
+    SPECIFICATION = 0x47
+    TYPE = 0x49
+    VIRTUALITY = 0x4C
+    BYTE_STRIDE = 0x51
+    ENTRY_PC = 0x52
+    RANGES = 0x55
+    DATA_BIT_OFFSET = 0x6B
+    SIGNATURE = 0x69
+    ENUM_CLASS = 0x6D
+    LINKAGE_NAME = 0x6E
+    STR_OFFSETS_BASE = 0x72
+    ADDR_BASE = 0x73
+    RNGLISTS_BASE = 0x74
+    DWO_NAME = 0x76
+    EXPORT_SYMBOLS = 0x89
+    MIPS_LINKAGE_NAME = 0x2007
+    GNU_VECTOR = 0x2107
+    GNU_DWO_NAME = 0x2130
+    GNU_DWO_ID = 0x2131
+    GNU_RANGES_BASE = 0x2132
+    GNU_ADDR_BASE = 0x2133
+
+
+class Ate:
+    """``DW_ATE_*``."""
+
+    BOOLEAN = 0x02
+    COMPLEX_FLOAT = 0x03
+    FLOAT = 0x04
+    SIGNED = 0x05
+    SIGNED_CHAR = 0x06
+    UNSIGNED = 0x07
+    UNSIGNED_CHAR = 0x08
+    UTF = 0x10
+    ASCII = 0x12
+
+
+class Form:
+    """``DW_FORM_*``."""
+
+    ADDR = 0x01
+    BLOCK2 = 0x03
+    BLOCK4 = 0x04
+    DATA2 = 0x05
+    DATA4 = 0x06
+    DATA8 = 0x07
+    STRING = 0x08
+    BLOCK = 0x09
+    BLOCK1 = 0x0A
+    DATA1 = 0x0B
+    FLAG = 0x0C
+    SDATA = 0x0D
+    STRP = 0x0E
+    UDATA = 0x0F
+    REF_ADDR = 0x10
+    REF1 = 0x11
+    REF2 = 0x12
+    REF4 = 0x13
+    REF8 = 0x14
+    REF_UDATA = 0x15
+    INDIRECT = 0x16
+    SEC_OFFSET = 0x17
+    EXPRLOC = 0x18
+    FLAG_PRESENT = 0x19
+    STRX = 0x1A
+    ADDRX = 0x1B
+    REF_SUP4 = 0x1C
+    STRP_SUP = 0x1D
+    DATA16 = 0x1E
+    LINE_STRP = 0x1F
+    REF_SIG8 = 0x20
+    IMPLICIT_CONST = 0x21
+    LOCLISTX = 0x22
+    RNGLISTX = 0x23
+    REF_SUP8 = 0x24
+    STRX1 = 0x25
+    STRX2 = 0x26
+    STRX3 = 0x27
+    STRX4 = 0x28
+    ADDRX1 = 0x29
+    ADDRX2 = 0x2A
+    ADDRX3 = 0x2B
+    ADDRX4 = 0x2C
+    GNU_ADDR_INDEX = 0x1F01
+    GNU_STR_INDEX = 0x1F02
+    GNU_REF_ALT = 0x1F20
+    GNU_STRP_ALT = 0x1F21

@@ -1,0 +1,186 @@
+"""Which unit has which function and type: made once for each file, and kept.
+
+Kept are numbers (addresses in order, and where their entries are) and one text of lines
+``KIND NAME TAB PLACE``, which is searched as it is. What it says is checked at the place it names.
+"""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+import struct
+import sys
+from array import array
+from typing import TYPE_CHECKING
+
+from usdt.dwarf import cache
+from usdt.dwarf.errors import DAMAGE, DwarfError
+from usdt.dwarf.scan import Scanner
+from usdt.dwarf.shapes import Shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.dwarf.files import DebugFiles
+    from usdt.dwarf.lines_units import DebugFile
+
+__all__ = ("Index",)
+
+_HEAD = struct.Struct("<QQQ")  # units, functions, bytes of the text
+_DAMAGE = "!"  # begins the line that says what could not be read
+_UNIT_SHIFT = 32  # a place: the number of the unit above, the position in it below
+_MOST_SCANNED = 2 << 30  # bytes
+_MOST_HITS = 64
+
+
+class Index:
+    """Functions by address and types by name.
+
+    Args:
+        data: as :meth:`build` writes it.
+        units: how many there are.
+
+    Attributes:
+        damage: why some units are not in it, or "".
+
+    Raises:
+        ValueError: it is not that.
+    """
+
+    def __init__(self, data: memoryview, units: int) -> None:
+        if len(data) < _HEAD.size:
+            raise ValueError("too short")
+        found, functions, text = _HEAD.unpack_from(data)
+        if found != units or _HEAD.size + 16 * functions + text != len(data):
+            raise ValueError("of another file")
+        start = _HEAD.size
+        self._addresses = _numbers(data[start : start + 8 * functions])
+        start += 8 * functions
+        self._places = _numbers(data[start : start + 8 * functions])
+        self._text = bytes(data[start + 8 * functions :])
+        line, _, _ = self._text.removeprefix(b"\n").partition(b"\n")
+        told = line.decode("utf-8", "surrogateescape")
+        self.damage = told.removeprefix(_DAMAGE) if told.startswith(_DAMAGE) else ""
+
+    @classmethod
+    def of(cls, files: DebugFiles) -> Index:
+        """The one that is kept, or a new one.
+
+        Raises:
+            DwarfError: the debug information is damaged.
+        """
+        files.main.sections.prepare(".debug_info", ".debug_str", ".debug_abbrev")
+        units = len(files.numbers)
+        identities = " ".join(part.sections.elf.path for part in files.parts[1:])
+        key = f"{files.main.sections.identity} {identities}"
+        kept = cache.load(key, "index")
+        if kept is not None:
+            try:
+                return cls(kept, units)
+            except ValueError:
+                pass  # of another time: made anew
+        data = build(files)
+        # Incomplete while the split half of a unit is not here.
+        if files.missing is None:
+            cache.store(key, "index", lambda: iter((data,)))
+        return cls(memoryview(data), units)
+
+    def function(self, address: int) -> list[tuple[int, int]]:
+        """Unit and position of the functions that begin at an address."""
+        low = bisect.bisect_left(self._addresses, address)
+        high = bisect.bisect_right(self._addresses, address)
+        return [_split(place) for place in self._places[low : min(high, low + _MOST_HITS)]]
+
+    def functions(self) -> Iterator[tuple[int, int, int]]:
+        """Address, unit and position of every function, by address."""
+        for address, place in zip(self._addresses, self._places, strict=True):
+            yield address, *_split(place)
+
+    def type(self, kind: str, name: str) -> tuple[int, int] | None:
+        """Unit and position of the type of a kind and a qualified name."""
+        line = f"\n{kind}{name}\t".encode("utf-8", "surrogateescape")
+        at = self._text.find(line)
+        if at < 0 or "\n" in name or "\t" in name:
+            return None
+        at += len(line)
+        return _split(int(self._text[at : self._text.find(b"\n", at)], 16))
+
+    def types(self, start: str = "") -> Iterator[tuple[str, str, tuple[int, int]]]:
+        """Kind, name, and unit and position of every type whose last name begins so."""
+        for line in self._text.split(b"\n"):
+            if line and not line.startswith(_DAMAGE.encode()):
+                head, _, place = line.decode("utf-8", "surrogateescape").rpartition("\t")
+                if head.startswith(start, 1) or f"::{start}" in head:
+                    yield head[0], head[1:], _split(int(place, 16))
+
+
+def _split(place: int) -> tuple[int, int]:
+    return place >> _UNIT_SHIFT, place & (1 << _UNIT_SHIFT) - 1
+
+
+def _numbers(data: memoryview) -> array[int]:
+    found = array("Q", bytes(data))
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
+
+
+def build(files: DebugFiles) -> bytes:
+    """Look through every unit.
+
+    Raises:
+        DwarfError: all together are absurdly long.
+    """
+    functions: list[tuple[int, int]] = []
+    lines: list[str] = []
+    damage: list[str] = []
+    first = 0
+    for part in files.parts:
+        if len(part.sections[".debug_info"]) > _MOST_SCANNED:
+            raise DwarfError(f"{files.name}: .debug_info has more than {_MOST_SCANNED} bytes")
+        scanner = _scanned(files, part, first, damage)
+        functions += [(at, unit << _UNIT_SHIFT | place) for at, place, unit in scanner.functions]
+        lines += [f"{name}\t{unit << _UNIT_SHIFT | place:x}" for name, place, unit in scanner.types]
+        first += len(part.headers)
+        _let_go(part)
+    functions.sort()
+    if damage:
+        lines.insert(0, f"{_DAMAGE}{' '.join(damage[0].split())}")
+    text = "\n".join(["", *lines, ""]).encode("utf-8", "surrogateescape")
+    numbers = array("Q", [one[0] for one in functions] + [one[1] for one in functions])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return _HEAD.pack(len(files.numbers), len(functions), len(text)) + numbers.tobytes() + text
+
+
+def _scanned(files: DebugFiles, part: DebugFile, first: int, damage: list[str]) -> Scanner:
+    # Units that are damaged are left out, and said to be.
+    scanner = Scanner(Shapes(part.sections[".debug_abbrev"], files.name))
+    shapes: dict[int, Shapes] = {}
+    for index, header in enumerate(part.headers):
+        try:
+            unit = part.unit(header)
+            whole = files.whole(unit) if part is files.main else unit
+            if whole is not unit:  # in a file of its own
+                key, sections = id(whole.file), whole.file.sections
+                if key not in shapes:
+                    shapes[key] = Shapes(sections[".debug_abbrev"], sections.name)
+                scanner.use(shapes[key])
+            scanner.scan(whole, first + index)
+        except DAMAGE as err:
+            told = str(err) if isinstance(err, DwarfError) else f"{type(err).__name__}: {err}"
+            damage.append(f"damaged debug information: the unit at {header.at:#x}: {told}")
+        scanner.use(None)
+        if index % 64 == 63:
+            _let_go(part)
+    if part.damage:
+        damage.append(f"damaged debug information: {part.damage}")
+    return scanner
+
+
+def _let_go(part: DebugFile) -> None:
+    # Pages of mapped sections stay in memory otherwise, though none is read again.
+    for name in (".debug_info", ".debug_str", ".debug_abbrev"):
+        mapped = part.sections[name].obj
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_DONTNEED)

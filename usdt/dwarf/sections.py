@@ -1,0 +1,251 @@
+"""The debug sections of one ELF file, plain or compressed.
+
+Plain ones are used where they lie. Compressed ones (SHF_COMPRESSED, or ``.zdebug_…`` as binutils
+wrote them before) are decompressed in pieces; large ones into the cache, so that the next program
+finds them done and memory does not hold them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import threading
+import zlib
+from typing import TYPE_CHECKING
+
+from bpf.errors import TracingError
+from usdt.dwarf import cache
+from usdt.dwarf.errors import DwarfError
+from usdt.elf_format import SHF_COMPRESSED, SHT_NOBITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.elf import ElfFile
+    from usdt.elf_format import Section
+
+__all__ = ("DebugSections", "text_at")
+
+_ZLIB, _ZSTD = 1, 2  # ELFCOMPRESS_*, elf.h
+_MOST = 8 << 30  # bytes of one section
+_MOST_IN_MEMORY = 1 << 30
+_MOST_RATIO = 1100  # zlib packs at most 1032 bytes into one
+_KEPT = 1 << 20  # bytes from which a decompressed section is kept
+_PIECE = 1 << 20
+_MOST_TEXT = 1 << 16  # bytes of one string; C++ has names of ten thousand
+_NOTHING = memoryview(b"")
+
+
+class DebugSections:
+    """Debug sections of a file by name, ``".debug_info"``; a missing one is empty.
+
+    Args:
+        elf: the file; must stay open as long as the sections are used.
+
+    Attributes:
+        elf: the file.
+        name: what messages call it.
+        mark: its byte order as ``struct`` writes it, "<" or ">".
+        split: whether it is a file of split debug information (``.dwo``, ``.dwp``): its sections
+            are found without the ``.dwo`` that their names end with.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self.elf = elf
+        self.name = elf.path
+        self.mark = "<" if elf.byteorder == "little" else ">"
+        self.split = elf.section(".debug_info.dwo") is not None
+        self._views: dict[str, memoryview] = {}
+        self._identity: str | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def __getitem__(self, name: str) -> memoryview:
+        """A section's bytes, decompressed.
+
+        Raises:
+            DwarfError: it does not decompress to what its header says.
+            ElfError: it lies outside the file.
+        """
+        view = self._views.get(name)
+        if view is None:
+            section = self._find(name)
+            view = _NOTHING if section is None else self._read(section)
+            self._views[name] = view
+        return view
+
+    def prepare(self, *names: str) -> None:
+        """Decompress some sections at the same time; errors come when they are used."""
+        packed = [name for name in names if name not in self._views and self._is_packed(name)]
+        if len(packed) < 2:
+            return
+        _ = self.identity  # asked for by all of them
+        threads = [threading.Thread(target=self._quietly, args=(name,)) for name in packed]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _is_packed(self, name: str) -> bool:
+        section = self._find(name)
+        return section is not None and bool(section.flags & SHF_COMPRESSED)
+
+    def _quietly(self, name: str) -> None:
+        with contextlib.suppress(TracingError):
+            self[name]
+
+    def close(self) -> None:
+        """Forget the sections; the file is its owner's to close."""
+        self._views.clear()
+
+    def _find(self, name: str) -> Section | None:
+        tail = name.removeprefix(".")
+        endings = (".dwo", "") if self.split else ("",)
+        for wanted in [f".{tail}{ending}" for ending in endings] + [f".z{tail}"]:
+            section = self.elf.section(wanted)
+            if section is not None and section.type != SHT_NOBITS and section.size:
+                return section
+        return None
+
+    @property
+    def identity(self) -> str:
+        """What tells this file's debug information from any other's: for keys of the cache.
+
+        The build ID and the debug sections' headers, beginnings and ends; without a build ID the
+        path, time of change and length as well.
+        """
+        if self._identity is None:
+            digest = hashlib.sha256()
+            for section in self.elf.sections:
+                if section.name.startswith((".debug_", ".zdebug_")) and section.type != SHT_NOBITS:
+                    data = self.elf.contents(section)
+                    digest.update(f"{section.name} {section.flags} {section.size}".encode())
+                    digest.update(data[:4096])
+                    digest.update(data[-4096:])
+            self._identity = f"{self.elf.build_id or self._place()} {digest.hexdigest()}"
+        return self._identity
+
+    def _place(self) -> str:
+        try:
+            changed = os.stat(self.elf.path).st_mtime_ns  # noqa: PTH116 - text
+        except (OSError, ValueError):
+            changed = 0
+        return f"{self.elf.path} {changed} {self.elf.size}"
+
+    def _read(self, section: Section) -> memoryview:
+        raw = self.elf.contents(section)
+        if section.flags & SHF_COMPRESSED:
+            layout = struct.Struct(self.mark + ("I4xQQ" if self.elf.bits == 64 else "III"))
+            if len(raw) < layout.size:
+                raise self._damaged(section, f"{len(raw)} bytes, {layout.size} of header expected")
+            kind, size, _ = layout.unpack_from(raw)
+            return self._decompressed(section, raw[layout.size :], kind, size)
+        if section.name.startswith(".z"):
+            if len(raw) < 12 or bytes(raw[:4]) != b"ZLIB":
+                raise self._damaged(section, "does not begin with ZLIB and a size")
+            size = int.from_bytes(raw[4:12], "big")
+            return self._decompressed(section, raw[12:], _ZLIB, size)
+        return raw
+
+    def _decompressed(
+        self, section: Section, packed: memoryview, kind: int, size: int
+    ) -> memoryview:
+        if kind not in (_ZLIB, _ZSTD):
+            raise self._damaged(section, f"compressed by method {kind}, 1 (zlib) or 2 (zstd) known")
+        if size > _MOST or (kind == _ZLIB and size > _MOST_RATIO * len(packed) + 64):
+            raise self._damaged(section, f"{len(packed)} bytes are said to hold {size}")
+
+        def parts() -> Iterator[bytes]:
+            return self._pieces(section, packed, kind, size)
+
+        if size >= _KEPT:
+            key = f"{self.identity} {section.name}"
+            kept = cache.load(key, "section")
+            if kept is None or len(kept) != size:
+                kept = cache.store(key, "section", parts)
+            if kept is not None:
+                return kept
+        if size > _MOST_IN_MEMORY:
+            raise self._damaged(section, f"{size} bytes, and no cache to decompress them into")
+        return memoryview(b"".join(parts()))
+
+    def _pieces(
+        self, section: Section, packed: memoryview, kind: int, size: int
+    ) -> Iterator[bytes]:
+        inflate = zlib.decompressobj() if kind == _ZLIB else self._zstd(section)
+        total = at = 0
+        pending: bytes | memoryview = b""
+        try:
+            while total <= size and not inflate.eof:
+                if not pending:
+                    pending = packed[at : at + _PIECE]
+                    at += len(pending)
+                piece = inflate.decompress(pending, _PIECE)
+                exhausted = at >= len(packed)
+                pending = getattr(inflate, "unconsumed_tail", b"")
+                if not piece and not pending and exhausted:
+                    break
+                total += len(piece)
+                yield piece
+        except (zlib.error, OSError, ValueError) as err:
+            raise self._damaged(section, f"cannot be decompressed: {err}") from err
+        if total != size:
+            raise self._damaged(section, f"decompresses to {total} bytes, its header says {size}")
+
+    def _zstd(self, section: Section) -> _Inflate:
+        try:
+            from compression.zstd import (  # type: ignore[import-not-found]  # noqa: PLC0415
+                ZstdDecompressor,
+            )
+        except ImportError as err:
+            raise DwarfError(
+                f"{self.name}: section {section.name} is compressed with zstd, which Python reads"
+                " from 3.14 on; make a copy with: objcopy --decompress-debug-sections"
+            ) from err
+        return _Zstd(ZstdDecompressor())
+
+    def _damaged(self, section: Section, reason: str) -> DwarfError:
+        return DwarfError(f"{self.name}: section {section.name}: {reason}")
+
+
+class _Inflate:
+    # What zlib.decompressobj() is, as far as it is used here.
+    eof: bool
+    unconsumed_tail: bytes
+
+    def decompress(self, data: bytes | memoryview, most: int) -> bytes:
+        raise NotImplementedError
+
+
+class _Zstd(_Inflate):
+    def __init__(self, inner: _Inflate) -> None:
+        self._inner = inner
+        self.eof = False
+        self.unconsumed_tail = b""
+
+    def decompress(self, data: bytes | memoryview, most: int) -> bytes:
+        # It keeps what it was given; more is taken out of it with no further input.
+        made = self._inner.decompress(data, most)
+        parts = [made]
+        while len(made) == most and not self._inner.eof:
+            made = self._inner.decompress(b"", most)
+            parts.append(made)
+        self.eof = self._inner.eof
+        return b"".join(parts)
+
+
+def text_at(view: memoryview, offset: int) -> bytes:
+    """The string at an offset of a string section, without its NUL.
+
+    Raises:
+        IndexError: it begins or ends outside the section, or is absurdly long.
+    """
+    for length in (128, _MOST_TEXT):
+        piece = bytes(view[offset : offset + length])
+        end = piece.find(b"\0")
+        if end >= 0:
+            return piece[:end]
+    raise IndexError(f"no string at {offset:#x} of {len(view):#x} bytes")

@@ -1,0 +1,161 @@
+"""Texts and lists of C++ and Rust: where what they hold is, by the members that their types have.
+
+    std::string        libstdc++: _M_dataplus._M_p and _M_string_length; before the ABI of GCC 5
+                       there is no length, and three words before the text is one
+    std::string_view   _M_str and _M_len
+    std::vector<T>     _M_impl._M_start and _M_finish; not of bool, which are bits
+    &str, &[T], Box<str>, …   data_ptr and length
+    String, Vec<T>     len, and a pointer somewhere in buf (of a String: in its vec)
+
+Types are known by their members as well as by name, so that a program's own ``String`` is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bpf.btf import types as btf_types
+from bpf.frozen import frozen
+from tracing.fold import fold
+from tracing.ir import S64, U64, Arithmetic, Convert, Deref, Node, Number, Place, Pointer
+
+if TYPE_CHECKING:
+    from usdt.uprobes.usertypes import ProgramTypes
+
+__all__ = ("Container", "container_of")
+
+_TEXT = re.compile(r"(?:^|::)basic_string(?:_view)?<char[,> ]")
+_RUST_TEXT = re.compile(r"(?:^|&|&mut |\bBox<|\bRc<|\bArc<|\bconst |\bmut )str\b")
+_VECTOR = re.compile(r"(?:^|::)vector<")
+_RUST_VECTOR = re.compile(r"(?:^|::)Vec<(.*?)(?:, [\w:]*Global)?>$")
+_LIBSTDCXX = ("std::__cxx11::basic_string<", "std::basic_string<")
+_OLD_LENGTH = -24  # of libstdc++'s strings before GCC 5: a word, from the text
+_DEEPEST = 8
+
+
+@frozen
+class Container:
+    """What a text or a list holds.
+
+    Attributes:
+        address: where it begins.
+        count: of the elements.
+        element: ID of their type.
+        text: whether they are characters.
+    """
+
+    address: Node
+    count: Node
+    element: int
+    text: bool
+
+
+def container_of(types: ProgramTypes, node: Node) -> Container | None:
+    """What a value holds, if it is a text or a list."""
+    number = getattr(getattr(node, "handle", None), "type", getattr(node, "handle", None))
+    if not isinstance(node, Place) or not isinstance(number, int):
+        return None
+    found = types.btf.resolve(number)
+    if isinstance(found, btf_types.Forward):
+        return _declared_text(types, node, found.name)
+    if not isinstance(found, btf_types.Composite):
+        return None
+    name = found.name
+    if _TEXT.search(name):
+        return _cxx_text(types, node, name)
+    if _VECTOR.search(name):
+        return _cxx_vector(types, node)
+    return _rust(types, node, name)
+
+
+def _cxx_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
+    text, count = types.step(node, "_M_str"), types.step(node, "_M_len")
+    if text is None:
+        outer = types.step(node, "_M_dataplus")
+        count = types.step(node, "_M_string_length")
+        if _is_declared(types, outer):
+            return _declared_text(types, node, name)
+        text = None if outer is None else types.step(outer, "_M_p")
+    if not isinstance(text, Pointer) or not isinstance(text.handle, int):
+        return None
+    if count is None:
+        before = fold(Arithmetic("+", text.address, Number(_OLD_LENGTH & (1 << 64) - 1, U64), U64))
+        count = Deref(before, U64)
+    return Container(text.address, count, text.handle, text=True)
+
+
+def _is_declared(types: ProgramTypes, node: Node | None) -> bool:
+    number = node.handle if isinstance(node, Place) else None
+    return isinstance(number, int) and isinstance(types.btf.resolve(number), btf_types.Forward)
+
+
+def _declared_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
+    # clang leaves it to the C++ library to describe its strings, or what has the pointer in them;
+    # their ABI is what it is.
+    if not _TEXT.search(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
+        return None
+    element = types.type_named("char")
+    if element is None:
+        return None
+    text = Deref(node.address, U64)
+    if name.startswith(_LIBSTDCXX[0]):
+        count: Node = Deref(fold(Arithmetic("+", node.address, Number(8, U64), U64)), U64)
+    else:
+        before = fold(Arithmetic("+", text, Number(_OLD_LENGTH & (1 << 64) - 1, U64), U64))
+        count = Deref(before, U64)
+    return Container(text, count, element, text=True)
+
+
+def _cxx_vector(types: ProgramTypes, node: Place) -> Container | None:
+    inner = types.step(node, "_M_impl")
+    if inner is None:
+        return None
+    begin, end = types.step(inner, "_M_start"), types.step(inner, "_M_finish")
+    if not isinstance(begin, Pointer) or not isinstance(end, Pointer):
+        return None
+    if not isinstance(begin.handle, int) or not begin.handle:
+        return None
+    size = types.btf.size_of(begin.handle)
+    if not size:
+        return None
+    first, behind = (fold(Convert(one.address, S64)) for one in (begin, end))
+    apart = fold(Arithmetic("-", behind, first, S64))
+    count = fold(Arithmetic("/", apart, Number(size, S64), S64)) if size > 1 else apart
+    return Container(begin.address, count, begin.handle, text=False)
+
+
+def _rust(types: ProgramTypes, node: Place, name: str) -> Container | None:
+    begin, count = types.step(node, "data_ptr"), types.step(node, "length")
+    if isinstance(begin, Pointer) and isinstance(begin.handle, int) and count is not None:
+        return Container(begin.address, count, begin.handle, bool(_RUST_TEXT.search(name)))
+    text = name == "String" or name.endswith("::String")
+    vector = types.step(node, "vec") if text else node
+    if not isinstance(vector, Place):
+        return None
+    buffer, count = types.step(vector, "buf"), types.step(vector, "len")
+    if not isinstance(buffer, Place) or count is None:
+        return None
+    begin = _pointer_in(types, buffer, 0)
+    element = begin.handle if begin is not None else None
+    if not text:
+        match = _RUST_VECTOR.search(name)
+        element = types.type_named(match[1]) if match else None
+    if begin is None or not isinstance(element, int) or not element:
+        return None
+    return Container(begin.address, count, element, text)
+
+
+def _pointer_in(types: ProgramTypes, place: Place, depth: int) -> Pointer | None:
+    # The one pointer in a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
+    number = getattr(place.handle, "type", place.handle)
+    found = types.btf.resolve(number) if isinstance(number, int) else None
+    if not isinstance(found, btf_types.Composite) or depth > _DEEPEST:
+        return None
+    for member in found.members[:_DEEPEST]:
+        inner = types.step(place, member.name)
+        if isinstance(inner, Place):
+            inner = _pointer_in(types, inner, depth + 1)
+        if isinstance(inner, Pointer):
+            return inner
+    return None

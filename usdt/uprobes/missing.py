@@ -1,0 +1,52 @@
+"""What to say where debug information is missing: which package brings it.
+
+Debian's database of files is read as it lies in /var/lib/dpkg, as text: nothing is run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ("missing_debug", "package_of")
+
+_LISTS = "/var/lib/dpkg/info"
+_MOST = 16 << 20  # bytes of one list
+# Packages whose symbols are not in a package of the automatic kind.
+_NAMED = {"libc6": "libc6-dbg", "libc6-i386": "libc6-dbg", "python3.11-minimal": "python3.11-dbg"}
+
+
+def missing_debug(path: str, build_id: str | None) -> str:
+    """Why names of parameters are not known in a file, and what to do, in one line."""
+    package = package_of(path)
+    what = f"{path} has no debug information, in which parameters and types have names"
+    if package is None:
+        fix = "build it with -g"
+        if build_id:
+            fix += f", or install its debug symbols (build ID {build_id})"
+    else:
+        wanted = _NAMED.get(package, f"{package}-dbgsym")
+        fix = f"install {wanted}" + (f" (build ID {build_id})" if build_id else "")
+    return f"{what}: {fix}; arg0… and return work without"
+
+
+def package_of(path: str, lists: str = _LISTS) -> str | None:
+    """The Debian package that a file belongs to; None if none is known."""
+    wanted = [os.path.realpath(path)]
+    # /lib is /usr/lib, and packages may still have it under the shorter name.
+    if wanted[0].startswith("/usr/lib"):
+        wanted.append(wanted[0].removeprefix("/usr"))
+    lines = [f"\n{one}\n".encode("utf-8", "surrogateescape") for one in wanted]
+    try:
+        names = sorted(one.name for one in Path(lists).iterdir() if one.suffix == ".list")
+    except OSError:
+        return None
+    for name in names:
+        try:
+            with Path(lists, name).open("rb") as file:
+                data = b"\n" + file.read(_MOST)
+        except OSError:
+            continue
+        if any(line in data for line in lines):
+            return name.removesuffix(".list").partition(":")[0]
+    return None

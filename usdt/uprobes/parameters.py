@@ -1,0 +1,290 @@
+"""Parameters of functions by name and type: what debug information makes of arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bpf.btf import types as btf_types
+from bpf.errors import BtfError, TracingError
+from bpf.frozen import frozen
+from tracing.typed.members import enum_names, value_type
+from tracing.values import Address, Argument, AtReturn, Kind, Memory, Unreadable, ValueType
+from usdt.uprobes.conventions import Lost, Passed, Spread, Value, passing
+from usdt.uprobes.usertypes import AtAddress, Held, ProgramTypes
+
+if TYPE_CHECKING:
+    from usdt.dwarf.info import FunctionDebug, ParameterDebug
+    from usdt.uprobes.debug import Debug
+    from usdt.uprobes.functions import Function
+
+__all__ = (
+    "DebugParameters",
+    "Described",
+    "Prototype",
+    "problem_of",
+)
+
+_ADDRESS = ValueType(Kind.UNSIGNED, 8)
+
+
+@frozen
+class Described:
+    """A parameter, or the result, as it is shown to people.
+
+    Attributes:
+        name: of the parameter; ``return``.
+        type: its type in C.
+        where: its place, in words.
+        argument: how it is fetched.
+    """
+
+    name: str
+    type: str
+    where: str
+    argument: Argument
+
+
+@frozen
+class Prototype:
+    """A function as it is shown to people.
+
+    Attributes:
+        declaration: its prototype in C.
+        file, line: where it stands in the source, "" and 0 if that is not known.
+        language: ``c``, ``c++``, ``rust``…
+        parameters: in order, and its result, if there is one.
+    """
+
+    declaration: str
+    file: str
+    line: int
+    language: str
+    parameters: tuple[Described, ...]
+
+    @property
+    def returns(self) -> Described | None:
+        """The result."""
+        return next((one for one in self.parameters if one.name == "return"), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``usdt info --json`` shows it."""
+        return {
+            "prototype": self.declaration,
+            "file": self.file or None,
+            "line": self.line or None,
+            "language": self.language,
+            "parameters": [
+                {
+                    "name": one.name,
+                    "type": one.type,
+                    "where": one.where,
+                    "readable": not problem_of(one.argument),
+                }
+                for one in self.parameters
+            ],
+        }
+
+
+class DebugParameters:
+    """What a file's debug information says of its functions: a ``Parameters`` of arguments.py.
+
+    Args:
+        debug: the debug information.
+    """
+
+    def __init__(self, debug: Debug) -> None:
+        self.debug = debug
+        self._types = {
+            rust: ProgramTypes(debug, debug.machine, rust=rust) for rust in (False, True)
+        }
+        self._known: dict[tuple[int, str], FunctionDebug | None] = {}
+
+    def types(self, function: Function | None = None) -> ProgramTypes:
+        """What knows members and types' names, by the rules of a function's language."""
+        found = None if function is None else self.described(function)
+        return self._types[found is not None and found.language == "rust"]
+
+    def described(self, function: Function) -> FunctionDebug | None:
+        """What is said of a function; None if nothing is.
+
+        Raises:
+            TracingError: it is damaged.
+        """
+        key = function.start, function.symbol
+        if key not in self._known:
+            found = self.debug.function(*key)
+            # Of what was written in assembler nobody says what it takes.
+            self._known[key] = None if found and found.language == "assembler" else found
+        return self._known[key]
+
+    def arguments(self, function: Function) -> tuple[Argument, ...]:
+        """Named arguments of a function, in order, and ``return``; none where nothing is known.
+
+        Raises:
+            TracingError: its description is damaged.
+        """
+        return tuple(one.argument for one in self.parameters(function))
+
+    def parameters(self, function: Function) -> list[Described]:
+        """The parameters of a function, in order, and its result if there is one.
+
+        Raises:
+            TracingError: its description is damaged.
+        """
+        found = self.described(function)
+        if found is None or function.go or function.shift:
+            return []
+        try:
+            return self._parameters(function, found)
+        except BtfError as err:
+            raise TracingError(f"{function.path}: {function.name}: {err}") from err
+
+    def prototype(self, function: Function) -> Prototype | None:
+        """A function as it is shown to people; None if nothing is known of it.
+
+        Raises:
+            TracingError: its description is damaged.
+        """
+        found = self.described(function)
+        if found is None:
+            return None
+        shown = tuple(self.parameters(function))
+        return Prototype(found.declaration, found.file, found.line, found.language, shown)
+
+    def _parameters(self, function: Function, found: FunctionDebug) -> list[Described]:
+        places, result = self._places(found)
+        shown = []
+        for number, (one, passed) in enumerate(zip(found.parameters, places, strict=True)):
+            name = one.name or f"arg{number}"
+            argument = self._argument(name, one.type_id, passed, returned=False)
+            shown.append(
+                Described(
+                    name, self._declared(one, found.language), _where(argument, passed), argument
+                )
+            )
+        if found.returns:
+            argument = self._argument("return", found.returns, result, returned=True)
+            if function.no_return:
+                result = Lost(function.no_return)
+                argument = Argument("return", argument.type, Unreadable(function.no_return))
+            kind = self.debug.text(found.returns, found.language)
+            shown.append(Described("return", kind, _where(argument, result), argument))
+        return shown
+
+    def _declared(self, one: ParameterDebug, language: str) -> str:
+        return one.problem or self.debug.text(one.type_id, language)
+
+    def _places(self, found: FunctionDebug) -> tuple[list[Passed], Passed]:
+        if found.problem:
+            lost = Lost(found.problem)
+            return [lost for _ in found.parameters], lost
+        values: list[Value] = []
+        for number, one in enumerate(found.parameters):
+            if one.problem or not one.type_id:
+                # What stands behind it is in unknown places.
+                lost = Lost(one.problem or "its type is not known")
+                before, result = self._passing(found, values)
+                return before + [lost for _ in found.parameters[number:]], result
+            values.append(Value(one.type_id, self.debug.by_reference(one.type_id)))
+        return self._passing(found, values)
+
+    def _passing(self, found: FunctionDebug, values: list[Value]) -> tuple[list[Passed], Passed]:
+        returns = found.returns
+        result = Value(returns, bool(returns) and self.debug.by_reference(returns))
+        return passing(
+            self.debug.btf, self.debug.machine, values, result, rust=found.language == "rust"
+        )
+
+    # ------------------------------------------------------------ as arguments
+
+    def _argument(self, name: str, number: int, passed: Passed, *, returned: bool) -> Argument:
+        kind = self._value_type(number)
+        whole = kind or ValueType(Kind.BYTES, self._size(number))
+        if isinstance(passed, Lost):
+            return _lost_argument(name, whole, passed.reason, returned=returned)
+        if isinstance(passed, Spread):
+            return self._spread(name, number, passed, kind, returned=returned)
+        place = passed.register
+        fetch: Any
+        if passed.displacement is None:
+            fetch = AtReturn(place) if returned else place
+            return Argument(name, whole, fetch, handle=AtAddress(number))
+        size = whole.size if kind is not None else place.size
+        if passed.pointer:
+            fetch = Memory(place.offset, None, 1, passed.displacement, place.size, place.size)
+            return Argument(name, whole, fetch, handle=AtAddress(number))
+        found = self.debug.btf.resolve(number)
+        if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
+            # A long double, a number of 16 bytes: shown as bytes.
+            fetch = Memory(place.offset, None, 1, passed.displacement, place.size, whole.size)
+            return Argument(name, whole, fetch)
+        if kind is None:
+            fetch = Address(place.offset, passed.displacement, place.size, place.size)
+            return Argument(name, whole, fetch, handle=AtAddress(number))
+        fetch = Memory(place.offset, None, 1, passed.displacement, place.size, size)
+        return Argument(name, kind, fetch, names=self._names(number), handle=number)
+
+    def _spread(
+        self, name: str, number: int, passed: Spread, kind: ValueType | None, *, returned: bool
+    ) -> Argument:
+        pieces = passed.pieces
+        if kind is not None and len(pieces) == 1 and pieces[0].size == kind.size:
+            register = pieces[0].register
+            if register is None:
+                return _lost_argument(name, kind, pieces[0].problem, returned=returned)
+            fetch = AtReturn(register) if returned else register
+            form = "hex" if self._is_pointer(number) else ""
+            names = self._names(number)
+            return Argument(name, kind, fetch, form=form, names=names, handle=number)
+        whole = ValueType(Kind.BYTES, self.debug.btf.size_of(number))
+        register = next((one.register for one in pieces if one.register is not None), None)
+        if register is None:
+            reason = pieces[0].problem if pieces else "it is empty"
+            return _lost_argument(name, whole, reason, returned=returned)
+        fetch = AtReturn(register) if returned else register
+        return Argument(name, whole, fetch, handle=Held(number, pieces, 0, returned))
+
+    def _size(self, number: int) -> int:
+        try:
+            return self.debug.btf.size_of(number)
+        except BtfError:  # only declared
+            return 0
+
+    def _is_pointer(self, number: int) -> bool:
+        return isinstance(self.debug.btf.resolve(number), btf_types.Pointer)
+
+    def _names(self, number: int) -> Any:
+        return enum_names(self.debug.btf.resolve(number))
+
+    def _value_type(self, number: int) -> ValueType | None:
+        # How a number is read; None of what is none.
+        found = self.debug.btf.resolve(number)
+        if isinstance(found, btf_types.Pointer):
+            return ValueType(Kind.UNSIGNED, self.debug.btf.size_of(number))
+        if isinstance(found, btf_types.Float) and found.size in (4, 8):
+            return ValueType(Kind.FLOAT, found.size)
+        return value_type(self.debug.btf, number)
+
+
+def _lost_argument(name: str, kind: ValueType, reason: str, *, returned: bool) -> Argument:
+    # Of the return it stays, so that the return is the hit.
+    lost = Unreadable(reason)
+    if returned:
+        return Argument(name, ValueType(Kind.UNSIGNED, 8), AtReturn(lost))
+    return Argument(name, kind, lost)
+
+
+def problem_of(argument: Argument) -> str:
+    """Why an argument cannot be read at all; "" if it can, or parts of it."""
+    fetch = argument.fetch.register if isinstance(argument.fetch, AtReturn) else argument.fetch
+    return fetch.reason if isinstance(fetch, Unreadable) else ""
+
+
+def _where(argument: Argument, passed: Passed) -> str:
+    problem = problem_of(argument)
+    if problem:
+        return f"not readable: {problem}"
+    problems = [one for one in passed.pieces if one.problem] if isinstance(passed, Spread) else []
+    if problems:
+        return f"{passed.where}; {problems[0].name} not readable"
+    return passed.where

@@ -1,0 +1,335 @@
+"""The types of a program in the probe language: members by debug information, C++ and Rust.
+
+What :class:`tracing.typed.members.BtfTypes` does not know is here: values that lie in registers,
+references, and texts and lists of C++ and Rust, which are shown by what they hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpf.btf import types as btf_types
+from bpf.errors import BtfError
+from bpf.frozen import frozen
+from bpf.host import BIG_ENDIAN
+from tracing.fold import fold
+from tracing.ir import (
+    S64,
+    U64,
+    Arithmetic,
+    Compare,
+    Convert,
+    Deref,
+    Fetched,
+    Node,
+    Number,
+    Opaque,
+    Place,
+    Pointer,
+)
+from tracing.language.tree import Member
+from tracing.names import Names
+from tracing.scope import Shown
+from tracing.typed.members import BtfTypes, enum_names, value_type
+from tracing.values import AtReturn, Kind, Register, Unreadable, ValueType
+from usdt.uprobes.containers import container_of
+
+if TYPE_CHECKING:
+    from tracing.language.tree import Cast, Index
+    from tracing.typed.shape import Shape
+    from tracing.values import Argument
+    from usdt.dwarf.variants import Variant
+    from usdt.uprobes.containers import Container
+    from usdt.uprobes.conventions import Piece
+    from usdt.uprobes.debug import Debug, LazyDebug
+
+__all__ = ("AtAddress", "Held", "ProgramTypes")
+
+_DEEPEST = 32  # structures within one another
+_VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
+
+
+@frozen
+class AtAddress:
+    """Handle of an argument whose value is the address of what it is."""
+
+    type: int
+
+
+@frozen
+class Held:
+    """Handle of what lies in registers.
+
+    Attributes:
+        type: its ID.
+        pieces: the registers.
+        bits: where it begins in them.
+        returned: whether they are the return's.
+    """
+
+    type: int
+    pieces: tuple[Piece, ...]
+    bits: int = 0
+    returned: bool = False
+
+
+class ProgramTypes(BtfTypes):
+    """What debug information knows: a :class:`tracing.scope.Types`.
+
+    Args:
+        debug: the program's.
+        machine: its CPU.
+        rust: whether ``.`` goes through pointers, as in Rust.
+    """
+
+    def __init__(self, debug: Debug | LazyDebug, machine: str, *, rust: bool = False) -> None:
+        super().__init__(lambda: debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
+        self._debug = debug
+        self._rust = rust
+
+    def argument(self, argument: Argument, node: Node) -> Node:
+        """An argument as what its type says; a reference is what it refers to."""
+        handle = argument.handle
+        if isinstance(handle, Held):
+            return self._held(handle, 0, handle.type, 0)
+        if isinstance(handle, AtAddress) and isinstance(node, Fetched):
+            found = self._at(Fetched(node.fetch, U64), 0, handle.type, 0)
+            return found or Opaque(f"values of {argument.type.size} bytes of its type are not read")
+        if isinstance(handle, int) and isinstance(node, Fetched):
+            return self._typed(node, handle)
+        return node
+
+    def _typed(self, node: Node, number: int) -> Node:
+        # A number of a type: a pointer, a reference, an enum.
+        found = self.btf.resolve(number)
+        if isinstance(found, btf_types.Pointer):
+            if self._debug.is_reference(number):
+                return self._at(node, 0, found.target, 0) or node
+            return self._pointer(node, found.target)
+        if isinstance(node, Fetched):
+            node = Fetched(node.fetch, node.type, number)
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
+        return node
+
+    # ------------------------------------------------------------ members
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """``target->name`` or ``target.name``; also of what lies in registers."""
+        handle = target.handle if isinstance(target, Place) else None
+        if self._rust and isinstance(target, Pointer) and not tree.arrow:
+            tree = Member(tree.object, tree.name, True, tree.start, tree.end)  # noqa: FBT003
+        if not isinstance(handle, Held):
+            return super().member(tree, target)
+        if tree.arrow:
+            return None
+        found = self.btf.resolve(handle.type)
+        if not isinstance(found, btf_types.Composite):
+            return None
+        place = self._find(found, tree.name, handle.bits, 0)
+        if place is None:
+            raise BtfError(self._no_member(found, tree.name))
+        bits, member = place
+        return self._held(handle, bits, member.target, member.bits)
+
+    def step(self, target: Node, name: str) -> Node | None:
+        """The member of a structure, wherever that lies; None if it has none of that name."""
+        handle = target.handle if isinstance(target, Place) else None
+        number = handle.type if isinstance(handle, Held) else handle
+        if not isinstance(target, Place) or not isinstance(number, int):
+            return None
+        found = self.btf.resolve(number)
+        if not isinstance(found, btf_types.Composite):
+            return None
+        start = handle.bits if isinstance(handle, Held) else 0
+        place = self._find(found, name, start, 0)
+        if place is None:
+            return None
+        bits, member = place
+        if isinstance(handle, Held):
+            return self._held(handle, bits, member.target, member.bits)
+        return self._at(target.address, bits, member.target, member.bits)
+
+    def index(self, tree: Index, target: Node, index: Node) -> Node | None:
+        """``target[index]``, also of an array in registers and of a list of C++ or Rust."""
+        handle = target.handle if isinstance(target, Place) else None
+        if isinstance(handle, Held):
+            found = self.btf.resolve(handle.type)
+            if isinstance(found, btf_types.Array) and isinstance(index, Number):
+                bits = handle.bits + 8 * self.btf.size_of(found.target) * index.value
+                return self._held(handle, bits, found.target, 0)
+        content = self.content(target)
+        if content is not None:
+            size = Number(self.btf.size_of(content.element), S64)
+            steps = fold(Convert(index, S64)) if index.type != S64 else index
+            offset = fold(Convert(fold(Arithmetic("*", steps, size, S64)), U64))
+            address = fold(Arithmetic("+", content.address, offset, U64))
+            return self._at(address, 0, content.element, 0)
+        return super().index(tree, target, index)
+
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        """``(struct X *)operand``: the type is looked for in all of the debug information."""
+        kind = tree.type
+        tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
+        self._debug.type_id(f"{tag}{kind.name}")
+        return super().cast(tree, operand)
+
+    def content(self, node: Node) -> Container | None:
+        """What a text or a list of C++ or Rust holds; None of everything else."""
+        return container_of(self, node)
+
+    def shown(self, node: Node) -> Shown | None:
+        """How an expression is shown: texts and lists by what they hold, Rust's enums by name."""
+        place: Node | None = node
+        if self._rust and isinstance(node, Pointer) and isinstance(node.handle, int):
+            place = self._at(node.address, 0, node.handle, 0)
+        if not isinstance(place, Place):
+            return super().shown(node)
+        form = self._variant(place)
+        if form is not None:
+            return Shown("integer", begin=form)
+        held = self.content(place)
+        if held is not None and held.text:
+            return Shown("buffer", begin=held.address, length=held.count)
+        element = None if held is None else value_type(self.btf, held.element)
+        if held is None or element is None:
+            return super().shown(node)
+        size = Number(element.size, U64)
+        length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
+        return Shown("array", begin=held.address, length=length, element=element)
+
+    def _variant(self, place: Place) -> Node | None:
+        # Which of its forms a Rust enum has, as a number with names.
+        handle = place.handle
+        number = handle.type if isinstance(handle, Held) else handle
+        part = self._debug.variants(number) if isinstance(number, int) else None
+        if part is None or part.discriminant is None:
+            return None
+        chosen = part.discriminant
+        if isinstance(handle, Held):
+            bits = handle.bits + chosen.bit_offset
+            node: Node | None = self._held(handle, bits, chosen.target, chosen.bits)
+        else:
+            node = self._at(place.address, chosen.bit_offset, chosen.target, chosen.bits)
+        if node is None or isinstance(node, Place):
+            return None
+        value = fold(Convert(node, ValueType(Kind.UNSIGNED, part.size)))
+        listed = [pair for variant in part.variants for pair in _named(variant)]
+        rest = [v.name for v in part.variants if v.values is None]
+        if rest and len(listed) == 1:  # Option<&T>: None is 0, and Some everything else
+            one, name = listed[0]
+            same = fold(Compare("==", value, Number(one, value.type), value.type))
+            listed = [(1, name), (0, rest[0])]
+            value = same
+        self._names[value] = Names("symbols", tuple(listed))
+        return value
+
+    def type_named(self, name: str) -> int | None:
+        """The ID of a type, as its language spells it; None if there is none."""
+        try:
+            return self._debug.type_id(name)
+        except BtfError:
+            return None
+
+    def _shape(self, number: int) -> Shape | None:
+        # None of what has something in it that is only declared.
+        try:
+            return super()._shape(number) if self._whole(number, 0) else None
+        except BtfError:
+            return None
+
+    def _whole(self, number: int, depth: int) -> bool:
+        found = self.btf.resolve(number)
+        if self._debug.variants(number) is not None:
+            return False  # which of its forms it has, the engine's structures do not say
+        if isinstance(found, btf_types.Array):
+            return self._whole(found.target, depth)
+        if isinstance(found, btf_types.Composite) and depth < _DEEPEST:
+            return all(self._whole(member.target, depth + 1) for member in found.members)
+        return isinstance(found, _VALUES)
+
+    # ------------------------------------------------------------ places
+
+    def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
+        found = self.btf.resolve(number)
+        start = fold(Arithmetic("+", address, Number(bits // 8, U64), U64))
+        if isinstance(found, btf_types.Pointer) and not width and self._debug.is_reference(number):
+            return self._at(Deref(start, U64), 0, found.target, 0)
+        if isinstance(found, btf_types.Forward):
+            return Place(start, ValueType(Kind.BYTES, 0), handle=number)
+        if isinstance(found, btf_types.Float) and found.size in (4, 8):
+            return Deref(start, ValueType(Kind.FLOAT, found.size), number)
+        return super()._at(address, bits, number, width)
+
+    def _held(self, handle: Held, bits: int, number: int, width: int) -> Node:
+        # What lies so many bits behind the begin of some registers.
+        found = self.btf.resolve(number)
+        if width:
+            return self._held_bits(handle, bits, width, found)
+        if isinstance(found, btf_types.Pointer):
+            return self._typed(self._bytes(handle, bits // 8, ValueType(Kind.UNSIGNED, 8)), number)
+        kind = value_type(self.btf, number)
+        if isinstance(found, btf_types.Float) and found.size in (4, 8):
+            kind = ValueType(Kind.FLOAT, found.size)
+        if kind is not None:
+            return self._typed(self._bytes(handle, bits // 8, kind), number)
+        problem = next((one.problem for one in handle.pieces if one.problem), "")
+        reason = problem or "a structure in registers: its members can be read, not the whole"
+        whole = ValueType(Kind.BYTES, self.btf.size_of(number))
+        inner = Held(number, handle.pieces, bits, handle.returned)
+        return Place(_unreadable(handle, reason, U64), whole, handle=inner)
+
+    def _bytes(self, handle: Held, start: int, kind: ValueType) -> Node:
+        for piece in handle.pieces:
+            if piece.start <= start < piece.start + piece.size:
+                if piece.register is None:
+                    return _unreadable(handle, piece.problem, kind)
+                if start + kind.size > piece.start + piece.size:
+                    return _unreadable(handle, "it lies in two registers", kind)
+                at = Register(piece.register.offset + start - piece.start, kind.size)
+                return Fetched(AtReturn(at) if handle.returned else at, kind)
+        return _unreadable(handle, "it is in no register", kind)
+
+    def _held_bits(self, handle: Held, bits: int, width: int, found: btf_types.Type) -> Node:
+        first, shift = divmod(bits, 8)
+        size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
+        # Not more bytes than the register has that it lies in.
+        while size and first % 8 + size > 8 and first:
+            first, shift = first - 1, shift + 8
+        if not size or shift + width > 64:
+            reason = f"a bit field of {width} bits across two registers is not read"
+            return _unreadable(handle, reason, U64)
+        size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
+        whole = self._bytes(handle, first, ValueType(Kind.UNSIGNED, size))
+        if isinstance(whole, Opaque) or not _readable(whole):
+            return whole
+        if self._big_endian:
+            shift = size * 8 - shift - width
+        kind = S64 if getattr(found, "signed", False) else U64
+        left = fold(
+            Arithmetic("<<", fold(Convert(whole, U64)), Number(64 - shift - width, U64), U64)
+        )
+        value = fold(Arithmetic(">>", fold(Convert(left, kind)), Number(64 - width, U64), kind))
+        node = Convert(value, kind, found.id)
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
+        return node
+
+
+def _named(variant: Variant) -> list[tuple[int, str]]:
+    # The one discriminant of a form, and its name.
+    return [(low, variant.name) for low, high in variant.values or () if low == high]
+
+
+def _unreadable(handle: Held, reason: str, kind: ValueType) -> Node:
+    # Of the return it stays, so that the return is the hit.
+    if handle.returned:
+        return Fetched(AtReturn(Unreadable(reason)), kind)
+    return Opaque(reason, kind)
+
+
+def _readable(node: Node) -> bool:
+    fetch = node.fetch if isinstance(node, Fetched) else None
+    return not (isinstance(fetch, AtReturn) and isinstance(fetch.register, Unreadable))
