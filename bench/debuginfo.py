@@ -69,7 +69,7 @@ def ask(path: Path, name: str, address: int, cache: str) -> tuple[float, float, 
 
 def debug_files(rounds: int = 3) -> None:
     """Measure and print."""
-    import debian  # noqa: PLC0415 - of the tests
+    import debian  # type: ignore[import-not-found]  # noqa: PLC0415 - of the tests
     import pytest  # noqa: PLC0415
 
     print(f"debug information: one function's prototype and types; later: median of {rounds}")

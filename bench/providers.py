@@ -38,7 +38,7 @@ def _best(statement: str, names: dict[str, Any], number: int, rounds: int) -> fl
 
 
 @contextlib.contextmanager
-def _tracing(words: tuple[str, ...], enabled: Callable[[], bool]) -> Iterator[None]:
+def _tracing(words: tuple[str, ...], enabled: Callable[[], int]) -> Iterator[None]:
     # In a process of its own: threads of this one would take turns with what is measured.
     command = [str(USDT), *words, "-p", str(os.getpid())]
     nothing = subprocess.DEVNULL
