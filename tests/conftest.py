@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ _NO_SKIPS = os.environ.get("USDT_NO_SKIPS", "") not in ("", "0")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, and ask properties for no speed: machines that run tests are busy."""
+    # What a shell starts in the background ignores ^C, and so would all that is started here.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "root: needs root (or the same capabilities) and its kernel")
     with contextlib.suppress(ImportError):  # virtual machines have no hypothesis
         from hypothesis import settings

@@ -8,8 +8,9 @@ by a call of A, in one thread. The kernel's programs keep, for each thread, how 
             u64 stack pointer at the entry of each
 
 A function's entry is passed on if its turn has come, a return if its entry was. A call that an
-exception or longjmp() ended is noticed by the next entry, whose stack pointer lies above. What was
-passed on is held here until the innermost function is entered (:class:`Sequencer`), and dropped
+exception or longjmp() ended is noticed by the next entry whose stack pointer lies above; one at the
+same place of the stack is taken for a call that was made by a jump (a tail call). What was passed
+on is held here until the innermost function is entered (:class:`Sequencer`), and dropped
 when its function returns before that.
 """
 
@@ -110,6 +111,8 @@ class Gate:
             asm.mov(R2, R7)
             asm.load(R3, R0, _POINTERS + 8 * number)
             asm.alu(Alu.SUB, R2, R3)  # how far above that call's: one that lives lies below
+            if number < self.position:
+                asm.jump(Jump.EQ, R2, 0, level)  # unless that call ends in this one, as a jump
             asm.jump(Jump.GE, R2, _KERNEL_STACK if self.kernel else _USER_STACK, level)
             asm.mov(R1, number)
             asm.label(lower)
@@ -272,6 +275,7 @@ class SequenceSession(Session):
     def __init__(self, inner: Consumer, count: int, **settings: Any) -> None:
         self._sequencer = Sequencer(inner, count)
         self._count = count
+        self._positions: dict[object, int] = {}
         super().__init__(self._sequencer, **settings)
         size = _POINTERS + 8 * count
         threads = MapSpec(MapType.LRU_HASH, 8, size, _THREADS, _MAP).create()
@@ -287,6 +291,9 @@ class SequenceSession(Session):
             )
         plan = self._narrow(point, plan)
         position, kernel = self._number_of(request), point.hook is not None
+        place = point.hook or (point.open_path, point.offset)
+        if self._positions.setdefault(place, position) != position:
+            raise TracingError(f"{point.probe}: -s takes each function once; it is named twice")
         entry = replaced(
             plan,
             predicates=tuple(node for node in plan.predicates if not of_return(node)),

@@ -19,6 +19,7 @@ import pytest
 from functions import PAIRING, binds, here, seen
 from kernelprobes import kprobe, program
 
+import kprobe as kprobe_api
 from bpf.errors import LanguageError
 from bpf.kprobes import KernelVia
 
@@ -102,6 +103,18 @@ def test_a_structure_is_shown_from_its_first_member_on() -> None:
     inner = found[0]["args"]["sock->sk"]
     assert inner["__sk_common"]["skc_family"] == socket.AF_INET
     assert inner["sk_protocol"] == socket.IPPROTO_UDP
+
+
+def test_the_python_interface_takes_functions() -> None:
+    with kprobe_api.attach("inet_bind(addr_len, return)", pid=os.getpid()) as events:
+        binds()
+        found = []
+        while len(found) < 2 and (batch := events.poll(10.0)):
+            found += batch
+    assert [event.args for event in found] == [
+        {"addr_len": 16, "return": -99},
+        {"addr_len": 16, "return": 0},
+    ]
 
 
 def test_members_of_an_entry_are_those_at_entry() -> None:

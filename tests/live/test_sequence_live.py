@@ -2,7 +2,7 @@
 
 A program calls three functions at random, from several threads, and prints every entry and return.
 What must be shown is computed from that. It may leave them by longjmp() now and then: that is seen
-at the next call of a function that is traced, so then all three are.
+at the next call, higher up the stack, of a function that is traced, so then all three are.
 """
 
 from __future__ import annotations
@@ -64,12 +64,18 @@ static void calls(int depth)
         case 2: three(pick(100), depth); break;
         }
 }
+static void from(int size)
+{
+    volatile char room[size];
+    room[0] = 0;
+    calls(0);
+}
 static void *work(void *seed)
 {
     state = (unsigned)(long)seed;
     for (volatile int i = 0; i < 150; i++) {
-        if (!setjmp(back))
-            calls(0);
+        if (!setjmp(back)) /* each time higher up the stack than all that was left */
+            from((150 - i) * 8192);
         else
             printf("%d !\n", tid());
     }
@@ -206,6 +212,27 @@ def test_what_is_no_sequence_is_refused(words: tuple[str, ...], message: str) ->
 def test_a_place_that_is_no_entry_is_refused(program: Path) -> None:
     done = run_usdt("trace", "-s", "-c", str(program), f"uprobe:{program}:one", "syscall:openat")
     assert "this is no function's entry" in one_error(done)
+
+
+@pytest.mark.usefixtures("uprobe_pmu")
+def test_a_call_that_is_a_jump_counts(tmp_path: Path) -> None:
+    source = """
+        int last(int n) { __asm__ volatile(""); return n + 1; }
+        int first(int n) { __asm__ volatile(""); return last(n * 2); }
+        int main(void) { return first(20) != 41 || last(1) != 2; }"""
+    program = compiled(tmp_path, source, "-O2", "-fno-inline", "-fno-ipa-cp", name="jump")
+    probes = [f"uprobe:{program}:{name}(arg0, return)" for name in ("first", "last")]
+    events, _ = traced(program, program, *probes, via=Via.PERF_EVENT)
+    (shown,) = found(events, program).values()
+    assert shown == [
+        *(("call", "first", 20), ("call", "last", 40)),
+        *(("return", "last", 41), ("return", "first", 41)),
+    ]
+
+
+def test_a_function_is_named_once(program: Path) -> None:
+    done = run_usdt("trace", "-s", "-c", str(program), *[f"uprobe:{program}:one"] * 2)
+    assert "-s takes each function once" in one_error(done)
 
 
 def test_kprobe_takes_them_as_well(program: Path) -> None:
