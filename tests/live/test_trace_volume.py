@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 @pytest.mark.usefixtures("uprobe_multi")  # else it is 20,000 descriptors and minutes to detach
 def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
     path, output = build("default", "many10k"), tmp_path / "events"
-    with tracing("-c", f"{path} -n 1 -q", "-o", output, "many10k:*") as tool:
-        assert tool.sites == 10_000
+    pattern, numbers = "many10k:*", list(range(10_000))
+    if patient(1) > 1:  # a tenth where a CPU is emulated: all are ways of their own, to be verified
+        pattern, numbers = "many10k:p?", [number for number in numbers if number % 100 < 10]
+    with tracing("-c", f"{path} -n 1 -q", "-o", output, pattern) as tool:
+        assert tool.sites == len(numbers)
         assert tool.process.wait(patient(60)) == 0
-        assert tool.closing == (10_000, 0)
+        assert tool.closing == (len(numbers), 0)
     events = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [event["args"]["arg0"] for event in events] == list(range(10_000))
+    assert [event["args"]["arg0"] for event in events] == numbers
 
 
 def trace_a_million(output: Path) -> tuple[int, int]:
