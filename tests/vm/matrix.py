@@ -153,7 +153,7 @@ CELLS: tuple[Cell, ...] = (
     _cell("i386-6.1", "686-pae", _COOKIES | _KPROBES, often=True),
     _cell("ppc64el-6.1", "powerpc64le", _COOKIES | _KPROBES),
     _cell("ppc64el-sid", "powerpc64le", _MULTI | _BTF | _ALL_MULTI, often=True),
-    _cell("riscv64-6.12", "riscv64", _MULTI | _BTF, often=True),
+    _cell("riscv64-6.12", "riscv64", _MULTI | _BTF | _TRACED, often=True),
     _cell("riscv64-sid", "riscv64", _MULTI | _BTF | _ALL_MULTI),
     _cell("s390x-6.1", "s390x", _COOKIES | _KPROBES),
     _cell("s390x-6.12", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}, often=True),
