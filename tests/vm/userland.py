@@ -130,7 +130,10 @@ def compile_sources(tree: dict[str, Entry], version: tuple[int, int]) -> dict[st
     for path, entry in tree.items():
         folder, _, name = path.rpartition("/")
         if name.endswith(".py") and "/python3" in folder and stat.S_ISREG(entry.mode):
-            code = compile(entry.data, f"/{path}", "exec", dont_inherit=True, optimize=0)
+            try:
+                code = compile(entry.data, f"/{path}", "exec", dont_inherit=True, optimize=0)
+            except (SyntaxError, ValueError):
+                continue  # some packages bring templates, and code of Python 2
             checksum = importlib.util.source_hash(entry.data)
             head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + checksum
             found[f"{folder}/__pycache__/{name[:-3]}.{tag}.pyc"] = file(head + marshal.dumps(code))
