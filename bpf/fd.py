@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-__all__ = ("FD", "allow_descriptors")
+__all__ = ("FD", "Closing", "allow_descriptors")
 
 _SPARE = 64  # descriptors that the rest of the process may need
 
@@ -33,7 +30,23 @@ def allow_descriptors(count: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
 
 
-class FD:
+class Closing:
+    """What close() ends, and the end of a ``with`` block."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Give up what is held; again is fine."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class FD(Closing):
     """A file descriptor of a kernel object: closed once, never 0.
 
     bpf(2) reads 0 in a descriptor's place as "not given", so a number that comes out as 0 (a
@@ -68,14 +81,3 @@ class FD:
         number, self.number = self.number, -1  # the number may be reused at once
         if number != -1:
             os.close(number)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

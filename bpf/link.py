@@ -18,12 +18,12 @@ import enum
 import errno
 import fcntl
 import struct
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from bpf._syscall import bpf, perf_attribute, perf_event_open
 from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_number
 from bpf.errors import NotSupported, SyscallError
-from bpf.fd import FD
+from bpf.fd import FD, Closing
 from bpf.frozen import frozen
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class UprobeSite:
     cookie: int = 0
 
 
-class Link:
+class Link(Closing):
     """An attachment; closing it detaches."""
 
     def __init__(self, fd: FD) -> None:
@@ -82,12 +82,6 @@ class Link:
     def close(self) -> None:
         """Detach; waits until no program of it runs any more (tens of milliseconds)."""
         self.fd.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class PerfLink(Link):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from bpf._syscall import bpf, bpf_attribute, prlimit_memlock
 from bpf._uapi import Command, MapType
 from bpf.errors import NotSupported, SyscallError, TargetError
-from bpf.fd import FD
+from bpf.fd import FD, Closing
 from bpf.frozen import frozen
 from bpf.objects import duplicated, object_info, opened_pin
 
@@ -78,7 +78,7 @@ class MapSpec:
         return bpf(Command.MAP_CREATE, "IIIIIII16s", *fields)
 
 
-class Map:
+class Map(Closing):
     """A map in the kernel; a context manager.
 
     Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
@@ -280,12 +280,6 @@ class Map:
     def close(self) -> None:
         """Close the descriptor; the map goes when no program uses it."""
         self.fd.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 @functools.cache

@@ -21,11 +21,11 @@ import mmap
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from bpf._syscall import perf_attribute, perf_event_open
 from bpf.errors import SyscallError
-from bpf.fd import FD
+from bpf.fd import FD, Closing
 from bpf.frozen import frozen
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class SideRing:
         self.fd.close()
 
 
-class SideRecords:
+class SideRecords(Closing):
     """Side records of every CPU from now on; a context manager.
 
     CPUs that are switched on later are not watched.
@@ -194,12 +194,6 @@ class SideRecords:
         for ring in self._rings:
             ring.close()
         self._rings.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class MmapEvents(SideRecords):

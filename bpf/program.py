@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from bpf._syscall import bpf
 from bpf._uapi import AttachType, Command, ProgType
 from bpf.errors import SyscallError, VerifierError
-from bpf.fd import FD
+from bpf.fd import FD, Closing
 from bpf.frozen import frozen
 from bpf.maps import Map, raise_memlock
 from bpf.objects import duplicated, opened_pin
@@ -97,7 +97,7 @@ class ProgramSpec:
         )
 
 
-class Program:
+class Program(Closing):
     """A loaded program; a context manager. Links keep it alive after close().
 
     Raises:
@@ -137,9 +137,3 @@ class Program:
     def close(self) -> None:
         """Close the descriptor."""
         self.fd.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

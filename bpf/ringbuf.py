@@ -34,10 +34,11 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from bpf._uapi import MapType
 from bpf.errors import SyscallError, TracingError
+from bpf.fd import Closing
 from bpf.host import KERNEL_WORD
 from bpf.maps import Map, MapSpec
 
@@ -158,7 +159,7 @@ def same(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> in
     return run
 
 
-class RingBuffer:
+class RingBuffer(Closing):
     """A ring buffer map and its mapping; a context manager.
 
     Args:
@@ -220,9 +221,3 @@ class RingBuffer:
         self._consumer_page.close()
         self._data_pages.close()
         self.map.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

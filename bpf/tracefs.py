@@ -6,12 +6,13 @@ Definitions of probe events, formats of tracepoints and the error log live there
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 from bpf._syscall import mount
 from bpf.errors import NotSupported, SyscallError, TracingError
 
-__all__ = ("PLACE", "find", "tracefs")
+__all__ = ("PLACE", "find", "tracefs", "write_control")
 
 PLACE = "/sys/kernel/tracing"  # made by the kernel for it, Linux 4.1 and newer
 _OLD_PLACE = "/sys/kernel/debug/tracing"
@@ -60,3 +61,19 @@ def tracefs() -> Path:
             f"failed: {err.strerror}; be root, or: mount -t tracefs tracefs {PLACE}"
         ) from err
     return Path(PLACE)
+
+
+def write_control(path: Path, text: str) -> None:
+    """Write one of tracefs's files: a switch, a number, words.
+
+    Raises:
+        SyscallError: the kernel refuses.
+    """
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(number, text.encode())
+        finally:
+            os.close(number)
+    except OSError as err:
+        raise SyscallError(err.errno or errno.EIO, f"writing {text!r} to {path}") from err

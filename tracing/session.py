@@ -7,8 +7,6 @@ formatted here, when somebody asks for them.
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import struct
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +25,7 @@ from tracing.plan import MAX_READ, Plan, make_plan
 from tracing.recordgen import EVENTS, write_record
 from tracing.resolve import DEFAULT_STRING
 from tracing.scope import DEFAULT_STRUCT
+from tracing.waiting import Polled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +61,7 @@ class Lost:
     unread: int
 
 
-class AnySession:
+class AnySession(Polled):
     """Programs attached, counters, and waiting: what every session has; a context manager.
 
     A session answers for one tracing run. :class:`Session` delivers records;
@@ -101,11 +100,7 @@ class AnySession:
             self._max_struct = max_struct
             self._counters = MapSpec(MapType.ARRAY, 4, 16, _COUNTED, COUNTERS).create()
             self._resources.callback(self._counters.close)
-            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._resources.callback(os.close, self._wake)
-            self._poller = select.epoll()
-            self._resources.callback(self._poller.close)
-            self._poller.register(self._wake, select.EPOLLIN)
+            self._open(self._resources)
             self._attacher = Attacher(
                 {**maps, COUNTERS: self._counters},
                 accept or Filter(),
@@ -120,7 +115,6 @@ class AnySession:
         self._cases: dict[tuple[int, int, Plan, Gate | None], Case] = {}
         self._probes: dict[str, int] = {}
         self._requests: list[ProbeText] = []
-        self._watched: set[int] = set()
         self._closed = False
 
     def show_progress(self, show: Callable[[int, int], object]) -> None:
@@ -257,54 +251,16 @@ class AnySession:
         # Called before anything is attached.
         pass
 
-    def watch(self, descriptor: int) -> None:
-        """Let poll() return early when ``descriptor`` becomes readable (a pidfd)."""
-        self._poller.register(descriptor, select.EPOLLIN)
-        self._watched.add(descriptor)
-
-    def unwatch(self, descriptor: int) -> None:
-        """Forget a descriptor given to watch()."""
-        if descriptor in self._watched:
-            self._watched.discard(descriptor)
-            self._poller.unregister(descriptor)
-
-    def wake(self) -> None:
-        """Let a poll() that waits in another thread, or below a signal handler, return."""
-        if not self._closed:
-            os.eventfd_write(self._wake, 1)
-
     def poll(self, timeout: float) -> list[Any]:
-        """The next lines or events: some thousands at most, none after ``timeout`` seconds.
-
-        Returns early, with an empty list, after wake() and for watched descriptors.
-        """
-        deadline = time.monotonic() + timeout
-        self._frames.sweep(deadline - timeout)
-        while True:
-            batch = self._next_batch()
-            if batch:
-                return batch
-            left = deadline - time.monotonic()
-            if left <= 0 or self._wait(left):
-                return []
+        """As :meth:`Polled.poll`; calls that cannot return any more are swept now and then."""
+        self._frames.sweep(time.monotonic())
+        return super().poll(timeout)
 
     def drain(self) -> Iterator[list[Any]]:
         """Detach everything, then yield what is still there."""
         self._attacher.close()
         while batch := self._next_batch():
             yield batch
-
-    def _next_batch(self) -> list[Any]:
-        return []
-
-    def _wait(self, seconds: float) -> bool:
-        # Whether something else than records asks for attention.
-        attention = False
-        for number, _ in self._poller.poll(seconds):
-            if number == self._wake:
-                os.eventfd_read(number)
-            attention = True
-        return attention
 
     def lost(self) -> list[Lost]:
         """What each probe did not deliver so far; only probes with something to say."""
@@ -391,7 +347,7 @@ class Session(AnySession):
             raise
         self._intake = Intake(self._ring)
         self._batches: Iterator[list[Any]] = iter(())
-        self._poller.register(self._intake.arrived, select.EPOLLIN)
+        self._arrive_by(self._intake.arrived)
 
     def _announce(self, case: Case, probe: str, request: ProbeText) -> None:  # noqa: ARG002
         if case.plan.size + HEADER >= self._ring.size:
@@ -429,12 +385,3 @@ class Session(AnySession):
                 if data is None:
                     return []
                 self._batches = self._decoder.batches(data)
-
-    def _wait(self, seconds: float) -> bool:
-        attention = False
-        for number, _ in self._poller.poll(seconds):
-            if number in (self._wake, self._intake.arrived):
-                os.eventfd_read(number)
-            if number != self._intake.arrived:
-                attention = True
-        return attention

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from typing import TYPE_CHECKING
 
 import click
 
 from bpf.errors import SyscallError, TracingError
-from bpf.tracefs import tracefs
+from bpf.tracefs import tracefs, write_control
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +20,7 @@ __all__ = ("disable", "enable", "set_filter")
 def enable(events: tuple[str, ...]) -> int:
     """Switch events on in the tracer's own buffer (trace, trace_pipe), for everybody."""
     for event in events:
-        _write(_folder(event) / "enable", "1")
+        write_control(_folder(event) / "enable", "1")
     return 0
 
 
@@ -31,7 +29,7 @@ def enable(events: tuple[str, ...]) -> int:
 def disable(events: tuple[str, ...]) -> int:
     """Switch events off in the tracer's own buffer."""
     for event in events:
-        _write(_folder(event) / "enable", "0")
+        write_control(_folder(event) / "enable", "0")
     return 0
 
 
@@ -45,10 +43,10 @@ def set_filter(event: str, text: str | None) -> int:
         click.echo(path.read_text().rstrip("\n"))
         return 0
     try:
-        _write(path, text)
+        write_control(path, text)
     except SyscallError as err:
         said = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
-        _write(path, "0")  # the kernel keeps its words there until somebody clears them
+        write_control(path, "0")  # the kernel keeps its words there until somebody clears them
         why = said[-1].strip() if said else err.strerror
         raise TracingError(f"the filter {text!r} of {event} is refused: {why}") from err
     return 0
@@ -60,14 +58,3 @@ def _folder(event: str) -> Path:
     if not name or ".." in (group, name) or "/" in name or not (path / "enable").exists():
         raise TracingError(f"no event {event}; it is GROUP/EVENT: kprobe event list")
     return path
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(number, text.encode())
-        finally:
-            os.close(number)
-    except OSError as err:
-        raise SyscallError(err.errno or errno.EIO, f"writing {text!r} to {path}") from err

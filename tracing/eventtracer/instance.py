@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 import time
 from typing import TYPE_CHECKING, Self
 
 from bpf.errors import NotSupported, SyscallError, TracingError
+from bpf.tracefs import write_control
 from tracing.eventtracer.owner import is_orphan, own_name
 
 if TYPE_CHECKING:
@@ -72,15 +72,7 @@ class Instance:
         Raises:
             SyscallError: the kernel refuses.
         """
-        path = self.path / name
-        try:
-            number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(number, text.encode())
-            finally:
-                os.close(number)
-        except OSError as err:
-            raise SyscallError(err.errno or errno.EIO, f"writing {text!r} to {path}") from err
+        write_control(self.path / name, text)
 
     def filter(self, event: str, text: str) -> None:
         """Let only records pass that a filter of the kernel's language takes.

@@ -13,9 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +32,7 @@ from tracing.eventtracer.session import clean
 from tracing.eventtracer.tasks import NEW_TASK, Tasks, name_of, threads_of
 from tracing.plan import make_plan
 from tracing.session import Lost
+from tracing.waiting import Polled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +88,7 @@ class _Case:
         self.rows: RowMaker
 
 
-class ProbeSession:
+class ProbeSession(Polled):
     """Stands where :class:`tracing.session.Session` does; a context manager.
 
     Args:
@@ -127,7 +126,6 @@ class ProbeSession:
         self._tasks = Tasks()
         self._birth: tuple[EventFormat, int] | None = None
         self._rest: Iterator[list[Any]] = iter(())
-        self._watched: set[int] = set()
         self._lost = 0
         self._started = False
         self.ways = [f"left by a killed run, removed: {name}" for name in clean(self._root)[0]]
@@ -139,12 +137,8 @@ class ProbeSession:
             self._instance = self._resources.enter_context(Instance(self._root, buffer=buffer))
             self._intake = PageIntake(self._root, self._instance.path)
             self._resources.callback(self._intake.close)
-            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._resources.callback(os.close, self._wake)
-            self._poller = select.epoll()
-            self._resources.callback(self._poller.close)
-            for number in (self._wake, self._intake.arrived):
-                self._poller.register(number, select.EPOLLIN)
+            self._open(self._resources)
+            self._arrive_by(self._intake.arrived)
             undo.pop_all()
 
     # ------------------------------------------------------------ attaching
@@ -271,37 +265,8 @@ class ProbeSession:
 
     # ------------------------------------------------------------ what came
 
-    def watch(self, descriptor: int) -> None:
-        """Let poll() return early when ``descriptor`` becomes readable (a pidfd)."""
-        self._poller.register(descriptor, select.EPOLLIN)
-        self._watched.add(descriptor)
-
-    def unwatch(self, descriptor: int) -> None:
-        """Forget a descriptor given to watch()."""
-        if descriptor in self._watched:
-            self._watched.discard(descriptor)
-            self._poller.unregister(descriptor)
-
-    def wake(self) -> None:
-        """Let a poll() that waits in another thread, or below a signal handler, return."""
-        os.eventfd_write(self._wake, 1)
-
-    def poll(self, timeout: float) -> list[Any]:
-        """The next lines or events; none after ``timeout`` seconds, wake(), or watch()."""
-        deadline = time.monotonic() + timeout
-        while True:
-            batch = self._next()
-            left = deadline - time.monotonic()
-            if batch or left <= 0 or self._wait(left):
-                return batch
-
-    def _wait(self, seconds: float) -> bool:
-        attention = False
-        for number, _ in self._poller.poll(seconds):
-            if number in (self._wake, self._intake.arrived):
-                os.eventfd_read(number)
-            attention = attention or number != self._intake.arrived
-        return attention
+    def _next_batch(self) -> list[Any]:
+        return self._next()
 
     def _next(self, *, everything: bool = False) -> list[Any]:
         while True:

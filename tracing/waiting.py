@@ -1,0 +1,78 @@
+"""poll(): what sleeps until records come, a descriptor of the caller is readable, or wake()."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import contextlib
+
+__all__ = ("Polled",)
+
+
+class Polled:
+    """A source of batches that is polled: an epoll set with an eventfd for wake() in it.
+
+    Who derives from it gives :meth:`_next_batch`, and the eventfd that says that records came.
+    """
+
+    def _open(self, resources: contextlib.ExitStack) -> None:
+        # ``resources`` closes it. Called before anything can wake or poll.
+        self._watched: set[int] = set()
+        self._arrivals = -1
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        resources.callback(self._close_wake)
+        self._poller = select.epoll()
+        resources.callback(self._poller.close)
+        self._poller.register(self._wake, select.EPOLLIN)
+
+    def _close_wake(self) -> None:
+        number, self._wake = self._wake, -1
+        os.close(number)
+
+    def _arrive_by(self, eventfd: int) -> None:
+        self._poller.register(eventfd, select.EPOLLIN)
+        self._arrivals = eventfd
+
+    def _next_batch(self) -> list[Any]:
+        return []
+
+    def watch(self, descriptor: int) -> None:
+        """Let poll() return early when ``descriptor`` becomes readable (a pidfd)."""
+        self._poller.register(descriptor, select.EPOLLIN)
+        self._watched.add(descriptor)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Forget a descriptor given to watch()."""
+        if descriptor in self._watched:
+            self._watched.discard(descriptor)
+            self._poller.unregister(descriptor)
+
+    def wake(self) -> None:
+        """Let a poll() that waits in another thread, or below a signal handler, return."""
+        if self._wake != -1:
+            os.eventfd_write(self._wake, 1)
+
+    def poll(self, timeout: float) -> list[Any]:
+        """The next lines or events: some thousands at most, none after ``timeout`` seconds.
+
+        Returns early, with an empty list, after wake() and for watched descriptors.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            batch = self._next_batch()
+            left = deadline - time.monotonic()
+            if batch or left <= 0 or self._wait(left):
+                return batch
+
+    def _wait(self, seconds: float) -> bool:
+        # Whether something else than records asks for attention.
+        attention = False
+        for number, _ in self._poller.poll(seconds):
+            if number in (self._wake, self._arrivals):
+                os.eventfd_read(number)
+            attention = attention or number != self._arrivals
+        return attention
