@@ -7,17 +7,7 @@ from typing import Any
 import click
 
 from kprobe.cli.front import FRONT
-from tracing.cli.options import (
-    attach_options,
-    buffer_option,
-    output_options,
-    sequence_option,
-    stack_options,
-    stop_options,
-    string_option,
-    struct_option,
-    target_options,
-)
+from tracing.cli.options import attach_options, trace_options
 from tracing.cli.trace import run_trace
 
 __all__ = ("trace",)
@@ -37,14 +27,7 @@ kprobe trace 'rawtp:netif_receive_skb(skb->dev->name == "lo", skb->len)'
 
 @click.command("trace", help=_HELP)
 @click.argument("probes", metavar="PROBE...", nargs=-1, required=True)
-@target_options
-@stop_options
-@output_options
-@string_option
-@struct_option
-@stack_options
-@sequence_option
-@buffer_option
+@trace_options
 @attach_options
 def trace(**options: Any) -> int:
     """Print every hit of some probes."""

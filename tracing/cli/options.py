@@ -15,11 +15,9 @@ __all__ = (
     "DEFAULT_BUFFER",
     "TRACEFS",
     "attach_options",
-    "buffer_option",
     "check_lines",
     "lines_option",
     "output_options",
-    "sequence_option",
     "stack_kinds",
     "stack_options",
     "stacks_of",
@@ -28,6 +26,7 @@ __all__ = (
     "struct_option",
     "target_options",
     "trace_attach_options",
+    "trace_options",
 )
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -145,7 +144,7 @@ def struct_option(function: F) -> F:
     )(function)
 
 
-def sequence_option(function: F) -> F:
+def _sequence_option(function: F) -> F:
     """-s (``sequence``)."""
     return click.option(
         "-s",
@@ -155,10 +154,24 @@ def sequence_option(function: F) -> F:
     )(function)
 
 
-def buffer_option(function: F) -> F:
+def _buffer_option(function: F) -> F:
     """--buffer (``buffer``, bytes)."""
     return click.option(
         "--buffer", type=SIZE, default=DEFAULT_BUFFER, help="Ring buffer, default 8M."
+    )(function)
+
+
+def trace_options(function: F) -> F:
+    """What ``trace`` of both commands takes, but for how it attaches."""
+    return _all(
+        target_options,
+        stop_options,
+        output_options,
+        string_option,
+        struct_option,
+        stack_options,
+        _sequence_option,
+        _buffer_option,
     )(function)
 
 

@@ -6,17 +6,7 @@ from typing import Any
 
 import click
 
-from tracing.cli.options import (
-    buffer_option,
-    output_options,
-    sequence_option,
-    stack_options,
-    stop_options,
-    string_option,
-    struct_option,
-    target_options,
-    trace_attach_options,
-)
+from tracing.cli.options import trace_attach_options, trace_options
 from tracing.cli.trace import run_trace
 from usdt.cli.front import FRONT
 
@@ -37,14 +27,7 @@ usdt trace -p 1234 'uprobe:libc:getenv(str(arg0), return)'
 
 @click.command("trace", help=_HELP)
 @click.argument("probes", metavar="PROBE...", nargs=-1, required=True)
-@target_options
-@stop_options
-@output_options
-@string_option
-@struct_option
-@stack_options
-@sequence_option
-@buffer_option
+@trace_options
 @trace_attach_options
 def trace(**options: Any) -> int:
     """Print every hit of some probes."""
