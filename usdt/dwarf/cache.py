@@ -99,10 +99,24 @@ def _mapped(number: int, digest: bytes) -> memoryview | None:
     return payload
 
 
-def store(key: str, kind: str, parts: Callable[[], Iterator[bytes]]) -> memoryview | None:
+def store(
+    key: str,
+    kind: str,
+    parts: Callable[[], Iterator[bytes]],
+    *,
+    size: int = 0,
+    begun: Callable[[memoryview], None] | None = None,
+) -> memoryview | None:
     """Keep what ``parts`` gives, and map it; None where it cannot be kept.
 
     What ``parts`` raises is passed on, and nothing is kept then.
+
+    Args:
+        key: under what.
+        kind: the same; the file's suffix.
+        parts: gives the bytes; has written what it gave when it is asked for more.
+        size: of all of them, for ``begun``.
+        begun: is given the mapped bytes before the first is written.
     """
     folder = _folder()
     if folder is None:
@@ -115,6 +129,10 @@ def store(key: str, kind: str, parts: Callable[[], Iterator[bytes]]) -> memoryvi
     except OSError:
         return None
     try:
+        if begun is not None:
+            os.ftruncate(number, _HEADER.size + size)
+            mapped = mmap.mmap(number, 0, access=mmap.ACCESS_READ)
+            begun(memoryview(mapped)[_HEADER.size :])
         _fill(number, _digest(key, kind), parts())
         temporary.rename(folder / _file_name(key, kind))
         made = _mapped(number, _digest(key, kind))

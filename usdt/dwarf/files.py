@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ("DebugFiles",)
 
-_MOST_OWN = 1 << 12
+_SPLIT_TYPE = 1 << 31  # a position in a type unit, where the unit is one that refers to it
 
 
 class DebugFiles:
@@ -51,8 +51,7 @@ class DebugFiles:
         self._own = elf is not program
         self.main = DebugFile(DebugSections(elf))
         self._split = Split(program.path, self._opened)
-        if elf.section(".gnu_debugaltlink") is not None:
-            self.main.alternative = alternative_of(elf, self._opened, DEBUG_ROOT)
+        self.main.alternative = alternative_of(elf, self._opened, DEBUG_ROOT)
 
     @classmethod
     def find(
@@ -122,9 +121,30 @@ class DebugFiles:
         unit = part.unit(part.headers[index])
         return self.whole(unit) if part is self.main else unit
 
+    def forget_units(self) -> None:
+        """Read units anew: the sections they are in have moved."""
+        for name in ("parts", "numbers", "_signatures"):
+            self.__dict__.pop(name, None)
+        self.main.forget()
+
     def whole(self, unit: Unit) -> Unit:
         """A unit, or the split one that it stands for."""
         return self._split.of(unit)
+
+    def split_types(self, unit: Unit) -> Iterator[tuple[int, Unit]]:
+        """The type units beside a split unit, each with a position that stands for its begin."""
+        for position, one in self._split.types(unit).units():
+            yield _SPLIT_TYPE | position, one
+
+    def split_type(self, unit: Unit, place: int) -> tuple[Unit, int] | None:
+        """What is meant by a position beyond all in a unit: the type unit, and a position there.
+
+        Raises:
+            DwarfError: there is none.
+        """
+        if not place & _SPLIT_TYPE:
+            return None
+        return self._split.types(unit).around(place & ~_SPLIT_TYPE)
 
     @property
     def missing(self) -> str | None:
@@ -140,7 +160,7 @@ class DebugFiles:
         if raw.form == Form.REF_SIG8:
             found = self._signatures.get(raw.value)
             if found is None and unit.file not in self.parts:  # a split unit's own types
-                found = _signatures_in(unit.file).get(raw.value)
+                found = self._split.types(unit).signed(raw.value)
             return found
         if raw.form == Form.REF_ADDR and unit.header.kind in (
             *(UnitKind.SPLIT_COMPILE, UnitKind.SPLIT_TYPE),

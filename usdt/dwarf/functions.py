@@ -100,10 +100,11 @@ def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, 
     """The parameters, and whether further ones may follow.
 
     An entry with code may lack parameters that were optimised away: of it and those it completes,
-    the one with the most parameters counts.
+    the one with the most parameters counts. One that it is an instance of has them in order, which
+    that of a changed copy (``f.isra.0``) has not.
     """
     best: list[Die] = []
-    variadic = False
+    variadic = instance = False
     for one in die.origins():
         found: list[Die] = []
         for child in one.children(Tag.PARAMETER, Tag.UNSPECIFIED_PARAMETERS):
@@ -113,7 +114,9 @@ def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, 
                 variadic = True
             if len(found) > _MOST_PARAMETERS:
                 break
-        best = found if len(found) > len(best) else best
+        if len(found) > len(best) or (instance and len(found) == len(best)):
+            best = found
+        instance = At.ABSTRACT_ORIGIN in one
     return tuple(_parameter(one, types) for one in best), variadic
 
 

@@ -7,7 +7,6 @@ Kept are numbers (addresses in order, and where their entries are) and one text 
 from __future__ import annotations
 
 import bisect
-import mmap
 import struct
 import sys
 from array import array
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from usdt.dwarf import cache
 from usdt.dwarf.errors import DAMAGE, DwarfError
 from usdt.dwarf.scan import Scanner
+from usdt.dwarf.sections import Unkept, let_go
 from usdt.dwarf.shapes import Shapes
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from usdt.dwarf.files import DebugFiles
     from usdt.dwarf.lines_units import DebugFile
+    from usdt.dwarf.sections import Arriving
 
 __all__ = ("Index",)
 
@@ -69,21 +70,20 @@ class Index:
         Raises:
             DwarfError: the debug information is damaged.
         """
-        files.main.sections.prepare(".debug_info", ".debug_str", ".debug_abbrev")
-        units = len(files.numbers)
         identities = " ".join(part.sections.elf.path for part in files.parts[1:])
         key = f"{files.main.sections.identity} {identities}"
         kept = cache.load(key, "index")
         if kept is not None:
+            files.main.sections.prepare(".debug_info", ".debug_str", ".debug_abbrev")
             try:
-                return cls(kept, units)
+                return cls(kept, len(files.numbers))
             except ValueError:
                 pass  # of another time: made anew
         data = build(files)
         # Incomplete while the split half of a unit is not here.
         if files.missing is None:
             cache.store(key, "index", lambda: iter((data,)))
-        return cls(memoryview(data), units)
+        return cls(memoryview(data), len(files.numbers))
 
     def function(self, address: int) -> list[tuple[int, int]]:
         """Unit and position of the functions that begin at an address."""
@@ -129,16 +129,34 @@ def build(files: DebugFiles) -> bytes:
     """Look through every unit.
 
     Raises:
-        DwarfError: all together are absurdly long.
+        DwarfError: all together are absurdly long, or do not decompress.
     """
+    sections = files.main.sections
+    arriving = sections.arriving(".debug_info")
+    try:
+        return _built(files, arriving)
+    except Unkept:
+        if arriving is not None:
+            arriving.stop()
+        sections.forget(".debug_info")
+        files.forget_units()
+        return _built(files, None)
+    finally:
+        if arriving is not None:
+            arriving.stop()
+
+
+def _built(files: DebugFiles, arriving: Arriving | None) -> bytes:
     functions: list[tuple[int, int]] = []
     lines: list[str] = []
     damage: list[str] = []
     first = 0
+    names = (".debug_str", ".debug_abbrev")
+    files.main.sections.prepare(*names, *(() if arriving else (".debug_info",)))
     for part in files.parts:
         if len(part.sections[".debug_info"]) > _MOST_SCANNED:
             raise DwarfError(f"{files.name}: .debug_info has more than {_MOST_SCANNED} bytes")
-        scanner = _scanned(files, part, first, damage)
+        scanner = _scanned(files, part, first, damage, arriving if part is files.main else None)
         functions += [(at, unit << _UNIT_SHIFT | place) for at, place, unit in scanner.functions]
         lines += [f"{name}\t{unit << _UNIT_SHIFT | place:x}" for name, place, unit in scanner.types]
         first += len(part.headers)
@@ -153,19 +171,27 @@ def build(files: DebugFiles) -> bytes:
     return _HEAD.pack(len(files.numbers), len(functions), len(text)) + numbers.tobytes() + text
 
 
-def _scanned(files: DebugFiles, part: DebugFile, first: int, damage: list[str]) -> Scanner:
+def _scanned(
+    files: DebugFiles, part: DebugFile, first: int, damage: list[str], arriving: Arriving | None
+) -> Scanner:
     # Units that are damaged are left out, and said to be.
     scanner = Scanner(Shapes(part.sections[".debug_abbrev"], files.name))
     shapes: dict[int, Shapes] = {}
-    for index, header in enumerate(part.headers):
+    headers = part.headers if arriving is None else part.arriving_headers(arriving.wait)
+    for index, header in enumerate(headers):
         try:
             unit = part.unit(header)
-            whole = files.whole(unit) if part is files.main else unit
+            splits = part is files.main and scanner.is_split(unit)
+            whole = files.whole(unit) if splits else unit
             if whole is not unit:  # in a file of its own
-                key, sections = id(whole.file), whole.file.sections
-                if key not in shapes:
+                sections = whole.file.sections
+                key = id(sections.elf)  # which stays open
+                seen = key in shapes
+                if not seen:
                     shapes[key] = Shapes(sections[".debug_abbrev"], sections.name)
                 scanner.use(shapes[key])
+                for begin, one in () if seen else files.split_types(whole):
+                    scanner.scan(one, first + index, begin)
             scanner.scan(whole, first + index)
         except DAMAGE as err:
             told = str(err) if isinstance(err, DwarfError) else f"{type(err).__name__}: {err}"
@@ -173,14 +199,13 @@ def _scanned(files: DebugFiles, part: DebugFile, first: int, damage: list[str]) 
         scanner.use(None)
         if index % 64 == 63:
             _let_go(part)
+    if arriving is not None:
+        arriving.finish()  # nothing may come after it
     if part.damage:
         damage.append(f"damaged debug information: {part.damage}")
     return scanner
 
 
 def _let_go(part: DebugFile) -> None:
-    # Pages of mapped sections stay in memory otherwise, though none is read again.
     for name in (".debug_info", ".debug_str", ".debug_abbrev"):
-        mapped = part.sections[name].obj
-        if isinstance(mapped, mmap.mmap):
-            mapped.madvise(mmap.MADV_DONTNEED)
+        let_go(part.sections[name])

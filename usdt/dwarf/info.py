@@ -16,6 +16,7 @@ from usdt.dwarf.files import DebugFiles
 from usdt.dwarf.functions import FunctionDebug, ParameterDebug
 from usdt.dwarf.graph import DwarfTypes
 from usdt.dwarf.index import Index
+from usdt.dwarf.nested import Nested
 from usdt.dwarf.prose import Prose
 from usdt.dwarf.scopes import Scopes
 from usdt.symbols import DEBUG_ROOT
@@ -117,7 +118,8 @@ class DebugInfo:
             DwarfError: what is said of it cannot be believed.
         """
         with believed(self.name, f"the function at {address:#x}"):
-            places = self._index.function(address + self._files.bias)
+            place = address + self._files.bias
+            places = self._index.function(place) or self._nested_functions.at(place)
             found = [(number, self._function_die(*place)) for number, place in _numbered(places)]
             if not found:
                 self._tell_damage()
@@ -209,6 +211,10 @@ class DebugInfo:
         with believed(self.name, "the index"):
             return Index.of(self._files)
 
+    @functools.cached_property
+    def _nested_functions(self) -> Nested:
+        return Nested(self._files)
+
     def _search(self, letter: str, name: str) -> Die | None:
         place = self._index.type(letter, name)
         if place is None:
@@ -248,6 +254,7 @@ class DebugInfo:
 
     def _die(self, number: int, place: int) -> Die:
         unit = self._files.unit(number)
+        unit, place = self._files.split_type(unit, place) or (unit, place)
         if not unit.header.first <= place < len(unit.data):
             raise DwarfError(f"{self.name}: no entry at {place:#x} of unit {number}")
         return Die(unit, place, self._files.follow)
@@ -264,8 +271,12 @@ class DebugInfo:
         if found is None:
             if len(self._scopes) >= _MOST_SCOPES:
                 self._scopes.clear()
-            found = self._scopes[key] = Scopes(unit)
+            found = self._scopes[key] = Scopes(unit, functools.partial(self._signed_name, unit))
         return found
+
+    def _signed_name(self, unit: Unit, at: int) -> str:
+        signed = Die(unit, at, self._files.follow).target(At.SIGNATURE)
+        return "" if signed is None else signed.text()
 
 
 def _numbered(places: list[tuple[int, int]]) -> Iterator[tuple[int, tuple[int, int]]]:

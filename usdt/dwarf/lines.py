@@ -36,6 +36,11 @@ __all__ = ("Place", "SourceLines", "has_lines")
 _DEBUG_ROOT = "/usr/lib/debug"
 _MAX_KEPT = 6 << 20  # rows of lines and ranges, over all units: some 100 MiB
 _MAX_NAMES = 1 << 16
+# What the first address takes, and each of which may have to be decompressed.
+_PACKED = (
+    *(".debug_info", ".debug_line", ".debug_str", ".debug_abbrev"),
+    *(".debug_rnglists", ".debug_ranges"),
+)
 _MAX_FUNCTIONS = 1 << 14  # of a unit, with what was inlined into them
 # What reading bytes that are not what they should be raises.
 _DAMAGE = (TracingError, IndexError, ValueError, OverflowError)
@@ -144,6 +149,7 @@ class SourceLines:
     def _units(self) -> RangeMap:
         # Which unit each address is in, by number.
         file = self._file
+        file.sections.prepare(*_PACKED)
         file.alternative = alternative_of(self._elf, self._opener, self._debug_root)
         rows: list[tuple[int, int, int, int]] = []
         without: dict[int, int] = {}

@@ -6,13 +6,16 @@ that both halves of a split unit have.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from typing import TYPE_CHECKING
 
 from usdt.dwarf import lines_format as dw
 from usdt.dwarf.lines_format import Encoding, Malformed
-from usdt.dwarf.lines_units import DebugFile, Header, Unit
+from usdt.dwarf.lines_units import UT_SPLIT_TYPE, UT_TYPE, DebugFile, Header, Unit
 from usdt.dwarf.sections import DebugSections
+from usdt.dwarf.typeunits import SplitTypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +27,9 @@ __all__ = ("Opener", "Split", "alternative_of")
 _MAX_FILES = 1 << 12  # .dwo files that are opened
 _MAX_SLOTS = 1 << 22
 # DW_SECT_…: columns of a package's index; of version 2 (GNU) and of version 5 ranges differ.
-_COLUMNS = {1: "info", 3: "abbrev", 6: "str_offsets", 8: "rnglists"}
+_COLUMNS = {1: "info", 2: "types", 3: "abbrev", 6: "str_offsets", 8: "rnglists"}
 _DEBUG_ALTLINK = ".gnu_debugaltlink"
+_MAX_LINK = 8192  # bytes of what names a shared file
 
 if TYPE_CHECKING:
     Opener = Callable[[list[str]], Iterator[ElfFile]]
@@ -33,21 +37,49 @@ if TYPE_CHECKING:
 
 def alternative_of(elf: ElfFile, opener: Opener, debug_root: str) -> DebugFile | None:
     """The file with what dwz found in several; None where there is none, or it is not here."""
-    section = elf.section(_DEBUG_ALTLINK)
-    if section is None or section.size > 8192:
+    told = _shared(elf)
+    if told is None:
         return None
-    # A path, NUL, a build ID.
-    name, end, build_id = bytes(elf.contents(section)).partition(b"\0")
-    wanted = build_id.hex()
-    if not end or len(wanted) < 4:
-        return None
+    name, wanted = told
     path = os.path.join(os.path.dirname(os.path.realpath(elf.path)), os.fsdecode(name))  # noqa: PTH118, PTH120
     tail = f"{debug_root}/.build-id/{wanted[:2]}/{wanted[2:]}.debug"
     for found in opener([path, tail]):
-        if found.build_id == wanted:
+        if wanted in (found.build_id, _own_checksum(found)):
             return DebugFile(DebugSections(found))
         found.close()
     return None
+
+
+def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
+    # Name and build ID, or checksum, of the file that a file shares debug information with.
+    section = elf.section(_DEBUG_ALTLINK)
+    if section is None:
+        told = _supplement(elf)
+        return None if told is None or told[0] or len(told[2]) < 4 else told[1:]
+    if section.size > _MAX_LINK:
+        return None
+    # A path, NUL, a build ID.
+    name, end, build_id = bytes(elf.contents(section)).partition(b"\0")
+    return (name, build_id.hex()) if end and len(build_id) > 1 else None
+
+
+def _own_checksum(elf: ElfFile) -> str | None:
+    told = _supplement(elf)
+    return told[2] if told is not None and told[0] else None
+
+
+def _supplement(elf: ElfFile) -> tuple[bool, bytes, str] | None:
+    # .debug_sup of DWARF 5 (7.3.6): whether it is the shared file itself; its name and checksum.
+    section = elf.section(".debug_sup")
+    if section is None or section.size > _MAX_LINK:
+        return None
+    data = bytes(elf.contents(section))
+    name, end, rest = data[3:].partition(b"\0")
+    if not end or not rest or data[2] > 1:
+        return None
+    size, at = dw.unsigned(rest, 0)
+    checksum = rest[at : at + size]
+    return (bool(data[2]), name, checksum.hex()) if len(checksum) == size else None
 
 
 class Split:
@@ -64,6 +96,8 @@ class Split:
         self._files: list[DebugFile] = []
         self._package: _Package | None = None
         self._looked = False
+        self._halves: dict[int, Unit] = {}
+        self._types: dict[int, SplitTypes] = {}
         self.missing: str | None = None
 
     def close(self) -> None:
@@ -71,11 +105,17 @@ class Split:
         if self._package is not None:
             self._files.append(self._package.file)
             self._package.close()
+        for types in self._types.values():
+            types.close()
+        for half in self._halves.values():
+            half.file.close()
         for file in self._files:
             file.close()
             file.sections.elf.close()
         self._files.clear()
         self._package = None
+        self._halves.clear()
+        self._types.clear()
 
     def of(self, unit: Unit) -> Unit:
         """The other half of a unit; the unit itself where it has none, or that is not here."""
@@ -85,10 +125,27 @@ class Split:
             number = unit.integer(unit.root, dw.AT_GNU_DWO_ID)
         if not name or number is None:
             return unit
-        found = self._packaged(unit, number) or self._separate(unit, name, number)
+        found = self._halves.get(number)
         if found is None:
-            self.missing = self.missing or name
-        return found or unit
+            found = self._packaged(unit, number) or self._separate(unit, name, number)
+            if found is None:
+                self.missing = self.missing or name
+                return unit
+            self._halves[number] = found
+        return found
+
+    def types(self, half: Unit) -> SplitTypes:
+        """The type units beside the split half of a unit."""
+        elf = half.file.sections.elf
+        key = id(elf)  # which stays open
+        found = self._types.get(key)
+        if found is None:
+            package = self._package
+            made = None
+            if package is not None and package.sections.elf is elf:
+                made = package.type_files()
+            found = self._types[key] = SplitTypes(half.file, made)
+        return found
 
     def _separate(self, unit: Unit, name: str, number: int) -> Unit | None:
         if len(self._files) >= _MAX_FILES:
@@ -99,7 +156,8 @@ class Split:
         places.insert(0, name if name.startswith("/") else f"{compiled}/{name}")
         for elf in self._opener(places):
             file = DebugFile(DebugSections(elf))
-            for header in file.headers[:64]:
+            units = (one for one in file.headers if one.kind not in (UT_TYPE, UT_SPLIT_TYPE))
+            for header in itertools.islice(units, 64):
                 half = Unit(file, header, unit)
                 if number in (header.dwo_id, half.integer(half.root, dw.AT_GNU_DWO_ID)):
                     self._files.append(file)
@@ -118,41 +176,82 @@ class Split:
 
 
 class _Package:
-    # A .dwp file: many .dwo files in one, and an index (.debug_cu_index).
+    # A .dwp file: many .dwo files in one, and indexes (.debug_cu_index, .debug_tu_index).
     def __init__(self, file: DebugFile) -> None:
         self.file = file
-        section = file.sections.elf.section(".debug_cu_index")
-        self._index = file.sections.elf.contents(section) if section is not None else None
+        self.sections = file.sections
+        self._index = self._table(".debug_cu_index")
+
+    def _table(self, name: str) -> _PackageIndex | None:
+        section = self.sections.elf.section(name)
+        if section is None:
+            return None
+        return _PackageIndex(self.sections.elf.contents(section), self.file.byteorder)
 
     def close(self) -> None:
         if self._index is not None:
-            self._index.release()
+            self._index.data.release()
             self._index = None
 
     def unit(self, number: int, skeleton: Unit) -> Unit | None:
-        if self._index is None:
+        bases = None if self._index is None else self._index.bases(number)
+        if bases is None:
             return None
-        data, plain = self._index, Encoding(self.file.byteorder, 8, 4, 0)
-        columns, units, slots = (plain.number(data, at, 4) for at in (4, 8, 12))
-        if not 0 < slots <= _MAX_SLOTS or slots & slots - 1 or columns > 16:
+        part = self._part(bases)
+        header = Header(part.sections[".debug_info"], bases.get("info", 0), part.byteorder)
+        return Unit(part, header, skeleton)
+
+    def _part(self, bases: dict[str, int]) -> DebugFile:
+        part = DebugFile(self.sections)
+        part.bases = bases
+        part.share_abbreviations(self.file)
+        return part
+
+    def type_files(self) -> list[DebugFile]:
+        # What each type unit is in.
+        table = self._table(".debug_tu_index")
+        if table is None:
+            return []
+        with contextlib.closing(table):
+            return [self._part(bases) for bases in table.all()]
+
+
+class _PackageIndex:
+    # A hash table of numbers, and for each a row of places: where its parts of sections begin.
+    def __init__(self, data: memoryview, byteorder: str) -> None:
+        self.data = data
+        self._plain = Encoding(byteorder, 8, 4, 0)
+        self._columns, self._rows, self._slots = (self._number(at) for at in (4, 8, 12))
+        slots = self._slots
+        if slots > _MAX_SLOTS or slots & slots - 1 or self._columns > 16 or self._rows > slots:
             raise Malformed("a damaged index of a package")
+
+    def close(self) -> None:
+        self.data.release()
+
+    def _number(self, at: int, size: int = 4) -> int:
+        return self._plain.number(self.data, at, size)
+
+    def bases(self, number: int) -> dict[str, int] | None:
+        slots = self._slots
         slot, step = number & slots - 1, number >> 32 & slots - 1 | 1
         for _ in range(slots):
-            row = plain.number(data, 16 + 8 * slots + 4 * slot, 4)
+            row = self._number(16 + 8 * slots + 4 * slot)
             if not row:
                 return None
-            if plain.number(data, 16 + 8 * slot, 8) == number and row <= units:
-                return self._made(row, columns, 16 + 12 * slots, skeleton)
+            if self._number(16 + 8 * slot, 8) == number and row <= self._rows:
+                return self._row(row)
             slot = slot + step & slots - 1
         return None
 
-    def _made(self, row: int, columns: int, table: int, skeleton: Unit) -> Unit:
-        data, plain = self._index or memoryview(b""), Encoding(self.file.byteorder, 8, 4, 0)
-        part = DebugFile(self.file.sections)
-        for column in range(columns):
-            kind = plain.number(data, table + 4 * column, 4)
+    def all(self) -> Iterator[dict[str, int]]:
+        for row in range(1, self._rows + 1):
+            yield self._row(row)
+
+    def _row(self, row: int) -> dict[str, int]:
+        table, found = 16 + 12 * self._slots, {}
+        for column in range(self._columns):
+            kind = self._number(table + 4 * column)
             if kind in _COLUMNS:
-                at = table + 4 * (columns * row + column)
-                part.bases[_COLUMNS[kind]] = plain.number(data, at, 4)
-        header = Header(part.sections[".debug_info"], part.bases.get("info", 0), part.byteorder)
-        return Unit(part, header, skeleton)
+                found[_COLUMNS[kind]] = self._number(table + 4 * (self._columns * row + column))
+        return found

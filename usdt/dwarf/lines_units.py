@@ -23,15 +23,16 @@ from usdt.dwarf.lines_format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from usdt.dwarf.sections import DebugSections
 
-__all__ = ("DebugFile", "Entry", "Header", "Unit", "headers")
+__all__ = ("DebugFile", "Entry", "Header", "Unit")
 
 UT_COMPILE, UT_TYPE, UT_SKELETON, UT_SPLIT_COMPILE, UT_SPLIT_TYPE = 1, 2, 4, 5, 6  # DW_UT_…
 _MAX_UNITS = 1 << 18
 _MAX_UNIT = 256 << 20  # bytes
+_MAX_HEADER = 64  # bytes
 _MAX_RANGES = 1 << 16  # of one entry
 _MAX_ABBREVIATIONS = 64 << 20  # bytes
 _MAX_TABLES = 256  # of abbreviations, kept at a time
@@ -88,17 +89,6 @@ class Header:
         self.encoding = Encoding(byteorder, address_size, size, version)
 
 
-def headers(data: memoryview, byteorder: str, start: int = 0) -> Iterator[Header]:
-    """Every unit's header from a position on; raises what one raises that is damaged."""
-    for _ in range(_MAX_UNITS):
-        if start >= len(data):
-            return
-        found = Header(data, start, byteorder)
-        yield found
-        start = found.end
-    raise Malformed(f"more than {_MAX_UNITS} units")
-
-
 class Entry:
     """A debugging information entry with its attributes.
 
@@ -132,7 +122,6 @@ class Unit:
         data: its bytes, the header with them.
         encoding: of its numbers.
         abbreviations: its table.
-        root: its first entry.
         skeleton: of a split unit the one that stands for it in the program's own file.
     """
 
@@ -146,7 +135,11 @@ class Unit:
         self.skeleton = skeleton
         self.data = file.sections[".debug_info"][header.at : header.end]
         self.abbreviations = file.abbreviations(header)
-        self.root = Entry(self, header.first)
+
+    @functools.cached_property
+    def root(self) -> Entry:
+        """Its first entry."""
+        return Entry(self, self.header.first)
 
     def integer(self, entry: Entry, name: int, default: int | None = None) -> int | None:
         """A number as it is written."""
@@ -156,8 +149,10 @@ class Unit:
     def text(self, entry: Entry, name: int) -> str:
         """A string; "" where there is none."""
         raw = entry.values.get(name)
-        if raw is None:
-            return ""
+        return "" if raw is None else self.string(raw)
+
+    def string(self, raw: Raw) -> str:
+        """A string as an attribute refers to it."""
         if raw.form == dw.FORM_STRING:
             return string_at(self.data, raw.value)[0]
         if raw.form in dw.STRING_INDEXES:
@@ -283,6 +278,13 @@ class DebugFile:
         self._tables: dict[tuple[int, Encoding], Abbreviations] = {}
         self._units: dict[int, Unit] = {}
 
+    def forget(self) -> None:
+        """Read headers, units and tables anew when they are asked for."""
+        self._units.clear()
+        self._tables.clear()
+        for name in ("headers", "_starts", "_abbreviations"):
+            self.__dict__.pop(name, None)
+
     def close(self) -> None:
         """Let the sections go; the ELF file is its owner's."""
         self._units.clear()
@@ -292,12 +294,32 @@ class DebugFile:
     @functools.cached_property
     def headers(self) -> list[Header]:
         """Of every unit, in order; up to the first that is damaged."""
+        return list(self.arriving_headers(lambda _: None))
+
+    def arriving_headers(self, wait: Callable[[int], None]) -> Iterator[Header]:
+        """The same one by one.
+
+        Args:
+            wait: returns when the bytes up to a position of ``.debug_info`` are there.
+        """
+        data = self.sections[".debug_info"]
         found: list[Header] = []
-        try:
-            found.extend(headers(self.sections[".debug_info"], self.byteorder))
-        except (DwarfError, IndexError) as err:
-            self.damage = str(err)
-        return found
+        at = 0
+        while at < len(data):
+            wait(min(at + _MAX_HEADER, len(data)))
+            try:
+                if len(found) >= _MAX_UNITS:
+                    raise Malformed(f"more than {_MAX_UNITS} units")
+                header = Header(data, at, self.byteorder)
+            except (DwarfError, IndexError) as err:
+                self.damage = str(err)
+                break
+            wait(header.end)
+            found.append(header)
+            yield header
+            at = header.end
+        wait(len(data))
+        self.__dict__["headers"] = found
 
     @functools.cached_property
     def _starts(self) -> list[int]:
@@ -326,6 +348,10 @@ class DebugFile:
         if len(found) > _MAX_ABBREVIATIONS:
             raise Malformed(f"{len(found)} bytes of abbreviations")
         return bytes(found)
+
+    def share_abbreviations(self, other: DebugFile) -> None:
+        """Have no copy of what another part of the same file has."""
+        self.__dict__["_abbreviations"] = other._abbreviations
 
     def abbreviations(self, header: Header) -> Abbreviations:
         """The table of a unit; units may share one."""

@@ -20,17 +20,16 @@ from usdt.dwarf.shapes import (
     BLOCK2,
     FUNCTION,
     INDIRECT,
-    KINDS,
     LEB,
-    OTHER,
     SCOPE,
     STRING,
     TYPE,
+    Shape,
 )
 
 if TYPE_CHECKING:
     from usdt.dwarf.lines_units import Unit
-    from usdt.dwarf.shapes import Shape, Shapes
+    from usdt.dwarf.shapes import Shapes, Table
 
 __all__ = ("Scanner",)
 
@@ -52,9 +51,11 @@ class Scanner:
         self._shapes = self._own = shapes
         self.functions: list[tuple[int, int, int]] = []
         self.types: list[tuple[str, int, int]] = []
-        self._seen: set[tuple[str, str, int | bytes]] = set()
+        self._seen: set[tuple[int, str, str]] = set()  # offsets of names
         self._named: set[str] = set()
-        self._data = b""  # of the unit at hand
+        self._unit: _Bytes
+        self._number = self._begin = 0
+        self._prefixes = [""]
         self._scopes: tuple[Unit, Scopes] | None = None
 
     def use(self, shapes: Shapes | None) -> None:
@@ -63,94 +64,112 @@ class Scanner:
             self._shapes = shapes or self._own
             self._seen.clear()  # offsets of strings mean others there
 
-    def scan(self, unit: Unit, number: int) -> None:
+    def is_split(self, unit: Unit) -> bool:
+        """Whether a unit stands for one in a file of its own.
+
+        Raises:
+            DwarfError: it is damaged.
+            LookupError: likewise.
+        """
+        code, _ = unsigned(unit.data, unit.header.first)
+        root = self._table(unit)[code]
+        return not isinstance(root, Shape) or root.split
+
+    def _table(self, unit: Unit) -> Table:
+        offset = unit.header.abbreviations + unit.file.bases.get("abbrev", 0)
+        return self._shapes.table(offset, unit.encoding)
+
+    def scan(self, unit: Unit, number: int, begin: int = 0) -> None:
         """Look through a unit.
+
+        Args:
+            unit: the unit.
+            number: given for it.
+            begin: what positions in it are counted from.
 
         Raises:
             DwarfError: it is damaged.
             IndexError: likewise.
         """
-        data, encoding = bytes(unit.data), unit.encoding  # bytes are faster than views of them
-        self._data = data
-        offset = unit.header.abbreviations + unit.file.bases.get("abbrev", 0)
-        table = self._shapes.table(offset, encoding)
-        reference = struct.Struct(unit.file.sections.mark + "I").unpack_from
-        at, end = unit.header.first, len(data)
-        prefixes = [""]
-        prefix = ""
+        self._unit = _Bytes(unit, bytes(unit.data))  # faster than views of them
+        self._number, self._begin = number, begin
+        self._prefixes = [""]
+        self._walk(self._unit.data, self._table(unit), unit.header.first)
+
+    def _walk(self, data: bytes, table: Table, at: int) -> None:
+        near, far, reference = table.near, table.far, self._unit.reference
+        end = len(data)
         hidden = 0  # levels of entries without siblings that are passed over
         while at < end:
-            start = at
-            code = data[at]
-            at += 1
-            if code > 127:
-                code, at = unsigned(data, start)
-            if not code:
-                if hidden:
-                    hidden -= 1
-                elif len(prefixes) > 1:
-                    prefixes.pop()
-                    prefix = prefixes[-1]
+            shape = near[data[at]]
+            if isinstance(shape, int):  # two thirds of all
+                at += shape
                 continue
-            shape = table[code]
-            interest = shape.interest
-            if interest != OTHER and not hidden:
-                if interest == TYPE:
-                    self._type(unit, shape, (start, at), prefix, number)
-                elif interest == FUNCTION:
-                    self._function(unit, shape, start, at, number)
-                elif shape.children:
-                    prefix = self._scope(unit, shape, start, prefix)
-                    prefixes.append(prefix)
-                    if len(prefixes) > _DEEPEST:
-                        raise DwarfError(f"{unit.file.sections.name}: namespaces without an end")
-            steps = shape.steps
-            if shape.children and interest != SCOPE:
-                sibling = shape.sibling
-                if sibling is not None:
-                    place = at + sibling[1]
-                    if sibling[0]:
-                        place = _passed(data, at, steps[: sibling[0]], unit) + sibling[1]
-                    following = reference(data, place)[0]
-                    if following > place:
-                        at = following
-                        continue
+            start = at
+            at += 1
+            if shape is None:
+                code = data[start]
+                if not code:
+                    if hidden:
+                        hidden -= 1
+                    elif len(self._prefixes) > 1:
+                        self._prefixes.pop()
+                    continue
+                if data[at] < 128:  # of two bytes; this is most of the others
+                    code, at = code & 127 | data[at] << 7, at + 1
+                else:
+                    code, at = unsigned(data, start)
+                shape = far[code]
+                if isinstance(shape, int):
+                    at += shape - 1
+                    continue
+            jump = shape.jump
+            if jump < 0:
+                if shape.interest and not hidden:
+                    self._look(shape, start, at)
+                jump = self._unit.jump(shape, at)
+            if jump >= 0:
+                following = reference(data, at + jump)[0]
+                if following > at + jump:
+                    at = following
+                    continue
+            if shape.children and shape.interest != SCOPE:
                 hidden += 1
-            at = (_passed(data, at, steps, unit) if steps else at) + shape.fixed
+            at = self._unit.passed(shape, at)
 
-    def _type(
-        self, unit: Unit, shape: Shape, places: tuple[int, int], prefix: str, number: int
-    ) -> None:
-        start, at = places
-        kind = KINDS[shape.tag]
+    def _look(self, shape: Shape, start: int, at: int) -> None:
+        prefix, interest = self._prefixes[-1], shape.interest
+        if interest == TYPE:
+            direct = shape.direct
+            if direct >= 0:
+                key = (self._unit.reference(self._unit.data, at + direct)[0], shape.kind, prefix)
+                if key in self._seen:
+                    return
+                self._seen.add(key)
+            self._type(shape, start, at, prefix)
+        elif interest == FUNCTION:
+            address = self._unit.address(shape, start, at)
+            if address:
+                self.functions.append((address, self._begin + start, self._number))
+        elif shape.children:
+            if shape.tag == Tag.NAMESPACE:
+                prefix = f"{prefix}{self._unit.name(shape, at) or ANONYMOUS}::"
+            self._prefixes.append(prefix)
+            if len(self._prefixes) > _DEEPEST:
+                name = self._unit.unit.file.sections.name
+                raise DwarfError(f"{name}: namespaces without an end")
+
+    def _type(self, shape: Shape, start: int, at: int, prefix: str) -> None:
         if shape.completes:
-            self._keep(kind + self._declared_name(unit, start), start, number)
-            return
-        name = None
-        key: int | bytes
-        if shape.name is not None:
-            place, form = shape.name
-            if form == Form.STRP:
-                size = unit.encoding.offset_size
-                key = unit.encoding.number(self._data, at + place, size)
-                if (kind, prefix, key) in self._seen:
-                    return
-                self._seen.add((kind, prefix, key))
-            elif form == Form.STRING:
-                end = self._data.index(b"\0", at + place)
-                key = self._data[at + place : end]
-                if (kind, prefix, key) in self._seen:
-                    return
-                self._seen.add((kind, prefix, key))
-                name = key.decode("utf-8", "surrogateescape")
-        if name is None:
-            name = unit.text(Entry(unit, start), At.NAME)
-        self._keep(f"{kind}{prefix}{name}", start, number)
-
-    def _keep(self, full: str, start: int, number: int) -> None:
-        if len(full) > 1 and full not in self._named and full.isprintable():
-            self._named.add(full)
-            self.types.append((full, start, number))
+            full = self._declared_name(self._unit.unit, start)
+        else:
+            name = self._unit.name(shape, at)
+            full = name and prefix + name
+        if full and full.isprintable():
+            full = shape.kind + full
+            if full not in self._named:
+                self._named.add(full)
+                self.types.append((full, self._begin + start, self._number))
 
     def _declared_name(self, unit: Unit, start: int) -> str:
         # The name of a type that is defined outside of the scope in which it was declared.
@@ -163,20 +182,47 @@ class Scanner:
             self._scopes = unit, Scopes(unit)
         return f"{self._scopes[1].prefix(raw.value)}{name}" if name else ""
 
-    def _function(self, unit: Unit, shape: Shape, start: int, at: int, number: int) -> None:
-        if shape.low is not None and shape.low[1] == Form.ADDR:
-            place = at + shape.low[0]
-            address = unit.encoding.number(self._data, place, unit.encoding.address_size)
-        else:
-            address = _entry_address(unit, start)
-        if address:
-            self.functions.append((address, start, number))
 
-    def _scope(self, unit: Unit, shape: Shape, start: int, prefix: str) -> str:
-        if shape.tag != Tag.NAMESPACE:
-            return prefix
-        entry = Entry(unit, start)
-        return f"{prefix}{unit.text(entry, At.NAME) or ANONYMOUS}::"
+class _Bytes:
+    # What is read of single entries of a unit, without making an Entry of each.
+    def __init__(self, unit: Unit, data: bytes) -> None:
+        self.unit = unit
+        self.data = data
+        mark = unit.file.sections.mark
+        self.reference = struct.Struct(f"{mark}I").unpack_from
+        width = unit.encoding.address_size
+        self._address = struct.Struct(f"{mark}{'Q' if width == 8 else 'I'}").unpack_from
+
+    def _place(self, at: int, steps: int, fixed: int, shape: Shape) -> int:
+        return (_passed(self.data, at, shape.steps[:steps], self.unit) if steps else at) + fixed
+
+    def passed(self, shape: Shape, at: int) -> int:
+        """The position behind the attributes of an entry."""
+        return (_passed(self.data, at, shape.steps, self.unit) if shape.steps else at) + shape.fixed
+
+    def jump(self, shape: Shape, at: int) -> int:
+        """Bytes to what says what follows the children of an entry; -1 if nothing does."""
+        sibling = shape.sibling
+        if sibling is None or shape.interest == SCOPE or not shape.children:
+            return -1
+        if not sibling[0]:
+            return sibling[1]
+        return self._place(at, *sibling, shape) - at
+
+    def address(self, shape: Shape, start: int, at: int) -> int:
+        """Where the code of an entry begins; 0 where that is not known."""
+        if shape.low is not None and shape.low[2] == Form.ADDR:
+            found: int = self._address(self.data, self._place(at, *shape.low[:2], shape))[0]
+            return found
+        return _entry_address(self.unit, start)
+
+    def name(self, shape: Shape, at: int) -> str:
+        """The name of an entry; "" where it has none."""
+        if shape.name is None:
+            return ""
+        steps, fixed, form = shape.name
+        place = self._place(at, steps, fixed, shape)
+        return self.unit.string(read_raw(self.data, place, form, 0, self.unit.encoding)[0])
 
 
 def _entry_address(unit: Unit, start: int) -> int:

@@ -17,6 +17,8 @@ from usdt.dwarf.errors import DAMAGE
 from usdt.dwarf.lines_units import Entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from usdt.dwarf.lines_units import Unit
 
 __all__ = ("ANONYMOUS", "Scopes")
@@ -29,10 +31,16 @@ _PLAIN = frozenset((0x0001, 0x0002, 0x000C, 0x001D, 0x002C, 0x8001))  # C, assem
 
 
 class Scopes:
-    """The scopes of one unit."""
+    """The scopes of one unit.
 
-    def __init__(self, unit: Unit) -> None:
+    Args:
+        unit: the unit.
+        elsewhere: the name of an entry at a position that leaves it to a type unit; "" if none is.
+    """
+
+    def __init__(self, unit: Unit, elsewhere: Callable[[int], str] = lambda _: "") -> None:
         self._unit = unit
+        self._elsewhere = elsewhere
         self._below: dict[int, array[int]] = {}  # of an entry: where those right below it begin
         self._names: dict[int, str] = {}
         language = unit.integer(unit.root, At.LANGUAGE, 0) or 0
@@ -66,6 +74,8 @@ class Scopes:
             if tag == Tag.SUBPROGRAM:
                 name = name and f"{name}()"
             elif tag in _SCOPES:
+                if not name and At.SIGNATURE in entry.values:
+                    name = self._elsewhere(entry.at)
                 name = name or (ANONYMOUS if tag == Tag.NAMESPACE else "{…}")
             else:
                 name = ""

@@ -17,7 +17,7 @@ from usdt.dwarf.lines_format import Encoding, unsigned
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("FUNCTION", "OTHER", "SCOPE", "TYPE", "Shape", "Shapes")
+__all__ = ("FUNCTION", "KINDS", "OTHER", "SCOPE", "TYPE", "Shape", "Shapes", "Table")
 
 OTHER, SCOPE, TYPE, FUNCTION = range(4)  # what is of interest in an entry
 
@@ -34,24 +34,17 @@ KINDS = {
 }
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.COMPILE_UNIT, Tag.PARTIAL_UNIT, Tag.TYPE_UNIT))
 
-_LEB = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
-#: A declaration: its number, and the rest: tag, children, pairs of attribute and form, two zeros.
-_DECLARATION = re.compile(
-    rb"([\x80-\xff]{0,9}[\x01-\x7f])"
-    rb"("
-    + _LEB
-    + rb"[\0\1](?:(?!\0\0)"
-    + _LEB
-    + rb"(?:\x21"
-    + _LEB
-    + rb"|(?!\x21)"
-    + _LEB
-    + rb"))*"
-    rb"\0\0)",
-    re.DOTALL,
-)
+# Nothing here has two readings: possessive, so that nothing is tried again. Groups are atomic
+# instead: Python before 3.11.5 fails on possessive ones with branches (its issue 106052).
+_LEB = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
+#: Of a declaration its number, and the rest: tag, children, pairs of attribute and form, two zeros.
+_NUMBER = rb"[\x80-\xff]{0,9}+[\x01-\x7f]"
+_PLAIN = rb"[\x01-\x7f][\x01-\x20\x22-\x7f]"  # most pairs; 0x21 has a constant behind it
+_PAIR = rb"(?!\0\0)" + _LEB + rb"(?:\x21" + _LEB + rb"|(?!\x21)" + _LEB + rb")"
+_REST = _LEB + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
+_DECLARATION = re.compile(b"(" + _NUMBER + b")(" + _REST + b")", re.DOTALL)
+_TABLE = re.compile(b"(?>(?:" + _NUMBER + _REST + b"){1,65536})(?=\0)", re.DOTALL)
 _MOST_ATTRIBUTES = 1 << 10
-_MOST_DECLARATIONS = 1 << 16
 _MOST_SHAPES = 1 << 18
 
 # Steps over what has no fixed size.
@@ -79,19 +72,27 @@ class Shape:
         fixed: bytes of its attributes; of those behind the last step where there are steps.
         steps: fixed bytes, then what to pass over, several times; () if all is fixed.
         sibling: (steps before it, fixed bytes behind them) of a four-byte reference; or None.
-        name: (bytes from the start, form) of its name if only fixed bytes precede it; or None.
+        name: (steps before it, fixed bytes behind them, form) of its name; or None.
         low: the same of ``DW_AT_low_pc``.
+        kind: the letter of a type's kind, or "".
+        direct: bytes from the start to a name that is an offset of four bytes; -1 if it is none.
+        jump: the same of ``sibling`` in an entry that is of no interest; -1 if it has steps before.
+        split: whether such a unit stands for one in a file of its own.
         completes: whether it defines a type that was declared elsewhere in the unit.
     """
 
     __slots__ = (
         "children",
         "completes",
+        "direct",
         "fixed",
         "interest",
+        "jump",
+        "kind",
         "low",
         "name",
         "sibling",
+        "split",
         "steps",
         "tag",
     )
@@ -102,10 +103,22 @@ class Shape:
         self.completes = False
         self.steps: tuple[tuple[int, int], ...] = ()
         self.sibling: tuple[int, int] | None = None
-        self.name: tuple[int, int] | None = None
-        self.low: tuple[int, int] | None = None
+        self.name: tuple[int, int, int] | None = None
+        self.low: tuple[int, int, int] | None = None
+        self.kind = KINDS.get(self.tag, "")
+        self.direct = -1
         names = self._lay_out(_attributes(raw, at + 1), encoding)
         self.interest = self._interest(names)
+        self.split = At.DWO_NAME in names or At.GNU_DWO_NAME in names
+        self.jump = -1
+        if self.interest == OTHER and self.children and self.sibling and not self.sibling[0]:
+            self.jump = self.sibling[1]
+
+    @property
+    def step(self) -> Shape | int:
+        """Bytes of an entry with its number, where nothing else is to be known; else the shape."""
+        passed = self.interest == OTHER and not self.children and not self.steps
+        return 1 + self.fixed if passed else self
 
     def _lay_out(self, attributes: Iterable[tuple[int, int]], encoding: Encoding) -> set[int]:
         fixed, names = 0, set()
@@ -114,10 +127,12 @@ class Shape:
             names.add(name)
             if name == At.SIBLING and form == Form.REF4:
                 self.sibling = (len(steps), fixed)
-            elif not steps and name == At.NAME:
-                self.name = (fixed, form)
-            elif not steps and name == At.LOW_PC:
-                self.low = (fixed, form)
+            elif name == At.NAME:
+                self.name = (len(steps), fixed, form)
+                if not steps and form == Form.STRP and encoding.offset_size == 4:
+                    self.direct = fixed
+            elif name == At.LOW_PC:
+                self.low = (len(steps), fixed, form)
             size = encoding.size_of(form)
             if size is not None:
                 fixed += size
@@ -166,34 +181,54 @@ class Shapes:
         self._data = data
         self._name = name
         self._known: dict[Encoding, dict[bytes, Shape]] = {}
-        self._last: tuple[int, Encoding, dict[int, Shape]] | None = None
+        self._last: tuple[int, Encoding, Table] | None = None
 
-    def table(self, offset: int, encoding: Encoding) -> dict[int, Shape]:
-        """The table at an offset: number → shape.
+    def table(self, offset: int, encoding: Encoding) -> Table:
+        """The table at an offset.
 
         Raises:
             DwarfError: it is damaged.
         """
         if self._last is not None and self._last[:2] == (offset, encoding):
             return self._last[2]
-        found: dict[int, Shape] = {}
+        whole = _TABLE.match(self._data, offset)
+        if whole is None:
+            raise DwarfError(f"{self._name}: damaged table of abbreviations at {offset:#x}")
         known = self._known.setdefault(encoding, {})
-        at = offset
-        for match in _DECLARATION.finditer(self._data, offset):
-            if match.start() != at:
-                break
-            at = match.end()
-            number, raw = match.groups()
-            code = number[0] if len(number) == 1 else unsigned(number, 0)[0]
+        found = Table()
+        near, far = found.near, found.far
+        # The first of a number counts.
+        for number, raw in reversed(_DECLARATION.findall(whole[0])):
             shape = known.get(raw)
             if shape is None:
                 if len(known) >= _MOST_SHAPES:
                     known.clear()
                 shape = known[raw] = Shape(raw, encoding)
-            found.setdefault(code, shape)
-            if len(found) > _MOST_DECLARATIONS:
-                break
-            if at < len(self._data) and not self._data[at]:
-                self._last = (offset, encoding, found)
-                return found
-        raise DwarfError(f"{self._name}: damaged table of abbreviations at {offset:#x}")
+            if len(number) == 1:
+                near[number[0]] = shape.step
+            else:
+                far[unsigned(number, 0)[0]] = shape.step
+        self._last = (offset, encoding, found)
+        return found
+
+
+class Table:
+    """Shapes by number.
+
+    Attributes:
+        near: by the first byte of an entry: its shape, or how many bytes it has if there is no more
+            to it; None if that byte does not say it.
+        far: the same by numbers of several bytes.
+    """
+
+    __slots__ = ("far", "near")
+
+    def __init__(self) -> None:
+        self.near: dict[int, Shape | int | None] = _UNSAID.copy()
+        self.far: dict[int, Shape | int] = {}
+
+    def __getitem__(self, code: int) -> Shape | int | None:
+        return self.near[code] if code < 128 else self.far[code]
+
+
+_UNSAID: dict[int, Shape | int | None] = dict.fromkeys((0, *range(128, 256)))

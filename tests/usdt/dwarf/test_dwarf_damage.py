@@ -234,3 +234,49 @@ def refusal(info: DebugInfo, name: str) -> str:
     except TracingError as err:
         return str(err)
     return ""
+
+
+# ------------------------------------------------------------ the whole way of a command
+
+
+@pytest.mark.parametrize(
+    ("options", "rounds"),
+    [
+        pytest.param(("-gdwarf-5", "-gz"), 60, id="packed"),
+        pytest.param(("-gdwarf-5", "-gsplit-dwarf", "-fdebug-types-section"), 60, id="split"),
+        pytest.param(("-gdwarf-4", "-fdebug-types-section", "-O2"), 60, id="DWARF 4"),
+    ],
+)
+def test_what_a_command_says_of_changed_files(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    rounds: int,
+) -> None:
+    from usdt.cli import main
+
+    program = compiled(tmp_path, "gcc", *options)
+    halves = list(tmp_path.glob("*.dwo"))
+    target = halves[0] if halves else program
+    data = target.read_bytes()
+    with ElfFile(target) as elf:
+        places = [(one.offset, one.size) for one in elf.sections if one.name[:6] == ".debug"]
+    places = [one for one in places if one[1]]
+    told = set()
+    monkeypatch.setattr("sys.argv", ["usdt", "info", f"uprobe:{program}:walk"])
+    for seed in range(-2, rounds):
+        changed = data if seed < 0 else mutated(data, places, random.Random(seed))
+        target.write_bytes(changed)
+        # Now with the index of the whole file, now without.
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / (f"{seed}" if seed % 2 else "kept")))
+        started = time.process_time()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert time.process_time() - started < _SECONDS, seed
+        out, err = capfd.readouterr()
+        assert ended.value.code in (0, 1), (seed, err)
+        assert len(err.splitlines()) == ended.value.code, (seed, err)
+        assert seed >= 0 or "const node_t *" in out, err
+        told.add((out, err))
+    assert len(told) > 3  # the changes did something

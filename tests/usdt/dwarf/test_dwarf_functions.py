@@ -11,8 +11,11 @@ from debug_programs import CXX_SOURCE, compiled, gdb
 from skips import need_program
 
 from bpf.btf.types import Composite, Pointer
+from bpf.errors import TracingError
+from tracing.language import parse_probe
 from usdt.dwarf.info import DebugInfo
 from usdt.elf import ElfFile
+from usdt.uprobes.requests import FunctionRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,3 +222,17 @@ def test_a_separate_debug_file_is_found_by_build_id_and_by_name(tmp_path: Path) 
     subprocess.run(["strip", program], check=True)
     with ElfFile(program) as elf:
         assert DebugInfo.of(elf) is None
+
+
+def test_a_real_go_program_without_symbols() -> None:
+    """Of gosu, whose first return probe would end it."""
+    path = str(debian.files("gosu") / "usr/sbin/gosu")
+    with ElfFile(path) as elf:
+        code = next(one for one in elf.sections if one.name == ".text")
+        assert DebugInfo.of(elf) is None
+    entry = FunctionRequest(parse_probe(f"uprobe:{path}:{code.address:#x}"))
+    (function,) = entry.functions(path, path)
+    assert function.go
+    returns = FunctionRequest(parse_probe(f"uprobe:{path}:{code.address:#x}(return)"))
+    with pytest.raises(TracingError, match="Go program: a return probe would crash it"):
+        returns.functions(path, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import subprocess
@@ -9,10 +10,10 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from debug_programs import compiled
+from debug_programs import CXX_SOURCE, compiled
 from skips import need_program
 
-from usdt.dwarf import cache, index
+from usdt.dwarf import cache, index, sections
 from usdt.dwarf.errors import DwarfError
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.sections import DebugSections
@@ -20,6 +21,7 @@ from usdt.elf import ElfFile
 from usdt.elf_format import LAYOUTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -240,3 +242,71 @@ def test_large_sections_are_decompressed_once(
     monkeypatch.setattr(DebugSections, "_pieces", None)  # not asked for again
     with ElfFile(program) as elf:
         assert bytes(DebugSections(elf)[".debug_info"]) == data
+
+
+@pytest.fixture
+def overlapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections of any size are used while they are decompressed, in small pieces."""
+    monkeypatch.setattr(sections, "_OVERLAPPED", 0)
+    monkeypatch.setattr(sections, "_LARGE_PIECE", 200)
+
+
+@pytest.mark.usefixtures("overlapped")
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_a_section_is_looked_through_while_it_comes(
+    tmp_path: Path, kept: Path, compiler: str
+) -> None:
+    for name in ("plain", "packed"):
+        (tmp_path / name).mkdir()
+    source = {"source": CXX_SOURCE} if compiler == "g++" else {}
+    plain = compiled(tmp_path / "plain", compiler, **source)
+    packed = compiled(tmp_path / "packed", compiler, "-gz", **source)
+    found = []
+    for program in (plain, packed, packed):
+        with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+            types = {(letter, name) for letter, name, _ in info._index.types()}
+            found.append((sorted(info.functions()), types))
+    assert found[0] == found[1] == found[2]
+    assert sorted(one.suffix for one in kept.iterdir()) == [".index", ".index", ".section"]
+
+
+@pytest.mark.usefixtures("overlapped")
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(
+            compressed(zlib.compress(TEXT), size=len(TEXT) + 1), "header says", id="one more"
+        ),
+        pytest.param(
+            compressed(zlib.compress(TEXT), size=len(TEXT) - 1), "header says", id="one less"
+        ),
+        pytest.param(compressed(b"noise" * 99, size=99), "cannot be decompressed", id="noise"),
+    ],
+)
+def test_one_that_lies_is_refused_as_it_comes(
+    tmp_path: Path, kept: Path, data: bytes, message: str
+) -> None:
+    refusal = refused(with_section(compiled(tmp_path, "gcc"), data))
+    assert message in refusal
+    assert "\n" not in refusal
+    assert not list(kept.iterdir())
+
+
+@pytest.mark.usefixtures("overlapped")
+def test_a_full_disk_costs_the_cache_alone(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = compiled(tmp_path, "gcc")
+    first = names(program)
+    packed = compiled(tmp_path, "gcc", "-gz")
+    fill = cache._fill
+
+    def full(number: int, digest: bytes, parts: Iterator[bytes]) -> None:
+        if os.fstat(number).st_size:  # a section, whose size is known before
+            next(parts)
+            raise OSError(errno.ENOSPC, "no space left on device")
+        fill(number, digest, parts)
+
+    monkeypatch.setattr(cache, "_fill", full)
+    assert names(packed) == first
+    assert {one.suffix for one in kept.iterdir()} == {".index"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import debian
 import pytest
-from debug_programs import CXX_SOURCE, Layout, compiled, gdb, gdb_layouts
+from debug_programs import CXX_SOURCE, compiled, gdb, gdb_layouts, layout
 from skips import need_program
 
 from bpf.btf.cdump import definition
@@ -43,18 +43,6 @@ C_BUILDS = [
     pytest.param(("clang", ("-gdwarf-4", "-O2")), id="clang, DWARF 4, optimised"),
     pytest.param(("clang", ("-gdwarf-5", "-gsplit-dwarf")), id="clang, split"),
 ]
-
-
-def layout(info: DebugInfo, name: str) -> Layout:
-    """What we say, as :func:`gdb_layouts` puts it."""
-    found = info.btf.resolve(info.type_id(name))
-    assert isinstance(found, Composite)
-    bases = info.bases.get(found.id, {})
-    return [
-        (one.name, one.bit_offset, one.bits or info.btf.size_of(one.target))
-        for index, one in enumerate(found.members)
-        if index not in bases and not one.name.startswith("_vptr")
-    ]
 
 
 def same_layouts(program: Path, info: DebugInfo, names: tuple[str, ...]) -> None:
