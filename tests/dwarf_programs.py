@@ -1,6 +1,7 @@
 """The programs of testbins/dwarf, built on demand, and what each of their calls shows.
 
-``program("gccO2v5", "values")`` gives a path, or skips the test with what is missing;
+``program("gccO2v5", "values")`` gives a path, or skips the test with what is missing; where set-up
+installs the compilers (root on Debian, tools/packages.sh), it fails instead.
 ``calls(path)`` runs it and gives every call by function: the items to ask for, and their values.
 """
 
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +30,15 @@ VARIANTS = (
         for one in (*_COMPILERS, "split4", "split5", "compressed")
         for name in ("values", "objects")
     ),
+    ("libcxx", "objects"),
     ("rustO0v4", "shapes"),
     ("rustO2v5", "shapes"),
 )
 UNREADABLE = {"error": None}
-_PACKAGES = {"clang": "clang", "rust": "rustc", "libcxx": "libc++-dev"}
+#: Whether tools/packages.sh installs what is missing, as tools/apt.sh has it.
+_SETS_UP = os.geteuid() == 0 and shutil.which("apt-get") is not None
+_BUILT_ELSEWHERE = "not built by the host"  # says the make of virtual machines (tests/vm/guest)
+_PACKAGES = {"clang": "clang", "rust": "rustc", "libcxx": "libc++-dev, libc++abi-dev"}
 
 
 @functools.cache
@@ -48,7 +55,10 @@ def program(variant: str, name: str) -> Path:
         package = next(
             (p for start, p in _PACKAGES.items() if variant.startswith(start)), "gcc, g++"
         )
-        pytest.skip(f"testbins/dwarf {variant}/{name} needs {package}: {problem[-300:]}")
+        what = f"testbins/dwarf {variant}/{name} needs {package}: {problem[-300:]}"
+        if _SETS_UP and _BUILT_ELSEWHERE not in problem:
+            pytest.fail(f"{what}; tools/packages.sh dwarf installs it")
+        pytest.skip(what)
     return TESTBINS / "out" / "dwarf" / variant / name
 
 

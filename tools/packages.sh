@@ -36,6 +36,8 @@ has() { # has PACKAGE: whether what it provides is here
     qemu-system-ppc) command -v qemu-system-ppc64 >/dev/null ;;
     qemu-system-misc) command -v qemu-system-s390x >/dev/null && command -v qemu-system-riscv64 >/dev/null ;;
     clang | gdb | rustc | dwz) command -v "$1" >/dev/null ;;
+    libc++-dev) any /usr/lib/llvm-*/include/c++/v1/string /usr/include/c++/v1/string ;;
+    libc++abi-dev) any /usr/lib/llvm-*/lib/libc++abi.so /usr/lib/*/libc++abi.so ;;
     libbpf-dev) any /usr/include/bpf/usdt.bpf.h ;;
     elfutils) command -v eu-elflint >/dev/null ;;
     bpftool) any /usr/sbin/bpftool || command -v bpftool >/dev/null ;;
@@ -53,7 +55,7 @@ wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio postgresql defaul
 [[ ${1-} == peers ]] && wanted=(clang libbpf-dev bpftool elfutils python3-bpfcc linux-headers-amd64)
 
 # packages.sh dwarf: compilers and witnesses of debug information (tests/usdt/dwarf).
-[[ ${1-} == dwarf ]] && wanted=(gcc g++ binutils clang gdb rustc dwz)
+[[ ${1-} == dwarf ]] && wanted=(gcc g++ binutils clang gdb rustc dwz libc++-dev libc++abi-dev)
 
 missing() {
     local package

@@ -22,7 +22,7 @@ from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, Trac
 from bpf.frozen import frozen
 from tracing.codegen import Filter
 from usdt import process
-from usdt.points import alike, all_points, declared_arguments, foreign, matching, nearest
+from usdt.points import alike, attachable, declared_arguments, matching, nearest
 from usdt.probes import FileProbes, read_probes
 from usdt.targets import resolve_target
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tracing.attach import Point
-    from tracing.language.tree import ProbeText
+    from tracing.language.tree import Item, ProbeText
     from tracing.session import AnySession, Lost
     from usdt.family import Family
     from usdt.spawn import Spawned
@@ -70,13 +70,14 @@ class _File:
 
 
 class _Request:
-    def __init__(self, text: ProbeText) -> None:
+    def __init__(self, text: ProbeText, keys: Sequence[Item]) -> None:
         self.text = text
+        self.keys = keys
         self.functions: FunctionRequest | None = None
         if text.kind == "uprobe":
             from usdt.uprobes.requests import FunctionRequest  # noqa: PLC0415 - not for USDT alone
 
-            self.functions = FunctionRequest(text)
+            self.functions = FunctionRequest(text, keys=keys)
         self.found = False
         self.told = False  # that it is nowhere
         self.seen: set[tuple[Any, int]] = set()  # files looked at, by identity and pid
@@ -91,6 +92,7 @@ class Tracer:
         session: makes the session, of the processes that count.
         patience: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
+        keys: items of ``--by`` and ``--key``.
 
     Attributes:
         notices: lines for people that have come up since they were last taken.
@@ -104,11 +106,12 @@ class Tracer:
         session: Callable[[Filter], AnySession],
         *,
         patience: float | None = GRACE,
+        keys: Sequence[Item] = (),
     ) -> None:
         self.notices: list[str] = []
         self.ended = False
         self._targets = targets
-        self._requests = [_Request(text) for text in probes]
+        self._requests = [_Request(text, keys) for text in probes]
         self._pids = self._given = self._processes()
         self._namespace = None if process.in_initial_pid_namespace() else process.pid_namespace()
         self._probes: dict[Any, FileProbes] = {}
@@ -372,20 +375,18 @@ class Tracer:
             request.seen.add((file.identity, file.pid))
             if request.functions is not None:
                 points = request.functions.points(file.path, file.open_path, file.pid)
+                points = request.functions.fitting(points, self._session)
                 failures += self._attach_points(request, file, points, request.functions.declared)
                 continue
             probes = matching(request.text, self._read(file).probes)
             if not probes:
                 continue
             request.found = True
-            elsewhere = foreign(probes[0])
-            own = probes if elsewhere is None else []
-            points = all_points(own, file.open_path, file.pid, request.text.items)
-            if not points:
-                reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
-                failures.append(TracingError(f"{probes[0].full_name} in {file.path}: {reason}"))
-                continue
-            failures += self._attach_points(request, file, points, declared_arguments(probes))
+            items = (*request.text.items, *request.keys)
+            points, refused = attachable(probes, file.path, file.open_path, file.pid, items)
+            failures += refused
+            if points:
+                failures += self._attach_points(request, file, points, declared_arguments(probes))
         if failures and not self._sites:
             raise failures[0]
         self.notices += [f"not attached: {error}" for error in failures]

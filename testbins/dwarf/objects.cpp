@@ -1,7 +1,9 @@
 // Functions and methods of C++ with parameters of every kind. Each prints what it was passed.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "say.h"
@@ -150,6 +152,9 @@ CALLED unsigned vectors(const std::vector<int> &numbers, std::vector<unsigned ch
     printf("]");
     say_key("bytes"), printf("[%d, %d]", bytes[0], bytes[1]);
     INT(numbers[1]), INT(bytes[1]), INT((*prices)[1].whole);
+    say_key("*prices"), printf("[{\"whole\": %d, \"cents\": %u}, {\"whole\": %d, \"cents\": %u}]", (*prices)[0].whole,
+                             (*prices)[0].cents, (*prices)[1].whole, (*prices)[1].cents);
+    say_key("(*prices)[1]"), printf("{\"whole\": %d, \"cents\": %u}", (*prices)[1].whole, (*prices)[1].cents);
     say_key("none"), printf("[]");
     RETURN(none.size());
     END();
@@ -172,10 +177,27 @@ struct Counted {
 CALLED Plain by_value(Plain plain, Counted counted, int last, std::unique_ptr<Plain> owned)
 {
     BEGIN("by_value");
-    INT(plain.a), INT(plain.b), INT(counted.a), INT(counted.b), INT(last);
+    INT(plain.a), INT(plain.b), INT(counted.a), INT(counted.b), INT(last), INT(owned->a), INT((*owned).b);
+    say_key("plain"), printf("{\"a\": %d, \"b\": %ld}", plain.a, plain.b);
+    say_key("*owned"), printf("{\"a\": %d, \"b\": %ld}", owned->a, owned->b);
     say_key("return.b"), printf("%ld", counted.b);
     END();
     return {owned->a, counted.b};
+}
+
+CALLED long shared(const std::shared_ptr<Plain> &shared, std::weak_ptr<Plain> weak, std::optional<Plain> maybe,
+                   const std::optional<long> &number, std::string_view view,
+                   const std::vector<std::string> &texts, const std::vector<double> &halves, std::vector<Plain *> &them)
+{
+    BEGIN("shared");
+    INT(shared->a), INT((*shared).b), INT(maybe->b), INT((*maybe).a), INT(*number), STRING(view), STRING(texts[1]);
+    say_key("weak->a"), printf("%d", weak.lock()->a);
+    say_key("*maybe"), printf("{\"a\": %d, \"b\": %ld}", maybe->a, maybe->b);
+    say_key("halves"), printf("[%.17g, %.17g]", halves[0], halves[1]);
+    INT(them[0]->b);
+    RETURN(shared->b);
+    END();
+    return shared->b;
 }
 
 CALLED Counted made(int a)
@@ -223,6 +245,9 @@ int main()
     std::vector<short> none;
     total += static_cast<int>(vectors({1, -2, 3}, {255, 254}, &prices, none));
     total += by_value({1, -2}, Counted(-3, 4), -5, std::make_unique<Plain>(Plain{6, 7})).a;
+    auto both = std::make_shared<Plain>(Plain{8, -9});
+    std::vector<Plain *> them{both.get()};
+    total += shared(both, both, Plain{10, -11}, 12, "a view", {"one", "two"}, {1.5, -2.5}, them);
     total += made(-8).a + largest<long>(-1, 1l << 40) + largest<short>(-3, -4);
     total += Box<unsigned char>{200}.open(-1);
     return total == 0;

@@ -1,6 +1,10 @@
 //! Functions of Rust with parameters of every kind. Each prints what it was passed.
 
+use std::fmt;
 use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Clone, Copy)]
 pub struct Point {
@@ -40,6 +44,19 @@ macro_rules! line {
     ($function:expr, $($key:expr => $value:expr),*) => {
         say($function, &[$(($key, format!("{:?}", $value))),*])
     };
+}
+
+/// Text that is JSON already.
+struct Raw(String);
+impl fmt::Debug for Raw {
+    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+fn points(list: &[Point]) -> Raw {
+    let each: Vec<String> = list.iter().map(|one| format!("{{\"x\": {}, \"y\": {}}}", one.x, one.y)).collect();
+    Raw(format!("[{}]", each.join(", ")))
 }
 
 #[inline(never)]
@@ -92,6 +109,33 @@ pub fn shapes(shape: &Shape, maybe: &Option<u32>, home: Option<&u32>) -> u32 {
     maybe.unwrap_or(0) + u32::from(matches!(shape, Shape::Empty))
 }
 
+#[inline(never)]
+pub fn owners(rc: Rc<Point>, arc: &Arc<Point>, list: &[Point], held: &Vec<Point>, reals: &Vec<f64>) -> i64 {
+    line!("shapes::owners", "rc.x" => rc.x, "arc.y" => arc.y, "list" => points(list), "list[1].y" => list[1].y,
+          "held" => points(held), "held[0].x" => held[0].x, "reals" => reals, "return" => arc.y);
+    arc.y
+}
+
+#[inline(never)]
+pub fn forms(result: &Result<u32, String>, home: &Option<Box<Point>>, number: Option<NonZeroU32>, pair: (i32, u16),
+             deep: &Option<Option<bool>>, order: std::cmp::Ordering) -> u32 {
+    let one = match result { Ok(_) => "Ok", Err(_) => "Err" };
+    let place = match order { std::cmp::Ordering::Less => "Less", std::cmp::Ordering::Equal => "Equal", _ => "Greater" };
+    line!("shapes::forms", "result" => one, "home" => if home.is_some() { "Some" } else { "None" },
+          "number" => if number.is_some() { "Some" } else { "None" }, "deep" => if deep.is_some() { "Some" } else { "None" },
+          "order" => place, "pair.__0" => pair.0, "pair.__1" => pair.1, "return" => u32::from(pair.1));
+    u32::from(pair.1)
+}
+
+#[inline(never)]
+pub fn inside(result: &Result<u32, String>, home: &Option<Box<Point>>) -> bool {
+    if let (Ok(number), Some(point)) = (result, home) {
+        line!("shapes::inside", "result.Ok.__0" => number, "home.Some.__0.x" => point.x, "home.Some.__0.y" => point.y,
+              "return" => 1);
+    }
+    true
+}
+
 impl Person {
     #[inline(never)]
     pub fn birthday(&mut self, years: u8) -> u8 {
@@ -124,6 +168,16 @@ fn main() {
         black_box(shapes as fn(&Shape, &Option<u32>, Option<&u32>) -> u32)(&shape, &Some(4), None);
     }
     black_box(shapes as fn(&Shape, &Option<u32>, Option<&u32>) -> u32)(&Shape::Empty, &None, Some(&5));
+    let points = [Point { x: 1, y: -2 }, Point { x: -3, y: 4 }];
+    black_box(owners as fn(Rc<Point>, &Arc<Point>, &[Point], &Vec<Point>, &Vec<f64>) -> i64)(
+        Rc::new(points[0]), &Arc::new(points[1]), &points, &points.to_vec(), &vec![1.5, -2.5]);
+    let own = |x| Some(Box::new(Point { x, y: 5 }));
+    let all = black_box(forms as fn(&Result<u32, String>, &Option<Box<Point>>, Option<NonZeroU32>, (i32, u16),
+                                    &Option<Option<bool>>, std::cmp::Ordering) -> u32);
+    all(&Ok(1), &own(2), NonZeroU32::new(3), (-4, 5), &None, std::cmp::Ordering::Less);
+    all(&Err("no".to_string()), &None, None, (6, 7), &Some(None), std::cmp::Ordering::Equal);
+    all(&Err(String::new()), &None, None, (8, 9), &Some(Some(true)), std::cmp::Ordering::Greater);
+    black_box(inside as fn(&Result<u32, String>, &Option<Box<Point>>) -> bool)(&Ok(12), &own(-13));
     let mut person = person;
     black_box(Person::birthday as fn(&mut Person, u8) -> u8)(&mut person, 2);
     black_box((person.home.map_or(0, |home| home.x), Color::Red));

@@ -125,8 +125,12 @@ CALLED struct eight small(struct one a, struct three b, struct four c, struct ei
     BEGIN("small");
     INT(a.a), INT(b.a), INT(b.c), INT(c.a), INT(c.b), INT(d.a), UNSIGNED(d.b), INT(e.number);
     INT(e.half[1]), INT(e.text[2]);
+    say_key("b"), printf("{\"a\": %d, \"b\": %d, \"c\": %d}", b.a, b.b, b.c);
+    say_key("d"), printf("{\"a\": %d, \"b\": %u}", d.a, d.b);
+    say_key("e.half"), printf("[%d, %d]", e.half[0], e.half[1]);
     say_key("return.a"), printf("-7");
     say_key("return.b"), printf("4000000000");
+    say_key("return"), printf("{\"a\": -7, \"b\": 4000000000}");
     END();
     return result;
 }
@@ -136,6 +140,10 @@ CALLED struct sixteen pairs(struct twelve a, struct sixteen b, struct nested c, 
     BEGIN("pairs");
     INT(a.a[0]), INT(a.a[2]), INT(b.a), TEXT(b.b), INT(c.first.b), INT(c.second.a), UNSIGNED(c.second.b);
     INT(d);
+    say_key("a"), printf("{\"a\": [%d, %d, %d]}", a.a[0], a.a[1], a.a[2]);
+    say_key("c"), printf("{\"first\": {\"a\": %d, \"b\": %d}, \"second\": {\"a\": %d, \"b\": %u}}", c.first.a,
+                       c.first.b, c.second.a, c.second.b);
+    say_key("c.second"), printf("{\"a\": %d, \"b\": %u}", c.second.a, c.second.b);
     say_key("return.a"), printf("%ld", -b.a);
     say_text("return.b", b.b);
     END();
@@ -168,6 +176,7 @@ CALLED short bit_fields(struct bits a, int b)
 {
     BEGIN("bit_fields");
     INT(a.a), INT(a.b), INT(a.c), INT(b);
+    say_key("a"), printf("{\"a\": %d, \"b\": %d, \"c\": %llu}", a.a, a.b, (unsigned long long)a.c);
     RETURN(-2);
     END();
     return -2;

@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dwarf_programs import VARIANTS, calls, program, same
+from dwarf_programs import UNREADABLE, VARIANTS, calls, program, same
 from function_programs import needs_libc
 from skips import need_program
 from symbol_programs import compiled
-from tracing_tools import one_error, run_usdt
+from tracing_tools import Tool, one_error, run_usdt
 
+from bpf.host import PROCESS
+from usdt.uprobes.debug import debug_of
 from usdt.uprobes.functions import FunctionFile
+from usdt.uprobes.parameters import DebugParameters
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
+
+
+_UNTOLD = ("in none at return", "is not known here", "programs are not given")
+_x86_64 = pytest.mark.skipif(PROCESS != "x86_64", reason="names registers of x86-64")
 
 
 def probe_of(path: Path, function: str, items: list[str]) -> str:
@@ -51,15 +59,53 @@ def test_every_value_is_what_the_program_prints(variant: str, name: str, tmp_pat
             (found,) = file.find(function.replace("[", "[[]").replace("*", "[*]"))
             probes[found.probe] = function, probe_of(path, function, [*events[0]])
     events = traced(path, tmp_path / "events", *(text for _, text in probes.values()))
-    wrong = []
+    wrong, told, untold = [], 0, 0
     for label, (function, _) in probes.items():
         shown = events.get(label, [])
         assert len(shown) == len(printed[function]), label
         for one, other in zip(shown, printed[function], strict=True):
             for (item, value), wanted in zip(one.items(), other.values(), strict=True):
-                if not same(value, wanted):
+                if _untold(value, wanted):
+                    untold += 1
+                elif not same(value, wanted):
                     wrong.append((function, item, value, wanted))
+                told += 1
     assert not wrong, "\n".join(map(str, wrong))
+    assert untold * 4 < told, (untold, told)
+
+
+def _untold(value: Any, wanted: Any) -> bool:
+    # The programs say what cannot be read on x86-64. Elsewhere that differs, and is said.
+    if PROCESS == "x86_64":
+        return False
+    reason = value.get("error", "") if isinstance(value, dict) else ""
+    return wanted == UNREADABLE or any(words in reason for words in _UNTOLD)
+
+
+#: Casts of the arguments of ``many`` in values.c; with the text after them they are eleven, so that
+#: on every CPU some are on the stack.
+_MANY = (
+    *("unsigned char", "short", "int", "", "unsigned char"),
+    *("unsigned char", "unsigned char", "short", "int", ""),
+)
+
+
+def test_arguments_and_return_without_names_are_where_the_cpu_has_them(tmp_path: Path) -> None:
+    path = program("gccO2v5", "values")
+    items = [f"({cast})arg{at}" if cast else f"arg{at}" for at, cast in enumerate(_MANY)]
+    probe = f"uprobe:{path}:many({', '.join([*items, 'str(arg10)', '(unsigned char)return'])})"
+    (events,) = traced(path, tmp_path / "events", probe).values()
+    printed = calls(path)["many"]
+    assert len(events) == len(printed) == 2
+    word = 8 * (8 if sys.maxsize > 1 << 32 else 4)
+    bits = (8, 16, 32, word, 8, 8, 8, 16, 32, word)
+    for event, said in zip(events, printed, strict=True):
+        *numbers, text, result = event.values()
+        *wanted, wanted_text, wanted_result = said.values()
+        assert [one % (1 << size) for one, size in zip(numbers, bits, strict=True)] == [
+            one % (1 << size) for one, size in zip(wanted, bits, strict=True)
+        ]
+        assert (text, result) == (wanted_text, wanted_result)
 
 
 def shown(*words: object) -> list[str]:
@@ -76,21 +122,28 @@ def events_of(path: str, *probes: str) -> list[dict[str, Any]]:
     return [event["args"] | event.get("names", {}) for event in events]
 
 
+def hits_of(path: Path, function: str, item: str, conditions: list[str]) -> list[int]:
+    """How often each condition held: an item of its own tells each probe from the others."""
+    marks = [f"{item} + {number}" for number in range(len(conditions))]
+    probes = (
+        f"uprobe:{path}:{function}({mark}, ({condition}) == 1)"
+        for mark, condition in zip(marks, conditions, strict=True)
+    )
+    events = [key for event in events_of(str(path), *probes) for key in event]
+    return [events.count(mark.replace(" ", "")) for mark in marks]
+
+
 def test_predicates_on_members_enums_bit_fields_and_texts() -> None:
     path = program("gccO2v5", "values")
     chosen = {
         'req->path == "/ind*"': 1,
         'req->path != "/index.html"': 0,
         'req->method == "GET" && req->priority < -15': 1,
-        'req->shade == "GREEN", req->color == "BLUE"': 1,
+        'req->shade == "GREEN" && req->color == "BLUE"': 1,
         'req->shade == "RED"': 0,
-        "req->urgent && req->next->urgent == 0, return != 0": 1,
+        "req->urgent && req->next->urgent == 0": 1,
     }
-    for condition, hits in chosen.items():
-        events = events_of(
-            str(path), f"uprobe:{path}:by_pointer(req->id, ({condition.split(', ')[0]}) == 1)"
-        )
-        assert len(events) == hits, condition
+    assert hits_of(path, "by_pointer", "req->open", list(chosen)) == list(chosen.values())
 
 
 def test_texts_of_cxx_compare_by_their_length() -> None:
@@ -101,9 +154,30 @@ def test_texts_of_cxx_compare_by_their_length() -> None:
         'little == "small"': 1,
         'moved != "x"': 1,
     }
-    for condition, hits in chosen.items():
-        events = events_of(str(path), f"uprobe:{path}:strings(str(little), {condition})")
-        assert events == [{"str(little)": "small"}] * hits, condition
+    assert hits_of(path, "strings", "little[0]", list(chosen)) == list(chosen.values())
+
+
+def rows_of(*words: object) -> list[dict[str, Any]]:
+    """What a command says in JSON, without what the traced program prints."""
+    lines = shown(*words)
+    return [json.loads(line) for line in lines if not line.startswith('{"function"')]
+
+
+def test_members_are_keys_without_an_item() -> None:
+    path = program("gccO2v5", "values")
+    probe = f"uprobe:{path}:by_pointer"
+    (one,) = rows_of("count", "--json", "-c", path, probe, "--by", "req->path, req->next->priority")
+    assert (one["key"], one["count"]) == (
+        {"req->path": "/index.html", "req->next->priority": -3},
+        1,
+    )
+    (one, *_) = rows_of("latency", "--json", "-c", path, probe, "--by", "req->next->path")
+    assert one["key"] == {"req->next->path": "/next"}
+    # Of many functions those that have what the key names.
+    found = rows_of("count", "--json", "-c", path, f"uprobe:{path}:[a-z]*", "--by", "head->name")
+    assert {row["probe"].rpartition(":")[2] for row in found} == {"by_pointer", "hidden"}
+    text = one_error(run_usdt("count", "-c", path, probe, "--by", "req->pth"), code=2)
+    assert "struct request has no member 'pth'; did you mean path?" in text
 
 
 PROBES = r"""
@@ -124,6 +198,9 @@ def test_usdt_arguments_take_casts_to_the_programs_types(tmp_path: Path) -> None
     items = "(struct request *)arg0->path, ((struct request *)arg0)->next->path, arg1"
     events = events_of(str(path), f"{path}:myprov:req({items}, (struct request *)arg0->pad == 2)")
     assert [[*event.values()] for event in events] == [["/a", "/b", 0], ["/a", "/b", 1]]
+    words = "count", "--json", "-c", path, f"{path}:myprov:req"
+    (row,) = rows_of(*words, "--by", "(struct request *)arg0->path")
+    assert (list(row["key"].values()), row["count"]) == (["/a"], 2)
     wrong = one_error(
         run_usdt("trace", "-c", path, f"{path}:myprov:req((struct reqest *)arg0->path)"), code=2
     )
@@ -153,6 +230,7 @@ def test_a_parameter_that_is_none_is_named_with_those_that_are() -> None:
     assert "struct request has no member 'pth'; did you mean path?" in text
 
 
+@_x86_64
 def test_info_shows_the_prototype_the_source_and_the_places() -> None:
     path = program("gccO2v5", "values")
     lines = shown("info", f"uprobe:{path}:mixtures")
@@ -176,6 +254,7 @@ def test_info_shows_the_prototype_the_source_and_the_places() -> None:
     ]
 
 
+@_x86_64
 def test_check_says_what_cannot_be_read() -> None:
     path = program("gccO2v5", "values")
     good = run_usdt("check", f"uprobe:{path}:by_pointer(req->path, return)")
@@ -201,8 +280,14 @@ def test_every_parameter_has_the_type_that_gdb_says() -> None:
     )
     said = [line.removeprefix("type = ") for line in done.stdout.splitlines() if "type = " in line]
     assert len(said) == len(names)
+    debug = debug_of(str(path), str(path))
+    assert debug is not None
+    parameters = DebugParameters(debug)
     for name, text in zip(names, said, strict=True):
-        (one,) = map(json.loads, shown("info", "--json", f"uprobe:{path}:{name}"))
+        with FunctionFile(str(path)) as file:
+            prototype = parameters.prototype(*file.find(name))
+        assert prototype is not None
+        one = prototype.to_json()
         kinds = [p["type"] for p in one["parameters"] if p["name"] != "return"]
         kinds += ["..."] * one["prototype"].endswith("...)")
         # BTF has no complex numbers: they are two.
@@ -218,44 +303,57 @@ def _plain(text: str) -> str:
     return re.sub(r"\s+", "", re.sub(r"\*\s*const\b", "*", text))
 
 
-LIBC = """
-import ctypes, os
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-for size in (100000, 100001, 300000):
-    libc.malloc(ctypes.c_size_t(size))
-read, write = os.pipe()
-for _ in range(5):
-    os.write(write, b"x" * 10)
-    os.read(read, 4)
-    os.read(read, 100)
+#: As many calls of malloc() and read() as it says, and no others.
+LIBC = r"""
+#include <stdlib.h>
+#include <unistd.h>
+void *volatile kept;
+int main(void)
+{
+    int ends[2];
+    char byte = 0;
+    for (int i = 0; i < 400; i++) {
+        kept = malloc(10000 * (1 + i % 4));
+        free(kept);
+    }
+    pipe(ends);
+    for (int i = 0; i < 50; i++) {
+        write(ends[1], &byte, 1);
+        read(ends[0], &byte, 1);
+    }
+    return 0;
+}
 """
 
 
 @needs_libc
 def test_libc_counted_and_measured(tmp_path: Path) -> None:
-    script = tmp_path / "libc.py"
-    script.write_text(LIBC)
-    command = f"{sys.executable} {script}"
-    words = "count", "--json", "-c", command, "uprobe:libc:malloc", "--by", "comm"
-    counts = {one["key"]["comm"]: one["count"] for one in map(json.loads, shown(*words))}
-    assert sum(counts.values()) > 3
-    (hist,) = map(
-        json.loads,
-        shown(
-            "hist",
-            "--json",
-            "-c",
-            command,
-            "uprobe:libc:malloc(arg0, arg0 >= 100000, arg0 < 310000)",
-        ),
+    path = compiled(tmp_path, LIBC, "-O1", name="allocates")
+    (row,) = rows_of("count", "--json", "-c", path, "uprobe:libc:malloc", "--by", "comm")
+    assert (row["key"], row["count"]) == ({"comm": "allocates"}, 400)
+    (hist,) = rows_of("hist", "--json", "-c", path, "uprobe:libc:malloc(arg0)")
+    assert [(one["low"], one["count"]) for one in hist["buckets"] if one["count"]] == [
+        (8192, 100),
+        (16384, 200),
+        (32768, 100),
+    ]
+    latency, *_ = rows_of(
+        "latency", "--json", "-c", path, "uprobe:libc:read", "uprobe:libc:read(return)"
     )
-    assert sum(bucket["count"] for bucket in hist["buckets"]) >= 3
-    latency, *_ = map(
-        json.loads,
-        shown("latency", "--json", "-c", command, "uprobe:libc:read", "uprobe:libc:read(return)"),
-    )
-    assert sum(bucket["count"] for bucket in latency["buckets"]) >= 10
+    assert sum(bucket["count"] for bucket in latency["buckets"]) == 50
+
+
+@needs_libc
+def test_malloc_of_all_processes_counted_by_command(tmp_path: Path) -> None:
+    path = compiled(tmp_path, LIBC, "-O1", name="everywhere")
+    with Tool("count", "--json", "-a", "uprobe:libc:malloc", "--by", "comm") as tool:
+        tool.wait_tracing()
+        for _ in range(3):
+            subprocess.run([path], check=True, timeout=20)
+        tool.process.send_signal(signal.SIGINT)
+        tool.finish()
+    rows = [json.loads(line) for line in tool.lines]
+    assert {row["count"] for row in rows if row["key"]["comm"] == "everywhere"} == {1200}
 
 
 def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
@@ -276,7 +374,7 @@ def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
         json.loads(line)["args"]["callable->ob_type->tp_name"]
         for line in (tmp_path / "out").read_text().splitlines()
     ]
-    assert "type" in names
+    assert names.count("Shop") == 3
 
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "uprobes.md"
@@ -301,6 +399,7 @@ def _alike(line: str) -> str:
     return re.sub(r" +", " ", re.sub(r"^.*?(?=uprobe:)", "", line))
 
 
+@_x86_64
 @pytest.mark.parametrize(("command", "wanted"), _examples())
 def test_the_examples_of_the_page_are_what_is_seen(command: str, wanted: list[str]) -> None:
     path = program("gccO2v5", "objects" if "objects" in command else "values")

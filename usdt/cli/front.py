@@ -43,7 +43,8 @@ class UsdtFront:
         session: Callable[[Filter], AnySession],
     ) -> Started:
         """Attach the probes to what the options name; ``stack`` undoes it."""
-        from usdt.tracer import GRACE, Targets, Tracer  # noqa: PLC0415 - --help does not pay
+        from tracing.language import parse_items  # noqa: PLC0415 - --help does not pay
+        from usdt.tracer import GRACE, Targets, Tracer  # noqa: PLC0415
 
         spawned = None
         if options["command"] is not None:
@@ -53,7 +54,9 @@ class UsdtFront:
         pids, everything, follow = tuple(options["pids"]), options["everything"], options["follow"]
         targets = Targets(pids, spawned, everything, follow)
         patience = options.get("patience", None if options["duration"] else GRACE)
-        tracer = Tracer(requests, targets, session, patience=patience)
+        words = [options.get("by"), options.get("key"), options.get("end_key")]
+        keys = [item for word in words if word for item in parse_items(word)]
+        tracer = Tracer(requests, targets, session, patience=patience, keys=keys)
         return Started(stack.enter_context(tracer), spawned)
 
 

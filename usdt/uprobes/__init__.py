@@ -11,6 +11,7 @@ debug      a file's debug information; ``missing``: what to say where there is n
 conventions/  where values of every type are at a function's beginning, by CPU; ``leaves``: what
            they are made of; ``trivial``: which objects C++ passes by address
 parameters  parameters by name and type → arguments
-usertypes  members of a program's types; ``containers``: texts and lists of C++ and Rust
+usertypes  members of a program's types; ``containers``: texts and lists of C++ and Rust; ``smart``:
+           pointers that are objects
 requests   what the tracer asks: points to attach to
 """

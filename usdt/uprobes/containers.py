@@ -2,8 +2,11 @@
 
     std::string        libstdc++: _M_dataplus._M_p and _M_string_length; before the ABI of GCC 5
                        there is no length, and three words before the text is one
-    std::string_view   _M_str and _M_len
-    std::vector<T>     _M_impl._M_start and _M_finish; not of bool, which are bits
+                       libc++: the first bit says whether three words (capacity, length, text) or
+                       a byte (twice the length) and the text itself
+    std::string_view   _M_str and _M_len; libc++: __data_ and __size_, without _ in older ones
+    std::vector<T>     _M_impl._M_start and _M_finish, libc++: __begin_ and __end_; not of bool,
+                       which are bits
     &str, &[T], Box<str>, …   data_ptr and length
     String, Vec<T>     len, and a pointer somewhere in buf (of a String: in its vec)
 
@@ -19,15 +22,16 @@ from bpf.btf import types as btf_types
 from bpf.frozen import frozen
 from tracing.fold import fold
 from tracing.ir import S64, U64, Arithmetic, Convert, Deref, Node, Number, Place, Pointer
+from tracing.values import Kind, ValueType
 
 if TYPE_CHECKING:
     from usdt.uprobes.usertypes import ProgramTypes
 
 __all__ = ("Container", "container_of")
 
-_TEXT = re.compile(r"(?:^|::)basic_string(?:_view)?<char[,> ]")
+_TEXT = re.compile(r"(?:[^<]*::)?basic_string(?:_view)?<char[,> ]")
 _RUST_TEXT = re.compile(r"(?:^|&|&mut |\bBox<|\bRc<|\bArc<|\bconst |\bmut )str\b")
-_VECTOR = re.compile(r"(?:^|::)vector<")
+_VECTOR = re.compile(r"(?:[^<]*::)?vector<")
 _RUST_VECTOR = re.compile(r"(?:^|::)Vec<(.*?)(?:, [\w:]*Global)?>$")
 _LIBSTDCXX = ("std::__cxx11::basic_string<", "std::basic_string<")
 _OLD_LENGTH = -24  # of libstdc++'s strings before GCC 5: a word, from the text
@@ -62,15 +66,18 @@ def container_of(types: ProgramTypes, node: Node) -> Container | None:
     if not isinstance(found, btf_types.Composite):
         return None
     name = found.name
-    if _TEXT.search(name):
+    if _TEXT.match(name):
         return _cxx_text(types, node, name)
-    if _VECTOR.search(name):
+    if _VECTOR.match(name):
         return _cxx_vector(types, node)
     return _rust(types, node, name)
 
 
 def _cxx_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
-    text, count = types.step(node, "_M_str"), types.step(node, "_M_len")
+    text = _first(types, node, "_M_str", "__data_", "__data")
+    count = _first(types, node, "_M_len", "__size_", "__size")
+    if text is None and types.step(node, "_M_dataplus") is None and "__1::" in name:
+        return _libcxx_text(types, node)
     if text is None:
         outer = types.step(node, "_M_dataplus")
         count = types.step(node, "_M_string_length")
@@ -85,6 +92,39 @@ def _cxx_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
     return Container(text.address, count, text.handle, text=True)
 
 
+def _first(types: ProgramTypes, node: Place, *names: str) -> Node | None:
+    # The first of some members that there is.
+    found = (types.step(node, name) for name in names)
+    return next((one for one in found if one is not None), None)
+
+
+def _libcxx_text(types: ProgramTypes, node: Place) -> Container | None:
+    # Its ABI is what it is on little-endian machines; how it names its members differs.
+    element = types.type_named("char")
+    if element is None or types.big_endian or not _first(types, node, "__r_", "__rep_"):
+        return None
+    word = types.btf.pointer_size
+    kind = ValueType(Kind.UNSIGNED, word)
+
+    def at(offset: int, kind: ValueType) -> Node:
+        place = Arithmetic("+", node.address, Number(offset, U64), U64)
+        return fold(Convert(Deref(fold(place), kind), U64))
+
+    first = at(0, ValueType(Kind.UNSIGNED, 1))
+    is_long = Arithmetic("-", Number(0, U64), Arithmetic("&", first, Number(1, U64), U64), U64)
+    inside = fold(Arithmetic("+", node.address, Number(1, U64), U64))
+    text = _either(is_long, at(2 * word, kind), inside)
+    half = Arithmetic(">>", first, Number(1, U64), U64)
+    return Container(text, _either(is_long, at(word, kind), half), element, text=True)
+
+
+def _either(mask: Node, one: Node, other: Node) -> Node:
+    # The one where the mask is all ones, the other where it is 0.
+    kept = Arithmetic("&", one, mask, U64)
+    rest = Arithmetic("&", other, Arithmetic("~", mask, None, U64), U64)
+    return Arithmetic("|", kept, rest, U64)
+
+
 def _is_declared(types: ProgramTypes, node: Node | None) -> bool:
     number = node.handle if isinstance(node, Place) else None
     return isinstance(number, int) and isinstance(types.btf.resolve(number), btf_types.Forward)
@@ -93,7 +133,7 @@ def _is_declared(types: ProgramTypes, node: Node | None) -> bool:
 def _declared_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
     # clang leaves it to the C++ library to describe its strings, or what has the pointer in them;
     # their ABI is what it is.
-    if not _TEXT.search(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
+    if not _TEXT.match(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
         return None
     element = types.type_named("char")
     if element is None:
@@ -108,10 +148,11 @@ def _declared_text(types: ProgramTypes, node: Place, name: str) -> Container | N
 
 
 def _cxx_vector(types: ProgramTypes, node: Place) -> Container | None:
-    inner = types.step(node, "_M_impl")
-    if inner is None:
+    inner = types.step(node, "_M_impl") or node
+    if not isinstance(inner, Place):
         return None
-    begin, end = types.step(inner, "_M_start"), types.step(inner, "_M_finish")
+    begin = _first(types, inner, "_M_start", "__begin_")
+    end = _first(types, inner, "_M_finish", "__end_")
     if not isinstance(begin, Pointer) or not isinstance(end, Pointer):
         return None
     if not isinstance(begin.handle, int) or not begin.handle:

@@ -9,9 +9,10 @@ import functools
 import weakref
 from typing import TYPE_CHECKING
 
+from bpf.btf.types import Array
 from bpf.errors import BtfError, TracingError
 from usdt.elf import ElfFile
-from usdt.uprobes.trivial import passed_by_reference
+from usdt.uprobes.trivial import passed_by_reference, virtual_bases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +76,14 @@ class Debug:
     def variants(self, number: int) -> VariantPart | None:
         """The forms of a Rust enum; None of every other type."""
         return self._info.variants.get(self.btf.resolve(number).id)
+
+    def virtual_bases(self, number: int) -> list[str]:
+        """The names of a class's virtual base classes, those of its bases with them."""
+        return virtual_bases(self._info.btf.die(number), self._info.definition)
+
+    def row_of(self, number: int, count: int) -> int:
+        """The ID of an array of so many values of a type."""
+        return self._info.btf.add(lambda made: Array(made, "", number, 0, count))
 
     def by_reference(self, number: int) -> bool:
         """Whether C++ passes the address of a copy where a class is passed by value."""
@@ -172,3 +181,11 @@ class LazyDebug:
     def variants(self, number: int) -> VariantPart | None:
         """The forms of a Rust enum; None of every other type."""
         return self._debug.variants(number)
+
+    def virtual_bases(self, number: int) -> list[str]:
+        """The names of a class's virtual base classes."""
+        return self._debug.virtual_bases(number)
+
+    def row_of(self, number: int, count: int) -> int:
+        """The ID of an array of so many values of a type."""
+        return self._debug.row_of(number, count)

@@ -173,7 +173,9 @@ class FunctionFile:
             matching = name_matcher(pattern)
             if required_text(pattern) or "::" in name or "operator" in name:
                 symbols += self._symbols.matching(
-                    lambda symbol: is_mangled(symbol) and matching(symbol)
+                    lambda symbol: (
+                        is_mangled(symbol) and matching(symbol) and not _PART.search(symbol)
+                    )
                 )
         # Of memcpy, glibc has an old version that is a plain function; nothing new calls it.
         indirect = any(one.type == STT_GNU_IFUNC and not one.imported for one in symbols)
@@ -228,6 +230,12 @@ class FunctionFile:
     def _unknown(self, name: str) -> ProbeNotFound:
         known = self._symbols.matching(lambda _: True)
         names = {one.name for one in known if self._is_code(one)}
+        made = sorted(one for one in names if one.startswith(f"{name}."))
+        if made:
+            shown = ", ".join(made[:4]) + (", …" if len(made) > 4 else "")
+            return ProbeNotFound(
+                f"{self.path}: no function {name}: the compiler made {shown} of it; name that"
+            )
         near = _nearest(name, names)
         if not names:
             what = f"no function {name}: there are no symbols of functions"
@@ -291,7 +299,10 @@ class FunctionFile:
         if around is not None:
             return self._shifted(self._functions([around])[0], address - around.address)
         name = f"{address:#x}"
-        return Function(name, "", self.path, self.machine, address, 0, 0, offset)
+        no_return = self._no_return(())
+        return Function(
+            name, "", self.path, self.machine, address, 0, 0, offset, (), self.go, no_return
+        )
 
     def _shifted(self, function: Function, shift: int) -> Function:
         address = function.start + shift

@@ -115,5 +115,7 @@ def required_text(pattern: str) -> str:
     if "operator" in head or "[" in head:
         return ""
     last = head.rpartition("::")[2]
+    if len(last) == 1 and last.isalpha():
+        return f"1{last}"  # manglings say how long it is
     found = [word for word in _IDENTIFIER.findall(last) if word not in _ABBREVIATED]
     return max(found, key=len, default="")

@@ -19,7 +19,10 @@ from usdt.uprobes.asking import needs_types, untyped_names
 from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
-    from tracing.language.tree import ProbeText
+    from collections.abc import Sequence
+
+    from tracing.language.tree import Item, ProbeText
+    from tracing.session import AnySession
     from tracing.values import Argument
     from usdt.uprobes.arguments import Parameters
     from usdt.uprobes.functions import Function
@@ -37,6 +40,7 @@ class FunctionRequest:
     Args:
         text: the probe.
         parameters: what knows arguments by name; by default debug information, if items ask.
+        keys: items of ``--by`` and ``--key``.
         described: whether parameters are wanted even if no item asks.
 
     Attributes:
@@ -47,7 +51,12 @@ class FunctionRequest:
     """
 
     def __init__(
-        self, text: ProbeText, parameters: Parameters | None = None, *, described: bool = False
+        self,
+        text: ProbeText,
+        parameters: Parameters | None = None,
+        *,
+        keys: Sequence[Item] = (),
+        described: bool = False,
     ) -> None:
         if text.path is None:
             name = text.name if ":" not in text.name else "FUNCTION"
@@ -58,6 +67,7 @@ class FunctionRequest:
             )
         self.text = text
         self.notes: list[str] = []
+        self._items = (*text.items, *keys)
         self._parameters = parameters
         self._described = described
         self._found: dict[str, list[Function]] = {}
@@ -138,12 +148,19 @@ class FunctionRequest:
             for one in found
         ]
 
+    def fitting(self, points: list[Point], session: AnySession) -> list[Point]:
+        """Of many functions' points those that have what keys name; of one, itself."""
+        if len(points) < 2 or len(self._items) == len(self.text.items):
+            return points
+        found = [point for point in points if session.misfit(self.text, point) is None]
+        return found or points[:1]
+
     def _parameters_of(
         self, path: str, open_path: str, found: list[Function], pid: int
     ) -> Parameters | None:
         # Debug information is read where items cannot do without, or for the type of the result.
         names = {name for item in self.text.items for name in names_in(item.expression)}
-        needed = needs_types(self.text.items)
+        needed = needs_types(self._items)
         if self._parameters is not None or not (needed or self._described or "return" in names):
             return self._parameters
         if not needed and len(found) > _MOST_TYPED:
@@ -174,10 +191,11 @@ class FunctionRequest:
 
         with ElfFile(open_path, name=path) as elf:
             reason = missing_debug(path, elf.build_id)
-        names = untyped_names(self.text.items)
+        names = untyped_names(self._items)
         if names:
             return self._unknown(names[0], reason)
-        return LanguageError(self.text.text, self.text.items[0].expression.start, reason)
+        start = self.text.items[0].expression.start if self.text.items else 0
+        return LanguageError(self.text.text, start, reason)
 
     def _unknown(self, name: str, reason: str) -> LanguageError:
         places = (
@@ -210,7 +228,7 @@ class FunctionRequest:
         if parameters is None or function.shift:
             return numbered
         named = parameters.arguments(function)
-        if not (self._described or needs_types(self.text.items)):
+        if not (self._described or needs_types(self._items)):
             # Where only arg0 and return are asked for, debug information that may be there or not
             # makes no difference but for the size and sign of a number.
             named = tuple(one for one in named if one.name == "return" and _is_number(one))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Whole = Callable[[Die], Die | None]
 
-__all__ = ("passed_by_reference",)
+__all__ = ("passed_by_reference", "virtual_bases")
 
 _CALLING_CONVENTION, _DEFAULTED, _DELETED = 0x36, 0x8B, 0x8A  # DW_AT_…
 _BY_REFERENCE, _BY_VALUE = 4, 5  # DW_CC_pass_by_…
@@ -81,6 +81,29 @@ def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
             ):
                 return True
     return False
+
+
+def virtual_bases(die: Die | None, whole: Whole, depth: int = 0) -> list[str]:
+    """The names of the virtual base classes of a class and of its bases.
+
+    Args:
+        die: the class.
+        whole: what defines a class that an entry only declares.
+        depth: how many classes it is a base of.
+    """
+    if die is not None and die.flag(At.DECLARATION):
+        die = whole(die)
+    if die is None or depth > _DEEPEST:
+        return []
+    found: list[str] = []
+    for one in die.children(Tag.INHERITANCE):
+        base = one.target(At.TYPE)
+        if base is not None and At.VIRTUALITY in one and one.number(At.VIRTUALITY):
+            found.append(base.text())
+        found += virtual_bases(base, whole, depth + 1)
+        if len(found) > _DEEPEST:
+            break
+    return list(dict.fromkeys(found))
 
 
 def _own(die: Die, function: Die, name: str) -> bool:

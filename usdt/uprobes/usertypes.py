@@ -21,6 +21,7 @@ from tracing.ir import (
     Convert,
     Deref,
     Fetched,
+    Gathered,
     Node,
     Number,
     Opaque,
@@ -29,13 +30,14 @@ from tracing.ir import (
 )
 from tracing.language.tree import Member
 from tracing.names import Names
-from tracing.scope import Shown
+from tracing.scope import DEFAULT_STRUCT, Shown
 from tracing.typed.members import BtfTypes, enum_names, value_type
 from tracing.values import AtReturn, Kind, Register, Unreadable, ValueType
 from usdt.uprobes.containers import container_of
+from usdt.uprobes.smart import pointer_in, value_in
 
 if TYPE_CHECKING:
-    from tracing.language.tree import Cast, Index
+    from tracing.language.tree import Cast, Index, Unary
     from tracing.typed.shape import Shape
     from tracing.values import Argument
     from usdt.dwarf.variants import Variant
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ("AtAddress", "Held", "ProgramTypes")
 
+_WORD = 8  # bytes of registers in which numbers are put together
 _DEEPEST = 32  # structures within one another
 _VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
 
@@ -86,6 +89,7 @@ class ProgramTypes(BtfTypes):
         super().__init__(lambda: debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
         self._debug = debug
         self._rust = rust
+        self._lists: dict[int, Shape | None] = {}  # of elements, for as many as are kept
 
     def argument(self, argument: Argument, node: Node) -> Node:
         """An argument as what its type says; a reference is what it refers to."""
@@ -119,7 +123,14 @@ class ProgramTypes(BtfTypes):
         """``target->name`` or ``target.name``; also of what lies in registers."""
         handle = target.handle if isinstance(target, Place) else None
         if self._rust and isinstance(target, Pointer) and not tree.arrow:
-            tree = Member(tree.object, tree.name, True, tree.start, tree.end)  # noqa: FBT003
+            known = target.handle if isinstance(target.handle, int) else 0
+            led = self._at(target.address, 0, known, 0)
+            return None if led is None else self.member(tree, led)
+        if tree.arrow and isinstance(target, Place):
+            inner = self._optional(target)
+            if isinstance(inner, Place):
+                plain = Member(tree.object, tree.name, False, tree.start, tree.end)  # noqa: FBT003
+                return self.member(plain, inner)
         if not isinstance(handle, Held):
             return super().member(tree, target)
         if tree.arrow:
@@ -133,6 +144,27 @@ class ProgramTypes(BtfTypes):
         bits, member = place
         return self._held(handle, bits, member.target, member.bits)
 
+    def deref(self, tree: Unary, target: Node) -> Node | None:
+        """``*target``, also of a std::optional."""
+        inner = self._optional(target) if isinstance(target, Place) else None
+        return inner or super().deref(tree, target)
+
+    def _optional(self, target: Place) -> Node | None:
+        number = getattr(target.handle, "type", target.handle)
+        found = self.btf.resolve(number) if isinstance(number, int) else None
+        name = found.name if isinstance(found, btf_types.Composite) else ""
+        return value_in(self, target, name) if "optional<" in name else None
+
+    def _no_member(self, found: btf_types.Composite, name: str) -> str:
+        virtual = self._debug.virtual_bases(found.id)
+        if not virtual:
+            return super()._no_member(found, name)
+        return (
+            f"struct {found.name} has no member {name!r} at a place that its type tells; members "
+            f"of its virtual base {', '.join(virtual)} are not read: where they are, only the "
+            "object knows"
+        )
+
     def step(self, target: Node, name: str) -> Node | None:
         """The member of a structure, wherever that lies; None if it has none of that name."""
         handle = target.handle if isinstance(target, Place) else None
@@ -142,13 +174,14 @@ class ProgramTypes(BtfTypes):
         found = self.btf.resolve(number)
         if not isinstance(found, btf_types.Composite):
             return None
-        start = handle.bits if isinstance(handle, Held) else 0
-        place = self._find(found, name, start, 0)
-        if place is None:
-            return None
-        bits, member = place
+        place = self._find(found, name, 0, 0)
+        return None if place is None else self.part(target, *place)
+
+    def part(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
+        """A member of a structure that begins so many bits in it."""
+        handle = target.handle
         if isinstance(handle, Held):
-            return self._held(handle, bits, member.target, member.bits)
+            return self._held(handle, handle.bits + bits, member.target, member.bits)
         return self._at(target.address, bits, member.target, member.bits)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
@@ -159,7 +192,10 @@ class ProgramTypes(BtfTypes):
             if isinstance(found, btf_types.Array) and isinstance(index, Number):
                 bits = handle.bits + 8 * self.btf.size_of(found.target) * index.value
                 return self._held(handle, bits, found.target, 0)
-        content = self.content(target)
+        place: Node | None = target
+        if self._rust and isinstance(target, Pointer) and isinstance(target.handle, int):
+            place = self._at(target.address, 0, target.handle, 0)
+        content = None if place is None else self.content(place)
         if content is not None:
             size = Number(self.btf.size_of(content.element), S64)
             steps = fold(Convert(index, S64)) if index.type != S64 else index
@@ -174,6 +210,11 @@ class ProgramTypes(BtfTypes):
         tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
         self._debug.type_id(f"{tag}{kind.name}")
         return super().cast(tree, operand)
+
+    @property
+    def big_endian(self) -> bool:
+        """Whether the machine is."""
+        return self._big_endian
 
     def content(self, node: Node) -> Container | None:
         """What a text or a list of C++ or Rust holds; None of everything else."""
@@ -193,11 +234,29 @@ class ProgramTypes(BtfTypes):
         if held is not None and held.text:
             return Shown("buffer", begin=held.address, length=held.count)
         element = None if held is None else value_type(self.btf, held.element)
-        if held is None or element is None:
+        if held is None and isinstance(place.handle, Held):
+            return Shown("typed", self._shape(place.handle.type))
+        if held is None:
             return super().shown(node)
+        if element is None:
+            return self._listed(held) or super().shown(node)
         size = Number(element.size, U64)
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
         return Shown("array", begin=held.address, length=length, element=element)
+
+    def _listed(self, held: Container) -> Shown | None:
+        # A list of structures, or of what else is no integer.
+        if held.element not in self._lists:
+            room = self.btf.size_of(held.element)
+            fits = 0 < room <= DEFAULT_STRUCT
+            row = self._debug.row_of(held.element, DEFAULT_STRUCT // room) if fits else 0
+            self._lists[held.element] = self._shape(row) if fits else None
+        shape = self._lists[held.element]
+        if shape is None:
+            return None
+        size = Number(self.btf.size_of(held.element), U64)
+        length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
+        return Shown("typed", shape, begin=held.address, length=length)
 
     def _variant(self, place: Place) -> Node | None:
         # Which of its forms a Rust enum has, as a number with names.
@@ -260,7 +319,18 @@ class ProgramTypes(BtfTypes):
             return Place(start, ValueType(Kind.BYTES, 0), handle=number)
         if isinstance(found, btf_types.Float) and found.size in (4, 8):
             return Deref(start, ValueType(Kind.FLOAT, found.size), number)
-        return super()._at(address, bits, number, width)
+        node = super()._at(address, bits, number, width)
+        return self._pointed(node, found) if isinstance(node, Place) else node
+
+    def place_at(self, address: Node, number: int) -> Node | None:
+        """What lies at an address, of a type."""
+        return self._at(address, 0, number, 0)
+
+    def _pointed(self, node: Place, found: btf_types.Type) -> Node:
+        # A smart pointer is the pointer in it.
+        if not isinstance(found, btf_types.Composite) or "<" not in found.name:
+            return node
+        return pointer_in(self, node, found.name) or node
 
     def _held(self, handle: Held, bits: int, number: int, width: int) -> Node:
         # What lies so many bits behind the begin of some registers.
@@ -274,11 +344,28 @@ class ProgramTypes(BtfTypes):
             kind = ValueType(Kind.FLOAT, found.size)
         if kind is not None:
             return self._typed(self._bytes(handle, bits // 8, kind), number)
-        problem = next((one.problem for one in handle.pieces if one.problem), "")
-        reason = problem or "a structure in registers: its members can be read, not the whole"
-        whole = ValueType(Kind.BYTES, self.btf.size_of(number))
+        size = self.btf.size_of(number)
         inner = Held(number, handle.pieces, bits, handle.returned)
-        return Place(_unreadable(handle, reason, U64), whole, handle=inner)
+        start = self._gathered(handle, bits // 8, size, number)
+        return self._pointed(Place(start, ValueType(Kind.BYTES, size), handle=inner), found)
+
+    def _gathered(self, handle: Held, start: int, size: int, number: int) -> Node:
+        # All bytes of a structure or an array; unreadable if some of them are.
+        if self._shape(number) is None:
+            reason = "a structure in registers: its members can be read, not the whole"
+            return _unreadable(handle, reason, U64)
+        parts: list[tuple[int, Node]] = []
+        for piece in handle.pieces:
+            first, end = max(piece.start, start), min(piece.start + piece.size, start + size)
+            if first < end and piece.register is None:
+                return _unreadable(handle, piece.problem, U64)
+            while first < end and piece.register is not None:
+                at = piece.register.offset + first - piece.start
+                room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
+                kind = ValueType(Kind.UNSIGNED, room)
+                parts.append((first - start, self._bytes(handle, first, kind)))
+                first += room
+        return Gathered(tuple(parts), U64)
 
     def _bytes(self, handle: Held, start: int, kind: ValueType) -> Node:
         for piece in handle.pieces:
@@ -286,10 +373,24 @@ class ProgramTypes(BtfTypes):
                 if piece.register is None:
                     return _unreadable(handle, piece.problem, kind)
                 if start + kind.size > piece.start + piece.size:
-                    return _unreadable(handle, "it lies in two registers", kind)
+                    return self._across(handle, piece, start, kind)
                 at = Register(piece.register.offset + start - piece.start, kind.size)
                 return Fetched(AtReturn(at) if handle.returned else at, kind)
         return _unreadable(handle, "it is in no register", kind)
+
+    def _across(self, handle: Held, first: Piece, start: int, kind: ValueType) -> Node:
+        # A number of a packed structure, with its beginning in one register, its end in the next.
+        later = next((one for one in handle.pieces if one.start == first.start + first.size), None)
+        halves = [None if one is None else one.register for one in (first, later)]
+        low, high = halves
+        if low is None or high is None or self._big_endian or low.size != _WORD:
+            return _unreadable(handle, "it lies in two registers", kind)
+        wide = Register(high.offset, _WORD)
+        parts = [Fetched(AtReturn(one) if handle.returned else one, U64) for one in (low, wide)]
+        skipped = 8 * (start - first.start)
+        begin = Arithmetic(">>", parts[0], Number(skipped, U64), U64)
+        end = Arithmetic("<<", parts[1], Number(8 * _WORD - skipped, U64), U64)
+        return fold(Convert(Arithmetic("|", begin, end, U64), kind))
 
     def _held_bits(self, handle: Held, bits: int, width: int, found: btf_types.Type) -> Node:
         first, shift = divmod(bits, 8)
