@@ -1,8 +1,8 @@
 """Numbers of system calls: what programs know them by.
 
-x86-64, s390x and powerpc have numbers of their own (arch/*/…/*.tbl), the other CPUs of which
-calls are traced by number share a table (include/uapi/asm-generic/unistd.h, scripts/syscall.tbl).
-A number never changes its meaning; new calls get the same number everywhere. As of Linux 6.17.
+x86-64, s390x, powerpc and 32-bit CPUs have numbers of their own (arch/*/…/*.tbl), the other CPUs of
+which calls are traced by number share a table (include/uapi/asm-generic/unistd.h).
+A number never changes its meaning; new calls get the same number everywhere. As of Linux 6.19.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 
 from bpf.host import KERNEL
+from kprobe.tracepoints.numbers32 import ARM, FORMATS_32, I386, TIMES, later_names
 
-__all__ = ("FORMATS", "numbers")
+__all__ = ("FORMATS", "event_names", "numbers", "read_table")
 
 # Names in the order of numbers; @N: the next one is number N.
 _X86_64 = """
@@ -59,7 +60,7 @@ mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule landlock_res
 memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat fchmodat2
 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr
 lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat
-open_tree_attr file_getattr file_setattr
+open_tree_attr file_getattr file_setattr listns
 """
 _GENERIC = """
 io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr
@@ -102,6 +103,7 @@ landlock_add_rule landlock_restrict_self memfd_secret process_mrelease futex_wai
 set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wake futex_wait
 futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal
 setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr
+listns
 """
 _S390X = """
 @1 exit fork read write open close restart_syscall creat link unlink execve chdir @14 mknod chmod
@@ -147,7 +149,7 @@ process_madvise epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset l
 landlock_restrict_self memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat
 fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount
 lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat
-removexattrat open_tree_attr file_getattr file_setattr
+removexattrat open_tree_attr file_getattr file_setattr listns
 """
 _POWERPC64 = """
 restart_syscall exit fork read write open close waitpid creat link unlink execve chdir time mknod
@@ -195,10 +197,19 @@ process_madvise epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset l
 landlock_restrict_self memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat
 fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount
 lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat
-removexattrat open_tree_attr file_getattr file_setattr
+removexattrat open_tree_attr file_getattr file_setattr listns
 """
 
-_OWN = {"x86_64": _X86_64, "s390x": _S390X, "ppc64": _POWERPC64, "ppc64le": _POWERPC64}
+# From 424 on.
+_NEW = _X86_64[_X86_64.index("@424") :]
+_OWN = {
+    "x86_64": _X86_64,
+    "s390x": _S390X,
+    "ppc64": _POWERPC64,
+    "ppc64le": _POWERPC64,
+    "i386": f"{I386} {TIMES} {_NEW}",
+    "arm": f"{ARM} {TIMES} {_NEW}",
+}
 
 #: Name → what the kernel's function for it, and so its event, is called where that differs.
 FORMATS = {
@@ -209,16 +220,42 @@ FORMATS = {
     "umount2": "umount",
     "uname": "newuname",
 }
+# The same of one CPU.
+_FORMATS_OF = {
+    "i386": FORMATS_32,
+    "arm": FORMATS_32 | {"semctl": "old_semctl", "msgctl": "old_msgctl", "shmctl": "old_shmctl"},
+    "s390x": FORMATS
+    | {"mmap": "old_mmap", "personality": "s390_personality", "ipc": "s390_ipc"}
+    | {"fadvise64": "fadvise64_64", "readdir": "old_readdir", "umount": "oldumount"},
+    "ppc64": FORMATS
+    | {"_llseek": "llseek", "_newselect": "select", "ugetrlimit": "getrlimit"}
+    | {"personality": "ppc64_personality", "fadvise64": "ppc64_fadvise64"}
+    | {"umount": "oldumount"},
+}
+_FORMATS_OF["ppc64le"] = _FORMATS_OF["ppc64"]
 
 
 @functools.cache
 def numbers() -> dict[str, int]:
     """Name → number, of system calls of this kernel's CPU."""
+    return read_table(_OWN.get(KERNEL, _GENERIC))
+
+
+def read_table(text: str) -> dict[str, int]:
+    """Name → number, of names in the order of numbers among which ``@N`` names the next."""
     table, position = {}, 0
-    for word in _OWN.get(KERNEL, _GENERIC).split():
+    for word in text.split():
         if word.startswith("@"):
             position = int(word[1:])
         else:
             table[word] = position
             position += 1
     return table
+
+
+def event_names(name: str) -> tuple[str, ...]:
+    """What the events of a call may be called behind ``sys_enter_``, the likeliest first."""
+    table = _FORMATS_OF.get(KERNEL, FORMATS)
+    if name in table:
+        return table[name], name
+    return later_names(name) if KERNEL in ("i386", "arm") else (name,)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kprobe.tracepoints.catalog import Event
+    from tracing.calls import CallStack
     from tracing.language.tree import Item, ProbeText
     from tracing.session import AnySession
     from tracing.typed.members import BtfTypes
@@ -55,6 +56,8 @@ def attach(
         points = _points(request, keys, counts=counts, notices=notices)
         if not points:
             raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
+        if request.kind == "syscall":
+            _check_words(session.pids)
         points = _fitting(session, request, points, [*keys])
         failures = session.attach(request, points)
         failed = sum(len(failure.points) for failure in failures)
@@ -110,10 +113,22 @@ def _syscalls(request: ProbeText, *, returns: bool) -> list[Point]:
             f"syscall:{call.name}",
             syscalls.arguments_of(call, returns=returns),
             SyscallHook(call.number, returns),
+            syscalls.call_stack(call) if returns else None,
         )
         for call in calls
         if not (returns and syscalls.never_returns(call))
     ]
+
+
+def _check_words(pids: Sequence[int]) -> None:
+    from kprobe.tracepoints.syscalls import narrow_program  # noqa: PLC0415 - only for them
+
+    narrow = [pid for pid in pids if narrow_program(pid)]
+    if narrow and len(narrow) == len(pids):
+        raise TracingError(
+            f"process {narrow[0]} runs a program of 32 bits: on a 64-bit kernel the system calls "
+            "of those have other numbers, and are not traced"
+        )
 
 
 def _raw(request: ProbeText) -> list[Point]:
@@ -176,8 +191,10 @@ def _quick(event: Event, hook: EventHook) -> Hook:
     return SyscallHook(call[0].number, call[1]) if call is not None else hook
 
 
-def _point(name: str, arguments: tuple[Argument, ...], hook: Hook) -> Point:
-    return Point(name, "", "", 0, 0, arguments, hook=hook, types=_types())
+def _point(
+    name: str, arguments: tuple[Argument, ...], hook: Hook, call: CallStack | None = None
+) -> Point:
+    return Point(name, "", "", 0, 0, arguments, call=call, hook=hook, types=_types())
 
 
 @functools.cache

@@ -2,7 +2,8 @@
 
 What a call was given is in the registers of its process, which the kernel saved when it was made
 and restores when it is done: they are there at its return as well, beside what it returns. So one
-hit shows both, and nothing is kept in between.
+hit shows both, and nothing is kept in between. Two calls make the process another one: what they
+were given is taken at their begin and kept for the return.
 """
 
 from __future__ import annotations
@@ -13,38 +14,57 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import ProbeNotFound, TracingError
 from bpf.frozen import frozen
+from bpf.host import BIG_ENDIAN, KERNEL, KERNEL_WORD
 from kprobe.tracepoints.catalog import Event, events, format_of, nearest
 from kprobe.tracepoints.fields import integer
 from kprobe.tracepoints.flagtables import flags_of
-from kprobe.tracepoints.numbers import FORMATS, numbers
+from kprobe.tracepoints.numbers import event_names, numbers
+from tracing.calls import CallStack
 from tracing.hooks import syscall_registers
 from tracing.names import Names
-from tracing.values import Argument, Memory, Register, Unreadable
+from tracing.values import Argument, AtReturn, Memory, Register, Unreadable
 
 if TYPE_CHECKING:
     from tracing.eventformat import FormatField
 
-__all__ = ("SystemCall", "arguments_of", "by_event", "matching", "never_returns")
+__all__ = (
+    "SystemCall",
+    "arguments_of",
+    "by_event",
+    "call_stack",
+    "matching",
+    "narrow_program",
+    "never_returns",
+)
 
-_FIRST_ARGUMENT = 16  # bytes before the arguments in records of sys_enter_*
-_RETURN = Register(8, 8)  # the second argument of the raw tracepoint sys_exit
+_NUMBER = frozenset(("__syscall_nr", "nr"))  # what comes before the arguments in a record
+# The second argument of the raw tracepoint sys_exit, as wide as registers are.
+_RETURN = Register(8 + (8 - KERNEL_WORD if KERNEL in BIG_ENDIAN else 0), KERNEL_WORD)
 _ERRNO = Names("errno")
-_REPLACED = frozenset(("execve", "execveat", "rt_sigreturn"))  # their registers are others after
+_KEPT = frozenset(("execve", "execveat"))  # the process is another one after
+_REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are others after
+# Both ends find the same struct pt_regs at the top of the thread's kernel stack. Its thread's ID
+# may change in between: execve() makes a thread the first of its process.
+_STACK = CallStack(Register(0, 8), thread=False, said=False)
+_WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
 _NO_TEXT = frozenset(("buf", "msg_ptr", "u_msg_ptr", "_payload"))  # const char *, and no string
 
 
 @frozen
 class SystemCall:
-    """One system call; ``event`` is what its events are called behind ``sys_enter_``."""
+    """One system call.
+
+    Attributes:
+        name: as programs know it.
+        number: the same.
+        event: the kernel's name of the function behind it, ``newfstat`` of ``fstat``: what its
+            events are called behind ``sys_enter_``.
+    """
 
     name: str
     number: int
-
-    @property
-    def event(self) -> str:
-        """The kernel's name of the function behind it: ``newfstat`` of ``fstat``."""
-        return FORMATS.get(self.name, self.name)
+    event: str
 
 
 def never_returns(call: SystemCall) -> bool:
@@ -55,12 +75,17 @@ def never_returns(call: SystemCall) -> bool:
 @functools.cache
 def _known() -> dict[str, SystemCall]:
     # Those that the kernel has, as far as tracefs tells; else all of the table.
-    calls = {name: SystemCall(name, number) for name, number in numbers().items()}
     try:
         there = {event.name for event in events() if event.category == "syscalls"}
     except TracingError:
-        return calls
-    own = {name: call for name, call in calls.items() if f"sys_enter_{call.event}" in there}
+        there = set()
+    calls, own = {}, {}
+    for name, number in numbers().items():
+        names = event_names(name)
+        found = next((one for one in names if f"sys_enter_{one}" in there), None)
+        call = calls[name] = SystemCall(name, number, found or names[0])
+        if found is not None:
+            own[name] = call
     return own or calls
 
 
@@ -111,16 +136,45 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
         NotSupported: it is not known where this CPU's kernel has them.
     """
     places = syscall_registers().arguments
-    found = []
-    for index, field in enumerate(_fields(call)[: len(places)]):
-        found.append(_argument(call, field, places[index], replaced=returns))
-    signed = integer(8, signed=True)
+    found, position = [], 0
+    for field in _fields(call):
+        wide = KERNEL_WORD == 4 and field.type.removeprefix("const ") in _WIDE
+        if wide and KERNEL == "arm":
+            position += position % 2  # two registers, the first with an even number
+        if position + wide < len(places):
+            found.append(_argument(call, field, places[position], wide=wide, replaced=returns))
+        position += 1 + wide
+    word = integer(KERNEL_WORD, signed=True)
     if returns:
-        found.append(Argument("return", signed, _RETURN, names=_ERRNO))
+        result = AtReturn(_RETURN) if call.name in _KEPT else _RETURN
+        found.append(Argument("return", word, result, names=_ERRNO))
     for index, place in enumerate(places):
-        register = Memory(0, None, 1, place, 8, 8, kernel=True)
-        found.append(Argument(f"arg{index}", signed, register, hidden=True))
+        found.append(Argument(f"arg{index}", word, _saved(place, KERNEL_WORD), hidden=True))
     return tuple(found)
+
+
+def call_stack(call: SystemCall) -> CallStack | None:
+    """How the return of a call finds what was kept at its begin; None: nothing has to be."""
+    return _STACK if call.name in _KEPT else None
+
+
+def narrow_program(pid: int) -> bool:
+    """Whether a process runs a program of 32 bits on a 64-bit kernel, as far as can be seen."""
+    if KERNEL_WORD == 4:
+        return False
+    try:
+        with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123 - pathlib costs an import
+            start = file.read(6)
+    except OSError:
+        return False
+    # ELFCLASS32; on x86-64, x32 has it as well, and the numbers of neither.
+    return start[:5] == b"\x7fELF\1"
+
+
+def _saved(place: int, size: int) -> Memory:
+    # So many bytes of a register that the kernel has saved.
+    shift = KERNEL_WORD - size if KERNEL in BIG_ENDIAN else 0
+    return Memory(0, None, 1, place + shift, 8, size, kernel=True)
 
 
 def _fields(call: SystemCall) -> list[FormatField]:
@@ -128,18 +182,24 @@ def _fields(call: SystemCall) -> list[FormatField]:
         form = format_of(Event("syscalls", f"sys_enter_{call.event}"))
     except TracingError:
         return []
-    return [
-        field for field in form.own if field.offset >= _FIRST_ARGUMENT and field.kind == "integer"
-    ]
+    # Kernels that read text of the process for these events have it behind the arguments.
+    own = [field for field in form.own if field.kind == "integer" and field.location == "here"]
+    return own[1:] if own and own[0].name in _NUMBER else own
 
 
-def _argument(call: SystemCall, field: FormatField, place: int, *, replaced: bool) -> Argument:
+def _argument(
+    call: SystemCall, field: FormatField, place: int, *, wide: bool, replaced: bool
+) -> Argument:
     pointer = field.type.endswith("*")
-    kind = integer(field.element, signed=field.signed and not pointer)
+    kind = integer(min(field.element, KERNEL_WORD), signed=field.signed and not pointer)
+    reason = ""
     if replaced and call.name in _REPLACED:
         reason = f"{call.name} replaces its registers: show it without return"
+    elif wide:
+        reason = "64 bits, in two registers: show them by arg0 to arg5"
+    if reason:
         return Argument(field.name, kind, Unreadable(reason))
-    register = Memory(0, None, 1, place, 8, kind.size, kernel=True)
+    register = _saved(place, kind.size)
     text = field.type.replace(" ", "") == "constchar*" and field.name not in _NO_TEXT
     form = "string" if text else "hex" if pointer else ""
     names = flags_of(call.name, field.name, field.type)

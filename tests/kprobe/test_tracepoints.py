@@ -11,9 +11,10 @@ import pytest
 
 from bpf.errors import LanguageError
 from bpf.ringbuf import HEADER
+from kprobe.tracepoints import numbers32
 from kprobe.tracepoints.fields import arguments_of, names_of
 from kprobe.tracepoints.flagtables import flags_of
-from kprobe.tracepoints.numbers import FORMATS, numbers
+from kprobe.tracepoints.numbers import FORMATS, numbers, read_table
 from tracing.decode import Decoder
 from tracing.eventformat import parse_format
 from tracing.forms import EventForm, JsonForm, TextForm
@@ -227,3 +228,39 @@ def test_numbers_of_system_calls_are_those_of_the_header() -> None:
     assert {name: int(number) for name, number in found}.items() <= known.items()
     assert len(known) > len(found) > 300
     assert FORMATS.keys() <= known.keys()
+
+
+def test_numbers_of_32_bits_are_those_of_the_header() -> None:
+    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_32.h")
+    if not header.exists():
+        pytest.skip("needs the header asm/unistd_32.h: apt-get install linux-libc-dev")
+    found = dict(re.findall(r"#define __NR_(\w+) (\d+)", header.read_text()))
+    known = read_table(f"{numbers32.I386} {numbers32.TIMES}")
+    assert known.items() <= {name: int(number) for name, number in found.items()}.items()
+    assert len(known) > 400
+    arm = read_table(f"{numbers32.ARM} {numbers32.TIMES}")
+    # arch/arm/tools/syscall.tbl; the numbers of both begin alike.
+    assert (arm["openat"], arm["execve"], arm["kexec_file_load"]) == (322, 11, 401)
+    assert {n: arm[n] for n in ("fork", "lchown32", "pwrite64")} == {
+        n: known[n] for n in ("fork", "lchown32", "pwrite64")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "event"),
+    [
+        ("futex_time64", "futex futex_time32", "futex"),
+        ("clock_gettime64", "clock_gettime clock_gettime32", "clock_gettime"),
+        ("getuid32", "getuid getuid16", "getuid"),
+        ("futex", "futex futex_time32", "futex_time32"),
+        ("clock_gettime", "clock_gettime clock_gettime32", "clock_gettime32"),
+        ("getuid", "getuid getuid16", "getuid16"),
+        ("pread64", "ia32_pread64", "ia32_pread64"),
+        ("pread64", "pread64", "pread64"),
+        ("openat", "openat", "openat"),
+    ],
+)
+def test_events_of_32_bit_kernels_are_named_for_what_they_lack(
+    name: str, there: str, event: str
+) -> None:
+    assert next(one for one in numbers32.later_names(name) if one in there.split()) == event

@@ -104,8 +104,11 @@ def _postgres_programs() -> Path:
 
 
 @contextlib.contextmanager
-def running_cluster() -> Iterator[Cluster]:
-    """A running server, gone with its files at the end; a skip where there is no PostgreSQL."""
+def running_cluster(*more: str) -> Iterator[Cluster]:
+    """A running server, gone with its files at the end; a skip where there is no PostgreSQL.
+
+    ``more``: settings, "fsync=on".
+    """
     if os.geteuid() != 0:
         pytest.skip("needs root")
     programs, user = _postgres_programs(), pwd.getpwnam("postgres")
@@ -119,7 +122,7 @@ def running_cluster() -> Iterator[Cluster]:
         quiet: dict[str, Any] = {"cwd": folder, "env": {"LC_ALL": "C", "PATH": os.environ["PATH"]}}
         make = [programs / "initdb", "-D", data, "-A", "trust", "-N", "--no-instructions"]
         subprocess.run([*become, *make], check=True, capture_output=True, timeout=PATIENCE, **quiet)
-        settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}")
+        settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", *more)
         words = [word for setting in settings for word in ("-c", setting)]
         with (folder / "log").open("w") as log:
             server = subprocess.Popen(

@@ -72,6 +72,20 @@ def test_children_come_and_go(followed: Followed) -> None:
     assert followed.unfollowed() == type(followed.unfollowed())(0, 0, 0)
 
 
+def test_who_has_ended_counts_until_nobody_waits_for_it(followed: Followed) -> None:
+    followed.add(os.getpid())
+    with subprocess.Popen(["true"]) as child:
+        until(lambda: _state(child.pid) == "Z", "the child to end")
+        assert size(followed) == 1 + 1
+        followed.remove(os.getpid())
+        assert followed.empty
+    until(lambda: size(followed) == 0, "the child to leave")
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_threads_are_in_it_by_themselves(followed: Followed) -> None:
     followed.add(os.getpid())
     done = threading.Event()

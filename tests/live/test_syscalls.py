@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from struct import calcsize
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,18 @@ from aggregating import log2_buckets
 from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
 
+from kprobe.tracepoints import catalog, syscalls
+from kprobe.tracepoints.numbers import numbers
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("ringbuf", "vmlinux_btf")
+pytestmark = pytest.mark.usefixtures("ringbuf")
+
+# CPUs with the table of numbers that newer ones share have only those with a directory.
+_UNLINK = "unlink" if "unlink" in numbers() else "unlinkat"
+_STAT = ("newfstatat", "fstatat64", "stat64", "statx")
+_ACCESS = ("access", "faccessat", "faccessat2")
 
 _OPENS = """
 import os
@@ -43,9 +52,13 @@ def test_arguments_and_what_is_returned_are_in_one_event() -> None:
     assert good["probe"] == "syscall:openat"
     assert good["args"]["filename"] == "/dev/null"
     assert good["args"]["return"] >= 3
-    assert good["args"]["flags"] == os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-    assert good["names"]["flags"] == "O_RDWR|O_APPEND|O_CLOEXEC"
+    # The C library of 32-bit programs adds O_LARGEFILE.
+    large = good["args"]["flags"] - (os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    more = "|O_LARGEFILE" if large else ""
+    assert good["names"]["flags"].replace(more, "") == "O_RDWR|O_APPEND|O_CLOEXEC"
+    assert bool(large) == (calcsize("P") == 4)
     assert bad["args"]["return"] == -errno.ENOENT
+    bad["names"]["flags"] = bad["names"]["flags"].replace(more, "")
     assert bad["names"] == {"dfd": "AT_FDCWD", "flags": "O_RDONLY|O_CLOEXEC", "return": "-ENOENT"}
 
 
@@ -67,7 +80,9 @@ def test_the_address_of_a_text_is_a_number_where_one_is_wanted() -> None:
 def test_a_glob_takes_the_calls_that_have_what_is_asked_for() -> None:
     source = "import os\nos.stat('/dev/null')\nos.access('/dev/null', 0)\nos.getppid()"
     found = events_of(source, 'syscall:*(filename == "/dev/null", filename)')
-    assert {event["probe"] for event in found} == {"syscall:newfstatat", "syscall:access"}
+    stat, access = (event["probe"].removeprefix("syscall:") for event in found)
+    assert stat in _STAT
+    assert access in _ACCESS
 
 
 def test_counts_over_all_calls_are_those_of_strace(tmp_path: Path) -> None:
@@ -78,6 +93,43 @@ def test_counts_over_all_calls_are_those_of_strace(tmp_path: Path) -> None:
     del calls["execve"]  # it was made before anything was attached
     assert mine == calls
     assert sum(mine.values()) > 30
+
+
+_FAMILY = """
+import os
+for path in (b"/bin/true", b"/nowhere"):
+    child = os.fork()
+    if not child:
+        try: os.execv(path, [path])
+        except OSError: os._exit(1)
+    os.waitpid(child, 0)
+"""
+
+
+def summary(lines: list[str]) -> tuple[Counter[str], Counter[str]]:
+    """Of ``strace -c``: how many calls of each name, and how many of them failed."""
+    calls, errors = Counter[str](), Counter[str]()
+    for line in lines:
+        match = re.fullmatch(r" *[\d.]+ +[\d.]+ +\d+ +(\d+) +(\d+)? +(\w+)", line)
+        if match and match[3] != "total":
+            calls[match[3]] += int(match[1])
+            errors[match[3]] += int(match[2] or 0)
+    return calls, +errors
+
+
+def test_counts_of_a_family_are_straces_summary(tmp_path: Path) -> None:
+    words = [sys.executable, "-I", "-S", "-c", _FAMILY]
+    calls, errors = summary(strace(tmp_path, *words, options=("-c",)))
+    calls["execve"] -= 1  # the first, made before anything was attached
+    found = results("count", "syscall:*", "-f", "-c", program(_FAMILY))
+    mine = Counter({r["probe"].partition(":")[2]: r["count"] for r in found})
+    assert mine.pop("exit_group") == 3  # which strace leaves out, as it does not return
+    assert mine == calls
+    assert mine["execve"] == 2
+    failed = "syscall:*(return < 0 && return >= -4095)"
+    found = results("count", failed, "-f", "-c", program(_FAMILY))
+    assert Counter({r["probe"].partition(":")[2]: r["count"] for r in found}) == errors
+    assert errors["execve"] == 1
 
 
 def test_sizes_written_are_those_of_strace(tmp_path: Path) -> None:
@@ -98,42 +150,93 @@ def test_sizes_written_are_those_of_strace(tmp_path: Path) -> None:
 def test_latency_from_a_call_to_its_return() -> None:
     source = "import time\nfor _ in range(3): time.sleep(0.01)"
     found = results(
-        *("latency", "syscall:clock_nanosleep", "syscall:clock_nanosleep(return)"),
+        *("latency", "syscall:clock_nanosleep*", "syscall:clock_nanosleep*(return)"),
         *("-c", program(source)),
     )
     assert found[0]["count"] == 3
-    assert found[0]["min"] >= 10_000_000
+    assert found[0]["min"] >= 5_000_000  # to a time that was computed before the call
     assert found[1] == {"unfinished": 0, "unmatched": 0, "deep": 0}
 
 
 def test_by_what_is_returned_and_by_text() -> None:
     source = "import os\nfor _ in range(4):\n try: os.unlink('/nowhere')\n except OSError: pass"
-    (found,) = results("count", "syscall:unlink", "--by", "pathname,return", "-c", program(source))
+    probe = f"syscall:{_UNLINK}"
+    (found,) = results("count", probe, "--by", "pathname,return", "-c", program(source))
     assert found["count"] == 4
     assert found["key"] == {"pathname": "/nowhere", "return": -2}
     assert found["names"] == {"return": "-ENOENT"}
-    shown = kprobe("count", "syscall:unlink", "--by", "return", "-c", program(source)).stdout
-    assert shown.splitlines()[-1].split() == ["4", "syscall:unlink", "-ENOENT"]
+    shown = kprobe("count", probe, "--by", "return", "-c", program(source)).stdout
+    assert shown.splitlines()[-1].split() == ["4", probe, "-ENOENT"]
 
 
 def test_text_of_strangers_is_escaped(tmp_path: Path) -> None:
     nasty = os.fsencode(tmp_path) + b"/new\nline\x1b[31m\xff\xe2\x80\xae"
     source = f"import os\ntry: os.unlink({nasty!r})\nexcept OSError: pass"
-    (event,) = events_of(source, "syscall:unlink(pathname)")
+    probe = f"syscall:{_UNLINK}(pathname)"
+    (event,) = events_of(source, probe)
     assert event["args"]["pathname"].encode("utf-8", "surrogateescape") == nasty
-    words = ("trace", "-c", program(source), "syscall:unlink(pathname)")
-    (line,) = kprobe(*words).stdout.splitlines()
+    (line,) = kprobe("trace", "-c", program(source), probe).stdout.splitlines()
     assert line.isprintable()
     assert "/new\\nline\\x1b[31m\\xff\\u202e" in line
+    counted = ("count", f"syscall:{_UNLINK}", "--by", "pathname", "-c", program(source))
+    heading, line = kprobe(*counted).stdout.splitlines()
+    assert "pathname" in heading
+    assert line.isprintable()
+    assert line.endswith("/new\\nline\\x1b[31m\\xff\\u202e")
+    (found,) = results(*counted)
+    assert found["key"]["pathname"].encode("utf-8", "surrogateescape") == nasty
 
 
-def test_a_call_that_replaces_its_registers_says_so() -> None:
-    source = "import os\nos.execv('/bin/true', ['true'])"
-    found = events_of(source, "syscall:execve(filename)", "syscall:execve(filename, return)")
-    before, after = found[-2:]
-    assert before["args"] == {"filename": "/bin/true"}
-    assert "replaces its registers" in after["args"]["filename"]["error"]
-    assert after["args"]["return"] == 0
+_EXECS = """
+import os, _thread
+for path in ("/nowhere/at/all", "/bin/true"):
+    try: os.execv(path, ["true"])
+    except OSError: pass
+"""
+
+
+def test_what_replaces_the_process_shows_what_it_was_given() -> None:
+    before = events_of(_EXECS, "syscall:execve(filename)")[-2:]
+    after = events_of(_EXECS, "syscall:execve(filename, hex(argv), return)")[-2:]
+    names = ["/nowhere/at/all", "/bin/true"]
+    assert [event["args"]["filename"] for event in before] == names
+    assert [event["args"]["filename"] for event in after] == names
+    assert [event["args"]["return"] for event in after] == [-errno.ENOENT, 0]
+    assert not any("event" in event for event in after), "as of every other call"
+    assert all(int(event["args"]["hex(argv)"], 16) for event in after)
+    (good,) = events_of(_EXECS, 'syscall:execve(filename == "/bin/*", return == 0)')
+    assert good["args"].pop("envp") != good["args"].pop("argv")
+    assert good["args"] == {"filename": "/bin/true", "return": 0}
+    counted = results("count", "syscall:execve", "--by", "filename,return", "-c", program(_EXECS))
+    assert {(r["key"]["filename"], r["key"]["return"]) for r in counted} >= {
+        ("/nowhere/at/all", -errno.ENOENT),
+        ("/bin/true", 0),
+    }
+
+
+def test_a_thread_that_replaces_its_process_is_found_again() -> None:
+    # It becomes the first thread: its ID is another one at the return.
+    source = _EXECS.replace("for", "def run():\n  for").replace("    try", "      try")
+    source = source.replace("    except", "      except")
+    source += "_thread.start_new_thread(run, ())\nimport time\ntime.sleep(60)"
+    before = events_of(source, "syscall:execve(filename)")[-1]
+    after = events_of(source, "syscall:execve(filename, return)")[-1]
+    assert before["tid"] != before["pid"]
+    assert after["tid"] == after["pid"]
+    assert after["args"] == {"filename": "/bin/true", "return": 0}
+
+
+def test_every_event_of_a_system_call_is_of_a_known_number() -> None:
+    known = {call.event for call in syscalls.matching("*")}
+    named = {name for event in catalog.events() if (name := _entered(event))}
+    assert known <= named
+    assert len(named - known) <= 3, f"newer than the tables, or misnamed: {named - known}"
+
+
+def _entered(event: catalog.Event) -> str:
+    if event.category != "syscalls" or not event.name.startswith("sys_enter_"):
+        return ""
+    return event.name.removeprefix("sys_enter_")
 
 
 def test_calls_of_all_processes_without_the_tracer_itself() -> None:
@@ -179,10 +282,12 @@ def test_calls_by_the_numbers_of_32_bits_are_not_taken_for_others(
     )
     if done.returncode:
         pytest.skip("needs gcc-multilib for -m32")
-    found = results("count", "syscall:*", "-c", str(path))
+    found = results("count", "syscall:*", "-f", "-c", str(path))
     names = {line["probe"] for line in found if line["count"]}
     assert "syscall:writev" not in names
     assert ("syscall:exit_group" in names) == (bits == 64)
+    done = kprobe("count", "syscall:*", "-c", path, code=int(bits == 32))
+    assert ("runs a program of 32 bits" in done.stderr) == (bits == 32)
 
 
 def test_only_processes_that_were_asked_for() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -93,6 +92,22 @@ def test_only_packets_of_the_loopback_interface_are_shown() -> None:
     assert [event["args"]["skb->len"] - 28 for event in found] == [100, 200, 300, 400, 500]
     assert {event["args"]["skb->dev->name"] for event in found} == {"lo"}
     assert not events_of(_LOOPBACK, probe.replace('"lo"', '"nowhere"'))
+
+
+def test_packets_counted_by_a_member_of_a_member() -> None:
+    words = ("rawtp:netif_receive_skb", "--by", "skb->dev->name,skb->len")
+    counted = results("count", *words, "-c", program(_LOOPBACK))
+    found = {(r["key"]["skb->dev->name"], r["key"]["skb->len"] - 28): r["count"] for r in counted}
+    assert found == {("lo", size): 1 for size in (100, 200, 300, 400, 500)}
+
+
+def test_children_are_seen_when_they_end() -> None:
+    source = "import os\nfor _ in range(3):\n if not os.fork(): os._exit(0)\n os.wait()"
+    probe = "tracepoint:sched:sched_process_exit(pid)"
+    words = ("trace", "--json", "-f", "-c", program(source), probe)
+    found = [json.loads(line) for line in kprobe(*words).stdout.splitlines()]
+    assert len(found) == 4
+    assert len({event["args"]["pid"] for event in found}) == 4
 
 
 def test_members_and_casts_agree_with_the_record() -> None:
@@ -294,23 +309,6 @@ def test_times_between_events_that_name_their_key_differently() -> None:
     assert found[0]["count"] == 1
     assert found[0]["min"] > 0
     assert found[1] == {"unfinished": 0, "unmatched": 0, "deep": 0}
-
-
-def test_block_latency_by_request_as_a_heatmap(tmp_path: Path) -> None:
-    if not os.major(tmp_path.stat().st_dev):
-        pytest.skip(f"needs a file system on a block device; {tmp_path} has none below it")
-    picture = tmp_path / "latency.svg"
-    words = ("rawtp:block_rq_issue", "rawtp:block_rq_complete", "--key", "rq", "--unit", "us")
-    with tracing_kernel("heatmap", *words, "-o", picture, "-i", "0.1", "-d", "30") as tool:
-        with (tmp_path / "file").open("wb") as file:
-            for _ in range(10):
-                file.write(bytes(8192))
-                file.flush()
-                os.fsync(file.fileno())
-        tool.process.send_signal(signal.SIGINT)
-        tool.finish()
-    assert tool.closing[0] > 0
-    assert picture.read_text().startswith("<svg")
 
 
 def test_an_array_is_no_key() -> None:
