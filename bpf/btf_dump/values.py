@@ -199,6 +199,7 @@ class Concise:
         string: text at an address, or None; asked for pointers to ``char``.
         most: elements of an array that are shown.
         code: whether only functions and what ``void *`` points at have names.
+        once: whether few values are shown, for which making code does not pay.
     """
 
     def __init__(
@@ -209,12 +210,14 @@ class Concise:
         string: Lookup | None = None,
         most: int = 16,
         code: bool = False,
+        once: bool = False,
     ) -> None:
         self._btf = btf
         self._symbol = symbol
         self._string = string
         self._most = most
         self._code = code
+        self._once = once
         self._values = Values(btf)
         self._measure = Measure(btf)
         self._made: dict[int, Writer] = {}
@@ -267,23 +270,34 @@ class Concise:
         return write
 
     def _pointer(self, found: Pointer, read: Reader) -> Writer:
-        target = self._btf.resolve(found.target)
-        chars = is_char(target)
-        code = isinstance(target, FunctionProto)
-        named = self._symbol if code or not self._code or isinstance(target, Void) else None
+        shown = self.shown(found) or hex
 
         def write(data: bytes, at: int) -> str | None:
             address = read(data, at)
             if not address:
                 return "?" if address is None else None
-            if chars and self._string and (text := self._string(address)) is not None:
+            return shown(address)
+
+        return write
+
+    def shown(self, found: Pointer) -> Callable[[int], str] | None:
+        """What shows addresses that are not NULL; None: they are numbers."""
+        target = self._btf.resolve(found.target)
+        string = self._string if is_char(target) else None
+        code = isinstance(target, FunctionProto)
+        named = self._symbol if code or not self._code or isinstance(target, Void) else None
+        if string is None and named is None:
+            return None
+
+        def show(address: int) -> str:
+            if string is not None and (text := string(address)) is not None:
                 return json.dumps(text, ensure_ascii=False)
             name = named(address) if named else None
             if name:
                 return name if code else f"&{name}"
             return f"{address:#x}"
 
-        return write
+        return show
 
     def _array(self, found: Array) -> Writer:
         element = self.writer(found.target)
@@ -308,10 +322,18 @@ class Concise:
             for name, byte, part in parts:
                 text = part(data, at + byte)
                 if text is not None:
-                    texts.append(f"{name}={text}" if name else text.removeprefix("{")[:-1])
+                    texts.append(f"{name}={text}" if name else _within(text))
             return f"{{{', '.join(texts)}}}" if texts else None
 
-        return write
+        return write if self._once else self._compiled(found, write)
+
+    def _compiled(self, found: Composite, cut: Writer) -> Writer:
+        # Data that ends within the structure is for ``cut``.
+        from bpf.btf_dump.oneline import OneLine  # noqa: PLC0415 - not for JSON
+
+        size = found.size
+        whole = OneLine(self._btf, self).function(found)
+        return lambda data, at: (whole if len(data) - at >= size else cut)(data, at)
 
     def _member(self, member: Member) -> tuple[int, Writer]:
         found = self._btf.resolve(member.target)
@@ -323,3 +345,8 @@ class Concise:
 
 def _is_list(found: Type) -> bool:
     return isinstance(found, Array)
+
+
+def _within(text: str) -> str:
+    # What a structure without a name has; or a bit field without one.
+    return text[1:-1] if text.startswith("{") else text

@@ -442,7 +442,9 @@ def test_json_and_lines_of_any_value(case: tuple[bytes, int, bytes]) -> None:
     raw, number, data = case
     btf = Btf(raw)
     json.dumps(Values(btf).read(number, data), allow_nan=False)
-    assert "\n" not in Concise(btf).line(number, data)
+    line = Concise(btf).line(number, data)
+    assert "\n" not in line
+    assert line == Concise(btf, once=True).line(number, data)
 
 
 # ---------------------------------------------------------------- JSON and lines
