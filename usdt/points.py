@@ -6,7 +6,7 @@ import fnmatch
 import weakref
 from typing import TYPE_CHECKING
 
-from bpf.errors import TargetError
+from bpf.errors import TargetError, TracingError
 from bpf.host import KERNEL
 from tracing.attach import Point
 from tracing.values import Argument, Kind, Unreadable, ValueType
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = (
     "alike",
-    "all_points",
     "arguments_of",
+    "attachable",
     "declared_arguments",
     "foreign",
     "foreign_machine",
@@ -50,6 +50,7 @@ _UNTRACED = {("aarch64", "arm"), ("aarch64_be", "armeb")}
 
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
+_MOST_REFUSED = 20  # sites of a file that are told one by one
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 
 
@@ -93,7 +94,7 @@ def untraced(elf: ElfFile, probe: Probe, site: Site) -> str | None:
         return None
     if site.address % 4 == 0 and not elf.bytes_at(site.offset, 4).startswith(_THUMB_NOPS):
         return None
-    return f"{probe.full_name} in {probe.path} is in Thumb code, for which Linux has no uprobes"
+    return "Thumb code, for which Linux has no uprobes"
 
 
 def declared_arguments(probes: Iterable[Probe]) -> int:
@@ -102,7 +103,12 @@ def declared_arguments(probes: Iterable[Probe]) -> int:
 
 
 def points_of(
-    probe: Probe, open_path: str, *, pid: int = 0, typed: bool = False
+    probe: Probe,
+    open_path: str,
+    *,
+    pid: int = 0,
+    typed: bool = False,
+    refused: list[TracingError] | None = None,
 ) -> Iterator[Point]:
     """The live sites of a probe in the file at ``open_path``.
 
@@ -111,6 +117,8 @@ def points_of(
         open_path: what to open.
         pid: the one process to attach in; 0: all.
         typed: whether items name types of the program's debug information.
+        refused: takes what is wrong with sites in code that the kernel does not trace; without it
+            the first such site is raised.
 
     Raises:
         ElfError: the file's symbols had to be read and cannot be.
@@ -123,7 +131,12 @@ def points_of(
             if site.offset is None:
                 continue
             if reason := untraced(elf, probe, site):
-                raise TargetError(reason)
+                where = f"{probe.full_name} at {site.address:#x} in {probe.path}"
+                error = TargetError(f"{where}: {reason}")
+                if refused is None:
+                    raise error
+                refused.append(error)
+                continue
             # Operands that name a symbol differ from site to site; all others are shared.
             key = site.args, site.address if _symbolic(probe, site) else 0
             if key not in known:
@@ -158,17 +171,25 @@ def _types_of(path: str, open_path: str, machine: str, pid: int) -> ProgramTypes
     return known
 
 
-def all_points(
-    probes: Iterable[Probe], open_path: str, pid: int, items: Sequence[Item]
-) -> list[Point]:
-    """The live sites of several probes of a file, for some items.
+def attachable(
+    probes: Sequence[Probe], path: str, open_path: str, pid: int, items: Sequence[Item]
+) -> tuple[list[Point], list[TracingError]]:
+    """The live sites of several probes of a file, for some items; and why there are no more.
 
     Raises:
-        ElfError, TargetError: as :func:`points_of`.
+        ElfError: as :func:`points_of`.
     """
-    typed = needs_types(items)
-    found = (points_of(probe, open_path, pid=pid, typed=typed) for probe in probes)
-    return [point for points in found for point in points]
+    points: list[Point] = []
+    refused: list[TracingError] = []
+    typed, elsewhere = needs_types(items), foreign(probes[0])
+    for probe in probes if elsewhere is None else ():
+        points += points_of(probe, open_path, pid=pid, typed=typed, refused=refused)
+    if not points and not refused:
+        reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
+        refused.append(TracingError(f"{probes[0].full_name} in {path}: {reason}"))
+    if more := refused[_MOST_REFUSED:]:
+        refused[_MOST_REFUSED:] = [TracingError(f"{path}: {len(more)} more sites like that")]
+    return points, refused
 
 
 def arguments_of(

@@ -13,10 +13,11 @@ import pytest
 from bpf import features
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError
-from bpf.host import KERNEL
+from bpf.host import KERNEL, PROCESS
 from bpf.insn import R0
 from bpf.kprobes import KprobeSite, attach_kprobe
 from bpf.program import ProgramSpec
+from usdt.arch.stubs import STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,13 @@ def uprobe_multi() -> None:
 def uprobe_pmu() -> None:
     """A kernel with uprobes as perf events; CONFIG_UPROBE_EVENTS decides, too."""
     _need(features.have_uprobe_pmu(), "the uprobe PMU", None)
+
+
+@pytest.fixture
+def providers() -> None:
+    """A CPU that usdt.Provider makes probes for: of 64 bits."""
+    if PROCESS not in STUBS:
+        pytest.skip(f"usdt.Provider makes no probes for {PROCESS}, whose registers are too narrow")
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ for _ in sys.stdin:
 """
 
 
-def test_slow_spans_of_a_service() -> None:
+def test_slow_spans_of_a_service(providers: None) -> None:
     with Dialogue(sys.executable, "-c", _SERVICE) as service:
         service.hear("ready")
         with example("slow_spans", "-m", 20, service.pid, "shop:request") as tool:
@@ -275,7 +275,7 @@ def test_a_heatmap_of_system_calls(syscalls: None) -> None:
         assert axis.index("1ms") < 1 + darkest < axis.index("1s"), done.stdout
 
 
-def test_the_test_of_a_probe() -> None:
+def test_the_test_of_a_probe(providers: None) -> None:
     words = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, EXAMPLES / "test_shop.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words],

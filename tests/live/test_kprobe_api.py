@@ -15,6 +15,7 @@ from tracing_tools import leftovers, until
 
 import kprobe
 import usdt
+from bpf.host import KERNEL_WORD
 from tracing.hooks import syscall_registers
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def syscalls() -> None:
 
 
 @pytest.fixture
-def program() -> Iterator[subprocess.Popen[str]]:
+def program(providers: None) -> Iterator[subprocess.Popen[str]]:
     words = [sys.executable, "-c", _SHOP]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(words, text=True, bufsize=1, **pipes) as process:  # type: ignore[call-overload]
@@ -140,7 +141,8 @@ def test_a_session_counts_and_measures(syscalls: None) -> None:
 
 def test_a_start_and_its_end_may_name_their_key_apart(syscalls: None) -> None:
     with kprobe.Session(pid=os.getpid()) as session:
-        times = session.latency("syscall:lseek", "syscall:dup3", key="fd", end_key="oldfd")
+        seek = "_llseek" if KERNEL_WORD == 4 else "lseek"
+        times = session.latency(f"syscall:{seek}", "syscall:dup3", key="fd", end_key="oldfd")
         with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
             os.lseek(other.fileno(), 0, os.SEEK_SET)
             os.dup2(other.fileno(), one.fileno(), inheritable=False)

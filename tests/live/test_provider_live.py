@@ -20,7 +20,7 @@ import usdt
 if TYPE_CHECKING:
     from usdt.provider import FiredProbe
 
-pytestmark = requires_root
+pytestmark = [requires_root, pytest.mark.usefixtures("providers")]
 
 ALL = "shop:order(arg0,str(arg1),arg2,arg3,arg4,arg5,arg6,buf(arg7,4),arg8,arg9,arg10,arg11)"
 THREADS = 4

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def shop() -> Iterator[usdt.Provider]:
+def shop(providers: None) -> Iterator[usdt.Provider]:
     provider = usdt.Provider("kept")
     provider.probe("order", int, str)
     provider.probe("begin", int)

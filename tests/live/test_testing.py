@@ -12,7 +12,7 @@ from usdt.testing import traced
 
 
 @pytest.fixture
-def shop() -> usdt.Provider:
+def shop(providers: None) -> usdt.Provider:
     provider = usdt.Provider("tested")
     provider.probe("order", int, str, float)
     provider.probe("nothing")

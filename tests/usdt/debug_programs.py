@@ -9,11 +9,24 @@ from typing import TYPE_CHECKING
 import pytest
 from skips import need_program
 
+from bpf.btf.types import Composite
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ("CXX_SOURCE", "C_SOURCE", "Layout", "assembled", "compiled", "gdb", "gdb_layouts")
+    from usdt.dwarf.info import DebugInfo
+
+__all__ = (
+    "CXX_SOURCE",
+    "C_SOURCE",
+    "Layout",
+    "assembled",
+    "compiled",
+    "gdb",
+    "gdb_layouts",
+    "layout",
+)
 
 C_SOURCE = r"""
 #include <stddef.h>
@@ -179,6 +192,18 @@ def gdb_layouts(program: Path, names: Sequence[str]) -> dict[str, tuple[int, Lay
         sizes = re.findall(r"total size \(bytes\): +(\d+)", part)
         found[name] = int(sizes[-1]), [*_members(part.splitlines())]
     return found
+
+
+def layout(info: DebugInfo, name: str) -> Layout:
+    """What we say, as :func:`gdb_layouts` puts it."""
+    found = info.btf.resolve(info.type_id(name))
+    assert isinstance(found, Composite)
+    bases = info.bases.get(found.id, {})
+    return [
+        (one.name, one.bit_offset, one.bits or info.btf.size_of(one.target))
+        for index, one in enumerate(found.members)
+        if index not in bases and not one.name.startswith("_vptr")
+    ]
 
 
 def _members(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:

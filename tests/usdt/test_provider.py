@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from cross import assembly_of
 from house import ROOT
 from skips import need_program
 
@@ -30,7 +31,13 @@ PROBES = (
     ProbeImage("twelve", (TYPES["s32"],) * 12),
 )
 #: What gcc puts into the notes of <sys/sdt.h> for parameters in these places.
-LAST = {"x86_64": "-4@48(%rsp)", "aarch64": "-4@[sp, 24]", "s390x": "-4@212(%r15)"}
+LAST = {
+    "x86_64": "-4@48(%rsp)",
+    "aarch64": "-4@[sp, 24]",
+    "s390x": "-4@212(%r15)",
+    "ppc64le": "-4@120(1)",
+    "riscv64": "-4@24(sp)",
+}
 
 
 @pytest.fixture(params=STUBS)
@@ -69,6 +76,16 @@ def test_notes_are_what_readelf_reads(image: Path, machine: str) -> None:
     assert not found["none"]
     assert len(found["every"].split("@")) == 13
     assert found["twelve"].endswith(LAST[machine])
+
+
+def test_arguments_are_where_a_compiler_has_them(machine: str) -> None:
+    parameters = ", ".join(f"long a{n}" for n in range(11))
+    source = f"""void f({parameters}, int last)
+    {{ __asm__ volatile("@FIRST %0\\n@LAST %1" :: "r"(a0), "m"(last)); }}"""
+    text = assembly_of(machine, source)
+    first, last = re.findall(r"@(?:FIRST|LAST) (.*)", text)
+    assert first == STUBS[machine].operand(0, 8)
+    assert f"-4@{last}" == LAST[machine]
 
 
 def test_every_argument_is_understood(image: Path, machine: str) -> None:
@@ -203,7 +220,8 @@ def test_a_cpu_without_a_stub_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     provider = Provider("p")
     provider.probe("x")
     monkeypatch.setattr("usdt.provider.provider.PROCESS", "sparc64")
-    with pytest.raises(ProviderError, match="CPU sparc64; for x86_64, aarch64, s390x they can"):
+    known = ", ".join(STUBS)
+    with pytest.raises(ProviderError, match=f"CPU sparc64; for {known} they can"):
         provider.load()
 
 

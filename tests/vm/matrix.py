@@ -210,13 +210,16 @@ QUICK: tuple[str, ...] = tuple(
         "test_memory_live.py::test_what_no_page_holds_yet_is_read",
         "test_session_live.py::test_nothing_is_lost_where_there_is_room",
         "test_api_live.py::test_values_have_the_types_of_python",
+        "test_provider_live.py::test_every_type_arrives_as_it_was_given[in a memfd]",
+        "test_provider_live.py::test_spans_pair_by_id_and_tell_durations_and_errors",
+        "test_kprobe_api.py::test_a_tracepoint_of_every_process",
         *(
             f"{_FIXTURES}[{program}]"
             for program in (
                 *("default/args", "O0/args", "O0/ints", "nopie/globals", "m32/args", "m32/ints"),
             )
         ),
-        *(f"{_ALL_FIXTURES}[default-part {part}]" for part in range(1, 6)),
+        *(f"{_ALL_FIXTURES}[default-part {part}]" for part in range(1, 7)),
         "test_functions_live.py::test_arguments_without_types",
         "test_functions_live.py::test_arguments_by_name_and_type[kprobe_multi]",
         "test_functions_live.py::test_entry_and_return_are_one_event[fentry]",

@@ -35,6 +35,7 @@ class Stub:
         stack: offset from the stack pointer of the first argument that is in memory.
         slot: spells an offset from the stack pointer.
         hash_entry: bytes of a word of .hash; Linux on s390x is the exception to the gABI.
+        flags: of the ELF header, by which a dynamic linker tells the ABIs of a CPU apart.
     """
 
     e_machine: int
@@ -46,6 +47,7 @@ class Stub:
     stack: int
     slot: Callable[[int], str]
     hash_entry: int = 4
+    flags: int = 0
 
     def operand(self, index: int, size: int) -> str:
         """Where the argument ``index`` of ``size`` bytes is at the nop, as a note spells it."""
@@ -63,10 +65,13 @@ def _names(text: str) -> tuple[str, ...]:
 _X = _names("x0 x1 x2 x3 x4 x5 x6 x7")
 _W = _names("w0 w1 w2 w3 w4 w5 w6 w7")
 _S390X = _names("%r2 %r3 %r4 %r5 %r6")
+_PPC64 = _names("3 4 5 6 7 8 9 10")
+_RISCV = _names("a0 a1 a2 a3 a4 a5 a6 a7")
 
 #: The CPU of a process, as :mod:`bpf.host` names it → its stub. Conventions: the processor
 #: supplements of the System V ABI (x86-64 3.2.3; AAPCS64 6.8.2; s390x 1.2.2, with the caller's
-#: 160 bytes below its arguments).
+#: 160 bytes below its arguments; ELFv2 of ppc64 2.2.3, whose save area begins at 32 and has places
+#: for the eight in registers as well; RISC-V's "Integer Calling Convention").
 STUBS: dict[str, Stub] = {
     "x86_64": Stub(
         62,
@@ -103,5 +108,27 @@ STUBS: dict[str, Stub] = {
         stack=160,
         slot=lambda offset: f"{offset}(%r15)",
         hash_entry=8,
+    ),
+    "ppc64le": Stub(
+        21,
+        "little",
+        0x10000,
+        nop=bytes.fromhex("00000060"),
+        ret=bytes.fromhex("2000804e"),
+        registers=dict.fromkeys((1, 2, 4, 8), _PPC64),
+        stack=96,
+        slot=lambda offset: f"{offset}(1)",
+        flags=2,  # ELFv2: a function's address is that of its code
+    ),
+    "riscv64": Stub(
+        243,
+        "little",
+        0x1000,
+        nop=bytes.fromhex("13000000"),
+        ret=bytes.fromhex("67800000"),
+        registers=dict.fromkeys((1, 2, 4, 8), _RISCV),
+        stack=0,
+        slot=lambda offset: f"{offset}(sp)",
+        flags=4,  # EF_RISCV_FLOAT_ABI_DOUBLE: what Linux's distributions have
     ),
 }

@@ -210,7 +210,7 @@ class _Builder:
         ident = b"\x7fELF" + bytes((_ELFCLASS64, "<>".index(self._order) + 1, _EV_CURRENT))
         file[:_EHDR_SIZE] = self._pack(
             *(_EHDR, ident, _ET_DYN, self.stub.e_machine, _EV_CURRENT),
-            *(0, _EHDR_SIZE, table, 0, _EHDR_SIZE, _PHDR_SIZE, _SEGMENTS),
+            *(0, _EHDR_SIZE, table, self.stub.flags, _EHDR_SIZE, _PHDR_SIZE, _SEGMENTS),
             *(_SHDR_SIZE, len(self.sections), len(self.sections) - 1),
         )
         file[_EHDR_SIZE:_HEADERS] = b"".join(
