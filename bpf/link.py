@@ -42,6 +42,7 @@ __all__ = (
     "attach_uprobe_multi",
     "attach_uprobe_perf",
     "close_links",
+    "hurried",
     "joined",
     "linked",
     "takes_uprobe_multi",
@@ -74,10 +75,27 @@ class UprobeSite:
 
 
 class Link(Closing):
-    """An attachment; closing it detaches."""
+    """An attachment; closing it detaches.
+
+    Attributes:
+        worst: of many functions, those at which most hits were missed, once that was asked for.
+    """
+
+    worst: tuple[tuple[str, int], ...] = ()
 
     def __init__(self, fd: FD) -> None:
         self.fd = fd
+
+    @property
+    def places(self) -> int:
+        """How many places it is attached to one after the other, by which its end takes time."""
+        return 1
+
+    def missed(self) -> int:
+        """Hits that the kernel left out so far, as far as it tells."""
+        from bpf.misses import missed_hits  # noqa: PLC0415 - only at the end of some sessions
+
+        return missed_hits(self.fd)
 
     def close(self) -> None:
         """Detach; waits until no program of it runs any more (tens of milliseconds)."""
@@ -280,9 +298,13 @@ def takes_uprobe_multi(program: Program) -> bool:
 
 
 @contextlib.contextmanager
-def _expedited() -> Iterator[None]:
-    # Perf events are taken out one after the other, each after a grace period or two: with
-    # thousands of them the kernel is asked to hurry, which costs its CPUs an interruption each.
+def hurried() -> Iterator[None]:
+    """Have the kernel hurry with grace periods, which costs its CPUs an interruption each.
+
+    Perf events are taken out one after the other, each after a grace period or two: with
+    thousands of them that is minutes.
+    """
+
     def write(text: str) -> None:
         with contextlib.suppress(OSError), open(_EXPEDITED, "w") as file:  # noqa: PTH123
             file.write(text)
@@ -308,8 +330,9 @@ def close_links(links: Iterable[Link]) -> None:
     if len(rest) > 1:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
 
-        hurried = _expedited() if len(rest) >= _THOUSAND else contextlib.nullcontext()
-        with hurried, ThreadPoolExecutor(min(64, len(rest))) as pool:
+        many = sum(link.places for link in rest) >= _THOUSAND
+        hurry = hurried() if many else contextlib.nullcontext()
+        with hurry, ThreadPoolExecutor(min(64, len(rest))) as pool:
             list(pool.map(lambda link: link.close(), rest))
     for link in rest:
         link.close()

@@ -195,16 +195,14 @@ class Functions:
         else:
             found = self._exact(module, name)
         if not found:
-            near = self._nearest(name)
-            hint = f"; nearest is {near}" if near else ""
-            raise ProbeNotFound(f"no kernel function {pattern}{hint} (see: kprobe list)")
+            raise ProbeNotFound(f"no kernel function {pattern}{self.hint(name)} (see: kprobe list)")
         return found
 
     def _exact(self, module: str | None, name: str) -> list[FunctionInfo]:
         # The types first: the thread that reads kallsyms needs its time.
         kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
-        symbols = self._symbols.named(name)
+        symbols, made = self._symbols.both(name)
         places = {symbol.module for symbol in symbols} | ({""} if ids else set())
         if module is not None:
             places &= {"" if module == "vmlinux" else module}
@@ -212,7 +210,7 @@ class Functions:
         for place in sorted(places):
             btf = self.btf_of(place)
             own = ids if not place else btf.find(name, Kind.FUNC) if btf else []
-            variants = [one.name for one in self._symbols.variants(name)]
+            variants = [one.name for one in made]
             found += self._infos((place, name), btf, own, symbols, variants)
         if not found and module is None:
             found = list(self._renamed(name))
@@ -289,6 +287,14 @@ class Functions:
                     raise
                 self._types[module] = None
         return self._types[module]
+
+    def hint(self, name: str) -> str:
+        """What may have been meant by a name that no function has, as the end of a message."""
+        made = dict.fromkeys(one.name for one in self._symbols.variants(name))
+        if made:
+            return f"; the compiler made {', '.join(made)} of it"
+        near = self._nearest(name)
+        return f"; nearest is {near}" if near else ""
 
     def _nearest(self, name: str) -> str | None:
         import difflib  # noqa: PLC0415 - only for a message

@@ -17,9 +17,18 @@ from bpf.errors import TargetError
 from bpf.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
-__all__ = ("Kallsyms", "KallsymsReading", "Symbol", "Traceable", "have_kprobes", "read_traceable")
+__all__ = (
+    "Kallsyms",
+    "KallsymsReading",
+    "Symbol",
+    "Traceable",
+    "begin_reading",
+    "have_kprobes",
+    "read_traceable",
+    "reading",
+)
 
 _KALLSYMS = "/proc/kallsyms"
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
@@ -58,26 +67,32 @@ class Kallsyms:
 
     def named(self, name: str) -> list[Symbol]:
         """Every function of exactly this name."""
-        return list(self._lines(name, b""))
+        return self.both(name)[0]
 
     def variants(self, name: str) -> list[Symbol]:
         """Functions that compilers made of one, such as ``NAME.isra.0`` or ``NAME.part.0``."""
-        found = self._lines(name, rb"\.\S+")
-        return [symbol for symbol in found if not _NO_ENTRY.search(symbol.name)]
+        return self.both(name)[1]
 
-    def _lines(self, name: str, suffix: bytes) -> Iterator[Symbol]:
+    def both(self, name: str) -> tuple[list[Symbol], list[Symbol]]:
+        """:meth:`named` and :meth:`variants`, by looking at all lines once."""
         # Looking for the bytes of the name first is much quicker than the expression alone.
         raw = name.encode("utf-8", "replace")
-        pattern = re.escape(raw) + suffix
-        line = re.compile(rb"([0-9a-f]+) ([a-zA-Z]) (" + pattern + rb")(?:\t\[(\S+)\])?(?:\n|\Z)")
-        start = b" " + raw + (b"." if suffix else b"")
+        line = re.compile(
+            rb"([0-9a-f]+) ([a-zA-Z]) (" + re.escape(raw) + rb"(?:\.\S+)?)(?:\t\[(\S+)\])?(?:\n|\Z)"
+        )
+        named, variants = [], []
+        start = b" " + raw
         at = self._text.find(start)
         while at >= 0:
-            began = self._text.rfind(b"\n", 0, at) + 1
-            match = line.match(self._text, began)
+            match = line.match(self._text, self._text.rfind(b"\n", 0, at) + 1)
             if match and match[2] in _CODE:
-                yield _symbol(match)
+                symbol = _symbol(match)
+                if match[3] == raw:
+                    named.append(symbol)
+                elif not _NO_ENTRY.search(symbol.name):
+                    variants.append(symbol)
             at = self._text.find(start, at + 1)
+        return named, variants
 
     def families(self) -> dict[str, list[str]]:
         """Name → its :meth:`variants`, of all functions."""
@@ -133,6 +148,20 @@ class KallsymsReading:
         if self._error:
             raise TargetError(f"{_KALLSYMS}: {self._error.strerror}") from self._error
         return Kallsyms(self._text)
+
+
+_begun: list[KallsymsReading] = []  # what was begun and is not yet used, at most one
+
+
+def begin_reading() -> None:
+    """Begin to read now what :func:`reading` will give."""
+    if not _begun:
+        _begun.append(KallsymsReading())
+
+
+def reading() -> KallsymsReading:
+    """What was begun before, if it was; otherwise it begins now."""
+    return _begun.pop() if _begun else KallsymsReading()
 
 
 def _read_in_pieces(path: str) -> bytes:

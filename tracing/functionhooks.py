@@ -30,6 +30,7 @@ from bpf.kprobes import (
 from tracing.attach import Failure, Placed
 from tracing.eventtracer.kprobes import define_kprobe
 from tracing.hooks import FunctionHook
+from tracing.manyhooks import DEFINED, ManyFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = ("attach_functions",)
 
 _CASES = 256  # in one program
+_ALIKE = 4096  # places that are attached by one call, if one short program serves them
 _MANY = 256  # places whose progress is told
-_DEFINED = 64  # definitions in tracefs: every one is a folder with files
 _ENOTSUPP = 524
 _NAMES = {
     KernelVia.FENTRY: ("fentry", "fexit"),
@@ -84,6 +85,7 @@ class _Functions:
         self.done = 0
         self.failed: set[int] = set()  # identities of points
         self.failures: list[Failure] = []
+        self.many = ManyFunctions(attacher, self._tell, self._fail)
 
     def all(self, placed: Sequence[Placed]) -> list[Failure]:
         """Attach them; what could not be attached."""
@@ -95,13 +97,25 @@ class _Functions:
             times[place] = times.get(place, 0) + 1
             size = 0 if item.case.call is None else item.case.call.size
             key = not item.returns, _hook(item).way, size, times[place]
-            alone = () if _shares(_hook(item)) else (item.case.number, *_itself(_hook(item)))
+            shares = _shares(_hook(item)) or self._are_many(_hook(item))
+            alone = () if shares else (item.case.number, *_itself(_hook(item)))
             keyed.append(((*key, *alone), item))
         keyed.sort(key=lambda one: one[0])
         for _, group in groupby(keyed, key=lambda one: one[0]):
-            for part in _chunks([item for _, item in group]):
+            items = [item for _, item in group]
+            for part in _chunks(items, self._most(items)):
                 self._part([item for item in part if id(item.point) not in self.failed])
+        self.many.arm()
         return self.failures
+
+    def _most(self, placed: list[Placed]) -> int:
+        # How many go together: of those that one short program serves, more.
+        many = len(placed) > _CASES and _hook(placed[0]).way is KernelVia.KPROBE_MULTI
+        alike = many and self.attacher.are_alike([item.case for item in placed])
+        return _ALIKE if alike else _CASES
+
+    def _are_many(self, hook: FunctionHook) -> bool:
+        return hook.way is KernelVia.KPROBE_EVENTS and self.total > DEFINED
 
     def _part(self, placed: list[Placed]) -> None:
         if not placed:
@@ -122,6 +136,9 @@ class _Functions:
 
     def _attach(self, placed: list[Placed]) -> None:
         way = _hook(placed[0]).way
+        if self._are_many(_hook(placed[0])):
+            self.many.add(placed)
+            return
         before = len(self.failed)
         match way:
             case KernelVia.FENTRY:
@@ -178,12 +195,12 @@ class _Functions:
                 self._fail(item, NotSupported(f"{cannot}, by kprobe_multi"))
             return True
         cases = list(dict.fromkeys(item.case for item in placed))
-        program = self.attacher.load(
-            cases,
-            ProgType.KPROBE,
-            excluded=os.getpid(),
-            attach_type=AttachType.TRACE_KPROBE_MULTI,
-        )
+        kind, own = AttachType.TRACE_KPROBE_MULTI, os.getpid()
+        program = None
+        if len(cases) > 1:
+            program = self.attacher.load_alike(cases, excluded=own, attach_type=kind)
+        if program is None:
+            program = self.attacher.load(cases, ProgType.KPROBE, excluded=own, attach_type=kind)
         sites = [_site(item) for item in placed]
         try:
             link = attach_kprobe_multi(program, sites, on_return=placed[0].returns)
@@ -213,8 +230,6 @@ class _Functions:
         cookies = way is not KernelVia.PERF_EVENT and features.have_cookies()
         if way is not KernelVia.KPROBE_EVENTS:
             return attach_kprobe(program, site, on_return=item.returns, cookies=cookies)
-        if self.total > _DEFINED:
-            raise NotSupported(f"more than {_DEFINED} definitions in tracefs at a time")
         event = define_kprobe(_target(site), on_return=item.returns)
         try:
             cookie = site.cookie if cookies else None
@@ -248,9 +263,9 @@ def _site(item: Placed) -> KprobeSite:
     return KprobeSite(hook.address, hook.symbol, hook.offset, item.case.number)
 
 
-def _chunks(items: list[Placed]) -> Iterator[list[Placed]]:
+def _chunks(items: list[Placed], most: int) -> Iterator[list[Placed]]:
     ahead = iter(items)
-    while part := list(islice(ahead, _CASES)):
+    while part := list(islice(ahead, most)):
         yield part
 
 

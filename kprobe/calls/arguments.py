@@ -18,8 +18,8 @@ from bpf.frozen import frozen
 from bpf.host import BIG_ENDIAN, KERNEL, word_of
 from bpf.ptregs import PT_REGS
 from kprobe.calls.words import Shape, Where, hides_result, words_called, words_traced
-from tracing.calls import CallStack
-from tracing.ir import U64, Fetched, Opaque, Place, Pointer
+from tracing.calls import CallStack, replaced
+from tracing.ir import U64, Arithmetic, Convert, Deref, Fetched, Gathered, Number, Place, Pointer
 from tracing.typed.members import BtfTypes, enum_names, value_type
 from tracing.values import (
     Address,
@@ -46,6 +46,14 @@ __all__ = ("Context", "FunctionTypes", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
 _PIECES = (1, 2, 4, 8)
+# Where the second word of a structure is that two registers return.
+_SECOND = {
+    "x86_64": "rdx",
+    "aarch64": "x1",
+    "riscv64": "a1",
+    "loongarch64": "r5",
+    "ppc64le": "r4",
+}
 
 
 class Context:
@@ -83,6 +91,14 @@ class Context:
             return {}
         slots = [self._slots[name] for name in self._convention.arguments]
         return {one: other for one, other in pairwise(slots) if other != one + self.word}
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """Offsets of the registers that a structure is returned in; () if it is not known."""
+        if self.traced or self.machine not in _SECOND:
+            return ()
+        names = self._convention.result, _SECOND[self.machine]
+        return tuple(self._slots[name] for name in names)
 
     def where(self, shapes: list[Shape]) -> list[Where | None]:
         """The words of arguments."""
@@ -133,13 +149,14 @@ class FunctionTypes(BtfTypes):
 
     Args:
         source: gives the BTF.
-        halves: of the context: registers of a structure of two that do not follow one another.
+        context: knows the registers of structures, which need not follow one another.
     """
 
-    def __init__(self, source: Callable[[], Btf], halves: dict[int, int]) -> None:
+    def __init__(self, source: Callable[[], Btf], context: Context) -> None:
         super().__init__(source)
-        self._halves = halves
-        self._parted: dict[Node, tuple[int, int]] = {}
+        self._halves = context.halves
+        self._results = context.results
+        self._held: dict[Node, tuple[tuple[int, ...], bool]] = {}
 
     def argument(self, argument: Argument, node: Node) -> Node:
         """A structure is a place, whose address its fetch is."""
@@ -147,22 +164,54 @@ class FunctionTypes(BtfTypes):
             return super().argument(argument, node)
         number = self.btf.resolve(argument.handle).id
         fetch, size = argument.fetch, argument.type.size
-        if isinstance(fetch, RecordBytes) and size > fetch.size:
-            address = Opaque(f"{argument.name}: in two registers; name one of its members")
-            self._parted[address] = fetch.offset, self._halves[fetch.offset]
-            return Place(address, argument.type, handle=number, kernel=True)
-        return Place(Fetched(fetch, U64), argument.type, handle=number, kernel=True)
+        if isinstance(fetch, AtReturn):
+            held = self._gathered(self._results, size, returned=True)
+        elif isinstance(fetch, RecordBytes) and size > fetch.size:
+            held = self._gathered((fetch.offset, self._halves[fetch.offset]), size, returned=False)
+        else:
+            return Place(Fetched(fetch, U64), argument.type, handle=number, kernel=True)
+        return Place(held, argument.type, handle=number, kernel=True)
+
+    def _gathered(self, registers: tuple[int, ...], size: int, *, returned: bool) -> Gathered:
+        # The bytes of a structure in registers, in pieces that are numbers.
+        parts: list[tuple[int, Node]] = []
+        start = 0
+        while start < size:
+            piece = next(one for one in reversed(_PIECES) if one <= size - start)
+            kind = ValueType(Kind.UNSIGNED, piece)
+            parts.append((start, _piece(registers, start, kind, returned=returned)))
+            start += piece
+        held = Gathered(tuple(parts), ValueType(Kind.BYTES, size))
+        self._held[held] = registers, returned
+        return held
 
     def member(self, tree: Member, target: Node) -> Node | None:
-        """A member of a structure in two registers is in one of them."""
-        parted = self._parted.get(target.address) if isinstance(target, Place) else None
-        if parted is None or not isinstance(target, Place):
-            return super().member(tree, self._completed(target))
-        found = self.btf.resolve(target.handle) if isinstance(target.handle, int) else None
-        at = _offset_of(self.btf, found, tree.name)
-        base = parted[0] if at is None or at < 8 else parted[1] - 8
-        address = Fetched(RecordBytes(base, target.type.size), U64)
-        return super().member(tree, Place(address, target.type, handle=target.handle))
+        """A member of a structure in registers is in one of them."""
+        found = super().member(tree, self._completed(target))
+        if found is not None and isinstance(target, Place) and _start_of(target.address):
+            return self._picked(found)
+        return found
+
+    def _picked(self, node: Node) -> Node:
+        # What would be read where a structure would lie is in a register.
+        match node:
+            case Deref(address=address, type=kind):
+                start = _start_of(address)
+                if start is None or start[1] % 8 + kind.size > 8:
+                    return node
+                registers, returned = self._held[start[0]]
+                made = _piece(registers, start[1], kind, node.handle, returned=returned)
+                if node in self._names:
+                    self._names[made] = self._names[node]
+                return made
+            case Convert(operand=operand):
+                return replaced(node, operand=self._picked(operand))
+            case Pointer(address=address):
+                return replaced(node, address=self._picked(address))
+            case Arithmetic(left=left, right=right):
+                right = None if right is None else self._picked(right)
+                return replaced(node, left=self._picked(left), right=right)
+        return node
 
     def _completed(self, target: Node) -> Node:
         # A pointer to a structure that is only named here, and described elsewhere in the BTF.
@@ -179,17 +228,29 @@ class FunctionTypes(BtfTypes):
         return Pointer(target.address, size, target.type, whole[0])
 
 
-def _offset_of(btf: Btf, found: object, name: str, depth: int = 0) -> int | None:
-    # Bytes before a member, also of structures without a name within.
-    if not isinstance(found, btf_types.Composite):
-        return None
-    for member in found.members:
-        if member.name == name:
-            return member.bit_offset // 8
-        if not member.name and depth < 16:
-            inner = _offset_of(btf, btf.resolve(member.target), name, depth + 1)
-            if inner is not None:
-                return member.bit_offset // 8 + inner
+def _piece(
+    registers: tuple[int, ...],
+    start: int,
+    kind: ValueType,
+    handle: object = None,
+    *,
+    returned: bool,
+) -> Fetched:
+    # A number in one of the registers that hold a structure.
+    register = Register(registers[start // 8] + start % 8, kind.size)
+    return Fetched(AtReturn(register) if returned else register, kind, handle)
+
+
+def _start_of(address: Node) -> tuple[Gathered, int] | None:
+    # A structure in registers, and how far in it an address would be.
+    match address:
+        case Gathered():
+            return address, 0
+        case Arithmetic(op="+", left=Gathered() as held, right=Number(value=offset)):
+            return held, offset
+        case Arithmetic(op="+", left=Arithmetic() as inner, right=Number(value=offset)):
+            found = _start_of(inner)
+            return found and (found[0], found[1] + offset)
     return None
 
 
@@ -292,6 +353,12 @@ def _result(btf: Btf, number: int, before: int, context: Context) -> Argument:
     if isinstance(passed.type, btf_types.Pointer):
         fetch = AtReturn(context.result(before, context.word))
         return Argument("return", word, fetch, hidden=True, form="hex", handle=number)
+    shape = passed.shape
+    small = shape is not None and shape.aggregate and 0 < shape.size <= 8 * len(context.results)
+    if shape is not None and small:
+        kept = AtReturn(context.result(before, 8))
+        whole = ValueType(Kind.BYTES, shape.size)
+        return Argument("return", whole, kept, hidden=True, handle=number)
     kind = value_type(btf, number)
     if kind is None or kind.size not in _PIECES or kind.size > context.word:
         reason = AtReturn(Unreadable("a structure, or a number wider than a register"))

@@ -116,7 +116,8 @@ def _exact(request: ProbeText, functions: Functions, base: str, offset: int) -> 
 def _untyped(request: ProbeText, functions: Functions, base: str, offset: int) -> list[Place]:
     found = functions.named(request.provider, base)
     if not found:
-        raise ProbeNotFound(f"no kernel function {request.pattern} (see: kprobe list)")
+        hint = functions.hint(base)
+        raise ProbeNotFound(f"no kernel function {request.pattern}{hint} (see: kprobe list)")
     problem = functions.untraceable(base)
     if problem:
         raise TracingError(f"{request.pattern}: cannot be attached: {problem}")

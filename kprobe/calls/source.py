@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ("FunctionSource",)
 
+_EXAMPLES = 3  # functions that are named, with what stands against each
 _MANY = 1000  # functions whose arguments are shown at a time, where none was named
 
 
@@ -93,10 +94,11 @@ class FunctionSource:
         self._tell(left)
 
     def _tell(self, left: dict[Place, TracingError]) -> None:
-        shown = list(left.values())[:3]
-        self.notices += [f"not attached: {error}" for error in shown]
-        if len(left) > len(shown):
-            self.notices.append(f"not attached: {len(left) - len(shown)} more functions")
+        errors = list(left.values())
+        if len(errors) > _EXAMPLES:
+            self.notices.append(f"not attached: {len(errors)} functions, such as {errors[0]}")
+            return
+        self.notices += [f"not attached: {error}" for error in errors]
 
     def _by_ways(
         self,
@@ -187,7 +189,7 @@ class FunctionSource:
                     raise NotSupported("BTF of the kernel")
                 return found
 
-            self._types[key] = FunctionTypes(source, context.halves)
+            self._types[key] = FunctionTypes(source, context)
         return self._types[key]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bpf import features
 from bpf.errors import NotSupported, TracingError
 from bpf.kprobes import KernelVia
+from tracing.manyhooks import DEFINED, takes_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,9 @@ def ways_for(number: int, forced: KernelVia | None) -> list[KernelVia]:
         found.remove(KernelVia.PERF_EVENT)  # the same with less
     if KernelVia.KPROBE_EVENTS in found and len(found) > 1:
         found.remove(KernelVia.KPROBE_EVENTS)
+        # Perf events come and go by grace periods, so that thousands of them would take an hour.
+        if number > DEFINED and takes_many() and KernelVia.KPROBE_MULTI not in found:
+            found.insert(0, KernelVia.KPROBE_EVENTS)
     if not found:
         tried = "; ".join(f"{way}: {why}" for way, why in lacking().items() if why)
         raise NoWay(f"functions of the kernel cannot be traced here: {tried}")

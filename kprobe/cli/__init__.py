@@ -14,6 +14,11 @@ def main() -> NoReturn:
     What it imports takes most of the start, and ^C meanwhile must not show a traceback.
     """
     try:
+        words = sys.argv[1:]
+        if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
+            from kprobe.symbols import begin_reading  # noqa: PLC0415
+
+            begin_reading()  # the kernel's work, which goes on beside what is imported here
         from kprobe.cli.group import kprobe  # noqa: PLC0415
         from tracing.commandline import run  # noqa: PLC0415
 

@@ -59,12 +59,12 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
 def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     import json  # noqa: PLC0415 - --help must not pay
 
-    from kprobe.symbols import KallsymsReading  # noqa: PLC0415
+    from kprobe.symbols import reading  # noqa: PLC0415
 
-    reading = KallsymsReading()  # while the rest is imported
+    symbols = reading()  # while the rest is imported
     from kprobe.functions import Functions  # noqa: PLC0415
 
-    functions = Functions(reading)
+    functions = Functions(symbols)
     found = list(dict.fromkeys(one for word in words for one in functions.find(word)))
     for notice in functions.notices():
         click.echo(f"Notice: {escaped(notice)}", err=True)

@@ -143,7 +143,9 @@ class _Writer:
         writer.value(output.node)
         self.asm.mov(R7, R0)
 
-    def _key(self, layout: KeyLayout, outputs: tuple[Output, ...], text: str) -> KeyWriter:
+    def _key(
+        self, layout: KeyLayout, outputs: tuple[Output, ...], text: str, *, tasks: bool = False
+    ) -> KeyWriter:
         return KeyWriter(
             self.asm,
             layout,
@@ -153,6 +155,7 @@ class _Writer:
             unread=self.unread,
             lost=self.lost,
             kernel=self.kernel,
+            tasks=tasks,
         )
 
     # ------------------------------------------------------------ adding
@@ -214,7 +217,7 @@ class _Writer:
         action = self.action
         pair = self.aggregation.pair
         text = pair.text if pair is not None else ""
-        key = self._key(action.pair, action.pair_outputs, text)
+        key = self._key(action.pair, action.pair_outputs, text, tasks=True)
         key.write(0, intervals=False)
         self._call(Helper.MAP_LOOKUP_ELEM, STARTS, key.base)
         return key

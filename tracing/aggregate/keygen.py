@@ -15,7 +15,7 @@ from bpf.errors import LanguageError
 from bpf.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from tracing.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, SLOTS, STACK_BOTTOM, ExpressionWriter
-from tracing.ir import Fetched, Number, children, of_kernel
+from tracing.ir import Builtin, Fetched, Number, children, of_kernel
 from tracing.slots import FRAME_SLOT
 from tracing.values import Kept, Memory
 
@@ -50,6 +50,7 @@ class KeyWriter:
         sleepable: whether the program may take page faults.
         unread, lost: labels to go to when a part cannot be read, or a stack found no room.
         kernel: whether addresses may be the kernel's.
+        tasks: whether ``tid`` tells the idle tasks apart, one a CPU, which all are thread 0.
 
     Attributes:
         base: where the key lies, from r10.
@@ -70,9 +71,11 @@ class KeyWriter:
         unread: str,
         lost: str,
         kernel: bool = False,
+        tasks: bool = False,
     ) -> None:
         self.asm = asm
         self.kernel = kernel
+        self.tasks = tasks
         self.layout = layout
         self.outputs = outputs
         self.sleepable = sleepable
@@ -145,11 +148,23 @@ class KeyWriter:
                 self._read(writer, output, place, field.size)
             case _:
                 writer.value(output.node)
+                if self.tasks and isinstance(output.node, Builtin) and output.node.name == "tid":
+                    self._idle()
                 asm.store(R10, place, R0)
                 if field.form in ("usym", "ksym"):
                     asm.mov(R1, R9)
                     asm.alu(Alu.RSH, R1, 32)
                     asm.store(R10, place + 8, R1)
+
+    def _idle(self) -> None:
+        # The thread in r0, of idle tasks (CPU + 1) << 32.
+        asm = self.asm
+        numbered = asm.new_label("thread")
+        asm.jump(Jump.NE, R0, 0, numbered)
+        asm.call(Helper.GET_SMP_PROCESSOR_ID)
+        asm.add(R0, 1)
+        asm.alu(Alu.LSH, R0, 32)
+        asm.label(numbered)
 
     def _stack(self, field: Field) -> None:
         asm = self.asm

@@ -110,6 +110,8 @@ class Planner:
             )
 
         number = self.number_of(request)
+        if not request.items and not any(self._keys_of(number)):
+            return Plan((), (), HEADER_SIZE, -1, kernel=kernel)  # of thousands, as a rule
         outputs: list[Output] = []
         value = self._values[number]
         if value is not None:

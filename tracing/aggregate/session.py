@@ -49,6 +49,7 @@ __all__ = ("AggregateSession", "Pairs", "Row")
 MAX_FRAMES = 127  # PERF_MAX_STACK_DEPTH
 _ROWS = 1 << 14  # of a per-CPU array of counts, beside those of the first probe's places
 _ARRAY_SIZE = 16 << 20  # bytes of one with larger values, if that makes enough rows
+_MANY = 256  # rows that are not read one by one
 _STACKS = 1 << 14  # stacks that are kept; two may claim one place, so a multiple of what is usual
 _SHARED = 64  # bytes: larger values exist once, not for each CPU, where the kernel allows it
 
@@ -253,8 +254,11 @@ class AggregateSession(AnySession):
     ) -> Iterator[tuple[Layout, tuple[Any, ...], bytes]]:
         table = self._maps[VALUES]
         if not self.aggregation.keyed:
-            for number, layout in enumerate(self._planner.layouts[: table.spec.entries]):
-                yield layout, (), table.get(struct.pack("=I", number)) or b""
+            layouts = self._planner.layouts[: table.spec.entries]
+            nothing = bytes(table.value_size)
+            for (_, data), layout in zip(_in_order(table, len(layouts)), layouts, strict=False):
+                if data != nothing:
+                    yield layout, (), data
             return
         for key, data in list(table.items()):
             number, when = HEADER.unpack_from(key)
@@ -287,6 +291,16 @@ class AggregateSession(AnySession):
             int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, DEEP)
         )
         return Pairs(unfinished, unmatched, deep)
+
+
+def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
+    # The first so many rows of an array: all of them in a few calls where they are many.
+    if number > _MANY:
+        yield from table.items()
+        return
+    for row in range(number):
+        key = struct.pack("=I", row)
+        yield key, table.get(key) or b""
 
 
 def _rows_of(size: int) -> int:

@@ -1,4 +1,7 @@
-"""Kprobes as events of tracefs, for programs: defined, joined by ID, removed with the link."""
+"""Kprobes as events of tracefs, for programs: defined, joined by ID, removed with the link.
+
+Names of events are of this process, too: the kernel's counts of missed hits do not tell the group.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from tracing.eventtracer.definitions import FILES, Defined, define, remove
 from tracing.eventtracer.owner import own_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("DefinedKprobe", "define_kprobe")
+__all__ = ("DefinedKprobe", "define_kprobe", "missed_hits", "new_name")
 
 _CALLS = 512  # calls under way at a time whose return is seen (maxactive)
 _numbers = count(1)
@@ -33,6 +37,14 @@ class DefinedKprobe(Link):
         self.link: Link | None = None
         self._root = root
         self._event: Defined | None = event
+
+    def missed(self) -> int:
+        """Hits of which the program was not told."""
+        event = self._event
+        if event is None:
+            return 0
+        name = event.name.partition("/")[2]
+        return sum(number for found, number in missed_hits(self._root) if found == name)
 
     def close(self) -> None:
         """Detach, and remove the event."""
@@ -54,7 +66,7 @@ def define_kprobe(target: str, *, on_return: bool) -> DefinedKprobe:
         TracingError: it refuses this one.
     """
     root = tracefs()
-    name = f"{own_name()}/kernel{next(_numbers)}"
+    name = new_name()
     kind = f"r{_CALLS}" if on_return else "p"
     event = define(root, FILES["p"], f"{kind}:{name} {target}", name)
     try:
@@ -63,3 +75,21 @@ def define_kprobe(target: str, *, on_return: bool) -> DefinedKprobe:
         remove(root, event)
         raise TracingError(f"{root}/events/{name}/id: {err}") from err
     return DefinedKprobe(root, event, number)
+
+
+def new_name() -> str:
+    """``GROUP/EVENT`` that nobody has."""
+    # What differs comes first: the kernel compares names with thousands of others.
+    return f"{own_name()}/n{next(_numbers)}_{own_name()}"
+
+
+def missed_hits(root: Path) -> Iterator[tuple[str, int]]:
+    """Names of events, without their groups, and hits missed: one for each place, as defined."""
+    try:
+        with (root / "kprobe_profile").open(errors="replace") as file:
+            for line in file:
+                words = line.split()
+                if len(words) == 3 and words[2].isdigit():
+                    yield words[0], int(words[2])
+    except OSError:
+        return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bpf.errors import SyscallError
 from bpf.frozen import frozen
+from bpf.link import hurried
 from tracing.eventformat import parse_format
 from tracing.eventtracer.definitions import define, orphans, remove, remove_group
 from tracing.eventtracer.instance import Instance, orphaned_instances, remove_instance
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tracing.eventtracer.intake import Record
 
 __all__ = ("EventSession", "Hit", "Watched", "clean")
+
+_MANY = 256  # events whose end is worth a hurry
 
 
 @frozen
@@ -174,8 +177,16 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
             gone.append(f"instance {path.name}")
         except SyscallError as err:
             stuck.append(str(err))
+    left = orphans(root)
+    with hurried() if len(left) >= _MANY else contextlib.nullcontext():
+        _clean_events(root, left, gone, stuck)
+    return gone, stuck
+
+
+def _clean_events(root: Path, left: list[Defined], gone: list[str], stuck: list[str]) -> None:
     whole: dict[tuple[str, str], bool] = {}
-    for event in orphans(root):
+    # An event is listed once for each of its places.
+    for event in {(event.file, event.name): event for event in left}.values():
         group = event.file, event.name.partition("/")[0]
         if group not in whole:  # one by one, thousands take minutes
             whole[group] = remove_group(root, event)
@@ -185,4 +196,3 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
             gone.append(f"event {event.name}")
         except SyscallError as err:
             stuck.append(str(err))
-    return gone, stuck
