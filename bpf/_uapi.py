@@ -120,6 +120,7 @@ class Helper(enum.IntEnum):
     MAP_UPDATE_ELEM = 2
     MAP_DELETE_ELEM = 3
     KTIME_GET_NS = 5
+    TAIL_CALL = 12
     GET_SMP_PROCESSOR_ID = 8
     GET_CURRENT_PID_TGID = 14
     GET_CURRENT_UID_GID = 15

@@ -32,6 +32,7 @@ reorder loads this is what stands in for an acquire barrier, as no barrier can b
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 from typing import TYPE_CHECKING, Literal
@@ -159,6 +160,18 @@ def same(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> in
     return run
 
 
+def _made(size: int, name: str) -> Map:
+    try:
+        return MapSpec(MapType.RINGBUF, 0, 0, size, name).create()
+    except SyscallError as err:
+        if err.errno != errno.ENOMEM:
+            raise
+        # bpf_ringbuf_area_alloc() maps the data twice, and 32-bit kernels have some 100 MiB to map.
+        what = f"bpf(BPF_MAP_CREATE) of {size} bytes of ring buffer"
+        hint = "the kernel has no room for twice as much; give a smaller buffer"
+        raise SyscallError(errno.ENOMEM, what, hint) from err
+
+
 class RingBuffer(Closing):
     """A ring buffer map and its mapping; a context manager.
 
@@ -173,7 +186,7 @@ class RingBuffer(Closing):
 
     def __init__(self, size: int, name: str = "events") -> None:
         self.size = ring_size(size)
-        self.map: Map = MapSpec(MapType.RINGBUF, 0, 0, self.size, name).create()
+        self.map: Map = _made(self.size, name)
         page = os.sysconf("SC_PAGE_SIZE")
         with contextlib.ExitStack() as undo:
             undo.callback(self.map.close)

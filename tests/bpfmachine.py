@@ -99,6 +99,7 @@ class Machine:
     cookie: int = 0
     process: int = 10
     thread: int = 11
+    cpu: int = 3
     namespace: tuple[int, int] | None = None
     comm: bytes = b"comm"
     user: dict[int, bytes] = field(default_factory=dict)
@@ -201,7 +202,7 @@ class Machine:
         return 123456789
 
     def _get_smp_processor_id(self) -> int:
-        return 3
+        return self.cpu
 
     def _get_current_pid_tgid(self) -> int:
         return self.process << 32 | self.thread

@@ -28,14 +28,15 @@ from bpf.link import (
     attach_uprobe_perf,
     close_links,
 )
+from bpf.misses import missed_runs
 from bpf.program import Program, ProgramSpec
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen import Case, Filter, generate, generate_alike
 from tracing.recordgen import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bpf.assembler import Code
+    from bpf.assembler import Assembler, Code
     from bpf.maps import Map
     from tracing.calls import CallStack
     from tracing.codegen import Body, Selector
@@ -112,10 +113,13 @@ class Attacher:
         progress: called now and then while many functions are attached, with how many are done
             and how many there are.
         took: seconds that detaching took, where it was worth telling.
+        missed: hits of which the kernel told no program, as far as it says.
+        worst: functions at which most of them were, and how many, as far as it says.
     """
 
     progress: Callable[[int, int], object] | None = None
     took = 0.0
+    missed = 0
 
     def __init__(
         self,
@@ -134,6 +138,8 @@ class Attacher:
         self._code: list[Code] = []
         self._links: list[Link] = []
         self._loaded: list[Program] = []  # for hooks of the kernel
+        self._owned: list[Map] = []
+        self.worst: list[tuple[str, int]] = []
         self._programs: dict[tuple[Case, ...], Program] = {}
         self.ways: list[str] = []
 
@@ -202,15 +208,55 @@ class Attacher:
             function=function,
             module=module,
         )
+        return self._load(code, spec, cases)
+
+    def load_alike(
+        self,
+        cases: Sequence[Case],
+        select: Callable[[Assembler], object] | None = None,
+        *,
+        excluded: int = 0,
+        attach_type: AttachType = AttachType.NONE,
+    ) -> Program | None:
+        """Load a program on kprobes for any number of cases that differ in their number alone.
+
+        As :meth:`load`; None: they differ in something else, too.
+        """
+        from tracing.aggregate.rows import row_writer  # noqa: PLC0415 - only for patterns
+
+        write = row_writer(self._body, cases)
+        if write is None:
+            return None
+        whom = self._accept
+        accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
+        code = generate_alike(accept, count=write, select=select, probe=cases[-1].probe)
+        return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), cases)
+
+    def are_alike(self, cases: Sequence[Case]) -> bool:
+        """Whether :meth:`load_alike` has a program for them."""
+        from tracing.aggregate.rows import row_writer  # noqa: PLC0415 - only for patterns
+
+        return row_writer(self._body, cases) is not None
+
+    def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[Case]) -> Program:
         program = spec.load(self._maps)
         self._loaded.append(program)
         self._code.append(code)
         self.ways.append(f"program of {len(code)} instructions for {len(cases)} cases")
         return program
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that alone count; empty: all, or children as well."""
+        return () if self._accept.followed is not None else self._accept.pids
+
     def keep(self, link: Link) -> None:
         """Close a link with the others."""
         self._links.append(link)
+
+    def own(self, made: Map) -> None:
+        """Close a map with the programs."""
+        self._owned.append(made)
 
     def add_map(self, name: str, made: Map) -> None:
         """Give programs that are loaded from now on another map."""
@@ -228,12 +274,18 @@ class Attacher:
     def close(self) -> None:
         """Detach everything; links are closed side by side, as each waits for the kernel."""
         links, self._links = self._links, []
+        if self._loaded:  # else there are no kprobes among them
+            self.missed += sum(link.missed() for link in links)
+            self.worst += [where for link in links for where in link.worst]
+        places = sum(link.places for link in links)
         began = time.monotonic()
         close_links(links)
-        if len(links) >= _MANY:
+        if places >= _MANY:
             self.took = time.monotonic() - began
-        for program in (*self._programs.values(), *self._loaded):
-            program.close()
+        self.missed += sum(missed_runs(program.fd) for program in self._loaded)
+        for made in (*self._programs.values(), *self._loaded, *self._owned):
+            made.close()
+        self._owned.clear()
         self._loaded.clear()
         self._programs.clear()
 
@@ -267,7 +319,7 @@ class Attacher:
         if cases not in self._programs:
             faultable = any(case.plan.faultable for case in cases)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
-            code = generate(cases, self._accept, sleepable=sleepable, body=self._body)
+            code = generate(cases, self._accept, sleepable=sleepable, body=self._body, uprobe=True)
             multi = self._via is Via.UPROBE_MULTI
             spec = ProgramSpec(
                 code,

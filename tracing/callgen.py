@@ -37,7 +37,7 @@ def _key(asm: Assembler, part: CallPart) -> None:
         asm.mov(R8, R6)
     else:
         asm.load(R8, R6, pointer.offset, pointer.size)
-    asm.store(R10, _KEY, R9, 4)
+    asm.store(R10, _KEY, R9 if part.stack.thread else 0, 4)
     asm.store(R10, _KEY + 4, part.pair, 4)
 
 

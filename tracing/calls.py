@@ -7,7 +7,7 @@ those of the hit that is shown, which is the return.
 
 What is taken at entry is kept in a *frame*, in a hash map of the kernel:
 
-    key     u32 thread, u32 pair (which probe, which plan), u64 stack pointer
+    key     u32 thread or 0, u32 pair (which probe, which plan), u64 stack pointer
     value   the key once more; u64 at 16: bit n = capture n could not be read; the captures
 
 The stack pointer tells the calls of a recursion apart, and needs no counting that an exception or
@@ -34,6 +34,7 @@ from tracing.ir import (
     Convert,
     Deref,
     Fetched,
+    Gathered,
     Node,
     Pointer,
     can_fail,
@@ -85,10 +86,14 @@ class CallStack:
     Attributes:
         pointer: the stack pointer; None: the address of the context, which both ends share.
         popped: bytes that a return takes off the stack, the usual number first.
+        thread: whether both are of one thread, whose ID does not change.
+        said: whether records say that they are of a return.
     """
 
     pointer: Register | None
     popped: tuple[int, ...] = (0,)
+    thread: bool = True
+    said: bool = True
 
 
 @frozen
@@ -131,8 +136,8 @@ def blank_map(size: int) -> str:
     return f"blank.{size}"
 
 
-def split(plan: Plan) -> Split | None:
-    """A plan as two, or None where nothing in it is of the return."""
+def split(plan: Plan, *, said: bool = True) -> Split | None:
+    """A plan as two, or None where nothing in it is of the return; ``said``: see CallStack."""
     nodes = [*plan.predicates]
     for output in plan.outputs:
         nodes += [output.node] if output.length is None else [output.node, output.length]
@@ -145,11 +150,11 @@ def split(plan: Plan) -> Split | None:
     pair = keeper.captures or any(map(_of_entry, sooner))
     if not pair:
         both = sooner + later
-        return Split(None, replaced(plan, predicates=both, outputs=outputs, returns=True))
+        return Split(None, replaced(plan, predicates=both, outputs=outputs, returns=said))
     captures = tuple(keeper.captures.values())
     return Split(
         Plan(sooner, captures, keeper.size, MARKS, kernel=plan.kernel),
-        replaced(plan, predicates=later, outputs=outputs, returns=True),
+        replaced(plan, predicates=later, outputs=outputs, returns=said),
     )
 
 
@@ -195,6 +200,8 @@ def _narrowed(node: Node) -> Node:
 
 
 def _unsigned(address: Node) -> Node:
+    if isinstance(address, Gathered):
+        return address
     return Convert(_narrowed(address), U32)
 
 

@@ -29,7 +29,7 @@ from tracing.recordgen import EVENTS, write_record
 from tracing.slots import FRAME_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bpf.maps import Map
     from tracing.calls import CallPart
@@ -45,6 +45,7 @@ __all__ = (
     "Gate",
     "Selector",
     "generate",
+    "generate_alike",
     "lost_label",
     "unread_label",
 )
@@ -105,8 +106,11 @@ class Gate(Protocol):
     def settle(self, asm: Assembler) -> None:
         """Write what is to be done before the predicates, and whatever they say."""
 
-    def write(self, asm: Assembler) -> None:
-        """Fall through if the hit counts, else go to ``exit``; r6 and r9 stay."""
+    def write(self, asm: Assembler, lost: str) -> None:
+        """Fall through if the hit counts, else go to ``exit``; r6 and r9 stay.
+
+        ``lost`` is the label of hits that cannot be decided for want of room.
+        """
 
 
 class Body(Protocol):
@@ -150,6 +154,7 @@ def generate(
     body: Body = write_record,
     select: Selector | None = None,
     result: int = 0,
+    uprobe: bool = False,
 ) -> Code:
     """The program of ``cases``.
 
@@ -160,11 +165,14 @@ def generate(
         body: writes what each case does at a hit.
         select: how to find out which case was hit; None: by the cookie.
         result: what the program returns.
+        uprobe: whether uprobes run it.
 
     Raises:
         CodeTooLarge: too many cases for one program; give fewer.
     """
     asm = Assembler()
+    if uprobe:
+        _keep_own_stack(asm)
     asm.mov(R6, R1)
     frames = {case.call.size for case in cases if case.call is not None and not case.call.entry}
     _process(asm, accept, "leave" if frames else "exit")
@@ -182,6 +190,50 @@ def generate(
         _case(asm, case, body, sleepable=sleepable and case.plan.faultable)
     _tails(asm, frames, result)
     return asm.assemble()
+
+
+def generate_alike(
+    accept: Filter,
+    *,
+    count: Callable[[Assembler, str], object],
+    select: Callable[[Assembler], object] | None,
+    probe: int,
+) -> Code:
+    """A program of any number of cases that differ in their number alone.
+
+    Args:
+        accept: which processes count.
+        count: writes what is done, with the case's number less one in ``KEY_SLOT``; given where to
+            go with a hit that finds no room.
+        select: leaves the case's number in r0, or goes to ``exit``; None: the cookie is it.
+        probe: which is said to have lost such hits.
+    """
+    asm = Assembler()
+    asm.mov(R6, R1)
+    _process(asm, accept, "exit")
+    if select is not None:
+        select(asm)
+    else:
+        asm.mov(R1, R6)
+        asm.call(Helper.GET_ATTACH_COOKIE)
+    asm.add(R0, -1)
+    asm.store(R10, KEY_SLOT, R0, 4)
+    count(asm, "lost")
+    _counted(asm, "lost", probe, 0)
+    _tails(asm, set(), 0)
+    return asm.assemble()
+
+
+def _keep_own_stack(asm: Assembler) -> None:
+    # A program of type kprobe with 64 bytes of stack or more has one stack a CPU since Linux 6.13
+    # (a76ab5731e32, "bpf: Find eligible subprogs for private stack support", in 6.12.y as well),
+    # as such programs do not run twice on a CPU. Those of uprobes do: they are preempted, and sleep
+    # for pages, and another thread would write over what they hold. Programs with a tail call are
+    # left alone; this one is never made, and the verifier takes it out.
+    asm.mov(R0, 0)
+    asm.jump(Jump.EQ, R0, 0, "begin")
+    asm.call(Helper.TAIL_CALL)
+    asm.label("begin")
 
 
 def _process(asm: Assembler, accept: Filter, leave: str) -> None:
@@ -226,7 +278,7 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     if case.call is not None and not case.call.entry:
         write_find_frame(asm, case.call, "exit")
     if case.gate is not None and not case.gate.entry:
-        case.gate.write(asm)
+        case.gate.write(asm, lost_label(case))
     elif case.gate is not None and case.plan.predicates:
         case.gate.settle(asm)
     entry = case.call if case.call is not None and case.call.entry else None
@@ -237,7 +289,7 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     for node in case.plan.predicates:
         writer.branch(node, no, when=False)
     if case.gate is not None and case.gate.entry:
-        case.gate.write(asm)
+        case.gate.write(asm, lost_label(case))
     if entry is None:
         body(asm, case, sleepable=sleepable)
     else:

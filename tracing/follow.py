@@ -8,9 +8,10 @@ The set holds two kinds of keys:
 
 ``sched_process_fork`` runs in the parent, after the child exists and before it may run (see
 kernel_clone() in kernel/fork.c), so no hit of a child comes too early. ``sched_process_exit`` runs
-in the task itself when it will not return to user space any more. An address stands for one task
-at a time; should a removal ever be missed, the next task at that address sets it right, because a
-child of a stranger is taken out.
+in the task itself when it will not return to user space any more: it has ended then, but stays in
+the set, as others want to see its end, too. ``sched_process_free`` takes it out, after its last
+switch. An address stands for one task at a time; should a removal ever be missed, the next task at
+that address sets it right, because a child of a stranger is taken out.
 
 Addresses rather than process IDs, because they are what the tracepoints hand over: no field of
 ``struct task_struct`` is read, whose layout differs from kernel to kernel, no event of tracefs is
@@ -50,9 +51,11 @@ __all__ = (
 
 ROOM = 1 << 16  # tasks alive at the same time
 
-FOLLOWED = "followed"  # hash: u64 of a process or a task → 1
+FOLLOWED = "followed"  # hash: u64 of a process or a task → _ALIVE or _ENDED
 UNFOLLOWED = "unfollowed"  # array of u64: see Unfollowed
+_ALIVE, _ENDED = 1, 2
 _NO_ROOM, _NO_NUMBER = 0, 1
+_EXIST = 2  # BPF_EXIST: only what is there is changed
 _KEY = struct.Struct("=Q")
 _MISSES = 208  # struct bpf_prog_info: recursion_misses (Linux 5.12, commit 9ed9e9ba2337)
 
@@ -94,7 +97,8 @@ class Followed:
             self.maps: dict[str, Map] = {}
             self.maps[FOLLOWED] = MapSpec(MapType.HASH, 8, 1, room, FOLLOWED).create()
             self.maps[UNFOLLOWED] = MapSpec(MapType.ARRAY, 4, 8, 2, UNFOLLOWED).create()
-            # Exits first: a task that is added must be taken out again.
+            # Ends first: a task that is added must be taken out again.
+            self._attach("sched_process_free", _free_program())
             self._attach("sched_process_exit", _exit_program())
             self._attach("sched_process_fork", _fork_program(namespace))
             undo.pop_all()
@@ -111,7 +115,7 @@ class Followed:
             TracingError: there is no room.
         """
         try:
-            self.maps[FOLLOWED].set(_process_key(pid), b"\1")
+            self.maps[FOLLOWED].set(_process_key(pid), bytes((_ALIVE,)))
         except SyscallError as err:
             if err.errno != errno.E2BIG:
                 raise
@@ -123,8 +127,8 @@ class Followed:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is left in the set."""
-        return next(self.maps[FOLLOWED].keys(), None) is None
+        """Whether nobody is left in the set who has not ended."""
+        return all(value[0] == _ENDED for _, value in self.maps[FOLLOWED].items())
 
     def unfollowed(self) -> Unfollowed:
         """What could not be followed so far."""
@@ -260,20 +264,34 @@ def _fork_program(namespace: tuple[int, int] | None) -> Code:
     asm.call(Helper.MAP_DELETE_ELEM)
     asm.goto("exit")
     asm.label("followed")
-    asm.store(R10, KEY_SLOT, R7)
-    asm.store(R10, READ_SLOT, 1, 1)
-    _key(asm)
-    asm.mov(R3, R10)
-    asm.add(R3, READ_SLOT)
-    asm.mov(R4, 0)
-    asm.call(Helper.MAP_UPDATE_ELEM)
+    _update(asm, _ALIVE, 0)
     asm.jump(Jump.EQ, R0, 0, "exit")
     _count(asm, _NO_ROOM, "exit")
     return _finished(asm)
 
 
+def _update(asm: Assembler, state: int, flags: int) -> None:
+    # Of the task in r7.
+    asm.store(R10, KEY_SLOT, R7)
+    asm.store(R10, READ_SLOT, state, 1)
+    _key(asm)
+    asm.mov(R3, R10)
+    asm.add(R3, READ_SLOT)
+    asm.mov(R4, flags)
+    asm.call(Helper.MAP_UPDATE_ELEM)
+
+
 def _exit_program() -> Code:
     # The tracepoint's first argument is the task that ends, the current one.
+    asm = Assembler()
+    asm.load(R7, R1, 0)
+    _one_form(asm, R7)
+    _update(asm, _ENDED, _EXIST)
+    return _finished(asm)
+
+
+def _free_program() -> Code:
+    # The tracepoint's argument is the task that nobody runs or waits for any more.
     asm = Assembler()
     asm.load(R7, R1, 0)
     _one_form(asm, R7)

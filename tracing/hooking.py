@@ -134,7 +134,8 @@ class _Attaching:
             times = seen[family, hook] = seen.get((family, hook), 0) + 1
             groups.setdefault((family, times), []).append(item)
         failures: list[Failure] = []
-        for group in groups.values():
+        # Returns first: so no begin is followed whose return would be missed.
+        for group in sorted(groups.values(), key=lambda group: not _at_return(group[0])):
             limit = _CASES_BY_NUMBER if isinstance(group[0].point.hook, SyscallHook) else _CASES
             for part in _chunks(group, limit):
                 failures += self._part(part)
@@ -143,8 +144,10 @@ class _Attaching:
     def _family(self, item: Placed) -> Hashable:
         # Points of one family can share a program.
         match item.point.hook:
-            case SyscallHook(returns=returns):
-                return "syscall", returns
+            case SyscallHook():
+                # Frames are of one size in a program.
+                frame = 0 if item.case.call is None else item.case.call.size
+                return "syscall", _at_return(item), frame
             case EventHook(size=size) if self.cookies:
                 return "event", size
             case RawHook(name=name):
@@ -166,7 +169,7 @@ class _Attaching:
     def _attach(self, placed: list[Placed]) -> list[Failure]:
         first = placed[0].point.hook
         if isinstance(first, SyscallHook):
-            return self._syscalls(placed, "sys_exit" if first.returns else "sys_enter")
+            return self._syscalls(placed, "sys_exit" if _at_return(placed[0]) else "sys_enter")
         cases = list(dict.fromkeys(item.case for item in placed))
         raw = isinstance(first, RawHook)
         program = self.attacher.load(cases, ProgType.RAW_TRACEPOINT if raw else ProgType.TRACEPOINT)
@@ -205,6 +208,12 @@ class _Attaching:
         self.attacher.keep(attach_raw_tracepoint(program, name))
         self.attacher.ways.append(f"{len(placed)} system calls: one raw tracepoint {name}")
         return []
+
+
+def _at_return(item: Placed) -> bool:
+    # Of a pair the entry's case is of the begin, whatever its point says.
+    hook, call = item.point.hook, item.case.call
+    return isinstance(hook, SyscallHook) and hook.returns and not (call is not None and call.entry)
 
 
 def _moved(item: Placed, hook: EventHook) -> Placed:

@@ -62,7 +62,10 @@ class RawHook:
 
 @frozen
 class SyscallHook:
-    """A system call by number, at its begin or when it returns."""
+    """A system call by number, at its begin or when it returns.
+
+    Of a point with a ``call`` the begin is followed, too.
+    """
 
     number: int
     returns: bool = False
@@ -129,6 +132,10 @@ _REGISTERS = {
     # gpr[0]; orig_gpr3 gpr[4]…
     "ppc64": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
     "ppc64le": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
+    # orig_ax; bx cx dx si di bp
+    "i386": SyscallRegisters(44, 4, (0, 4, 8, 12, 16, 20)),
+    # r7; orig_r0 r1…r5
+    "arm": SyscallRegisters(28, 4, (68, 4, 8, 12, 16, 20)),
 }
 
 

@@ -29,6 +29,7 @@ __all__ = (
     "Convert",
     "Deref",
     "Fetched",
+    "Gathered",
     "Logic",
     "Node",
     "Not",
@@ -66,6 +67,18 @@ class Fetched:
     fetch: Fetch
     type: ValueType
     handle: object = None
+
+
+@frozen
+class Gathered:
+    """The bytes of a structure that lies in registers, where its address would be.
+
+    Attributes:
+        parts: offset in the structure and the number that lies there, of 1, 2, 4 or 8 bytes.
+    """
+
+    parts: tuple[tuple[int, Node], ...]
+    type: ValueType
 
 
 @frozen
@@ -206,6 +219,7 @@ class Not:
 Node = (
     Number
     | Fetched
+    | Gathered
     | Builtin
     | Opaque
     | Pointer
@@ -260,6 +274,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case CompareText(address=address):
             return () if address is None else (address,)
+        case Gathered(parts=parts):
+            return tuple(part for _, part in parts)
     return ()
 
 
@@ -279,6 +295,8 @@ def _reasons(node: Node) -> Iterator[str]:
     match node:
         case Opaque(reason=reason):
             yield reason
+        case Gathered():
+            yield "it lies in registers and has no address"
         case Fetched(fetch=Memory(kernel=True)):
             pass
         case Deref() | CompareTexts() | Fetched(fetch=Memory() | RecordBytes()):

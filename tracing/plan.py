@@ -28,6 +28,7 @@ from tracing.ir import (
     Arithmetic,
     Convert,
     Fetched,
+    Gathered,
     Node,
     Number,
     Opaque,
@@ -90,8 +91,8 @@ class Output:
         length: of a buffer, how many bytes to read; its own expression.
         fallible: whether its bit in the word of unreadable values can be set.
         text: of func, what is shown at every hit; of an array, its elements in the words of
-            :mod:`struct`; of typed, ``*`` where a pointer is shown with it, and ``k`` where types
-            of the kernel led there.
+            :mod:`struct`; of typed, ``*`` where a pointer is shown with it, ``k`` where types of
+            the kernel led there, and ``v`` of a list, whose length says how many elements count.
         names: of an integer's values, if they have some.
         shape: of typed, what lies at the address.
         cast: the type in C, where one is known.
@@ -320,6 +321,8 @@ def _contents(key: str, shown: Shown, scope: Scope) -> Output:
     begin = shown.begin or Number(0, U64)
     if shown.form == "integer":
         return _plain(key, begin, names=scope.types.names(begin) if scope.types else None)
+    if shown.shape is not None and shown.length is not None:
+        return _list(key, begin, shown.shape, shown.length)
     if shown.element is None:
         return _read(key, "buffer", begin, scope.max_string, shown.length)
     code = "_bh_i___q"[shown.element.size]
@@ -327,6 +330,14 @@ def _contents(key: str, shown: Shown, scope: Scope) -> Output:
     text = code if shown.element.signed else code.upper()
     made = _read(key, "array", begin, room, shown.length)
     return made if made.form == "opaque" else _with_text(made, text)
+
+
+def _list(key: str, begin: Node, shape: Shape, length: Node) -> Output:
+    # Structures in a row, as many as the length says; the shape has room for so many.
+    for node in (begin, length):
+        if isinstance(node, Opaque):
+            return Output(key, "opaque", node)
+    return Output(key, "typed", begin, size=8 + shape.size, length=length, text="v", shape=shape)
 
 
 def _with_text(output: Output, text: str) -> Output:
@@ -344,7 +355,9 @@ def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
         room = min(node.type.size + 1, scope.max_string + 1)
         return _read(key, "string", begin_of(node), room, None)
     if node.element is None and shown is not None and shown.shape is not None and scope.max_struct:
-        return _structure(key, begin_of(node), shown.shape, scope, "")
+        held = isinstance(node.address, Gathered)
+        start = node.address if held else begin_of(node)
+        return _structure(key, start, shown.shape, scope, "")
     size = min(node.type.size, MAX_READ)
     text = "B"
     if node.element is not None:
@@ -378,7 +391,7 @@ def _plain(
     if node.type.kind is Kind.BYTES:
         form = "bytes"
     size = max(8, node.type.size)
-    fallible = can_fail(node)
+    fallible = form == "bytes" or can_fail(node)  # copying has an errno, wherever from
     return Output(key, form, node, size=size, fallible=fallible, names=names, cast=cast)
 
 

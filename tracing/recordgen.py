@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from tracing.exprgen import ExpressionWriter
-from tracing.ir import Fetched, Number, of_kernel
+from tracing.ir import Fetched, Gathered, Number, of_kernel
 from tracing.leads import FAULT, NO_ADDRESS, NULL
 from tracing.values import Kind, Memory
 
@@ -188,7 +188,7 @@ class RecordWriter:
         asm.store(*self._place(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
             writer.value(output.length)
-            self._clamp(output, signed=output.length.type.signed)
+            self._clamp(output, output.size, signed=output.length.type.signed)
         elif output.length is not None:
             asm.store(*self._place(output, R1), output.size)
         writer.value(output.node)
@@ -221,8 +221,54 @@ class RecordWriter:
         asm.store(*self._place(output, R1), FAULT)
         asm.label(done)
 
+    def _list(self, output: Output, length: Node) -> None:
+        # Lead, address, and as many bytes as are said to lie there, if there is room for them.
+        asm = self.asm
+        fail, done = asm.new_label("fail"), asm.new_label("done")
+        writer = self._writer(fail)
+        asm.store(*self._place(output, R1), 0)
+        writer.value(length)
+        self._clamp(output, output.size - 8, signed=length.type.signed)
+        writer.value(output.node)
+        self._to(output.offset)
+        asm.store(R1, 8, R0)
+        asm.mov(R3, R0)
+
+        def prepare() -> None:
+            self._to(output.offset + 16)
+            asm.load(R2, *self._place(output, R2))
+            asm.jump(Jump.GT, R2, output.size - 8, fail)  # never; tells the verifier the bound
+
+        writer.call_reader(Helper.PROBE_READ_USER, prepare)
+        asm.jump(Jump.SLT, R0, 0, fail)
+        asm.goto(done)
+        asm.label(fail)
+        self._retry()
+        asm.store(*self._place(output, R1), FAULT)
+        asm.label(done)
+
+    def _gathered(self, output: Output, node: Gathered) -> None:
+        # Lead, no address, and the bytes of some registers; what lies between them is 0.
+        asm = self.asm
+        self._to(output.offset)
+        asm.store(R1, 0, output.size - 8)
+        for offset in range(8, 8 + output.size, 8):
+            asm.store(R1, offset, 0)
+        for start, part in node.parts:
+            if start + part.type.size > output.size - 8:
+                continue  # beyond what is kept
+            self._writer("exit").value(part)
+            self._to(output.offset)
+            asm.store(R1, 16 + start, R0, part.type.size)
+
     def _structure(self, output: Output) -> None:
         # Lead, address, and what lies there.
+        if isinstance(output.node, Gathered):
+            self._gathered(output, output.node)
+            return
+        if output.length is not None:
+            self._list(output, output.length)
+            return
         asm = self.asm
         unknown, fault, null, done = map(asm.new_label, ("unknown", "fault", "null", "done"))
         writer = self._writer(unknown)
@@ -256,17 +302,17 @@ class RecordWriter:
             asm.goto(done)
         asm.label(done)
 
-    def _clamp(self, output: Output, *, signed: bool) -> None:
+    def _clamp(self, output: Output, room: int, *, signed: bool) -> None:
         # The length in r0, at least 0 and at most the room, into the record, which holds 0.
         asm = self.asm
         big, stored = asm.new_label("big"), asm.new_label("stored")
         if signed:
             asm.jump(Jump.SLT, R0, 0, stored)
-        asm.jump(Jump.GT, R0, output.size, big)
+        asm.jump(Jump.GT, R0, room, big)
         asm.store(*self._place(output, R1), R0)
         asm.goto(stored)
         asm.label(big)
-        asm.store(*self._place(output, R1), output.size)
+        asm.store(*self._place(output, R1), room)
         asm.label(stored)
 
     def _refault(self) -> None:
@@ -274,7 +320,7 @@ class RecordWriter:
         asm.label(f"refault.{self._name}")
         self._give_back()
         for output in self.plan.outputs:
-            if output.whole is not None:
+            if output.whole is not None or isinstance(output.node, Gathered):
                 continue
             if output.length is not None:
                 self._fault_in(output.length)

@@ -49,8 +49,8 @@ class Shown:
         form: as of :class:`tracing.plan.Output`; ``typed``: what lies there, or what it points at.
         shape: of that.
         cast: its type in C.
-        begin: of a text (form ``buffer``) or of numbers (``array``) that a value holds: where
-            they are.
+        begin: of a text (form ``buffer``), of numbers (``array``) or of what else there is a list
+            of (``typed``; the shape is of an array) that a value holds: where they are.
         length: of them, in bytes.
         element: what each of the numbers is.
     """

@@ -82,11 +82,11 @@ class Gate:
         self._level(asm)
         asm.label(unknown)
 
-    def write(self, asm: Assembler) -> None:
-        """Write what decides: falls through, or goes to ``exit``."""
+    def write(self, asm: Assembler, lost: str) -> None:
+        """Write what decides: falls through, or goes to ``exit``, or to ``lost`` without room."""
         _key(asm)
         if self.entry:
-            self._enter(asm)
+            self._enter(asm, lost)
         else:
             self._leave(asm)
 
@@ -119,19 +119,19 @@ class Gate:
         asm.label(level)
         asm.store(R0, 0, R1)
 
-    def _enter(self, asm: Assembler) -> None:
+    def _enter(self, asm: Assembler, lost: str) -> None:
         _find(asm)
         if self.position:
             asm.jump(Jump.EQ, R0, 0, "exit")
         else:
-            self._begin(asm)
+            self._begin(asm, lost)
         self._level(asm)
         asm.jump(Jump.NE, R1, self.position, "exit")
         asm.store(R0, _POINTERS + 8 * self.position, R7)
         asm.mov(R1, self.position + 1)
         asm.store(R0, 0, R1)
 
-    def _begin(self, asm: Assembler) -> None:
+    def _begin(self, asm: Assembler, lost: str) -> None:
         # A value for a thread that has none.
         known = asm.new_label("known")
         asm.jump(Jump.NE, R0, 0, known)
@@ -145,7 +145,7 @@ class Gate:
         asm.mov(R4, 0)
         asm.call(Helper.MAP_UPDATE_ELEM)
         _find(asm)
-        asm.jump(Jump.EQ, R0, 0, "exit")
+        asm.jump(Jump.EQ, R0, 0, lost)
         asm.label(known)
 
     def _leave(self, asm: Assembler) -> None:

@@ -42,6 +42,7 @@ __all__ = ("DEFAULT_BUFFER", "AnySession", "Lost", "Session")
 
 DEFAULT_BUFFER = 8 << 20
 _COUNTED = 1 << 14  # probes with counters of their own; all later ones share the last
+_MANY = 256  # counters that are not read one by one
 _NARROW = 4  # bytes of a word of 32-bit processes
 _COUNTER = struct.Struct("=QQ")
 
@@ -122,6 +123,11 @@ class AnySession(Polled):
         self._attacher.progress = show
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that alone count; empty: all, or children as well."""
+        return self._attacher.pids
+
+    @property
     def ways(self) -> list[str]:
         """What was attached, by which kernel path: lines for ``-v``."""
         return self._attacher.ways
@@ -163,7 +169,7 @@ class AnySession(Polled):
     def _placed(self, request: ProbeText, point: Point, plan: Plan) -> Iterator[Placed]:
         # At the function's two ends where the plan asks for both.
         plan = self._narrow(point, plan)
-        ends = split(plan) if point.call is not None else None
+        ends = split(plan, said=point.call.said) if point.call is not None else None
         if ends is None or point.call is None:
             yield Placed(point, self._case(request, point.probe, plan))
             return
@@ -265,10 +271,12 @@ class AnySession(Polled):
     def lost(self) -> list[Lost]:
         """What each probe did not deliver so far; only probes with something to say."""
         found = []
+        many = dict(self._counters.items()) if len(self._probes) > _MANY else None
         for name, index in self._probes.items():
             if index >= _COUNTED:  # counted with the last one that has a counter
                 break
-            value = self._counters.get(struct.pack("=I", index))
+            key = struct.pack("=I", index)
+            value = self._counters.get(key) if many is None else many.get(key)
             lost, unread = _COUNTER.unpack(value or bytes(_COUNTER.size))
             if lost or unread:
                 found.append(Lost(name, lost, unread))
@@ -278,6 +286,12 @@ class AnySession(Polled):
         """What is to be said at the end, besides what was lost."""
         number = self._frames.open()
         said = [f"detaching took {self._attacher.took:.1f} s"] if self._attacher.took else []
+        if missed := self._attacher.missed:
+            what = "hit was" if missed == 1 else "hits were"
+            why = "on a CPU where another probe was at work, or with too many calls under way"
+            where = ", ".join(f"{name} ({number})" for name, number in self._attacher.worst)
+            most = f"; most in {where}" if where else ""
+            said.append(f"{missed} {what} missed by the kernel, {why}{most}")
         if not number:
             return said
         what = "1 call has" if number == 1 else f"{number} calls have"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from bpf.btf.files import kernel_btf
 from bpf.errors import LanguageError, NotSupported, ProbeNotFound
 from bpf.host import KERNEL
-from kprobe.calls.arguments import Context, arguments_of
+from kprobe.calls.arguments import Context, FunctionTypes, arguments_of
 from kprobe.calls.places import Place, find_places
 from kprobe.functions import Functions, current_functions
+from tracing.ir import Fetched, Node, children
 from tracing.language import parse_probe
+from tracing.plan import make_plan
 from tracing.values import (
     Argument,
     AtReturn,
@@ -74,6 +77,45 @@ def test_a_structure_in_two_registers_shifts_what_follows() -> None:
     assert found["optlen"].fetch == Register(64, 4)  # r9: rcx and r8 hold the structure
     traced = _arguments("tcp_setsockopt", _TRACED)
     assert traced["optlen"].fetch == ContextBytes(40, 4)
+
+
+@_on_x86
+@pytest.mark.parametrize(
+    ("probe", "nodes"),
+    [
+        pytest.param("tcp_setsockopt(optval.user)", {(88, 8, False)}, id="the first: rcx"),
+        pytest.param("tcp_setsockopt(optval.is_kernel)", {(72, 1, False)}, id="a bit of r8"),
+        pytest.param("tcp_setsockopt(optval)", {(88, 8, False), (72, 8, False)}, id="both"),
+        pytest.param("ns_to_timespec64(return)", {(80, 8, True), (96, 8, True)}, id="returned"),
+        pytest.param("ns_to_timespec64(return.tv_nsec)", {(96, 8, True)}, id="half of it: rdx"),
+    ],
+)
+def test_members_of_structures_in_registers(probe: str, nodes: set[tuple[int, int, bool]]) -> None:
+    request = parse_probe(probe, default="kprobe")
+    (place,) = _places(probe)
+    plan = make_plan(
+        request.items,
+        arguments_of(place.btf, place.prototype, _REGISTERS),
+        text=probe,
+        probe=probe,
+        declared=0,
+        max_string=20,
+        max_struct=64,
+        types=FunctionTypes(kernel_btf, _REGISTERS),
+        kernel=True,
+    )
+    assert _registers(plan.outputs[0].node) == nodes
+
+
+def _registers(node: Node) -> set[tuple[int, int, bool]]:
+    # Offsets and sizes of those that a value is made of, and whether they are a return's.
+    if isinstance(node, Fetched):
+        fetch = node.fetch
+        returned = isinstance(fetch, AtReturn)
+        register = fetch.register if isinstance(fetch, AtReturn) else fetch
+        assert isinstance(register, Register)
+        return {(register.offset, register.size, returned)}
+    return {one for child in children(node) for one in _registers(child)}
 
 
 def test_void_returns_nothing() -> None:

@@ -13,6 +13,8 @@ from bpf.errors import NotSupported
 from bpf.kprobes import KernelVia
 from kprobe.calls import ways
 from kprobe.calls.ways import FEW, NoWay, lacking, ways_for
+from tracing.eventtracer.kprobesets import takes_many
+from tracing.manyhooks import DEFINED
 
 _KPROBE = Path(sys.executable).with_name("kprobe")
 
@@ -35,6 +37,18 @@ def test_many_functions_get_no_program_each(monkeypatch: pytest.MonkeyPatch) -> 
     _only(monkeypatch, *KernelVia)
     assert KernelVia.FENTRY in ways_for(FEW, None)
     assert KernelVia.FENTRY not in ways_for(FEW + 1, None)
+
+
+@pytest.mark.skipif(not takes_many(), reason="needs x86-64")
+def test_hundreds_are_defined_in_tracefs_where_one_call_does_not_attach_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    older = (KernelVia.FENTRY, KernelVia.PERF_LINK, KernelVia.PERF_EVENT, KernelVia.KPROBE_EVENTS)
+    _only(monkeypatch, *older)
+    assert ways_for(DEFINED, None) == [KernelVia.PERF_LINK]
+    assert ways_for(DEFINED + 1, None) == [KernelVia.KPROBE_EVENTS, KernelVia.PERF_LINK]
+    _only(monkeypatch, *KernelVia)
+    assert ways_for(38_000, None)[0] is KernelVia.KPROBE_MULTI
 
 
 def test_the_oldest_are_for_want_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

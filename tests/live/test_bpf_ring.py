@@ -16,6 +16,7 @@ from recorder import COOKIES, GIVEN_UP, newest_way, places, shared_semaphores, t
 from bpf._uapi import AttachType, Helper
 from bpf.assembler import Assembler, Code
 from bpf.errors import SyscallError
+from bpf.host import KERNEL_WORD
 from bpf.insn import R0, R1, R2, R3, R6, Jump
 from bpf.link import UprobeSite, attach_uprobe_multi
 from bpf.program import ProgramSpec
@@ -173,3 +174,12 @@ def test_a_ring_buffer_that_cannot_be_mapped_says_so(monkeypatch: pytest.MonkeyP
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert caught.value.errno == errno.ENOMEM
     assert str(caught.value).startswith("mmap of 67112960 bytes of ring buffer")
+
+
+@pytest.mark.skipif(KERNEL_WORD == 8, reason="64-bit kernels have addresses for any ring buffer")
+def test_a_ring_buffer_for_which_the_kernel_has_no_addresses_says_so() -> None:
+    with pytest.raises(
+        SyscallError, match=r"268435456 bytes of ring buffer: .*smaller buffer"
+    ) as why:
+        RingBuffer(256 << 20)
+    assert why.value.errno == errno.ENOMEM

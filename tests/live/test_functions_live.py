@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import platform
 import socket
 import tempfile
 
@@ -139,6 +140,20 @@ def test_arguments_without_types() -> None:
     assert [list(event["args"].values()) for event in found] == [[16]] * 2
 
 
+def test_arguments_on_the_stack_without_types() -> None:
+    offset = 2 * mmap.ALLOCATIONGRANULARITY
+
+    def act() -> None:
+        with tempfile.TemporaryFile() as file:
+            file.truncate(1 << 20)
+            mmap.mmap(file.fileno(), 4096, offset=offset, access=mmap.ACCESS_READ).close()
+
+    probe = f"do_mmap(arg2 == 4096, arg4 == {mmap.MAP_SHARED:d}, arg3, arg5, arg6)"
+    (found,) = [event["args"] for event in seen(act, probe, way=KernelVia.PERF_EVENT)]
+    assert found["arg3"] == mmap.PROT_READ
+    assert offset // mmap.PAGESIZE in (found["arg5"], found["arg6"])  # vm_flags: since Linux 6.6
+
+
 def test_a_pattern_counts_every_function() -> None:
     source = "import _socket as s\nfor _ in range(3): s.socket().bind(('127.0.0.1', 0))"
     found = results("count", "inet_*bind", "-c", program(source), "--by", "func")
@@ -160,7 +175,9 @@ def test_what_is_wrong_is_said_in_a_line() -> None:
         seen(binds, "inet_bind+4(arg0)")
     for name in ("do_int3", "kprobe_dispatcher"):
         if current_functions().untraceable(name):
-            with pytest.raises(TracingError, match=r"notrace|blacklist|not in kallsyms"):
+            with pytest.raises(
+                TracingError, match=r"notrace|blacklist|kallsyms|no kernel function"
+            ):
                 seen(binds, name)
 
 
@@ -169,12 +186,18 @@ def test_kernel_stacks(way: KernelVia) -> None:
     found = seen(binds, "inet_bind(kstack)", way=here(way))
     assert len(found) == 2
     for event in found:
-        assert any("sys_bind" in frame for frame in map(str, event["args"]["kstack"]))
+        frames = [str(frame["symbol"]) for frame in event["args"]["kstack"]]
+        # i386 has socketcall(2); a chain of frame pointers goes from there to inet_bind().
+        assert [name for name in frames if name.endswith(("sys_bind", "sys_socketcall"))], frames
 
 
 def test_beside_probes_of_files() -> None:
     source = "import _socket as s\ns.socket().bind(('127.0.0.1', 0))"
     words = "kprobe:inet_bind((int)arg2)", "uprobe:libc:bind"
+    if platform.machine().startswith("arm"):  # where Debian's libc is Thumb code
+        done = kprobe("trace", "-c", program(source), *words, command=USDT, code=1)
+        assert "bind is Thumb code, for which Linux has no uprobes" in done.stderr
+        return
     found = events_of(source, *words, command=USDT)
     assert [event["probe"] for event in found] == ["uprobe:libc.so.6:bind", "kprobe:inet_bind"]
 

@@ -22,6 +22,7 @@ from kernelprobes import kprobe, program
 import kprobe as kprobe_api
 from bpf.errors import LanguageError
 from bpf.kprobes import KernelVia
+from kprobe.functions import current_functions
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 _BOTH_ENDS = pytest.mark.parametrize("way", PAIRING)
@@ -90,6 +91,21 @@ def test_an_inner_text_a_bit_field_and_an_untyped_pointer() -> None:
     freed = seen(act, "kfree(object)")
     assert freed
     assert all(isinstance(event["args"]["object"], int | str) for event in freed)
+
+
+def test_code_has_its_name_and_nothing_is_said_to_be_nothing() -> None:
+    found = seen(binds, "inet_bind(sock->ops->bind)")
+    assert [event["args"]["sock->ops->bind"]["symbol"] for event in found] == ["inet_bind"] * 2
+    found = seen(binds, "inet_bind(sock->wq.fasync_list)")
+    assert [[*event["args"].values()] for event in found] == [[{"error": "NULL pointer"}]] * 2
+
+
+def test_text_of_a_structure_that_is_an_argument() -> None:
+    names = "do_filp_open", "do_file_open"  # as it is called since Linux 7
+    known = [name for name in names if current_functions().named("", name)]
+    with tempfile.NamedTemporaryFile(prefix="ksnoop") as file:
+        found = seen(lambda: Path(file.name).read_bytes(), f"{known[0]}(pathname->name)")
+        assert file.name in [event["args"]["pathname->name"] for event in found]
 
 
 def test_a_single_equals_sign_and_junk_are_refused() -> None:

@@ -236,10 +236,11 @@ def test_a_function_is_named_once(program: Path) -> None:
 
 
 def test_kprobe_takes_them_as_well(program: Path) -> None:
+    output = Path(f"{program}.kprobe.json")  # the program's own lines are on stdout
     done = kprobe(
-        *("trace", "-s", "--json", "-n", "6", "-c", program),
+        *("trace", "-s", "--json", "-o", output, "-n", "6", "-c", program),
         *(f"uprobe:{program}:one(arg0)", f"uprobe:{program}:three(arg0)"),
     )
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(lines) == 6, done.stderr
     assert lines[0]["probe"].endswith(":one")

@@ -22,7 +22,7 @@ from bpf.btf.names import find_type
 from bpf.btf.reader import Btf
 from bpf.btf.subset import subset
 from bpf.btf_dump.literals import Literals
-from bpf.btf_dump.values import Values
+from bpf.btf_dump.values import Concise, Values
 from bpf.host import KERNEL, KERNEL_WORD
 from tracing.kernelsymbols import KernelSymbols
 
@@ -216,6 +216,19 @@ def test_whole_structures_of_every_kind_are_the_same_by_both_readers() -> None:
         assert found == Values(btf).read(number, data[: btf.size_of(number)])
         text = Literals(Btf(types), text=True).function(own)(data, 0)
         assert json.loads(text) == json.loads(json.dumps(found))
+
+
+def test_lines_of_the_kernels_structures_do_not_depend_on_how_they_are_made() -> None:
+    btf = kernel_btf()
+    symbol = {1 << 40: "one", 2 << 40: "two"}.get
+    made, plain = Concise(btf, symbol=symbol), Concise(btf, symbol=symbol, once=True)
+    for name in ("sk_buff", "net_device", "inode", "page"):
+        number = find_type(btf, f"struct {name}")
+        size = btf.size_of(number)
+        for filler in (bytes(size), b"\0\0\0\0\0\1\0\0" * size, bytes(range(256)) * size):
+            for length in (size, size // 3):
+                data = filler[:length]
+                assert made.line(number, data) == plain.line(number, data)
 
 
 def test_every_structure_has_a_subset() -> None:

@@ -243,6 +243,16 @@ def test_a_pair(atomics: bool) -> None:
     assert programs.depths() == []
 
 
+def test_the_idle_tasks_of_two_processors_are_two() -> None:
+    programs = pairs(thread=0, process=0)
+    for index, cpu in ((0, 0), (0, 1), (1, 0), (1, 1)):  # as keys of one task: 10 and 30 ns
+        programs.machine.cpu = cpu
+        programs.hit(index)
+    found = programs.values()[()]
+    assert (found.count, found.least, found.greatest) == (2, 20, 20)
+    assert programs.depths() == []
+
+
 @pytest.mark.parametrize("atomics", [True, False])
 def test_nested_starts_end_from_the_inside(atomics: bool) -> None:
     programs = pairs(atomics=atomics)

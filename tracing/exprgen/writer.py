@@ -17,6 +17,7 @@ from tracing.ir import (
     Convert,
     Deref,
     Fetched,
+    Gathered,
     Logic,
     Node,
     Not,
@@ -85,7 +86,7 @@ class ExpressionWriter(MemoryWriter):
                 self.record_bytes(fetch)
             case Fetched(fetch=Memory(kernel=True) | ContextBytes() as fetch, type=kind):
                 self.read_kernels(fetch, kind)
-            case Fetched(fetch=Unreadable()) | Opaque():
+            case Fetched(fetch=Unreadable()) | Opaque() | Gathered():
                 self.asm.goto(self.fail)
             case Fetched(fetch=fetch, type=kind):
                 self.address(fetch)
@@ -123,7 +124,7 @@ class ExpressionWriter(MemoryWriter):
                 self.branch(operand, label, when=not when)
             case Logic():
                 self._logic(node, label, when=when)
-            case Opaque():
+            case Opaque() | Gathered():
                 self.asm.goto(self.fail)
             case _:
                 self.value(node)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bpf.btf.format import parse_header
 from bpf.btf.reader import Btf
+from bpf.btf.types import Array
 from bpf.btf_dump.literals import Literals
 from bpf.btf_dump.measure import Measure
 from bpf.btf_dump.options import Options
@@ -33,6 +34,7 @@ __all__ = ("PAD", "StructureJson", "StructureText", "StructureValue", "is_small"
 
 PAD = 36  # columns before a structure that has lines of its own
 _SMALL = 12  # values with which a structure fits a line, itself among them
+_LISTED = 16  # elements of a list that a line shows
 _FARTHEST = 1 << 16  # bytes behind a symbol that still count as its own
 
 
@@ -57,6 +59,10 @@ class _Structure:
         self.btf = _types(field.shape.types)
         self.pointer = "*" in field.reason
         self.kernel = "k" in field.reason
+        # Of a list: the type of its elements, and their size.
+        row = self.btf.resolve(self.shape.number) if "v" in field.reason else None
+        self.element = row.target if isinstance(row, Array) else 0
+        self.step = self.btf.size_of(self.element) if self.element else 0
         self._order: Literal["little", "big"] = "big" if _is_big(order) else "little"
 
     def address(self, value: bytes) -> int:
@@ -85,15 +91,17 @@ class StructureText(_Structure):
         self._stacks = stacks
         self._pid = 0
         self._wide = wide
-        self._safe = wide and _is_printable(self.shape.types)  # concise texts hold any characters
+        tree = wide and not self.step
+        self._safe = tree and _is_printable(self.shape.types)  # concise texts hold any characters
         self._wild = False  # whether a symbol is not printable
-        if wide:
+        if tree:
             options = Options(indent_str=" ", indent_level=PAD, emit_strings=True, words=True)
             renderer = Renderer(self.btf, options, symbol=self._symbol)
             self._render = renderer.text_of(self.shape.number)
         else:
-            concise = Concise(self.btf, symbol=self._symbol, code=True)
-            self._render = functools.partial(concise.line, self.shape.number)
+            self._line = Concise(self.btf, symbol=self._symbol, code=True).line
+            whole = functools.partial(self._line, self.shape.number)
+            self._render = self._listed if self.step else whole
 
     def __call__(self, lead: int, value: bytes, pid: int) -> str:
         """The text of one record's."""
@@ -110,11 +118,20 @@ class StructureText(_Structure):
             text = escape_lines(text)
             self._wild = False
         size = self.shape.size
+        if self.step:
+            return f"\n{' ' * PAD}{text}" if self._wide else text
         cut = f" /* {len(data)} bytes of {size} */" if len(data) < size else ""
         if not self._wide:
             return f"{start} {text}{cut}{users}".lstrip()
         pad = f"\n{' ' * PAD}..." if cut else ""
         return f"{start}{users}\n{text.rstrip() if cut else text}{pad}{cut}"
+
+    def _listed(self, data: bytes) -> str:
+        # A list has as many elements as there are bytes of them.
+        parts = [data[at : at + self.step] for at in range(0, len(data), self.step)]
+        shown = [self._line(self.element, part) for part in parts[:_LISTED]]
+        more = ", ..." if len(parts) > _LISTED else ""
+        return f"[{', '.join(shown)}{more}]"
 
     def _symbol(self, address: int) -> str | None:
         kind: Literal["kstack", "ustack"] = "kstack" if self.kernel else "ustack"
@@ -159,6 +176,8 @@ class StructureValue(_Structure):
         if lead < 0:
             return Unreadable(reason_of(lead))
         data = self.data(lead, value)
+        if self.step:
+            return self._part(data, 0)[: len(data) // self.step]
         return self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
 
 
@@ -172,6 +191,8 @@ class StructureJson(StructureValue):
         if lead < 0:
             return f'{{"error": {quote(reason_of(lead))}}}'
         data = self.data(lead, value)
+        if self.step:
+            return json.dumps(self._part(data, 0)[: len(data) // self.step])
         if len(data) >= self._extent:
             return str(self._whole(data, 0))
         return json.dumps(self._part(data, 0))
@@ -183,6 +204,6 @@ class StructureJson(StructureValue):
         if self.kernel and lead >= 0:
             parts.append(f'"space": "{"user" if lead >= USERS else "kernel"}"')
         size = self.shape.size
-        if lead >= 0 and (lead & (USERS - 1)) < size:
+        if lead >= 0 and (lead & (USERS - 1)) < size and not self.step:
             parts.append(f'"bytes": {lead & (USERS - 1)}, "size": {size}')
         return f"{quote(self.key)}: {{{', '.join(parts)}}}" if parts else ""

@@ -178,7 +178,7 @@ def _quoted(text: str) -> str:
 
 def _is_wide(field: Field) -> bool:
     # Whether a value needs lines of its own.
-    if field.shape is None:
+    if field.shape is None or "v" in field.reason:
         return False
     from tracing.forms.structures import is_small  # noqa: PLC0415 - seldom needed
 

@@ -36,11 +36,8 @@ if TYPE_CHECKING:
     from tracing.session import Lost
     from tracing.sink import FileSink
 
-__all__ = ("DEFAULT_BUFFER", "Recorder")
+__all__ = ("Recorder",)
 
-#: Bytes of ring buffer. A recorder that is kept away from the processor writes nothing meanwhile;
-#: at two million records of 56 bytes a second this lasts for half a second, 8 MiB for a tenth.
-DEFAULT_BUFFER = 64 << 20
 _BLOCK = 1 << 20  # bytes of records gathered for one block
 _HELD = 1.0  # seconds that records wait for more, at most
 _CASES = 256  # in one block

@@ -17,6 +17,7 @@ from tracing.ir import (
     Compare,
     Deref,
     Fetched,
+    Gathered,
     Logic,
     Node,
     Not,
@@ -178,6 +179,8 @@ def room_of(tree: Expression, scope: Scope) -> int:
 
 def begin_of(place: Place) -> Node:
     """The address at which something lies."""
+    if isinstance(place.address, Gathered):
+        return Opaque("it lies in registers and has no address")
     if isinstance(place.address, Opaque) or not place.kernel:
         return place.address
     return Pointer(place.address, place.type, handle=place.handle, kernel=True)
