@@ -22,6 +22,7 @@ __all__ = ("Layout", "padding")
 
 _UNITS = ((64, "long long"), (32, "int"), (16, "short"), (8, "char"))
 _LONGEST_ALIGNMENT = 16
+_LARGEST_GAP = 8 << 16  # bits; the kernel's largest are a page. What is larger is damage.
 
 
 def padding(start: int, end: int) -> Iterator[str]:
@@ -102,8 +103,8 @@ class Layout:
             if member.bit_offset < at:
                 raise BtfError(f"{self._btf.name}: members of {found.name or 'a type'} overlap")
             natural = self._natural(member, at, packed=packed)
-            gap = [] if natural == member.bit_offset else [*padding(at, member.bit_offset)]
-            before.append(gap)
+            filled = natural == member.bit_offset
+            before.append([] if filled else self._gap(found, at, member.bit_offset))
             at = member.bit_offset + (member.bits or 8 * self._btf.size_of(member.target))
             end = max(end, at)
         align = 8 if packed else 8 * self.align(found.id)
@@ -113,7 +114,13 @@ class Layout:
         if whole == 8 * found.size:
             return before, []
         start = 0 if found.kind == Kind.UNION else end
-        return before, [*padding(start, 8 * found.size)]
+        return before, self._gap(found, start, 8 * found.size)
+
+    def _gap(self, found: Composite, start: int, end: int) -> list[str]:
+        if end - start > _LARGEST_GAP:
+            size = (end - start) // 8
+            raise BtfError(f"{self._btf.name}: {found.name or 'a type'} has a gap of {size} bytes")
+        return [*padding(start, end)]
 
     def _natural(self, member: Member, at: int, *, packed: bool) -> int:
         if not member.bits:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bpf.btf.format import Encoding
+from bpf.btf.format import MOST_NESTED, Encoding, endless
 from bpf.btf.traits import flag_names
 from bpf.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
 from bpf.btf_dump.compiled import literal
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ("OneLine", "Writers")
 
+_MOST_ZEROES = 4096  # bytes: what is longer is not compared with zeroes
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 _CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 
@@ -43,6 +44,9 @@ class OneLine:
     Args:
         btf: the types.
         writers: show what is within.
+
+    Attributes:
+        extent: how many bytes the function looks at; known once it is made.
     """
 
     def __init__(self, btf: Btf, writers: Writers) -> None:
@@ -51,6 +55,7 @@ class OneLine:
         self._reads: list[tuple[int, int, str, str]] = []
         self._bits: list[tuple[int, int, int, str]] = []
         self._lines: list[str] = []
+        self.extent = 0
         self._space: dict[str, Any] = {"SIGNED": sign_extended}
 
     def function(self, found: Composite) -> Callable[[bytes, int], str | None]:
@@ -68,12 +73,14 @@ class OneLine:
         made: Callable[[bytes, int], str | None] = self._space["line"]
         return made
 
-    def _members(self, found: Composite, start: int) -> None:
+    def _members(self, found: Composite, start: int, depth: int = 0) -> None:
+        if depth > MOST_NESTED:
+            raise endless(self._btf.name, found.id)
         for member in found.members:
             inner = self._btf.resolve(member.target)
             place = start + member.bit_offset
             if isinstance(inner, Composite) and not member.name:
-                self._members(inner, place - place % 8)
+                self._members(inner, place - place % 8, depth + 1)
             else:
                 self._value(member, inner, place)
 
@@ -82,6 +89,7 @@ class OneLine:
         if member.bits and isinstance(found, Int | Enum):
             name = f"b{len(self._bits)}"
             self._bits.append((byte, bit, member.bits, name))
+            self.extent = max(self.extent, byte + (bit + member.bits + 7) // 8)
             value = f"SIGNED({name}, {member.bits})" if found.signed else name
             self._number(member, found, name, value)
             return
@@ -89,6 +97,7 @@ class OneLine:
         if code:
             name = f"v{len(self._reads)}"
             self._reads.append((byte, struct.calcsize(f"={code}"), code, name))
+            self.extent = max(self.extent, byte + self._reads[-1][1])
             self._number(member, found, name, name)
             return
         self._other(member, found, byte)
@@ -124,7 +133,8 @@ class OneLine:
         text = f"{write}(d, {place})"
         lead = literal(f"{member.name}=" if member.name else "")
         test = "True"
-        if isinstance(found, Composite | Array):
+        self.extent = max(self.extent, byte + size)
+        if isinstance(found, Composite | Array) and size <= _MOST_ZEROES:
             zeroes = self._constant(f"Z{size}", bytes(size))
             test = f"d[{place}:at + {byte + size}] != {zeroes}"
         self._lines.append(f' if {test} and (s := {text}) is not None: e(f"{lead}{{s}}")')

@@ -332,7 +332,10 @@ class Concise:
         from bpf.btf_dump.oneline import OneLine  # noqa: PLC0415 - not for JSON
 
         size = found.size
-        whole = OneLine(self._btf, self).function(found)
+        one_line = OneLine(self._btf, self)
+        whole = one_line.function(found)
+        if one_line.extent > size:  # members beyond the end: damage
+            return cut
         return lambda data, at: (whole if len(data) - at >= size else cut)(data, at)
 
     def _member(self, member: Member) -> tuple[int, Writer]:

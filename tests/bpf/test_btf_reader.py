@@ -288,6 +288,19 @@ def test_types_in_a_circle() -> None:
             declaration(btf, number)
 
 
+def test_a_gap_of_gigabytes_is_bytes() -> None:
+    out = BtfWriter()
+    out.integer("int", 4)
+    out.composite(Kind.STRUCT, "late", 1 << 31, [("a", 1, 0, 0)])
+    out.composite(Kind.STRUCT, "far", 1 << 27, [("a", 1, 8 << 26, 0)])
+    out.composite(Kind.STRUCT, "page", 4096, [("a", 1, 0, 0)])
+    text = "\n".join(header(Btf(out.data())))
+    assert "unsigned char bytes[2147483648]; /* " in text
+    assert "has a gap of 2147483644 bytes */" in text
+    assert "has a gap of 67108864 bytes */" in text
+    assert text.count("long long: 64;") == 4092 // 8
+
+
 def exercise(data: bytes) -> None:
     """Everything that reads types; only BtfError may come out."""
     try:

@@ -127,7 +127,7 @@ def _make_kernel(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
 def _modules(tree: dict[str, Entry]) -> Iterator[tuple[str, Entry]]:
     # What the tests want that no kernel of the table has built in.
     for path, entry in tree.items():
-        if match := re.search(r"/(overlay\.ko)(\.xz)?$", path):
+        if match := re.search(r"/((?:loop|overlay)\.ko)(\.xz)?$", path):
             yield f"mods/{match[1]}", file(lzma.decompress(entry.data) if match[2] else entry.data)
 
 

@@ -175,7 +175,7 @@ _PACKAGES = (
 #: CPU → its userland; one serves every kernel.
 USERLANDS: dict[str, Userland] = {
     **{cpu: Userland("bookworm", "3.11", _PACKAGES) for cpu in CPUS},
-    "amd64": Userland("bookworm", "3.11", (*_PACKAGES, "libc6-i386", "lib32stdc++6")),
+    "amd64": Userland("bookworm", "3.11", (*_PACKAGES, "libc6-i386", "lib32stdc++6", "strace")),
     "riscv64": Userland("trixie", "3.13", _PACKAGES),
 }
 
