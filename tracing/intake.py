@@ -73,6 +73,11 @@ class Intake:
         if self._ring.pending() > self._ring.size >> 3 and not self._full():
             self._take()
 
+    def fetch(self) -> None:
+        """Take what is there now, without the thread's pause."""
+        if not self._full():
+            self._take()
+
     def finish(self) -> None:
         """End the thread and take what is left; for when all programs have been detached."""
         if self._thread is not None:

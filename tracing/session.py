@@ -388,6 +388,10 @@ class Session(AnySession):
             super().close()
             self._ring.close()
 
+    def _last_batch(self) -> list[Any]:
+        self._intake.fetch()
+        return self._next_batch()
+
     def _next_batch(self) -> list[Any]:
         while True:
             self._intake.relieve()

@@ -40,6 +40,10 @@ class Polled:
     def _next_batch(self) -> list[Any]:
         return []
 
+    def _last_batch(self) -> list[Any]:
+        # When time is up: what has come, but has not been passed on.
+        return []
+
     def watch(self, descriptor: int) -> None:
         """Let poll() return early when ``descriptor`` becomes readable (a pidfd)."""
         self._poller.register(descriptor, select.EPOLLIN)
@@ -65,7 +69,9 @@ class Polled:
         while True:
             batch = self._next_batch()
             left = deadline - time.monotonic()
-            if batch or left <= 0 or self._wait(left):
+            if not batch and left <= 0:
+                return self._last_batch()
+            if batch or self._wait(left):
                 return batch
 
     def _wait(self, seconds: float) -> bool:

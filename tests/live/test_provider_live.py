@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -208,3 +209,15 @@ def test_fires_while_another_thread_unloads() -> None:
         for thread in threads:
             thread.join()
     assert "restless" not in Path("/proc/self/maps").read_text()
+
+
+def test_polling_brings_all_that_has_fired() -> None:
+    # The first event of a quiet spell is passed on at once, and the next ones with a pause.
+    shop = usdt.Provider("polled")
+    order = shop.probe("order", int)
+    with shop, usdt.attach("polled:order(arg0)", pid=os.getpid()) as events:
+        for number in range(0, 40, 2):
+            order.fire(number)
+            time.sleep(0.002)
+            order.fire(number + 1)
+            assert [event.args["arg0"] for event in events.poll(5)] == [number, number + 1]
