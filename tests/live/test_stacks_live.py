@@ -109,13 +109,18 @@ def test_folded_lines_are_what_flame_graphs_read(chain: Path) -> None:
 
 def test_a_count_by_stack_is_the_trace_of_the_same_run(chain: Path) -> None:
     done = run_usdt("count", "--folded", "-c", f"{chain} 7", "chain:hit")
-    (line,) = done.stdout.splitlines()
-    assert line.startswith("chain;")
-    assert line.endswith("main;outer;middle;inner 7")
+    folded = [line.rpartition(" ") for line in done.stdout.splitlines()]
+    for stack, _, _ in folded:
+        assert stack.startswith("chain;")
+        assert stack.endswith("main;outer;middle;inner")
+    assert sum(int(count) for _, _, count in folded) == 7
     counted = run_usdt("count", "--json", "--by", "ustack", "-c", f"{chain} 7", "chain:hit")
-    result = json.loads(counted.stdout.splitlines()[0])
-    assert result["count"] == 7
-    assert symbols_of(result["key"]["ustack"])[:4] == CHAIN
+    results = [json.loads(line) for line in counted.stdout.splitlines()]
+    assert sum(result["count"] for result in results) == 7
+    for result in results:
+        assert symbols_of(result["key"]["ustack"])[:4] == CHAIN
+    # libc has no back chain on s390x: beyond it the kernel's Linux 6.12 follows what it finds.
+    assert PROCESS == "s390x" or len(folded) == len(results) == 1
 
 
 def test_a_kernel_stack_that_cannot_be_is_said(chain: Path) -> None:

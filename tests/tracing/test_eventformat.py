@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from pathlib import Path
+from struct import calcsize
 
 import pytest
 from hypothesis import given
@@ -93,6 +94,21 @@ def test_fields(line: str, data: bytes, value: object) -> None:
     (own,) = form.own
     assert form.decode(bytes(8) + data)[own.name] == value
     assert form.number == 1234
+
+
+@pytest.mark.parametrize(
+    ("line", "data"),
+    [
+        (field("off_t offset", 8, calcsize("P")), struct.pack("=q", -2)),
+        (field("long pid", 8, calcsize("P")), struct.pack("=q", -2)),
+        (field("loff_t pos", 8, 8), struct.pack("=q", -2)),
+        (field("int dfd", 8, 4), struct.pack("=i", -2)),  # as 32-bit kernels have it
+    ],
+)
+def test_arguments_of_calls_are_signed_as_their_type_is(line: str, data: bytes) -> None:
+    form = parse_format(made(line).replace("name: made", "name: sys_enter_made"))
+    (own,) = form.own
+    assert form.decode(bytes(8) + data)[own.name] == -2
 
 
 @pytest.mark.parametrize(

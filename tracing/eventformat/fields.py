@@ -65,6 +65,8 @@ TYPES: dict[str, tuple[int, bool]] = {
     "long": (_WORD, True),
     "unsigned long": (_WORD, False),
     "size_t": (_WORD, False),
+    "ssize_t": (_WORD, True),
+    "off_t": (_WORD, True),
     "long long": (8, True),
     "unsigned long long": (8, False),
     "loff_t": (8, True),
@@ -198,8 +200,9 @@ def _field(event: str, match: re.Match[str]) -> FormatField:
         return FormatField(*common, kind, location, element, signed, size // element)
     if size not in (1, 2, 4, 8):
         return FormatField(*common, "bytes", location, size, signed=False)
-    # A system call's arguments have eight bytes each, whatever their type: the type counts.
-    if base and base[0] < size:
+    # A system call's arguments have a word each, whatever their type, and are called unsigned:
+    # the type counts.
+    if base and (base[0] < size or event.startswith("sys_enter_")):
         return FormatField(*common, "integer", location, base[0], base[1])
     return FormatField(*common, "integer", location, size, signed)
 
