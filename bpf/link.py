@@ -25,9 +25,10 @@ from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_numb
 from bpf.errors import NotSupported, SyscallError
 from bpf.fd import FD, Closing
 from bpf.frozen import frozen
+from bpf.graceperiods import hurried
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bpf.program import Program
 
@@ -42,14 +43,12 @@ __all__ = (
     "attach_uprobe_multi",
     "attach_uprobe_perf",
     "close_links",
-    "hurried",
     "joined",
     "linked",
     "takes_uprobe_multi",
 )
 
 _UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
-_EXPEDITED = "/sys/kernel/rcu_expedited"
 _THOUSAND = 1000  # links whose end is worth a hurry
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_TYPE_TRACEPOINT = 2
@@ -295,33 +294,6 @@ def takes_uprobe_multi(program: Program) -> bool:
             raise
         return False
     return True
-
-
-@contextlib.contextmanager
-def hurried() -> Iterator[None]:
-    """Have the kernel hurry with grace periods, which costs its CPUs an interruption each.
-
-    Perf events are taken out one after the other, each after a grace period or two: with
-    thousands of them that is minutes.
-    """
-
-    def write(text: str) -> None:
-        with contextlib.suppress(OSError), open(_EXPEDITED, "w") as file:  # noqa: PTH123
-            file.write(text)
-
-    try:
-        with open(_EXPEDITED) as file:  # noqa: PTH123 - pathlib costs an import
-            before = file.read().strip()
-    except OSError:
-        before = "1"
-    if before != "0":
-        yield
-        return
-    write("1")
-    try:
-        yield
-    finally:
-        write("0")
 
 
 def close_links(links: Iterable[Link]) -> None:

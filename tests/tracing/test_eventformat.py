@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import sys
 from pathlib import Path
-from struct import calcsize
 
 import pytest
 from hypothesis import given
@@ -99,8 +98,8 @@ def test_fields(line: str, data: bytes, value: object) -> None:
 @pytest.mark.parametrize(
     ("line", "data"),
     [
-        (field("off_t offset", 8, calcsize("P")), struct.pack("=q", -2)),
-        (field("long pid", 8, calcsize("P")), struct.pack("=q", -2)),
+        (field("off_t offset", 8, struct.calcsize("P")), struct.pack("=q", -2)),
+        (field("long pid", 8, struct.calcsize("P")), struct.pack("=q", -2)),
         (field("loff_t pos", 8, 8), struct.pack("=q", -2)),
         (field("int dfd", 8, 4), struct.pack("=i", -2)),  # as 32-bit kernels have it
     ],
