@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tracing.resolve import Types
     from tracing.values import Argument
 
-__all__ = ("Attacher", "Failure", "Placed", "Point")
+__all__ = ("Attacher", "Failure", "Placed", "Point", "too_large")
 
 _CASES = 256  # in one program at most: the verifier's work grows with each
 _MANY = 256  # links whose end takes so long that people want to know
@@ -295,11 +295,7 @@ class Attacher:
             program = self._program(cases)
         except CodeTooLarge as err:
             if len(placed) == 1:
-                probe = placed[0].point.probe
-                raise TracingError(
-                    f"{probe}: its items make a program too large for the kernel; show fewer, "
-                    "or name the probe twice with some of them each"
-                ) from err
+                raise too_large(placed[0]) from err
             return self._halves(placed)
         try:
             self._link(program, placed)
@@ -361,6 +357,14 @@ class Attacher:
         self._links += made
         kind = "with links and cookies" if self._via is Via.PERF_LINK else "without cookies"
         self.ways.append(f"{where}: {len(sites)} perf events {kind}")
+
+
+def too_large(item: Placed) -> TracingError:
+    """What to say of a point whose program is larger than the kernel takes."""
+    return TracingError(
+        f"{item.point.probe}: its items make a program too large for the kernel; show fewer, "
+        "or name the probe twice with some of them each"
+    )
 
 
 def _file(item: Placed) -> tuple[str, int, bool, int]:

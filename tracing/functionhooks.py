@@ -27,7 +27,7 @@ from bpf.kprobes import (
     attach_kprobe_multi,
     attach_traced,
 )
-from tracing.attach import Failure, Placed
+from tracing.attach import Failure, Placed, too_large
 from tracing.eventtracer.kprobes import define_kprobe
 from tracing.hooks import FunctionHook
 from tracing.manyhooks import DEFINED, ManyFunctions
@@ -124,9 +124,7 @@ class _Functions:
             self._attach(placed)
         except CodeTooLarge as err:
             if len(placed) == 1:
-                raise TracingError(
-                    f"{placed[0].point.probe}: its items make a program too large for the kernel"
-                ) from err
+                raise too_large(placed[0]) from err
             self._halves(placed)
 
     def _halves(self, placed: list[Placed]) -> None:

@@ -18,7 +18,7 @@ from bpf.fd import allow_descriptors
 from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from bpf.link import attach_raw_tracepoint, attach_tracepoint
-from tracing.attach import Failure, Placed, Point
+from tracing.attach import Failure, Placed, Point, too_large
 from tracing.hooks import (
     TS_COMPAT,
     EventHook,
@@ -160,9 +160,7 @@ class _Attaching:
             return self._attach(placed)
         except CodeTooLarge as err:
             if len(placed) == 1:
-                raise TracingError(
-                    f"{placed[0].point.probe}: its items make a program too large for the kernel"
-                ) from err
+                raise too_large(placed[0]) from err
         middle = len(placed) // 2
         return self._part(placed[:middle]) + self._part(placed[middle:])
 

@@ -18,6 +18,7 @@ from bpf.host import KERNEL
 from bpf.insn import R0, R1, R2, R6, R10, Jump
 from bpf.maps import MapSpec
 from bpf.ptregs import PT_REGS
+from tracing.attach import too_large
 from tracing.eventtracer.kprobesets import KprobeSet, takes_many
 from tracing.hooks import FunctionHook
 from tracing.slots import TEXT_SLOT
@@ -85,15 +86,12 @@ class ManyFunctions:
         self._tell = tell
         self._fail = fail
         self._made: KprobeSet | None = None
+        self._groups: list[dict[int, Placed]] = []
         self._waiting: list[tuple[KprobeEvent, Program, Sequence[Placed]]] = []
         self._alike: list[tuple[KprobeEvent, dict[int, Placed]]] = []
 
     def add(self, placed: Sequence[Placed]) -> None:
-        """Define them, and load their program unless it is one for all.
-
-        Raises:
-            CodeTooLarge: the one point that there is makes too large a program.
-        """
+        """Take them in, as one event's places."""
         first: dict[int, Placed] = {}
         again: list[Placed] = []
         for item in placed:
@@ -104,7 +102,7 @@ class ManyFunctions:
             elif first.setdefault(_address(item), item) is not item:
                 again.append(item)  # an alias
         if first:
-            self._define(first)
+            self._groups.append(first)
         if again:
             self.add(again)
 
@@ -115,20 +113,26 @@ class ManyFunctions:
             self._attacher.keep(self._made)
         return self._made
 
-    def _define(self, items: dict[int, Placed]) -> None:
-        self._set.names.update((at, item.point.function) for at, item in items.items())
+    def _define(self) -> None:
+        groups, self._groups = self._groups, []
+        if not groups:
+            return
+        for group in groups:
+            self._set.names.update((at, item.point.function) for at, item in group.items())
         try:
-            event, refused = self._set.define(list(items), self._tell)
+            events = self._set.define([list(group) for group in groups], self._tell)
         except NotSupported as err:
-            for item in items.values():
+            for item in (item for group in groups for item in group.values()):
                 self._fail(item, err)
             return
-        for address, error in refused.items():
-            self._fail(items.pop(address), error)
-        if items and self._attacher.are_alike([item.case for item in items.values()]):
-            self._alike.append((event, items))
-        elif items:
-            self._load(event, items)
+        for event, group in zip(events, groups, strict=True):
+            for address, error in event.refused.items():
+                self._fail(group[address], error)
+            rest = {at: item for at, item in group.items() if at not in event.refused}
+            if rest and self._attacher.are_alike([item.case for item in rest.values()]):
+                self._alike.append((event, rest))
+            elif rest:
+                self._load(event, rest)
 
     def _load(self, event: KprobeEvent, items: dict[int, Placed]) -> None:
         numbers = {address: item.case.number for address, item in items.items()}
@@ -142,9 +146,9 @@ class ManyFunctions:
             program = self._attacher.load(
                 cases, ProgType.KPROBE, ByPointer(keys), excluded=os.getpid()
             )
-        except CodeTooLarge:
+        except CodeTooLarge as err:
             if len(items) == 1:
-                raise
+                raise too_large(next(iter(items.values()))) from err
             pairs = list(items.items())  # an event takes several programs
             middle = len(pairs) // 2
             self._load(event, dict(pairs[:middle]))
@@ -174,7 +178,12 @@ class ManyFunctions:
         self._waiting += [(event, program, list(items.values())) for event, items in alike]
 
     def arm(self) -> None:
-        """Attach all of them."""
+        """Define and attach all of them.
+
+        Raises:
+            TracingError: the items of a probe make too large a program.
+        """
+        self._define()
         self._load_alike()
         waiting, self._waiting = self._waiting, []
         number = 0

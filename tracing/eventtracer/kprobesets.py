@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import NotSupported, SyscallError, TracingError
 from bpf.fd import FD
+from bpf.graceperiods import hurried
 from bpf.host import KERNEL
 from bpf.kernelcode import KernelCode
 from bpf.kprobes import attach_kprobe_event
-from bpf.link import Link, close_links, hurried
+from bpf.link import Link, close_links
 from bpf.tracefs import tracefs
 from tracing.eventtracer.definitions import FILES, Defined, remove
 from tracing.eventtracer.entries import MOST, offset_behind
@@ -53,11 +54,13 @@ class KprobeEvent:
         name: ``GROUP/EVENT``.
         pointers: the registers' instruction pointer at a hit → which of the addresses that were
             asked for this is.
+        refused: addresses that the kernel does not take, and why.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.pointers: dict[int, int] = {}
+        self.refused: dict[int, TracingError] = {}
         self._order: list[int] = []  # addresses, as the kernel lists their places
 
     def add(self, address: int, offset: int) -> None:
@@ -94,35 +97,38 @@ class KprobeSet(Link):
         return sum(len(event.pointers) for event in self.events)
 
     def define(
-        self, addresses: Sequence[int], tell: Callable[[int], object]
-    ) -> tuple[KprobeEvent, dict[int, TracingError]]:
-        """Define an event at the entries of functions; nothing is armed yet.
+        self, groups: Sequence[Sequence[int]], tell: Callable[[int], object]
+    ) -> list[KprobeEvent]:
+        """Define an event for each group of functions, at their entries; nothing is armed yet.
+
+        Every event's first place is defined before the other ones are: the kernel looks for an
+        event's name among all places of all events, in their order.
 
         Args:
-            addresses: where they begin, all different.
+            groups: where functions begin, in each group all different.
             tell: called with 1 after each.
-
-        Returns:
-            the event, and by address why the kernel refuses some.
 
         Raises:
             NotSupported: no such events here, or with one place each.
         """
-        event = KprobeEvent(new_name())
-        self.events.append(event)  # before there is anything to remove
-        refused: dict[int, TracingError] = {}
+        events = [KprobeEvent(new_name()) for _ in groups]
+        self.events += events  # before there is anything to remove
+        offsets = dict(_offsets([at for group in groups for at in group]))
         path = self._root / FILES["p"]
         try:
             file = FD(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
         except OSError as err:
             raise NotSupported(f"{path} ({err.strerror})", None) from err
         with file:
-            for address, offset in _offsets(addresses):
-                error = _define(file.fileno(), event, address, offset)
-                if error:
-                    refused[address] = SyscallError(error, f"defining {address:#x}")
-                tell(1)
-        return event, refused
+            waiting = [iter(group) for group in groups]
+            for first in (True, False):
+                for event, addresses in zip(events, waiting, strict=True):
+                    for address in addresses:
+                        _define(file.fileno(), event, address, offsets[address])
+                        tell(1)
+                        if first and event.pointers:
+                            break
+        return events
 
     def arm(self, event: KprobeEvent, program: Program) -> None:
         """Attach a program to an event's places.
@@ -173,7 +179,7 @@ class KprobeSet(Link):
 
 def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
     # Each address and how far behind it the place is; 0 where the code cannot be read.
-    ordered = sorted(addresses)
+    ordered = sorted(set(addresses))
     ends = dict(pairwise(ordered))
     try:
         code = KernelCode()
@@ -186,8 +192,7 @@ def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield address, offset_behind(code.read(address, size))
 
 
-def _define(file: int, event: KprobeEvent, address: int, offset: int) -> int:
-    # The errno of the kernel's refusal, 0: it is defined.
+def _define(file: int, event: KprobeEvent, address: int, offset: int) -> None:
     while True:
         # Places that are addresses are taken for the same unless an argument differs: its number.
         line = f"p:{event.name} {address + offset:#x} n=\\{len(event.pointers)}\n"
@@ -198,8 +203,9 @@ def _define(file: int, event: KprobeEvent, address: int, offset: int) -> int:
             if number == errno.EEXIST and event.pointers:
                 raise NotSupported("several places under one event of tracefs", None) from err
             if not offset:
-                return number
+                event.refused[address] = SyscallError(number, f"defining {address:#x}")
+                return
             offset = 0  # an instruction that cannot be probed: ftrace's call can
         else:
             event.add(address, offset)
-            return 0
+            return
