@@ -6,6 +6,7 @@ to define more of them in.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from bpf.host import KERNEL
 from bpf.insn import R0, R1, R2, R6, R10, Jump
 from bpf.maps import MapSpec
 from bpf.ptregs import PT_REGS
+from bpf.switches import unoptimized
 from tracing.attach import too_large
 from tracing.eventtracer.kprobesets import KprobeSet, takes_many
 from tracing.hooks import FunctionHook
@@ -38,6 +40,7 @@ _POINTER, _NUMBER = struct.Struct("=Q"), struct.Struct("=I")
 
 #: Definitions in tracefs with an event each, which is a folder with files.
 DEFINED = 64
+_THOUSAND = 1000  # places that are worth turning a switch of the whole machine
 
 
 @frozen
@@ -187,14 +190,16 @@ class ManyFunctions:
         self._load_alike()
         waiting, self._waiting = self._waiting, []
         number = 0
-        for event, program, placed in waiting:
-            try:
-                self._set.arm(event, program)
-            except TracingError as err:
-                for item in placed:
-                    self._fail(item, err)
-            else:
-                number += len(placed)
+        many = sum(len(placed) for _, _, placed in waiting) >= _THOUSAND
+        with unoptimized() if many else contextlib.nullcontext():
+            for event, program, placed in waiting:
+                try:
+                    self._set.arm(event, program)
+                except TracingError as err:
+                    for item in placed:
+                        self._fail(item, err)
+                else:
+                    number += len(placed)
         if number:
             events = len({event.name for event, _, _ in waiting})
             self._attacher.ways.append(f"{number} kprobes as places of {events} events of tracefs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bpf import switches
 from bpf.tracefs import tracefs
 
 __all__ = ("calls", "complaints", "left_behind", "sites_of")
@@ -25,12 +26,13 @@ def calls(number: int, process: int = 0) -> str:
 
 
 def left_behind() -> list[str]:
-    """Definitions in tracefs, kprobes that are armed, and whether the kernel hurries."""
+    """Definitions in tracefs, kprobes that are armed, and the machine's switches."""
     found = []
     for path in (
         tracefs() / "kprobe_events",
         Path("/sys/kernel/debug/kprobes/list"),
-        Path("/sys/kernel/rcu_expedited"),
+        Path(switches.EXPEDITED),
+        Path(switches.OPTIMIZATION),
     ):
         if path.exists():
             found += path.read_text().splitlines()
