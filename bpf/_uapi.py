@@ -111,6 +111,7 @@ class AttachType(enum.IntEnum):
     PERF_EVENT = 41  # Linux 5.15
     TRACE_KPROBE_MULTI = 42  # Linux 5.18
     TRACE_UPROBE_MULTI = 48  # Linux 6.6
+    TRACE_KPROBE_SESSION = 56  # Linux 6.10
 
 
 class Helper(enum.IntEnum):

@@ -25,6 +25,7 @@ _GOTO = 0x05
 _EXIT = 0x95
 _FETCH = 0x01  # BPF_FETCH, with BPF_ADD, which is 0
 _CMPXCHG = 0xF1
+_PSEUDO_KFUNC_CALL = 2
 _REACH = 1 << 15
 
 
@@ -148,6 +149,10 @@ class Assembler:
     def call(self, helper: int) -> None:
         """Call a helper: arguments in r1–r5, result in r0."""
         self._insns.append(encode(0x85, 0, 0, 0, helper))
+
+    def call_kernel(self, function: int) -> None:
+        """Call a function of the kernel that programs may call, by its ID in the kernel's BTF."""
+        self._insns.append(encode(0x85, 0, _PSEUDO_KFUNC_CALL, 0, function))
 
     def exit(self) -> None:
         """Return r0."""

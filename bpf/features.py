@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 from typing import TYPE_CHECKING
 
 from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
 from bpf.assembler import Assembler
-from bpf.errors import NotSupported, SyscallError
-from bpf.insn import R0, R1, R10
+from bpf.errors import NotSupported, SyscallError, VerifierError
+from bpf.insn import R0, R1, R6, R10
 from bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_traced
 from bpf.link import Via, takes_uprobe_multi
 from bpf.maps import MapSpec
@@ -36,6 +37,8 @@ __all__ = (
     "have_uprobe_multi",
     "have_uprobe_pmu",
     "have_vmlinux_btf",
+    "kprobe_session",
+    "preempts_programs",
 )
 
 
@@ -155,6 +158,63 @@ def have_kprobe_multi() -> bool:
             if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.E2BIG):
                 raise
         return False
+
+
+@functools.cache
+def kprobe_session() -> tuple[int, int]:
+    """The IDs of bpf_session_is_return() and bpf_session_cookie(); (0, 0): there are none.
+
+    One program at a function's entry and its return, with a word that the kernel keeps from one to
+    the other: Linux 6.10, commits 535a3692ba72 and 5c919acef851. Only where it keeps that with the
+    task (Linux 6.14, commit 4346ba160409), for any number of calls under way: before that it had
+    room for twice as many as there are CPUs, and passed over the rest.
+    """
+    if not (have_vmlinux_btf() and have_kprobe_multi()):
+        return 0, 0
+    from bpf.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from bpf.btf.format import Kind  # noqa: PLC0415
+    from bpf.btf.types import Composite  # noqa: PLC0415
+
+    btf = kernel_btf()
+    (is_return, *_), (cookie, *_) = (
+        (*btf.find(name, Kind.FUNC), 0) for name in ("bpf_session_is_return", "bpf_session_cookie")
+    )
+    for number in btf.find("fprobe", Kind.STRUCT):
+        found = btf.type(number)
+        if isinstance(found, Composite) and any(one.name == "rethook" for one in found.members):
+            return 0, 0
+    if not is_return or not cookie:
+        return 0, 0
+    asm = Assembler()
+    asm.mov(R6, R1)
+    for function in (is_return, cookie):
+        asm.mov(R1, R6)
+        asm.call_kernel(function)
+    asm.load(R1, R0, 0)
+    asm.mov(R0, 0)
+    asm.exit()
+    kind = AttachType.TRACE_KPROBE_SESSION
+    spec = ProgramSpec(asm.assemble(), attach_type=kind, name="probe")
+    try:
+        spec.load({}).close()
+    except VerifierError:  # EACCES: an answer, as it has been asked for
+        return 0, 0
+    return is_return, cookie
+
+
+@functools.cache
+def preempts_programs() -> bool:
+    """Whether a task may be preempted within a program that fentry or a raw tracepoint runs.
+
+    Others' hits on that CPU are then not given to the program until the task is back (misses).
+    Kernels with PREEMPT_DYNAMIC say in debugfs which of their kinds is in force.
+    """
+    try:
+        with open("/sys/kernel/debug/sched/preempt") as file:  # noqa: PTH123
+            words = file.read()
+    except OSError:
+        return "PREEMPT" in os.uname().version
+    return "(full)" in words or "(lazy)" in words
 
 
 # Functions that are there to be traced, net/bpf/test_run.c, since BPF_PROG_TYPE_TRACING.

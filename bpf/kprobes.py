@@ -76,7 +76,11 @@ def attach_traced(program: Program) -> Link:
 
 
 def attach_kprobe_multi(
-    program: Program, sites: Sequence[KprobeSite], *, on_return: bool = False
+    program: Program,
+    sites: Sequence[KprobeSite],
+    *,
+    on_return: bool = False,
+    session: bool = False,
 ) -> Link:
     """Attach ``program`` to the entries, or the returns, of functions in one call.
 
@@ -84,6 +88,7 @@ def attach_kprobe_multi(
         program: loaded with ``AttachType.TRACE_KPROBE_MULTI``.
         sites: functions that ftrace can reach, all of them; offsets do not count.
         on_return: at the functions' returns instead.
+        session: at both; the program was loaded with ``AttachType.TRACE_KPROBE_SESSION``.
 
     Raises:
         SyscallError: ESRCH: no such symbol; EINVAL: an address where no function begins;
@@ -92,10 +97,11 @@ def attach_kprobe_multi(
     flags = BPF_F_KPROBE_MULTI_RETURN if on_return else 0
     by_address = all(site.address for site in sites)
     names, keep = string_array([] if by_address else [site.symbol for site in sites])
+    kind = AttachType.TRACE_KPROBE_SESSION if session else AttachType.TRACE_KPROBE_MULTI
     link = bpf(
         Command.LINK_CREATE,
         "IIIIIIPPP",
-        *(program.fd.fileno(), 0, AttachType.TRACE_KPROBE_MULTI, 0, flags, len(sites)),
+        *(program.fd.fileno(), 0, kind, 0, flags, len(sites)),
         None if by_address else names,
         _words([site.address for site in sites]) if by_address else None,
         _words([site.cookie for site in sites]),

@@ -197,8 +197,16 @@ class Attacher:
         accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
         # An event whose program returns 0 is kept from everybody else's perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
+        # At an entry: whether its return is left out.
+        skipped = 1 if attach_type is AttachType.TRACE_KPROBE_SESSION else None
         code = generate(
-            cases, accept, sleepable=False, body=self._body, select=select, result=result
+            cases,
+            accept,
+            sleepable=False,
+            body=self._body,
+            select=select,
+            result=result,
+            skipped=skipped,
         )
         spec = ProgramSpec(
             code,

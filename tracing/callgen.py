@@ -12,7 +12,7 @@ from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
 from tracing.calls import blank_map, frame_map
 from tracing.recordgen import RecordWriter
-from tracing.slots import FRAME_SLOT, KEY_SLOT, TEXT_SLOT
+from tracing.slots import FRAME_SLOT, KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
@@ -33,7 +33,9 @@ def _key_pointer(asm: Assembler) -> None:
 def _key(asm: Assembler, part: CallPart) -> None:
     # All but the stack pointer, which is left in r8.
     pointer = part.stack.pointer
-    if pointer is None:
+    if part.stack.session and not part.entry:
+        asm.load(R8, R10, SESSION_SLOT)
+    elif pointer is None:
         asm.mov(R8, R6)
     else:
         asm.load(R8, R6, pointer.offset, pointer.size)

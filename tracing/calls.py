@@ -88,12 +88,15 @@ class CallStack:
         popped: bytes that a return takes off the stack, the usual number first.
         thread: whether both are of one thread, whose ID does not change.
         said: whether records say that they are of a return.
+        session: whether the kernel keeps the entry's pointer until the return, which has it in
+            SESSION_SLOT; registers of the return do not tell then.
     """
 
     pointer: Register | None
     popped: tuple[int, ...] = (0,)
     thread: bool = True
     said: bool = True
+    session: bool = False
 
 
 @frozen

@@ -154,6 +154,7 @@ def generate(
     body: Body = write_record,
     select: Selector | None = None,
     result: int = 0,
+    skipped: int | None = None,
     uprobe: bool = False,
 ) -> Code:
     """The program of ``cases``.
@@ -165,6 +166,7 @@ def generate(
         body: writes what each case does at a hit.
         select: how to find out which case was hit; None: by the cookie.
         result: what the program returns.
+        skipped: what it returns instead of a process that does not count.
         uprobe: whether uprobes run it.
 
     Raises:
@@ -175,7 +177,8 @@ def generate(
         _keep_own_stack(asm)
     asm.mov(R6, R1)
     frames = {case.call.size for case in cases if case.call is not None and not case.call.entry}
-    _process(asm, accept, "leave" if frames else "exit")
+    leave = "leave" if frames else "exit"
+    _process(asm, accept, leave if skipped is None else "skip")
     if frames:
         asm.store(R10, FRAME_SLOT, 0)
     if select is not None:
@@ -189,6 +192,10 @@ def generate(
         asm.label(f"case.{case.number}")
         _case(asm, case, body, sleepable=sleepable and case.plan.faultable)
     _tails(asm, frames, result)
+    if skipped is not None:
+        asm.label("skip")
+        asm.mov(R0, skipped)
+        asm.exit()
     return asm.assemble()
 
 

@@ -28,6 +28,7 @@ from bpf.kprobes import (
     attach_traced,
 )
 from tracing.attach import Failure, Placed, too_large
+from tracing.callsessions import EndSelector, take_ends
 from tracing.eventtracer.kprobes import define_kprobe
 from tracing.hooks import FunctionHook
 from tracing.manyhooks import DEFINED, ManyFunctions
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bpf.link import Link
     from bpf.program import Program
     from tracing.attach import Attacher, Point
+    from tracing.callsessions import Ends
 
 __all__ = ("attach_functions",)
 
@@ -78,6 +80,12 @@ def _hook(item: Placed) -> FunctionHook:
     return hook
 
 
+def _keeps(item: Placed) -> bool:
+    # Whether it goes by kprobe_multi, and the kernel keeps something of the call.
+    call = item.point.call
+    return _hook(item).way is KernelVia.KPROBE_MULTI and call is not None and call.session
+
+
 class _Functions:
     def __init__(self, attacher: Attacher, total: int) -> None:
         self.attacher = attacher
@@ -89,6 +97,7 @@ class _Functions:
 
     def all(self, placed: Sequence[Placed]) -> list[Failure]:
         """Attach them; what could not be attached."""
+        placed = self._sessions(placed)
         times: dict[tuple[FunctionHook, bool], int] = {}
         keyed = []
         for item in placed:
@@ -107,6 +116,50 @@ class _Functions:
                 self._part([item for item in part if id(item.point) not in self.failed])
         self.many.arm()
         return self.failures
+
+    def _sessions(self, placed: Sequence[Placed]) -> list[Placed]:
+        # Attach the returns by kprobe_multi that need to know of their entries; what is left.
+        ends = take_ends([item for item in placed if _keeps(item)])
+        times: dict[FunctionHook, int] = {}
+        groups: dict[tuple[int, int], list[Ends]] = {}
+        for one in ends:
+            hook = _hook(one.returned)
+            times[hook] = times.get(hook, 0) + 1
+            groups.setdefault((one.size, times[hook]), []).append(one)
+        for group in groups.values():
+            for start in range(0, len(group), _CASES // 2):
+                self._session(group[start : start + _CASES // 2])
+        taken = {id(item) for one in ends for item in (one.returned, one.entry)} | self.failed
+        return [item for item in placed if not {id(item), id(item.point)} & taken]
+
+    def _session(self, ends: list[Ends]) -> None:
+        pairs = [(one.entry, one.returned) for one in ends]
+        cases = [item.case for pair in pairs for item in pair if item is not None]
+        first = ends[0].returned
+        stack = first.point.call
+        if stack is None or stack.pointer is None:
+            raise TypeError("a call without a stack pointer")
+        try:
+            program = self.attacher.load(
+                list(dict.fromkeys(cases)),
+                ProgType.KPROBE,
+                EndSelector(tuple(ends), stack.pointer),
+                excluded=os.getpid(),
+                attach_type=AttachType.TRACE_KPROBE_SESSION,
+            )
+            sites = [_site(one.returned) for one in ends]
+            self.attacher.keep(attach_kprobe_multi(program, sites, session=True))
+        except (CodeTooLarge, NotSupported, SyscallError) as err:
+            if len(ends) > 1:
+                self._session(ends[: len(ends) // 2])
+                self._session(ends[len(ends) // 2 :])
+            elif isinstance(err, CodeTooLarge):
+                raise too_large(first) from err
+            else:
+                self._fail(first, err)
+        else:
+            self._tell(len(cases))
+            self.attacher.ways.append(f"{len(ends)} entries and returns by a kprobe_multi link")
 
     def _most(self, placed: list[Placed]) -> int:
         # How many go together: of those that one short program serves, more.

@@ -29,7 +29,7 @@ from tracing.calls import Split, of_return, replaced, split
 from tracing.decode import BadRecord
 from tracing.language import parse_probe
 from tracing.session import Session
-from tracing.slots import KEY_SLOT, TEXT_SLOT
+from tracing.slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ class Gate:
         # The stack pointer into r7. By way of the map it is a number, even if it is an address
         # that only programs know.
         pointer = self.stack.pointer
-        if pointer is None:
+        if self.stack.session and not self.entry:
+            asm.load(R7, R10, SESSION_SLOT)
+        elif pointer is None:
             asm.store(R0, _SCRATCH, R6)
             asm.load(R7, R0, _SCRATCH)
         else:

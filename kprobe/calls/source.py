@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bpf import features
 from bpf.errors import LanguageError, NotSupported, TracingError
 from bpf.kprobes import KernelVia
 from kprobe.calls.arguments import Context, FunctionTypes, arguments_of
@@ -15,6 +16,7 @@ from kprobe.calls.places import find_places
 from kprobe.calls.ways import ways_for
 from kprobe.functions import current_functions
 from tracing.attach import Point
+from tracing.calls import replaced
 from tracing.hooks import FunctionHook
 from tracing.language.tree import BUILTINS
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from bpf.btf.reader import Btf
     from kprobe.calls.places import Place
     from tracing.attach import Failure
+    from tracing.calls import CallStack
     from tracing.language.tree import Item, ProbeText
     from tracing.session import AnySession
     from tracing.values import Argument
@@ -174,7 +177,7 @@ class FunctionSource:
             0,
             arguments,
             function=place.shown,
-            call=context.stack if context.known and not place.offset else None,
+            call=_stack(context, way) if context.known and not place.offset else None,
             hook=hook,
             types=self._types_of(place, context),
         )
@@ -191,6 +194,12 @@ class FunctionSource:
 
             self._types[key] = FunctionTypes(source, context)
         return self._types[key]
+
+
+def _stack(context: Context, way: KernelVia) -> CallStack:
+    if way is KernelVia.KPROBE_MULTI and all(features.kprobe_session()):
+        return replaced(context.stack, session=True, popped=(0,))
+    return context.stack
 
 
 def _check_inside(request: ProbeText, names: AbstractSet[str], place: Place) -> None:

@@ -68,6 +68,12 @@ def lacking() -> dict[KernelVia, str]:
     return {way: lacks() for way, lacks in _LACKS.items()}
 
 
+def _keeps_more() -> bool:
+    # Whether fewer hits are missed by kprobe_multi, which runs programs with preemption off, than
+    # by fentry, whose program is not run for others while a task is preempted in it.
+    return features.preempts_programs() and all(features.kprobe_session())
+
+
 def ways_for(number: int, forced: KernelVia | None) -> list[KernelVia]:
     """The ways to try for so many functions, newest first.
 
@@ -84,6 +90,9 @@ def ways_for(number: int, forced: KernelVia | None) -> list[KernelVia]:
     for way, lacks in _LACKS.items():
         if (way is not KernelVia.FENTRY or number <= FEW) and not lacks():
             found.append(way)
+    if KernelVia.FENTRY in found and _keeps_more():
+        found.remove(KernelVia.FENTRY)
+        found.insert(1, KernelVia.FENTRY)
     if KernelVia.PERF_LINK in found:
         found.remove(KernelVia.PERF_EVENT)  # the same with less
     if KernelVia.KPROBE_EVENTS in found and len(found) > 1:

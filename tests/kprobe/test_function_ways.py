@@ -22,6 +22,7 @@ _KPROBE = Path(sys.executable).with_name("kprobe")
 def _only(monkeypatch: pytest.MonkeyPatch, *there: KernelVia) -> None:
     table = {way: (lambda way=way: "" if way in there else f"no {way}") for way in KernelVia}
     monkeypatch.setattr(ways, "_LACKS", table)
+    monkeypatch.setattr(features, "preempts_programs", lambda: False)
 
 
 def test_the_newest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +32,18 @@ def test_the_newest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
         KernelVia.KPROBE_MULTI,
         KernelVia.PERF_LINK,
     ]
+
+
+def test_where_tasks_are_preempted_in_programs_fentry_is_the_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _only(monkeypatch, *KernelVia)
+    monkeypatch.setattr(features, "preempts_programs", lambda: True)
+    monkeypatch.setattr(features, "kprobe_session", lambda: (0, 0))
+    assert ways_for(1, None)[0] is KernelVia.FENTRY, "kprobe_multi cannot do all that fentry can"
+    monkeypatch.setattr(features, "kprobe_session", lambda: (1, 2))
+    assert ways_for(1, None)[:2] == [KernelVia.KPROBE_MULTI, KernelVia.FENTRY]
+    assert ways_for(1, KernelVia.FENTRY) == [KernelVia.FENTRY]
 
 
 def test_many_functions_get_no_program_each(monkeypatch: pytest.MonkeyPatch) -> None:

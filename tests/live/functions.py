@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bpf import features
+from bpf.errors import SyscallError
 from bpf.kprobes import KernelVia
 from kprobe.source import attach
 from tracing.codegen import Filter
@@ -35,8 +36,17 @@ WAYS: dict[KernelVia, Callable[[], bool]] = {
     KernelVia.PERF_EVENT: features.have_kprobes,
     KernelVia.KPROBE_EVENTS: features.have_kprobes,
 }
+
+
+def _sessions() -> bool:
+    try:
+        return all(features.kprobe_session())
+    except SyscallError:  # no privilege: the tests are skipped
+        return False
+
+
 #: Those that keep values of a function's entry until its return.
-PAIRING = [way for way in WAYS if way is not KernelVia.KPROBE_MULTI]
+PAIRING = [way for way in WAYS if way is not KernelVia.KPROBE_MULTI or _sessions()]
 _SKIPS = {
     KernelVia.FENTRY: "fentry",
     KernelVia.KPROBE_MULTI: "kprobe_multi",

@@ -14,9 +14,9 @@ from functions import PAIRING, WAYS, binds, here, loops, seen, sleepers
 from kernelprobes import events_of, kprobe, program, results
 from tracing_tools import USDT
 
-from bpf import features
 from bpf.errors import LanguageError, ProbeNotFound, TracingError
 from bpf.kprobes import KernelVia
+from kprobe.calls.ways import ways_for
 from kprobe.functions import current_functions
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes")
@@ -70,7 +70,10 @@ def test_a_function_that_calls_itself(way: KernelVia) -> None:
         pytest.skip("ep_loop_check_proc was inlined")
     depth = "depth" if "depth" in known[0].declaration else "call_nests"  # before Linux 5.11
     found = seen(loops, f"ep_loop_check_proc({depth}, return)", way=here(way))
-    assert [event["args"][depth] for event in found][-3:] == [2, 1, 0]
+    # Perf events had room for one return on each CPU, before "kprobes: kretprobe events missing on
+    # 2-core KVM guest" (Linux 6.2).
+    few = way is KernelVia.PERF_EVENT and depth == "call_nests" and os.cpu_count() == 2
+    assert [event["args"][depth] for event in found][-3:] == ([0, 1, 0] if few else [2, 1, 0])
 
 
 @_typed
@@ -205,5 +208,5 @@ def test_beside_probes_of_files() -> None:
 def test_the_ways_are_told() -> None:
     done = kprobe("trace", "-v", "--json", "-n", "1", "-c", "true", "do_exit", code=0)
     assert [json.loads(line)["probe"] for line in done.stdout.splitlines()] == ["kprobe:do_exit"]
-    word = "fentry" if features.have_fentry() else "k"
+    word = "fentry" if ways_for(1, None)[0] is KernelVia.FENTRY else "k"
     assert word in done.stderr
