@@ -76,4 +76,6 @@ def same(shown: Any, printed: Any) -> bool:
     """Whether what is shown of an item is what the program printed."""
     if printed == UNREADABLE:
         return isinstance(shown, dict) and set(shown) == {"error"}
+    if isinstance(printed, str) and isinstance(shown, dict):
+        return [*shown] == [printed]  # an enum of Rust with data that lie elsewhere
     return bool(shown == printed)

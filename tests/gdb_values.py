@@ -56,11 +56,19 @@ set exec-wrapper env -i
 python
 WANTED = {wanted!r}
 STARTS = {{}}
+ENTRIES = {entries!r}
+base = 0
+if ENTRIES:
+    gdb.execute('starti >/dev/null')
+    with open('/proc/%d/maps' % gdb.selected_inferior().pid) as maps:
+        ours = [line for line in maps if line.rstrip().endswith({path!r})]
+    base = min(int(line.partition('-')[0], 16) for line in ours)
 for name in WANTED:
-    made = gdb.Breakpoint(name, internal=True)
+    at = '*%#x' % (base + ENTRIES[name]) if ENTRIES else name
+    made = gdb.Breakpoint(at, internal=True)
     STARTS[made.number] = name
 def write(name, item, text):
-    gdb.write('@@' + '\\x1f'.join((name, item, text.strip())) + '\\n')
+    gdb.write('@@' + '\\x1f'.join((name, item, text.strip().replace('\\n', '\\x02'))) + '\\n')
 def shown(item):
     try:
         return gdb.execute('output ' + item, to_string=True)
@@ -69,7 +77,7 @@ def shown(item):
 hit = []
 gdb.events.stop.connect(lambda event: hit.extend(
     STARTS[one.number] for one in getattr(event, 'breakpoints', ()) if one.number in STARTS))
-gdb.execute('run >/dev/null')
+gdb.execute('continue' if ENTRIES else 'run >/dev/null')
 while gdb.selected_inferior().pid:
     if not hit:
         gdb.execute('continue')
@@ -84,7 +92,11 @@ end
 
 
 def gdb_calls(
-    path: Path, wanted: Mapping[str, Sequence[str]], *, folder: Path
+    path: Path,
+    wanted: Mapping[str, Sequence[str]],
+    *,
+    folder: Path,
+    entries: Mapping[str, int] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
     """What gdb prints: function → the items of each call.
 
@@ -92,10 +104,14 @@ def gdb_calls(
         path: the program.
         wanted: function → items.
         folder: for the script.
+        entries: where each function begins, to print there: optimised code has its arguments where
+            the debug information says from the first instruction on.
     """
     gdb = need_program("gdb")
     script = folder / "calls.gdb"
-    script.write_text(_SCRIPT.format(wanted={name: [*items] for name, items in wanted.items()}))
+    named = {name: [*items] for name, items in wanted.items()}
+    places = dict(entries or {})
+    script.write_text(_SCRIPT.format(wanted=named, entries=places, path=str(path)))
     done = subprocess.run(
         [gdb, "-nx", "-batch", "-x", script, path],
         capture_output=True,
@@ -119,6 +135,9 @@ def gdb_calls(
     return found
 
 
+# A printer of libstdc++ that misses what clang leaves to the library's own debug information.
+_FAILED = re.compile(r"Python Exception <[^>]*>: [^\x02]*\x02?")
+_WARNING = re.compile(r"warning: [^\x02]*\x02")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?))")
 _VECTOR = re.compile(r"std::vector of length \d+, capacity -?\d+(?: = )?")
 _POINTER = re.compile(r"std::\w+_ptr<[^=]*> (?:\([^)]*\) )?= \{get\(\) = (0x[0-9a-f]+)\}")
@@ -132,6 +151,7 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v"
 
 def gdb_value(text: str) -> Any:
     """The value that a text of gdb's stands for."""
+    text = _FAILED.sub("<error>", _WARNING.sub("", text))
     reader = _Reader(text)
     value = reader.value()
     reader.space()
@@ -313,20 +333,22 @@ def _character(found: re.Match[str]) -> str:
 
 def says_the_same(shown: Any, gdb: Any) -> bool:
     """Whether what a tracer shows is what gdb prints."""
+    if gdb is LOST:  # within a structure
+        return True
     if isinstance(gdb, At):
         if isinstance(shown, str):
             return gdb.text == shown if not shown.startswith("0x") else gdb.address == int(shown, 0)
         return bool(shown == gdb.address)
     if isinstance(gdb, Form):
-        return bool(shown == gdb.name)
+        return _form(shown, gdb)
     if isinstance(gdb, dict):
         return _structure(shown, gdb)
     if isinstance(gdb, list):
         return _row(shown, gdb)
     if isinstance(gdb, str) and shown == {}:
         return True  # a structure of Rust without members
-    if isinstance(gdb, str) and isinstance(shown, dict):  # a std::string within: by its members
-        return bool(shown.get("_M_string_length") == len(gdb))
+    if isinstance(gdb, str) and isinstance(shown, dict):  # a text within: by its members
+        return len(gdb) in (shown.get("_M_string_length"), shown.get("length"))
     if isinstance(gdb, str) and isinstance(shown, list):  # bytes, which gdb shows as text
         return [*map(ord, gdb.rstrip("\0"))] == _without_zeros([one & 255 for one in shown])
     if isinstance(gdb, str) and isinstance(shown, str):
@@ -354,6 +376,19 @@ def _structure(shown: Any, gdb: dict[str, Any]) -> bool:
     length = (gdb.get("vec") or gdb).get("len")
     size = len(shown.encode("utf-8", "surrogateescape")) if isinstance(shown, str) else None
     return length is not None and length == (len(shown) if size is None else size)
+
+
+def _form(shown: Any, gdb: Form) -> bool:
+    # An enum of Rust with data is shown as its name, or with them: {"Some": {"__0": 4}}. A
+    # structure without names has the same form.
+    if isinstance(shown, dict) and "__0" in shown:
+        return _row(dict(sorted(shown.items())), [*gdb.values])
+    if not isinstance(shown, dict) or [*shown] != [gdb.name]:
+        return bool(shown == gdb.name)
+    inner = shown[gdb.name]
+    if len(gdb.values) == 1 and isinstance(gdb.values[0], dict) and "__0" not in inner:
+        return says_the_same(inner, gdb.values[0])
+    return _row(dict(sorted(inner.items())), [*gdb.values])
 
 
 def _row(shown: Any, gdb: list[Any]) -> bool:

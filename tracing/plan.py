@@ -297,6 +297,8 @@ def _typed(key: str, node: Node, scope: Scope, *, wide: bool = True) -> Output:
     # What types from elsewhere make of an expression: text, arrays and structures have their own
     # forms. ``wide``: a pointer is shown with what it points at.
     shown = scope.types.shown(node) if scope.types is not None else None
+    if shown is not None and shown.form == "chosen":
+        return _chosen(key, node, shown, scope, wide=wide)
     if shown is not None and shown.begin is not None:
         return _contents(key, shown, scope)
     if isinstance(node, Place):
@@ -316,11 +318,8 @@ def _typed(key: str, node: Node, scope: Scope, *, wide: bool = True) -> Output:
 
 
 def _contents(key: str, shown: Shown, scope: Scope) -> Output:
-    # What a text or a list of C++ or Rust holds, as long as it says that it is; which form an enum
-    # with data has.
+    # What a text or a list of C++ or Rust holds, as long as it says that it is.
     begin = shown.begin or Number(0, U64)
-    if shown.form == "integer":
-        return _plain(key, begin, names=scope.types.names(begin) if scope.types else None)
     if shown.shape is not None and shown.length is not None:
         return _list(key, begin, shown.shape, shown.length)
     if shown.element is None:
@@ -330,6 +329,19 @@ def _contents(key: str, shown: Shown, scope: Scope) -> Output:
     text = code if shown.element.signed else code.upper()
     made = _read(key, "array", begin, room, shown.length)
     return made if made.form == "opaque" else _with_text(made, text)
+
+
+def _chosen(key: str, node: Node, shown: Shown, scope: Scope, *, wide: bool) -> Output:
+    # An enum with data: with them, where there is room and all can be read; else its form's name.
+    if shown.shape is not None and wide and scope.max_struct:
+        pointer = isinstance(node, Pointer)
+        made = _structure(key, node, shown.shape, scope, "*") if pointer else None
+        if isinstance(node, Place):
+            made = _place(key, node, shown, scope)
+        if made is not None and made.form == "typed":
+            return made
+    begin = shown.begin or Number(0, U64)
+    return _plain(key, begin, names=scope.types.names(begin) if scope.types else None)
 
 
 def _list(key: str, begin: Node, shape: Shape, length: Node) -> Output:

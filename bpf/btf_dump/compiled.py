@@ -9,11 +9,12 @@ Texts from BTF reach the source as escaped string literals only.
 
 from __future__ import annotations
 
+import functools
 import itertools
-import json
 import struct
 from typing import TYPE_CHECKING, Any
 
+from bpf.btf.choices import choice_of
 from bpf.btf.declare import declaration
 from bpf.btf.format import Encoding
 from bpf.btf.traits import flag_names
@@ -29,6 +30,8 @@ from bpf.btf.types import (
     Type,
     Void,
 )
+from bpf.btf_dump.chosen import chosen_tree
+from bpf.btf_dump.elements import Elements
 from bpf.btf_dump.measure import Measure
 from bpf.btf_dump.options import DumpError, Options
 from bpf.btf_dump.reads import groups, windows
@@ -36,10 +39,11 @@ from bpf.btf_dump.scalars import (
     EnumText,
     FlagText,
     Scalar,
-    character_texts,
     escaped_string,
     float_text,
+    literal,
     sign_extended,
+    substituted,
     wide_text,
 )
 from bpf.btf_dump.zero import ZeroTests
@@ -48,6 +52,7 @@ from bpf.errors import BtfError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bpf.btf.choices import Choice
     from bpf.btf.reader import Btf
 
 __all__ = ("Compiler",)
@@ -56,11 +61,6 @@ _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 _CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 _MOST_BASE = 16
 _INLINED = 100  # values of a structure that has no function of its own
-
-
-def literal(text: str) -> str:
-    """Text as part of a double-quoted f-string."""
-    return json.dumps(text)[1:-1].replace("{", "{{").replace("}", "}}")
 
 
 class Compiler:
@@ -127,6 +127,14 @@ class Compiler:
             else:
                 Elements(body, found).write()
             self._define(name, body)
+        return name
+
+    def chosen(self, found: Type, choice: Choice, body: Body) -> str:
+        """Name of the function for a value that says itself what it is, with its name."""
+        name = f"chosen{found.id}_{body.in_array:d}{body.checked:d}"
+        if name not in self.space:
+            of = functools.partial(self.contents, in_array=True, checked=body.checked)
+            self.space[name] = chosen_tree(choice, self.btf, of, self.space, self.options)
         return name
 
     def _define(self, name: str, body: Body) -> None:
@@ -239,6 +247,13 @@ class Body:
         scalar = self.compiler.scalar(found)
         if scalar is not None:
             self._number(member, scalar)
+        elif (choice := choice_of(btf, found)) is not None:
+            self._bound(member, btf.size_of(found.id))
+            shown = self.compiler.chosen(found, choice, self)
+            self.add(
+                f'e(f"{self.lead(member)}"); {shown}(d, {self.place(member)}, '
+                f'{self._pad()}, out, end); e(f"{self.delimiter}")'
+            )
         elif isinstance(found, Composite):
             self._composite(member, found)
         elif isinstance(found, Array):
@@ -270,8 +285,8 @@ class Body:
             self._reads.append((0, 0, "", var))
         else:
             self._reads.append((byte, scalar.size, scalar.code, var))
-        text = _substituted(scalar.text, var, self.place(member))
-        self._show(member, text, _substituted(scalar.nonzero, var, ""))
+        text = substituted(scalar.text, var, self.place(member))
+        self._show(member, text, substituted(scalar.nonzero, var, ""))
 
     def _show(self, member: Member, text: str, nonzero: str) -> None:
         condition = "" if self.always else f"if {nonzero}: "
@@ -405,81 +420,3 @@ class Body:
             at = offset + size
         reader = self.reader(layout)
         return f" {', '.join(row[3] for row in group)}, = {reader}(d, at)"
-
-
-class Elements:
-    """The lines of an array's elements."""
-
-    def __init__(self, body: Body, found: Array) -> None:
-        self._body = body
-        self._found = found
-        self._compiler = body.compiler
-        self._size = self._compiler.btf.size_of(found.target)
-        self._element = self._compiler.btf.resolve(found.target)
-
-    def write(self) -> None:
-        """Add them to the body."""
-        if not self._found.count:
-            self._body.add("pass")
-            return
-        scalar = self._compiler.scalar(self._element)
-        if isinstance(self._element, Int) and self._size == 1:
-            self._characters(self._element)
-        elif scalar is not None:
-            self._numbers(scalar)
-        elif isinstance(self._element, Composite | Array):
-            self._aggregates(self._element)
-
-    def _characters(self, element: Int) -> None:
-        body, count = self._body, self._found.count
-        texts = character_texts(signed=element.signed)
-        end = "," if body.options.compact else ",\n"
-        table = self._compiler.constant(f"C{element.signed:d}", [text + end for text in texts])
-        body.add(f"s = d[at:at + {count}]")
-        body.add("k = s.find(0)")
-        body.add("if k >= 0: s = s[:k]")
-        pad = "" if body.options.compact else "p + "
-        body.add(f'e("".join([{pad}{table}[v] for v in s]))')
-        if body.options.emit_zeroes:
-            nul = literal("'\\0'")
-            body.add(f'if k >= 0: e(f"{body.pad}{nul}{body.delimiter}")')
-
-    def _numbers(self, scalar: Scalar) -> None:
-        body, count, size = self._body, self._found.count, self._size
-        if not scalar.text:
-            body.add(f'if at < end: e(f"{body.pad}")')
-            return
-        code = f"{count}{scalar.code}" if len(scalar.code) == 1 else scalar.code * count
-        values = f"{body.reader(code)}(d, at)"
-        if body.checked:
-            layout = self._compiler.mark(scalar.code)
-            one = self._compiler.constant(f"I_{scalar.code}", struct.Struct(layout).iter_unpack)
-            body.add(f"k = max(0, min({count}, (end - at) // {size}))")
-            values = f"[v for v, in {one}(d[at:at + k * {size}])]"
-        text = _substituted(scalar.text, "v", "at" if size % 8 == 0 else "1")
-        body.add(f'e("".join([f"{body.pad}{text}{body.delimiter}" for v in {values}]))')
-
-    def _aggregates(self, element: Composite | Array) -> None:
-        body = self._body
-        name = self._compiler.contents(element, in_array=True, checked=body.checked)
-        size = self._size
-        opened = "{{" if isinstance(element, Composite) else "["
-        closed = "}}" if isinstance(element, Composite) else "]"
-        inner = "p" if body.options.compact else "p + STEP"
-        body.add("try:")
-        if size:
-            body.add(f"for q in range(at, at + {size * self._found.count}, {size}):", 2)
-        else:
-            body.add(f"for q in [at] * {self._found.count}:", 2)
-        if body.options.emit_strings and isinstance(element, Array) and body.is_text(element):
-            body.add(f"s = d[q:q + {element.count}]", 3)
-            body.add("k = s.find(0)", 3)
-            body.add(f'if k >= 0: e(f"{body.pad}{{STRING(s[:k])}}{body.delimiter}"); continue', 3)
-        body.add(f'e(f"{body.pad}{opened}{self._compiler.line_end}")', 3)
-        body.add(f"{name}(d, q, {inner}, out, end)", 3)
-        body.add(f'e(f"{body.pad}{closed}{body.delimiter}")', 3)
-        body.add("except DumpError: pass")
-
-
-def _substituted(text: str, var: str, place: str) -> str:
-    return text.replace("@v", var).replace("@q", place)

@@ -11,6 +11,7 @@ import struct
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bpf.btf.choices import choice_of
 from bpf.btf.format import Encoding
 from bpf.btf.traits import is_char
 from bpf.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
@@ -72,7 +73,7 @@ class Literals:
         return self._made[found.id]
 
     def _function(self, name: str, found: Type) -> Any:
-        if isinstance(found, Composite):
+        if isinstance(found, Composite) and choice_of(self.btf, found) is None:
             body = _Body(self, found)
             code = compile(body.source(name), f"<type {name}>", "exec")
             exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
@@ -149,16 +150,16 @@ class _Body:
         self._members(found, 0, self._parts)
 
     def _members(self, found: Composite, start: int, parts: _Parts) -> None:
-        measure = self._owner.measure
+        btf, measure = self._owner.btf, self._owner.measure
         for member in found.members:
-            inner = self._owner.btf.resolve(member.target)
+            inner = btf.resolve(member.target)
             place = start + member.bit_offset
             if not isinstance(inner, Composite):
                 if member.name:
                     parts[member.name] = self._value(member, inner, place)
             elif not member.name:
                 self._members(inner, place, parts)
-            elif place % 8 or measure.values(inner.id) > _INLINED:
+            elif place % 8 or measure.values(inner.id) > _INLINED or choice_of(btf, inner):
                 parts[member.name] = f"{self._owner.name_of(inner.id)}(d, at + {place // 8})"
             else:
                 within: _Parts = {}

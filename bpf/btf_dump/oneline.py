@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bpf.btf.choices import choice_of
 from bpf.btf.format import MOST_NESTED, Encoding, endless
 from bpf.btf.traits import flag_names
 from bpf.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
-from bpf.btf_dump.compiled import literal
 from bpf.btf_dump.reads import groups, windows
-from bpf.btf_dump.scalars import flags_text, sign_extended
+from bpf.btf_dump.scalars import flags_text, literal, sign_extended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,8 @@ class OneLine:
         lead = literal(f"{member.name}=" if member.name else "")
         test = "True"
         self.extent = max(self.extent, byte + size)
-        if isinstance(found, Composite | Array) and size <= _MOST_ZEROES:
+        shown = isinstance(found, Composite) and choice_of(self._btf, found) is not None
+        if isinstance(found, Composite | Array) and size <= _MOST_ZEROES and not shown:
             zeroes = self._constant(f"Z{size}", bytes(size))
             test = f"d[{place}:at + {byte + size}] != {zeroes}"
         self._lines.append(f' if {test} and (s := {text}) is not None: e(f"{lead}{{s}}")')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import struct
@@ -23,7 +24,9 @@ __all__ = (
     "escaped_string",
     "flags_text",
     "float_text",
+    "literal",
     "sign_extended",
+    "substituted",
     "wide_text",
 )
 
@@ -144,3 +147,13 @@ def character_texts(*, signed: bool) -> list[str]:
 def escaped_string(raw: bytes) -> str:
     r"""Bytes in double quotes, ``\xNN`` for what is not printable (quotes are left as they are)."""
     return '"' + "".join(chr(c) if c in _PRINTABLE else f"\\x{c:02x}" for c in raw) + '"'
+
+
+def literal(text: str) -> str:
+    """Text as part of a double-quoted f-string."""
+    return json.dumps(text)[1:-1].replace("{", "{{").replace("}", "}}")
+
+
+def substituted(text: str, var: str, place: str) -> str:
+    """The text of a :class:`Scalar` with the names that its number and place have."""
+    return text.replace("@v", var).replace("@q", place)

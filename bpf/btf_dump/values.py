@@ -11,6 +11,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bpf.btf.choices import choice_of
 from bpf.btf.format import Encoding
 from bpf.btf.traits import flag_names, is_char
 from bpf.btf.types import (
@@ -25,6 +26,7 @@ from bpf.btf.types import (
     Type,
     Void,
 )
+from bpf.btf_dump.chosen import chosen_line, chosen_value
 from bpf.btf_dump.measure import Measure
 from bpf.btf_dump.scalars import flags_text, sign_extended
 from bpf.errors import BtfError
@@ -72,6 +74,9 @@ class Values:
 
     def _make(self, number: int) -> Reader:
         found = self._btf.resolve(number)
+        choice = choice_of(self._btf, found)
+        if choice is not None:
+            return chosen_value(choice, self._btf, self.reader)
         if isinstance(found, Composite):
             return self._composite(found)
         if isinstance(found, Array):
@@ -244,6 +249,9 @@ class Concise:
 
     def _make(self, number: int) -> Writer:
         found = self._btf.resolve(number)
+        choice = choice_of(self._btf, found)
+        if choice is not None:
+            return chosen_line(choice, self._btf, self._values.reader, self.writer)
         if isinstance(found, Composite):
             return self._composite(found)
         if isinstance(found, Array) and not is_char(self._btf.resolve(found.target)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from bpf.btf.choices import choice_of
 from bpf.btf.types import Array, Composite, Enum, Float, Int, Member, Pointer
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class ZeroTests:
         found = self._btf.resolve(number)
         if isinstance(found, Array):
             return self._array(found)
+        if choice_of(self._btf, found) is not None:
+            return _never  # each form says something
         if isinstance(found, Composite):
             return self._composite(found)
         if isinstance(found, Int | Enum | Float | Pointer):

@@ -19,7 +19,7 @@ pub struct Person {
     pub tags: Vec<u16>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Color {
     Red,
@@ -136,6 +136,87 @@ pub fn inside(result: &Result<u32, String>, home: &Option<Box<Point>>) -> bool {
     true
 }
 
+/// What is printed of an enumeration: JSON, with the names of tuples' fields as debug information has them.
+trait Json {
+    fn json(&self) -> String;
+}
+impl Json for u16 {
+    fn json(&self) -> String { self.to_string() }
+}
+impl Json for bool {
+    fn json(&self) -> String { self.to_string() }
+}
+impl Json for Figure {
+    fn json(&self) -> String {
+        match self {
+            Figure::Nothing => "\"Nothing\"".to_string(),
+            Figure::Round(radius, filled) => format!("{{\"Round\": {{\"__0\": {radius}, \"__1\": {filled}}}}}"),
+            Figure::Flat { side, color } => format!("{{\"Flat\": {{\"side\": {side}, \"color\": \"{color:?}\"}}}}"),
+        }
+    }
+}
+impl<T: Json> Json for Option<T> {
+    fn json(&self) -> String {
+        self.as_ref().map_or("\"None\"".to_string(), |one| format!("{{\"Some\": {{\"__0\": {}}}}}", one.json()))
+    }
+}
+fn all<T: Json>(list: &[T]) -> String {
+    format!("[{}]", list.iter().map(Json::json).collect::<Vec<String>>().join(", "))
+}
+
+#[derive(Clone, Copy)]
+pub enum Figure {
+    Nothing,
+    Round(u16, bool),
+    Flat { side: i64, color: Color },
+}
+
+pub struct Drawing {
+    pub first: Figure,
+    pub few: [Option<u16>; 3],
+    pub maybe: Option<Figure>,
+    pub flag: Option<bool>,
+    pub deep: Option<Option<bool>>,
+    pub last: u16,
+}
+
+impl Json for Drawing {
+    fn json(&self) -> String {
+        format!("{{\"first\": {}, \"few\": {}, \"maybe\": {}, \"flag\": {}, \"deep\": {}, \"last\": {}}}", self.first.json(),
+                all(&self.few), self.maybe.json(), self.flag.json(), self.deep.json(), self.last)
+    }
+}
+
+#[inline(never)]
+pub fn nested(drawing: &Drawing, list: &Vec<Figure>, some: &[Option<bool>], drawings: &[Drawing]) -> u16 {
+    line!("shapes::nested", "drawing" => Raw(drawing.json()), "drawing.first" => Raw(drawing.first.json()),
+          "drawing.maybe" => Raw(drawing.maybe.json()), "list" => Raw(all(list)), "some" => Raw(all(some)),
+          "drawings" => Raw(all(drawings)), "return" => drawing.last);
+    drawing.last
+}
+
+// One or two numbers are passed as such, other structures by their address if they are larger than a word.
+#[inline(never)]
+pub fn by_value(small: Option<u16>, figure: Figure, flag: Option<bool>, empty: (), bytes: [u8; 8], last: u16) -> Option<u16> {
+    let shown = format!("{bytes:?}");
+    line!("shapes::by_value", "small" => Raw(small.json()), "figure" => Raw(figure.json()), "flag" => Raw(flag.json()),
+          "bytes" => Raw(shown), "last" => last, "return" => Raw(small.json()));
+    black_box(empty);
+    small
+}
+
+#[inline(never)]
+pub fn wide_values(row: [u32; 3], result: Result<u16, u64>, number: i32, real: Option<f64>, end: u16) -> Figure {
+    let made = if real.is_some() { Figure::Round(end, true) } else { Figure::Nothing };
+    let result = match result {
+        Ok(one) => format!("{{\"Ok\": {{\"__0\": {one}}}}}"),
+        Err(one) => format!("{{\"Err\": {{\"__0\": {one}}}}}"),
+    };
+    line!("shapes::wide_values", "row" => row, "result" => Raw(result), "number" => number,
+          "real" => if real.is_some() { "Some" } else { "None" }, "end" => end, "return" => Raw(made.json()));
+    made
+}
+
 impl Person {
     #[inline(never)]
     pub fn birthday(&mut self, years: u8) -> u8 {
@@ -178,6 +259,21 @@ fn main() {
     all(&Err("no".to_string()), &None, None, (6, 7), &Some(None), std::cmp::Ordering::Equal);
     all(&Err(String::new()), &None, None, (8, 9), &Some(Some(true)), std::cmp::Ordering::Greater);
     black_box(inside as fn(&Result<u32, String>, &Option<Box<Point>>) -> bool)(&Ok(12), &own(-13));
+    let flat = Figure::Flat { side: -9, color: Color::Green };
+    let drawing = |first, few, maybe, flag, deep| Drawing { first, few, maybe, flag, deep, last: 65535 };
+    let both = [
+        drawing(Figure::Round(7, true), [Some(0), None, Some(65535)], Some(flat), Some(false), Some(None)),
+        drawing(Figure::Nothing, [None; 3], None, None, None),
+    ];
+    let nested = black_box(nested as fn(&Drawing, &Vec<Figure>, &[Option<bool>], &[Drawing]) -> u16);
+    nested(&both[0], &vec![flat, Figure::Nothing, Figure::Round(0, false)], &[Some(true), None], &both);
+    nested(&both[1], &vec![], &[], &both[1..]);
+    let by_value = black_box(by_value as fn(Option<u16>, Figure, Option<bool>, (), [u8; 8], u16) -> Option<u16>);
+    by_value(Some(77), flat, Some(true), (), [1, 2, 3, 4, 5, 6, 7, 255], 5);
+    by_value(None, Figure::Round(3, false), None, (), [0; 8], 6);
+    let wide_values = black_box(wide_values as fn([u32; 3], Result<u16, u64>, i32, Option<f64>, u16) -> Figure);
+    wide_values([1, 2, u32::MAX], Ok(12), -1, Some(1.5), 13);
+    wide_values([0; 3], Err(u64::MAX), -2, None, 14);
     let mut person = person;
     black_box(Person::birthday as fn(&mut Person, u8) -> u8)(&mut person, 2);
     black_box((person.home.map_or(0, |home| home.x), Color::Red));

@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
-#: Where gdb knows the arguments: of optimised code its locations are not those of the entry.
+#: Of optimised code gdb's locations hold from the first instruction on if gcc made it, of other
+#: code behind the prologue. LLVM's of optimised code hold nowhere for all of them: it counts what
+#: is on the stack from where the stack pointer will be.
 _PROGRAMS = (
-    ("gccO0v5", "values"),
-    ("gccO0v4", "objects"),
-    ("clangO0v4", "values"),
+    *(
+        (f"{code}v{version}", name)
+        for code in ("gccO0", "gccO2", "clangO0")
+        for version in (4, 5)
+        for name in ("values", "objects")
+    ),
     ("rustO0v4", "shapes"),
 )
+_ABORTED = ("shapes::nested", "shapes::by_value")  # gdb 13 fails an assertion of its own there
 _WHOLE = (btf_types.Composite, btf_types.Array)
 _SAME = "env -i setarch -R"  # without address randomisation and with the same stack, as gdb has it
 
@@ -64,7 +70,7 @@ def items_of(path: Path, functions: dict[str, Function], rust: bool) -> dict[str
 def test_what_is_shown_is_what_gdb_prints(variant: str, name: str, tmp_path: Path) -> None:
     path = program(variant, name)
     rust = name == "shapes"
-    printed = calls(path)
+    printed = {key: value for key, value in calls(path).items() if key not in _ABORTED}
     functions: dict[str, Function] = {}
     with FunctionFile(str(path)) as file:
         for function in printed:
@@ -77,7 +83,10 @@ def test_what_is_shown_is_what_gdb_prints(variant: str, name: str, tmp_path: Pat
     wanted = {one.symbol if rust else one.name: items[n] for n, one in functions.items()}
     if rust:
         wanted = {key: [*them, *(f"*{one}" for one in them)] for key, them in wanted.items()}
-    gdb = gdb_calls(path, wanted, folder=tmp_path)
+    entries = None
+    if "O2" in variant:
+        entries = {one.symbol if rust else one.name: one.start for one in functions.values()}
+    gdb = gdb_calls(path, wanted, folder=tmp_path, entries=entries)
     shown = traced(path, tmp_path / "events", functions, items)
     compared, wrong = 0, []
     for function, found in functions.items():

@@ -58,6 +58,8 @@ def test_quoted_stars_stand_for_themselves(pattern: str, literal: str | None) ->
         ("ns::f(int)", "_ZN2ns1fEi"),
         ("ns::A::g", "_ZN2ns1A1gIiEET_S2_"),
         ("ns::A::g<int>", "_ZN2ns1A1gIiEET_S2_"),
+        ("shapes::Person::birthday", "_RNvMs4_Cs9FFTUSHdMhe_6shapesNtB5_6Person8birthday"),
+        ("<shapes::Person>::birthday", "_RNvMs4_Cs9FFTUSHdMhe_6shapesNtB5_6Person8birthday"),
         ("*push_back", "_ZNSs9push_backEc"),
         ("ns::A::operator<<", "_ZN2ns1AlsEi"),
         ("mycrate::work", "_ZN7mycrate4work17h0123456789abcdefE"),

@@ -136,7 +136,7 @@ def address_of(tree: Expression, scope: Scope) -> Node:
     if isinstance(tree, (Name, Member, Index)):
         node = resolve(tree, scope)
         held = contents_of(tree, scope)
-        if held is not None and held.begin is not None:
+        if held is not None and held.begin is not None and held.form != "chosen":
             return held.begin
         if isinstance(node, Place):
             return begin_of(node)

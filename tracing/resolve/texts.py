@@ -75,8 +75,12 @@ def _symbol(tree: Binary, scope: Scope) -> Node | None:
         names = None
         if isinstance(value, Name) and value.name in scope.arguments:
             names = scope.arguments[value.name].names
+        node = None
         if names is None and scope.types is not None and not is_text(value):
-            names = scope.types.names(resolve(value, scope))
+            held = contents_of(value, scope)
+            chosen = held is not None and held.form == "chosen"
+            node = held.begin if held is not None and chosen else resolve(value, scope)
+            names = None if node is None else scope.types.names(node)
         if names is None:
             continue
         wanted = text.value.decode("utf-8", "replace")
@@ -85,7 +89,7 @@ def _symbol(tree: Binary, scope: Scope) -> Node | None:
             close = near(wanted, [name for _, name in names.table])
             hint = f"; did you mean {close}?" if close else ""
             raise scope.error(text, f"none of its values has the name {wanted!r}{hint}")
-        node = resolve(value, scope)
+        node = node or resolve(value, scope)
         constant = Number(wrap(number, node.type), node.type)
         left, right = promote(node), promote(constant)
         return fold(Compare(tree.op, left, right, left.type))

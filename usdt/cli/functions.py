@@ -67,6 +67,8 @@ def describe_functions(
         for one in found:
             try:
                 known = None if parameters is None else parameters.prototype(one)
+                if parameters is not None and known is None:
+                    problem = problem or parameters.absence
             except TracingError as err:
                 known, problem = None, str(err)
             if as_json:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("load", "store")
 
-_VERSION = 1
+_VERSION = 2
 _MAGIC = b"usdtdwrf"
 _HEADER = struct.Struct("<8sIIQ32s8x")
 _MOST = 4 << 30  # bytes of all files together

@@ -7,8 +7,10 @@ classes, which form a Rust enum has.
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
+from bpf.btf.choices import CHOOSER
 from bpf.btf.format import Encoding, Kind
 from bpf.btf.types import (
     Array,
@@ -28,6 +30,7 @@ from bpf.btf.types import (
 )
 from bpf.errors import BtfError
 from usdt.dwarf.constants import At, Ate, Tag
+from usdt.dwarf.declared import declared_type
 from usdt.dwarf.errors import DwarfError
 from usdt.dwarf.expressions import offset_of
 from usdt.dwarf.variants import read_variants
@@ -46,11 +49,13 @@ _MOST_MEMBERS = 1 << 16
 _MOST_SIZE = 1 << 40  # bytes of one value
 _MOST_ELEMENTS = 1 << 32
 _MOST_DIMENSIONS = 32
+_WORDS = (1, 2, 4, 8)
 _MINUS_ONE = frozenset(((1 << 32) - 1, (1 << 64) - 1))  # in four or eight bytes
 _SIGNED = frozenset((Ate.SIGNED, Ate.SIGNED_CHAR))
 _FLOATS = frozenset((Ate.FLOAT, 0x0F))  # decimal floats as well
 _STRINGS = frozenset(("char", "char8_t"))
 _COMPOSITES = frozenset((Tag.STRUCTURE, Tag.CLASS, Tag.INTERFACE, Tag.UNION))
+_TUPLE_FIELD = re.compile(r"std::(?:_Head_base|__\w+::__tuple_leaf)<(\d{1,4})U?L?,")
 _MODIFIERS = {
     Tag.CONST: (Kind.CONST, ""),
     Tag.VOLATILE: (Kind.VOLATILE, ""),
@@ -111,7 +116,10 @@ class Converter:
         return Unknown(number, die.text(), tag)
 
     def _target(self, die: Die) -> int:
-        return self.types.id_of(die.target(At.TYPE))
+        target = die.target(At.TYPE)
+        if target is None and At.TYPE in die:  # in a file that is not here: not void
+            return self.types.unknown
+        return self.types.id_of(target)
 
     def _size(self, die: Die, default: int = 0) -> int:
         size = die.number(At.BYTE_SIZE)
@@ -199,6 +207,8 @@ class Converter:
         values = []
         for one in whole.children(Tag.ENUMERATOR):
             value = one.number(At.CONST_VALUE, signed=size if signed_type else 0)
+            if signed_type and size and value is not None and value >> 8 * size - 1 == 1:
+                value -= 1 << 8 * size  # old versions of rustc write -1 of one byte as 255
             values.append(Enumerator(one.text(), 0 if value is None else value))
             if len(values) > _MOST_MEMBERS:
                 raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} values")
@@ -253,7 +263,7 @@ class Converter:
         name = self._name_of(die)
         union = whole.tag == Tag.UNION
         if whole.flag(At.DECLARATION):
-            return Forward(number, name, union)
+            return declared_type(self.types, number, name) or Forward(number, name, union)
         size = self._size(whole)
         members: list[Member] = []
         bases: dict[int, str] = {}
@@ -267,7 +277,11 @@ class Converter:
                 continue
             if one.tag == Tag.INHERITANCE:
                 base = one.target(At.TYPE)
-                bases[len(members)] = "" if base is None else self._name_of(base)
+                called = "" if base is None else self._name_of(base)
+                field = self._tuple_field(made, called)
+                if field is None:
+                    bases[len(members)] = called
+                made = field or made
             members.append(made)
             if len(members) > _MOST_MEMBERS:
                 raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} members")
@@ -276,6 +290,9 @@ class Converter:
             members += self._alternatives(forms, size)
         if any(a.bit_offset > b.bit_offset for a, b in itertools.pairwise(members)):
             bases, members = _by_place(bases, members)  # Rust puts them where they fit best
+        chooser = self._chooser(self.variants.get(number), members)
+        if chooser is not None and not bases:
+            members.insert(0, chooser)
         if bases:
             self.bases[number] = bases
         kind = Kind.UNION if union else Kind.STRUCT
@@ -289,6 +306,30 @@ class Converter:
         number = self.types.add(lambda one: Composite(one, Kind.UNION, "", size, inner, flag=False))
         self.variants[number] = forms
         return [Member("", number, 0, 0)]
+
+    def _tuple_field(self, base: Member, name: str) -> Member | None:
+        # A field of a std::tuple, which is a base class that all call by one name: as "__0".
+        match = _TUPLE_FIELD.match(name)
+        found = self.types.resolve(base.target) if match else None
+        if match is None or not isinstance(found, Composite) or len(found.members) != 1:
+            return None
+        (field,) = found.members
+        if field.name not in ("_M_head_impl", "__value_"):
+            return None
+        place = base.bit_offset + field.bit_offset
+        return Member(f"__{match[1]}", field.target, place, field.bits)
+
+    def _chooser(self, forms: VariantPart | None, members: list[Member]) -> Member | None:
+        # What tells which form a value has, as bpf.btf.choices writes it.
+        if forms is None or forms.discriminant is None or len(members) != 1:
+            return None
+        told, size, names = forms.discriminant, forms.size, forms.numbers()
+        if names is None or told.bits or told.bit_offset % 8 or size not in _WORDS:
+            return None
+        values = tuple(Enumerator(name, value) for value, name in names)
+        kind = Kind.ENUM if size <= 4 else Kind.ENUM64
+        target = self.types.add(lambda one: Enum(one, kind, "", size, False, values))  # noqa: FBT003
+        return Member(CHOOSER, target, told.bit_offset, 0)
 
     def _member(self, die: Die) -> Member | None:
         # None of what is no part of the values: static members, virtual base classes.

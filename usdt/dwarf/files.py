@@ -15,7 +15,7 @@ from bpf.errors import ElfError, TargetError
 from usdt.dwarf.constants import Form
 from usdt.dwarf.constants import Unit as UnitKind
 from usdt.dwarf.errors import DwarfError
-from usdt.dwarf.lines_split import Split, alternative_of
+from usdt.dwarf.lines_split import Split, absent_alternative, alternative_of
 from usdt.dwarf.lines_units import DebugFile, Unit
 from usdt.dwarf.sections import DebugSections
 from usdt.dwarf.typeunits import TypesFile, signature_of
@@ -150,6 +150,30 @@ class DebugFiles:
     def missing(self) -> str | None:
         """A file of split debug information that was not found."""
         return self._split.missing
+
+    @property
+    def split_paths(self) -> list[str]:
+        """The files of split debug information that were read so far."""
+        return self._split.paths
+
+    @functools.cached_property
+    def _shared(self) -> tuple[str, str] | None:
+        # Where dwz's file was looked for, if it is not here.
+        found = self.main.alternative is not None
+        return None if found else absent_alternative(self.elf, DEBUG_ROOT)
+
+    @property
+    def absent(self) -> str:
+        """The file of debug information that is not here; "" if none is known to be missing."""
+        return self.missing or "" if self._shared is None else self._shared[0]
+
+    @property
+    def absence(self) -> str:
+        """The same as a sentence that says where it was looked for."""
+        if self._shared is not None:
+            first, second = self._shared
+            return f"part of it was moved by dwz to {first} or {second}, and neither is that file"
+        return f"part of it is in {self.missing}, which is not here, nor a package (.dwp)"
 
     def follow(self, unit: Unit, raw: Raw) -> tuple[Unit, int] | None:
         """The entry that a reference leads to; None where its file is not here.

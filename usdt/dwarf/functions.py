@@ -134,6 +134,8 @@ def _parameter(die: Die, types: DwarfTypes) -> ParameterDebug:
                     problem = ""
     except TracingError as err:
         number, problem = 0, str(err)
+    if not number and types.absent():
+        problem = f"its type is in {types.absent()}, which is not here"
     return ParameterDebug(name, number, problem, artificial)
 
 

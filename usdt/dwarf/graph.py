@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from bpf.btf.format import Kind
 from bpf.btf.reader import Btf
-from bpf.btf.types import Pointer, Type, Void
+from bpf.btf.types import Pointer, Type, Unknown, Void
 from bpf.errors import BtfError
 from usdt.dwarf.errors import DwarfError, believed
 
@@ -50,6 +51,9 @@ class DwarfTypes(Btf):
         convert: makes the type of a number from an entry.
         search: finds the entry of a kind ("s", "u", "e", "t" or "b") and a name.
         names: kinds, names and entries of what begins with some letters.
+
+    Attributes:
+        absent: gives the file of debug information that is not here; "".
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class DwarfTypes(Btf):
         self._dies: list[Die | None] = [None]
         self._numbers: dict[tuple[int, int], int] = {}
         self._pointers: dict[int, int] = {}
+        self.absent: Callable[[], str] = str
 
     @property
     def end(self) -> int:
@@ -106,6 +111,11 @@ class DwarfTypes(Btf):
         number = self._allot(None)
         self._types[number] = make(number)
         return number
+
+    @functools.cached_property
+    def unknown(self) -> int:
+        """The ID of a type that is not here."""
+        return self.add(lambda number: Unknown(number, "?", 0))
 
     def pointer_to(self, target: int) -> int:
         """The ID of a pointer to a type."""

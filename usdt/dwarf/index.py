@@ -7,6 +7,7 @@ Kept are numbers (addresses in order, and where their entries are) and one text 
 from __future__ import annotations
 
 import bisect
+import os
 import struct
 import sys
 from array import array
@@ -29,6 +30,7 @@ __all__ = ("Index",)
 
 _HEAD = struct.Struct("<QQQ")  # units, functions, bytes of the text
 _DAMAGE = "!"  # begins the line that says what could not be read
+_SPLIT = "="  # begins a line that says which file was read with it, and of what time and length
 _UNIT_SHIFT = 32  # a place: the number of the unit above, the position in it below
 _MOST_SCANNED = 2 << 30  # bytes
 _MOST_HITS = 64
@@ -59,9 +61,21 @@ class Index:
         start += 8 * functions
         self._places = _numbers(data[start : start + 8 * functions])
         self._text = bytes(data[start + 8 * functions :])
-        line, _, _ = self._text.removeprefix(b"\n").partition(b"\n")
-        told = line.decode("utf-8", "surrogateescape")
-        self.damage = told.removeprefix(_DAMAGE) if told.startswith(_DAMAGE) else ""
+        self.damage = next(self._told(_DAMAGE), "")
+
+    def _told(self, sign: str) -> Iterator[str]:
+        # The lines of a kind: they are the first.
+        for line in self._text.removeprefix(b"\n").splitlines():
+            told = line.decode("utf-8", "surrogateescape")
+            if not told.startswith((_DAMAGE, _SPLIT)):
+                return
+            if told.startswith(sign):
+                yield told.removeprefix(sign)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the files of split debug information are those that it was made of."""
+        return all(told == _stamp(told.rpartition("\t")[2]) for told in self._told(_SPLIT))
 
     @classmethod
     def of(cls, files: DebugFiles) -> Index:
@@ -76,9 +90,11 @@ class Index:
         if kept is not None:
             files.main.sections.prepare(".debug_info", ".debug_str", ".debug_abbrev")
             try:
-                return cls(kept, len(files.numbers))
+                made = cls(kept, len(files.numbers))
             except ValueError:
-                pass  # of another time: made anew
+                made = None
+            if made is not None and made.is_current:  # else of another time: made anew
+                return made
         data = build(files)
         # Incomplete while the split half of a unit is not here.
         if files.missing is None:
@@ -108,7 +124,7 @@ class Index:
     def types(self, start: str = "") -> Iterator[tuple[str, str, tuple[int, int]]]:
         """Kind, name, and unit and position of every type whose last name begins so."""
         for line in self._text.split(b"\n"):
-            if line and not line.startswith(_DAMAGE.encode()):
+            if line and not line.startswith((_DAMAGE.encode(), _SPLIT.encode())):
                 head, _, place = line.decode("utf-8", "surrogateescape").rpartition("\t")
                 if head.startswith(start, 1) or f"::{start}" in head:
                     yield head[0], head[1:], _split(int(place, 16))
@@ -116,6 +132,14 @@ class Index:
 
 def _split(place: int) -> tuple[int, int]:
     return place >> _UNIT_SHIFT, place & (1 << _UNIT_SHIFT) - 1
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - text
+    except (OSError, ValueError):
+        return ""
+    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}\t{path}"
 
 
 def _numbers(data: memoryview) -> array[int]:
@@ -162,6 +186,7 @@ def _built(files: DebugFiles, arriving: Arriving | None) -> bytes:
         first += len(part.headers)
         _let_go(part)
     functions.sort()
+    lines[:0] = [f"{_SPLIT}{_stamp(path)}" for path in files.split_paths if "\n" not in path]
     if damage:
         lines.insert(0, f"{_DAMAGE}{' '.join(damage[0].split())}")
     text = "\n".join(["", *lines, ""]).encode("utf-8", "surrogateescape")

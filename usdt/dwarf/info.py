@@ -68,6 +68,7 @@ class DebugInfo:
             names=self._names,
         )
         self._convert.types = self.btf
+        self.btf.absent = lambda: files.absent
         self.references = self._convert.references
         self.bases = self._convert.bases
         self.variants: dict[int, VariantPart] = self._convert.variants
@@ -105,6 +106,11 @@ class DebugInfo:
         self._scopes.clear()
         self._files.close()
 
+    @property
+    def absence(self) -> str:
+        """Which part of the debug information is not here, in words; "" if none is known of."""
+        return self._files.absence if self._files.absent else ""
+
     # ------------------------------------------------------------ functions
 
     def function(self, address: int, name: str = "") -> FunctionDebug | None:
@@ -136,8 +142,9 @@ class DebugInfo:
     def _read_function(self, address: int, symbol: str, number: int, die: Die) -> FunctionDebug:
         parameters, variadic = fn.read_parameters(die, self.btf)
         typed = fn.first(die, At.TYPE)
-        returns = 0 if typed is None else self.btf.id_of(typed.target(At.TYPE))
-        name, language = self._qualified(die), fn.language_of(die)
+        target = None if typed is None else typed.target(At.TYPE)
+        returns = self.btf.id_of(target) if target or not typed else self.btf.unknown
+        name, language = self._qualified(die) or symbol, fn.language_of(die)
         line = fn.first(die, At.DECL_LINE)
         root = die.unit.root
         return FunctionDebug(
@@ -190,8 +197,10 @@ class DebugInfo:
         with believed(self.name, f"the type {name!r}"):
             try:
                 number = find_type(self.btf, name)
-            except BtfError:
+            except BtfError as err:
                 self._tell_damage()
+                if self.absence:
+                    raise BtfError(f"{err}: {self.absence}") from err
                 raise
         for _ in range(stars):
             number = self.btf.pointer_to(number)

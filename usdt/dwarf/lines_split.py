@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from usdt.elf import ElfFile
 
-__all__ = ("Opener", "Split", "alternative_of")
+__all__ = ("Opener", "Split", "absent_alternative", "alternative_of")
 
 _MAX_FILES = 1 << 12  # .dwo files that are opened
 _MAX_SLOTS = 1 << 22
@@ -40,14 +40,24 @@ def alternative_of(elf: ElfFile, opener: Opener, debug_root: str) -> DebugFile |
     told = _shared(elf)
     if told is None:
         return None
-    name, wanted = told
-    path = os.path.join(os.path.dirname(os.path.realpath(elf.path)), os.fsdecode(name))  # noqa: PTH118, PTH120
-    tail = f"{debug_root}/.build-id/{wanted[:2]}/{wanted[2:]}.debug"
-    for found in opener([path, tail]):
+    _, wanted = told
+    for found in opener([*_shared_places(elf, told, debug_root)]):
         if wanted in (found.build_id, _own_checksum(found)):
             return DebugFile(DebugSections(found))
         found.close()
     return None
+
+
+def absent_alternative(elf: ElfFile, debug_root: str) -> tuple[str, str] | None:
+    """Where that file was looked for while it is not here; None where there is none."""
+    told = _shared(elf)
+    return None if told is None else _shared_places(elf, told, debug_root)
+
+
+def _shared_places(elf: ElfFile, told: tuple[bytes, str], debug_root: str) -> tuple[str, str]:
+    name, wanted = told
+    path = os.path.join(os.path.dirname(os.path.realpath(elf.path)), os.fsdecode(name))  # noqa: PTH118, PTH120
+    return os.path.normpath(path), f"{debug_root}/.build-id/{wanted[:2]}/{wanted[2:]}.debug"
 
 
 def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
@@ -116,6 +126,12 @@ class Split:
         self._package = None
         self._halves.clear()
         self._types.clear()
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that were found so far."""
+        opened = [*self._files, *([self._package.file] if self._package is not None else ())]
+        return sorted(file.sections.elf.path for file in opened)
 
     def of(self, unit: Unit) -> Unit:
         """The other half of a unit; the unit itself where it has none, or that is not here."""

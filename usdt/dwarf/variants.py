@@ -63,6 +63,21 @@ class VariantPart:
                 return one
         return rest
 
+    def numbers(self) -> list[tuple[int, str]] | None:
+        """Every discriminant and the name that it stands for.
+
+        None where a list cannot say it: two names that are equal, more than one form for all other
+        numbers or one without a member, ranges.
+        """
+        names = [one.name for one in self.variants]
+        rest = [one for one in self.variants if one.values is None]
+        if len({*names}) < len(names) or len(rest) > 1 or any(one.member is None for one in rest):
+            return None
+        listed = [(*pair, one.name) for one in self.variants for pair in one.values or ()]
+        if any(low != high for low, high, _ in listed):
+            return None
+        return [(low, name) for low, _, name in listed]
+
 
 def read_variants(part: Die, member_of: MemberOf, size_of: Callable[[int], int]) -> VariantPart:
     """What a DW_TAG_variant_part says."""

@@ -45,6 +45,10 @@ GO_ARGUMENTS = "a Go function: arguments are not where C has them, and that diff
 class Parameters(Protocol):
     """What knows the parameters of functions by name and type: debug information."""
 
+    @property
+    def absence(self) -> str:
+        """Why nothing may be known of a function: what is not here; "" if nothing is missing."""
+
     def arguments(self, function: Function) -> tuple[Argument, ...]:
         """Named arguments of a function, in order; none where nothing is known."""
 

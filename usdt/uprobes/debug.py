@@ -48,6 +48,11 @@ class Debug:
         """The types."""
         return self._info.btf
 
+    @property
+    def absence(self) -> str:
+        """Which part of the debug information is not here, in words; "" if none is known of."""
+        return self._info.absence
+
     def function(self, address: int, symbol: str) -> FunctionDebug | None:
         """The function at a link-time address.
 

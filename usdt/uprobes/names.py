@@ -13,6 +13,7 @@ _MANGLED = ("_Z", "__Z", "_R", "__R")
 _ESCAPED = re.compile(r"\[([*?\[])\]")
 _MAGIC = re.compile(r"[*?\[]")
 _OPEN, _CLOSE = "(<[{", ")>]}"
+_METHOD = re.compile(r"<([\w:]+(?:<.*>)?)>(::.*)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
 # What mangling abbreviates, or spells otherwise.
 _ABBREVIATED = frozenset(
@@ -86,6 +87,12 @@ def _without_templates(name: str) -> str:
     return name
 
 
+def _of_method(name: str) -> str:
+    # Rust's newer mangling says <shop::Toy>::rename where people write shop::Toy::rename.
+    match = _METHOD.match(name)
+    return f"{match[1]}{match[2]}" if match and " as " not in match[1] else name
+
+
 class name_matcher:  # noqa: N801 - used as a function that remembers
     """Whether symbols are meant by a pattern."""
 
@@ -103,7 +110,7 @@ class name_matcher:  # noqa: N801 - used as a function that remembers
         if full == symbol:
             return False
         bare = bare_name(full)
-        return any(map(self._match, (full, bare, _without_templates(bare))))
+        return any(map(self._match, (full, bare, _without_templates(bare), _of_method(bare))))
 
 
 def required_text(pattern: str) -> str:

@@ -117,6 +117,11 @@ class DebugParameters:
             self._known[key] = None if found and found.language == "assembler" else found
         return self._known[key]
 
+    @property
+    def absence(self) -> str:
+        """Why nothing may be said of a function: what is not here; "" if nothing is missing."""
+        return self.debug.absence
+
     def arguments(self, function: Function) -> tuple[Argument, ...]:
         """Named arguments of a function, in order, and ``return``; none where nothing is known.
 
@@ -162,7 +167,7 @@ class DebugParameters:
                     name, self._declared(one, found.language), _where(argument, passed), argument
                 )
             )
-        if found.returns:
+        if found.returns and not self._is_unknown(found.returns):
             argument = self._argument("return", found.returns, result, returned=True)
             if function.no_return:
                 result = Lost(function.no_return)
@@ -172,7 +177,7 @@ class DebugParameters:
         return shown
 
     def _declared(self, one: ParameterDebug, language: str) -> str:
-        return one.problem or self.debug.text(one.type_id, language)
+        return "?" if one.problem else self.debug.text(one.type_id, language)
 
     def _places(self, found: FunctionDebug) -> tuple[list[Passed], Passed]:
         if found.problem:
@@ -249,6 +254,10 @@ class DebugParameters:
             return self.debug.btf.size_of(number)
         except BtfError:  # only declared
             return 0
+
+    def _is_unknown(self, number: int) -> bool:
+        # What is returned is then a word, as without debug information.
+        return isinstance(self.debug.btf.type(number), btf_types.Unknown)
 
     def _is_pointer(self, number: int) -> bool:
         return isinstance(self.debug.btf.resolve(number), btf_types.Pointer)

@@ -131,7 +131,8 @@ class FunctionRequest:
         found = self.functions(path, open_path, pid)
         parameters = self._parameters_of(path, open_path, found, pid)
         arguments = {one: self._arguments(one, parameters) for one in found}
-        found = self._with_names(path, arguments, typed=parameters is not None)
+        absence = None if parameters is None else parameters.absence
+        found = self._with_names(path, arguments, absence)
         return [
             Point(
                 one.probe,
@@ -207,15 +208,16 @@ class FunctionRequest:
         return LanguageError(self.text.text, next(places, 0), f"unknown name {name!r}: {reason}")
 
     def _with_names(
-        self, path: str, arguments: dict[Function, tuple[Argument, ...]], *, typed: bool
+        self, path: str, arguments: dict[Function, tuple[Argument, ...]], absence: str | None
     ) -> list[Function]:
-        # Those of a pattern whose parameters have the names that items ask for.
-        wanted = untyped_names(self.text.items) if typed else []
+        # Those of a pattern whose parameters have the names that items ask for. ``absence``: which
+        # part of the debug information is not here; None: there is none at all.
+        wanted = untyped_names(self.text.items) if absence is not None else []
         known = {one: {argument.name for argument in has} for one, has in arguments.items()}
         lacking = [one for one in arguments if not known[one].issuperset(wanted)]
         if lacking and len(lacking) == len(arguments):
             name = next(name for name in wanted if name not in known[lacking[0]])
-            raise self._unknown(name, _other_names(lacking[0], arguments[lacking[0]]))
+            raise self._unknown(name, _other_names(lacking[0], arguments[lacking[0]], absence))
         if lacking:
             shown = ", ".join(one.name for one in lacking[:_MOST_NAMED])
             names = ", ".join(wanted)
@@ -241,10 +243,12 @@ class FunctionRequest:
         return MAX_ARGUMENTS if arguments_of(KERNEL) else 0
 
 
-def _other_names(function: Function, arguments: tuple[Argument, ...]) -> str:
+def _other_names(function: Function, arguments: tuple[Argument, ...], absence: str | None) -> str:
     names = [one.name for one in arguments if not one.hidden and one.name != "return"]
     if names:
         return f"{function.name} has the parameters {', '.join(names)}"
+    if absence:
+        return f"no parameters of {function.name} are known: {absence}"
     return (
         f"no parameters of {function.name} are known: it has none, or what it is made from was "
         "compiled without -g; arg0… and return work without"

@@ -1,6 +1,6 @@
 """Pointers that are objects: of C++ the pointer in them, of Rust what they lead to.
 
-    std::unique_ptr<T>   libstdc++: _M_head_impl of the first in a tuple; libc++: __ptr_
+    std::unique_ptr<T>   libstdc++: the first of a tuple; libc++: __ptr_
     std::shared_ptr<T>, std::weak_ptr<T>   _M_ptr; libc++: __ptr_
     (libc++ before LLVM 19 has __ptr_.__value_ of the first of a pair in a unique_ptr)
     Rc<T>, Arc<T>        ptr.pointer leads to the counts and the value
@@ -26,7 +26,7 @@ __all__ = ("pointer_in", "value_in")
 _CXX = re.compile(r"^std::(?:\w+::)*(?:unique|shared|weak)_ptr<")
 _RUST = re.compile(r"(?:^|::)(?:Rc|Arc)<")
 _PATHS = (("_M_ptr",), ("__ptr_",), ("__ptr_", "__value_"))
-_HEAD = "std::_Head_base<0"
+_HEAD = "std::_Tuple_impl<0"
 _DEEPEST = 8
 
 
@@ -70,7 +70,7 @@ def _head(types: ProgramTypes, node: Node | None, depth: int) -> Pointer | None:
     if not isinstance(found, Composite):
         return None
     if found.name.startswith(_HEAD):
-        inner = types.step(node, "_M_head_impl")
+        inner = types.step(node, "__0")
         return inner if isinstance(inner, Pointer) else None
     parts = (types.part(node, one.bit_offset, one) for one in found.members[:_DEEPEST])
     heads = (_head(types, one, depth + 1) for one in parts)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bpf.btf import format as btf_format
 from bpf.btf import types as btf_types
+from bpf.btf.choices import choice_of
 from bpf.errors import BtfError
 from bpf.frozen import frozen
 from bpf.host import BIG_ENDIAN
@@ -229,7 +231,10 @@ class ProgramTypes(BtfTypes):
             return super().shown(node)
         form = self._variant(place)
         if form is not None:
-            return Shown("integer", begin=form)
+            handle = place.handle
+            number = handle.type if isinstance(handle, Held) else handle
+            shape = self._shape(number) if isinstance(number, int) else None
+            return Shown("chosen", shape, begin=form)
         held = self.content(place)
         if held is not None and held.text:
             return Shown("buffer", begin=held.address, length=held.count)
@@ -300,8 +305,10 @@ class ProgramTypes(BtfTypes):
 
     def _whole(self, number: int, depth: int) -> bool:
         found = self.btf.resolve(number)
-        if self._debug.variants(number) is not None:
-            return False  # which of its forms it has, the engine's structures do not say
+        forms = self._debug.variants(number)
+        told = forms is None or forms.discriminant is None or choice_of(self.btf, found)
+        if not told and found.kind != btf_format.Kind.UNION:
+            return False  # which of its forms it has, a structure cannot say
         if isinstance(found, btf_types.Array):
             return self._whole(found.target, depth)
         if isinstance(found, btf_types.Composite) and depth < _DEEPEST:

@@ -19,6 +19,7 @@ from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.sections import DebugSections
 from usdt.elf import ElfFile
 from usdt.elf_format import LAYOUTS
+from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +74,56 @@ def test_another_build_has_another(tmp_path: Path, kept: Path, builds: list[str]
     os.utime(bare, (1, 1))  # without a build ID the time counts
     names(bare)
     assert len(builds) == 4
+
+
+SPLIT = """
+struct point { int x, y; %s };
+int walk(struct point *p) { return p->x; }
+int main(void) { struct point p = {0, 0%s}; return walk(&p); }
+"""
+
+
+def split(folder: Path, more: str = "") -> Path:
+    """A program whose types are in one.dwo beside it."""
+    (folder / "one.c").write_text(SPLIT % (f"int {more};" if more else "", ", 0" if more else ""))
+    command = [need_program("gcc"), "-g", "-gdwarf-5", "-gsplit-dwarf", "-c", "one.c"]
+    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    subprocess.run(["gcc", "one.o", "-o", "program"], cwd=folder, check=True, timeout=60)
+    return folder / "program"
+
+
+def said(program: Path) -> str:
+    """What is said of walk()."""
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info, FunctionFile(str(program)) as file:
+        (found,) = file.find("walk")
+        function = info.function(found.start)
+        return info.absence if function is None else function.declaration
+
+
+def test_split_files_that_changed_are_read_anew(
+    tmp_path: Path, kept: Path, builds: list[str]
+) -> None:
+    program, told = split(tmp_path), "int walk(struct point *p)"
+    assert [said(program), said(program)] == [told, told]
+    assert len(builds) == 1
+    half = tmp_path / "one.dwo"
+    whole = half.read_bytes()
+    half.rename(tmp_path / "away")
+    gone = "part of it is in one.dwo, which is not here, nor a package (.dwp)"
+    assert [said(program), said(program)] == [gone, gone]
+    assert len(builds) == 3  # what is not whole is not kept
+    half.write_bytes(whole)
+    assert said(program) == told
+    # Of another build: its number says so.
+    kept_program = program.read_bytes()
+    split(tmp_path, "more")
+    program.write_bytes(kept_program)
+    assert said(program) == gone
+    half.write_bytes(b"no ELF file")
+    assert said(program) == gone
+    half.write_bytes(whole)
+    assert [said(program), said(program)] == [told, told]
+    assert len(builds) == 7
 
 
 DAMAGES = {

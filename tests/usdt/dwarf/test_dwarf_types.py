@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from skips import need_program
 from bpf.btf.cdump import definition
 from bpf.btf.format import Kind
 from bpf.btf.types import Array, Composite, Enum, Forward, FunctionProto, Int, Pointer, Typedef
+from bpf.btf_dump.values import Values
 from bpf.errors import BtfError
 from tracing.typed.members import BtfTypes
 from usdt.dwarf.info import DebugInfo
@@ -258,5 +260,52 @@ def test_what_dwz_moved_to_a_shared_file_is_found(tmp_path: Path) -> None:
             assert info.function(walk).declaration.startswith("int walk(const node_t *n, struct")
     shared.rename(tmp_path / "gone")
     with ElfFile(programs[0]) as elf, DebugInfo.of(elf) as info:
-        found = info.function(walk)  # without what is not here, and said so
-        assert found is None or any(one.problem for one in found.parameters)
+        found = info.function(walk, "walk")  # without what is not here, and said so
+        assert found is not None
+        assert re.match(r"\? walk\(const \S* ?\*n, \? o, ", found.declaration)
+        problems = {one.problem for one in found.parameters}
+        assert problems == {"", f"its type is in {shared}, which is not here"}
+        with pytest.raises(BtfError) as caught:
+            info.type_id("struct node")
+        text = str(caught.value)
+        assert text.startswith(f"{programs[0]}: no type 'struct node': part of it was moved by dwz")
+        assert f" to {shared} or /usr/lib/debug/.build-id/" in text
+        assert "\n" not in text
+
+
+TUPLES = """
+#include <tuple>
+#include <string>
+struct Named { int number; std::string name; };
+int first(std::tuple<int, signed char, long> &tuple, Named &named) {
+    return std::get<0>(tuple) + named.number;
+}
+"""
+
+
+def test_fields_of_a_tuple_have_their_numbers_for_names(tmp_path: Path) -> None:
+    path = library(tmp_path, "g++", TUPLES)
+    with ElfFile(path) as elf, DebugInfo.of(elf) as info:
+        number = info.type_id("std::tuple<int, signed char, long int>")
+        value = Values(info.btf).read(number, struct.pack("<qb3xi", -3, -2, -1))
+        assert value == {"__0": -1, "__1": -2, "__2": -3}
+
+
+def test_a_string_that_clang_only_declares_is_whole(tmp_path: Path) -> None:
+    layouts = []
+    for compiler in ("g++", "clang++"):
+        with ElfFile(library(tmp_path, compiler, TUPLES)) as elf, DebugInfo.of(elf) as info:
+            name = info.btf.resolve(info.btf.type(info.type_id("Named")).members[1].target)
+            assert isinstance(name, Composite)
+            parts = {one.name: one.bit_offset for one in name.members if one.name}
+            layouts.append((name.size, parts["_M_dataplus"], parts["_M_string_length"]))
+    assert layouts[0] == layouts[1]
+
+
+def library(folder: Path, compiler: str, source: str) -> Path:
+    """A shared library of one source."""
+    (folder / "library.cpp").write_text(source)
+    command = [need_program(compiler), "-g", "-shared", "-fPIC", "-std=c++17", "library.cpp"]
+    path = folder / f"library-{compiler}.so"
+    subprocess.run([*command, "-o", path], cwd=folder, check=True, timeout=60)
+    return path

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bpf.errors import BtfError
 from usdt.uprobes.conventions.others import Aarch64
 from usdt.uprobes.conventions.passed import Lost, Passed, Piece, Spread
+from usdt.uprobes.conventions.rustforms import numbers_of
 from usdt.uprobes.conventions.words import DOUBTFUL, FLOATING, NOT_KEPT
 from usdt.uprobes.conventions.x86 import SystemV
 
 if TYPE_CHECKING:
     from bpf.btf.reader import Btf
+    from usdt.uprobes.conventions.passed import Value
     from usdt.uprobes.leaves import Leaf, Shape
 
 __all__ = ("Rust",)
@@ -19,8 +22,8 @@ __all__ = ("Rust",)
 class Rust(SystemV):
     """Rust's own convention, which it does not promise.
 
-    A number alone or two numbers go as such, a structure of up to two words as whole words, a
-    larger one by its address.
+    A number alone or two numbers go as such; what is no more than a word as one, what is larger
+    by its address.
     """
 
     def __init__(self, btf: Btf, machine: str) -> None:
@@ -29,35 +32,50 @@ class Rust(SystemV):
         self.floats = () if not self.results else SystemV.floats
         if machine == "aarch64":
             self.floats = Aarch64.floats
+        self._numbers: list[Leaf] | None = None  # of the value that is looked at
+
+    def pass_(self, value: Value) -> Passed:
+        """Where the next parameter is."""
+        self._look_at(value)
+        return Spread(()) if self._numbers == [] and not self.doubt else super().pass_(value)
+
+    def result(self, value: Value) -> Passed:
+        """Where the result is."""
+        self._look_at(value)
+        return super().result(value)
+
+    def _look_at(self, value: Value) -> None:
+        try:
+            self._numbers = numbers_of(self.btf, value.type) if value.type else None
+        except BtfError:  # it is only declared: said by the others
+            self._numbers = None
 
     def hidden(self) -> Passed:
         """A result whose address is the first argument."""
         return Lost(NOT_KEPT.format("x8")) if self.machine == "aarch64" else super().hidden()
 
-    def pair(self, shape: Shape) -> list[Leaf]:
-        """The one or two numbers that a value is; [] if it is more."""
-        found = sorted(dict.fromkeys(shape.leaves), key=lambda leaf: leaf.start)
-        if len(found) > 2 or any(leaf.size > 8 or leaf.bits for leaf in found):
-            return []
-        return [] if len(found) == 2 and found[0].end > found[1].start else found
-
     def aggregate(self, shape: Shape) -> Passed:
         """A structure, a union, or what is larger than a word."""
+        numbers = self._numbers
         if not self.results:
             return self.doubted(shape)
-        if not shape.size:
-            return Spread(())
-        numbers = self.pair(shape)
-        if not numbers and shape.size > 2 * self.word:
-            return self.pointed()
-        count = len(numbers) or -(-shape.size // self.word)
-        if self.used + count > len(self.names):
+        if numbers is None:
+            return self.pointed() if shape.size > self.word else self.number(shape.size)
+        if shape.scalar:
+            return self._wide(shape)
+        room = self.used + len(numbers) <= len(self.names)
+        if not room or any(one.size > self.word for one in numbers):
             return self.doubted(shape)
-        if not numbers:
-            names = self.names[self.used : self.used + count]
-            self.used += count
-            return self.words(shape, names)
         return Spread(tuple(map(self._one, numbers)))
+
+    def _wide(self, shape: Shape) -> Passed:
+        # A number of two words; arm64 begins it at a register with an even number.
+        odd = self.machine == "aarch64" and self.used % 2
+        names = self.names[self.used : self.used + 2]
+        if odd or len(names) < 2:
+            return self.doubted(shape)
+        self.used += 2
+        return self.words(shape, names)
 
     def _one(self, leaf: Leaf) -> Piece:
         if not leaf.floating:
@@ -73,16 +91,15 @@ class Rust(SystemV):
             return Lost(DOUBTFUL.format(self.machine, shape.words))
         if not shape.size:
             return Lost("it returns nothing")
-        numbers = self.pair(shape)
-        if not numbers and shape.size > 2 * self.word:
+        if shape.size > 2 * self.word or (self._numbers is None and shape.size > self.word):
             return self.hidden()
-        if not numbers:
+        if self._numbers is None or shape.scalar:
             return self.words(shape, self.results)
-        if any(leaf.floating for leaf in numbers):
+        if any(leaf.floating for leaf in self._numbers):
             return Lost("floating-point numbers in registers that programs are not given")
         return Spread(
             tuple(
                 self.piece(name, leaf.start, leaf.size)
-                for name, leaf in zip(self.results, numbers, strict=False)
+                for name, leaf in zip(self.results, self._numbers, strict=False)
             )
         )
