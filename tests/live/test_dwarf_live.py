@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import debian
 import pytest
 from dwarf_programs import UNREADABLE, VARIANTS, calls, program, same
 from function_programs import needs_libc
@@ -19,6 +21,7 @@ from symbol_programs import compiled
 from tracing_tools import Tool, one_error, run_usdt
 
 from bpf.host import PROCESS
+from usdt.elf import ElfFile
 from usdt.uprobes.debug import debug_of
 from usdt.uprobes.functions import FunctionFile
 from usdt.uprobes.parameters import DebugParameters
@@ -356,8 +359,26 @@ def test_malloc_of_all_processes_counted_by_command(tmp_path: Path) -> None:
     assert {row["count"] for row in rows if row["key"]["comm"] == "everywhere"} == {1200}
 
 
+def _python_with_symbols(folder: Path) -> Path:
+    # Debian's interpreter beside its debug symbols: those that are installed may be of another one.
+    if PROCESS != "x86_64":
+        pytest.skip("needs x86-64, whose packages are downloaded")
+    python = folder / "python3.11"
+    shutil.copy(debian.files("python3.11-minimal") / "usr/bin/python3.11", python)
+    with ElfFile(python) as elf:
+        build_id = elf.build_id
+    assert build_id
+    first, rest = build_id[:2], f"{build_id[2:]}.debug"
+    symbols = debian.files("python3.11-dbg") / "usr/lib/debug/.build-id" / first / rest
+    if not symbols.exists():
+        pytest.skip(f"needs both packages of python3.11 of one version: delete {debian.cache()}")
+    (folder / ".debug").mkdir()
+    (folder / ".debug" / rest).symlink_to(symbols)
+    return python
+
+
 def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
-    python = need_program("/usr/bin/python3.11", "python3.11")
+    python = _python_with_symbols(tmp_path)
     script = tmp_path / "calls.py"
     script.write_text(
         "import functools\n"
@@ -365,10 +386,9 @@ def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
         "shop = functools.partial(Shop())\n"
         "for _ in range(3): sum(map(int, [shop()]))\n"
     )
-    probe = "uprobe:/usr/bin/python3.11:PyObject_Call(callable->ob_type->tp_name)"
-    done = run_usdt("trace", "--json", "-o", tmp_path / "out", "-c", f"{python} {script}", probe)
-    if "has no debug information" in done.stderr:
-        pytest.skip("needs the debug symbols of python3.11: apt-get install python3.11-dbg")
+    probe = f"uprobe:{python}:PyObject_Call(callable->ob_type->tp_name)"
+    command = f"env PYTHONHOME=/usr {python} -S {script}"
+    done = run_usdt("trace", "--json", "-o", tmp_path / "out", "-c", command, probe)
     assert done.returncode == 0, done.stderr
     names = [
         json.loads(line)["args"]["callable->ob_type->tp_name"]
