@@ -13,7 +13,7 @@ from tracing.aggregate.body import NESTED, ODD, START_SIZE, STARTS, VALUES, ZERO
 from tracing.aggregate.keygen import EPOCH, STACK_MAP
 from tracing.aggregate.planning import Planner
 from tracing.aggregate.values import Value, unpack, value_size
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen.program import Case, Filter, generate
 from tracing.language import parse_probe
 
 if TYPE_CHECKING:

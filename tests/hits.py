@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bpfmachine import Machine
 from planning import EVERY_TYPE, argument, plan
 
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen.program import Case, Filter, generate
 from tracing.decode import Decoder
 from tracing.forms import EventForm
 from tracing.values import Argument, Register, Unreadable

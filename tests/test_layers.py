@@ -27,7 +27,14 @@ _ALLOWED = {
 _LIBC = {"bpf/_syscall.py", "bpf/_uapi.py", "usdt/provider/loading.py"}
 
 #: The engine behind the commands: the modules of ``tracing`` and ``bpf`` that build and load.
-_ENGINE = ("bpf.program", "bpf.link", "bpf.maps", "tracing.codegen", "tracing.session", "ctypes")
+_ENGINE = (
+    "bpf.program",
+    "bpf.link",
+    "bpf.maps",
+    "tracing.codegen.program",
+    "tracing.session",
+    "ctypes",
+)
 
 
 def imports(module: Module) -> Iterator[tuple[str, int]]:

@@ -26,6 +26,7 @@ from bpf._uapi import MapType
 from bpf.errors import SyscallError, TracingError
 from bpf.frozen import frozen
 from bpf.maps import MapSpec
+from tracing.codegen.slots import MARKS
 from tracing.ir import (
     U32,
     U64,
@@ -42,7 +43,6 @@ from tracing.ir import (
     why_unreadable,
 )
 from tracing.plan import LED, Output, Plan
-from tracing.slots import MARKS
 from tracing.values import AtReturn, Constant, Kept
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from bpf.link import Link, attach_raw_tracepoint
 from bpf.maps import Map, MapSpec
 from bpf.objects import object_info
 from bpf.program import Program, ProgramSpec
-from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, READ_SLOT
+from tracing.codegen.expressions import KEY_SLOT, PIDNS_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
     from bpf.assembler import Code
@@ -80,7 +80,7 @@ class Followed:
     """The set and the programs that keep it; a context manager.
 
     Args:
-        namespace: as :class:`tracing.codegen.Filter` has it.
+        namespace: as :class:`tracing.codegen.program.Filter` has it.
         room: how many tasks can be in the set.
 
     Raises:

@@ -102,7 +102,8 @@ class Pointer:
     """An address whose target's type is known from a cast, or by :class:`tracing.resolve.Types`.
 
     ``handle`` is the target's type in the words of the latter; ``kernel``: that is a type of the
-    kernel, which may have its addresses among a process's (:mod:`tracing.exprgen.reading`).
+    kernel, which may have its addresses among a process's
+    (:mod:`tracing.codegen.expressions.reading`).
     """
 
     address: Node

@@ -24,19 +24,19 @@ from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from bpf.maps import MapSpec
 from bpf.ringbuf import DISCARD, HEADER, stride
-from tracing.attach import Placed
+from tracing.attach.attacher import Placed
 from tracing.calls import Split, of_return, replaced, split
+from tracing.codegen.slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 from tracing.decode import BadRecord
 from tracing.language import parse_probe
 from tracing.session import Session
-from tracing.slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 from tracing.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bpf.assembler import Assembler
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
     from tracing.calls import CallStack
     from tracing.decode import Consumer
     from tracing.language.tree import ProbeText

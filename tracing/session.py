@@ -16,13 +16,13 @@ from bpf.errors import LanguageError, TracingError
 from bpf.frozen import frozen
 from bpf.maps import MapSpec
 from bpf.ringbuf import HEADER, RingBuffer
-from tracing.attach import Attacher, Failure, Placed
+from tracing.attach.attacher import Attacher, Failure, Placed
 from tracing.calls import CallPart, Frames, narrowed, split
-from tracing.codegen import COUNTERS, Case, Filter
+from tracing.codegen.program import COUNTERS, Case, Filter
+from tracing.codegen.record import EVENTS, write_record
 from tracing.decode import Consumer, Decoder
 from tracing.intake import Intake
 from tracing.plan import MAX_READ, Plan, make_plan
-from tracing.recordgen import EVENTS, write_record
 from tracing.resolve import DEFAULT_STRING
 from tracing.scope import DEFAULT_STRUCT
 from tracing.waiting import Polled
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from bpf.link import Via
     from bpf.maps import Map
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
     from tracing.calls import CallStack, Split
-    from tracing.codegen import Body, Gate
+    from tracing.codegen.program import Body, Gate
     from tracing.forms import Form
     from tracing.language.tree import ProbeText
 

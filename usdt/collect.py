@@ -22,7 +22,7 @@ from usdt.targets import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
     from usdt.probes import Probe, Site
 
 __all__ = ("Collection", "Place", "Wanted", "addresses_of", "collect")

@@ -27,7 +27,7 @@ from usdt.points import declared_arguments, foreign, points_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
     from tracing.eventtracer.fetching import Field
     from tracing.ir import Node
     from tracing.language.tree import ProbeText

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import TargetError, TracingError
 from bpf.host import KERNEL
-from tracing.attach import Point
+from tracing.attach.attacher import Point
 from tracing.values import Argument, Kind, Unreadable, ValueType
 from usdt.arch import arch_of
 from usdt.elf import ElfFile

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bpf.errors import ElfError, LanguageError, ProbeNotFound, TargetError, TracingError
 from bpf.frozen import frozen
-from tracing.codegen import Filter
+from tracing.codegen.program import Filter
 from usdt import process
 from usdt.points import alike, attachable, declared_arguments, matching, nearest
 from usdt.probes import FileProbes, read_probes
@@ -29,7 +29,7 @@ from usdt.targets import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
     from tracing.language.tree import Item, ProbeText
     from tracing.session import AnySession, Lost
     from usdt.family import Family

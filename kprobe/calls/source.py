@@ -15,9 +15,9 @@ from kprobe.calls.arguments import Context, FunctionTypes, arguments_of
 from kprobe.calls.places import find_places
 from kprobe.calls.ways import ways_for
 from kprobe.functions import current_functions
-from tracing.attach import Point
+from tracing.attach.attacher import Point
+from tracing.attach.hooks import FunctionHook
 from tracing.calls import replaced
-from tracing.hooks import FunctionHook
 from tracing.language.tree import BUILTINS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bpf.btf.reader import Btf
     from kprobe.calls.places import Place
-    from tracing.attach import Failure
+    from tracing.attach.attacher import Failure
     from tracing.calls import CallStack
     from tracing.language.tree import Item, ProbeText
     from tracing.session import AnySession
@@ -143,7 +143,7 @@ class FunctionSource:
             return []
         if len(points) == 1 or not (request.items or keys):
             return self._session.attach(request, points)
-        from tracing.attach import Failure as Failed  # noqa: PLC0415 - only for patterns
+        from tracing.attach.attacher import Failure as Failed  # noqa: PLC0415 - only for patterns
 
         misfits = [(point, self._session.misfit(request, point)) for point in points]
         fitting = [point for point, why in misfits if why is None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bpf import features
 from bpf.errors import NotSupported, TracingError
 from bpf.kprobes import KernelVia
-from tracing.manyhooks import DEFINED, takes_many
+from tracing.attach.many import DEFINED, takes_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable

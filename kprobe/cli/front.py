@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kprobe.source import Attached
     from tracing.cli.running import Started
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import AnySession
     from tracing.stacks import UserSymbols

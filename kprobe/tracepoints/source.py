@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import LanguageError, ProbeNotFound, TracingError
 from bpf.frozen import frozen
-from tracing.attach import Point
-from tracing.hooks import EventHook, Hook, RawHook, SyscallHook
+from tracing.attach.attacher import Point
+from tracing.attach.hooks import EventHook, Hook, RawHook, SyscallHook
 from tracing.language.tree import BUILTINS, names_in
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from kprobe.tracepoints.catalog import Event, events, format_of, nearest
 from kprobe.tracepoints.fields import integer
 from kprobe.tracepoints.flagtables import flags_of
 from kprobe.tracepoints.numbers import event_names, numbers
+from tracing.attach.hooks import syscall_registers
 from tracing.calls import CallStack
-from tracing.hooks import syscall_registers
 from tracing.names import Names
 from tracing.values import Argument, AtReturn, Memory, Register, Unreadable
 

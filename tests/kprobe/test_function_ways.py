@@ -13,8 +13,8 @@ from bpf.errors import NotSupported
 from bpf.kprobes import KernelVia
 from kprobe.calls import ways
 from kprobe.calls.ways import FEW, NoWay, lacking, ways_for
+from tracing.attach.many import DEFINED
 from tracing.eventtracer.kprobesets import takes_many
-from tracing.manyhooks import DEFINED
 
 _KPROBE = Path(sys.executable).with_name("kprobe")
 

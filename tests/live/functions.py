@@ -18,7 +18,7 @@ from bpf import features
 from bpf.errors import SyscallError
 from bpf.kprobes import KernelVia
 from kprobe.source import attach
-from tracing.codegen import Filter
+from tracing.codegen.program import Filter
 from tracing.forms import JsonForm
 from tracing.language import parse_probe
 from tracing.session import Session

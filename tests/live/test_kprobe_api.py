@@ -16,7 +16,7 @@ from tracing_tools import leftovers, until
 import kprobe
 import usdt
 from bpf.host import KERNEL_WORD
-from tracing.hooks import syscall_registers
+from tracing.attach.hooks import syscall_registers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from bpf.disasm import listing
 from bpf.fd import FD
 from bpf.maps import MapSpec
 from bpf.program import _LAYOUT, ProgramSpec
-from tracing.codegen import COUNTERS, EVENTS, Case, Filter, generate
+from tracing.codegen.program import COUNTERS, EVENTS, Case, Filter, generate
 from tracing.ir import Number, Opaque
 from tracing.language import parse_expression, parse_probe
 from tracing.plan import make_plan

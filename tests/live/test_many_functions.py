@@ -24,7 +24,7 @@ from bpf.kprobes import KernelVia
 from kprobe.source import attach
 from tracing.aggregate.session import AggregateSession
 from tracing.aggregate.spec import Aggregation
-from tracing.codegen import Filter
+from tracing.codegen.program import Filter
 from tracing.eventtracer.kprobesets import takes_many
 from tracing.language import parse_probe
 

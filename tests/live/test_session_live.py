@@ -17,7 +17,7 @@ from patience import patient
 
 import usdt
 from bpf.errors import TracingError
-from tracing.codegen import Filter
+from tracing.codegen.program import Filter
 from tracing.forms import Event, EventForm
 from tracing.language import parse_probe
 from tracing.session import Session

@@ -24,7 +24,7 @@ from tracing_values import words_for
 
 from bpf.errors import NotSupported
 from bpf.features import have_sleepable_uprobes, have_uprobe_multi
-from tracing.codegen import Filter
+from tracing.codegen.program import Filter
 from tracing.eventtracer.probes import ProbeSession
 from tracing.forms import JsonForm
 from tracing.language import parse_probe
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from fixtures import Fixture
 
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
 
     Hits = list[dict[str, Any]]
 

@@ -16,7 +16,7 @@ from tracing_tools import KPROBE, USDT, Tool
 from bpf import tracefs as location
 from bpf.btf.files import kernel_btf
 from kprobe.tracepoints import catalog, raw, source
-from tracing.codegen import Filter
+from tracing.codegen.program import Filter
 from tracing.eventformat import parse_format
 from tracing.eventtracer.instance import Instance
 from tracing.eventtracer.intake import PageIntake
@@ -30,7 +30,7 @@ from tracing.values import Unreadable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
 

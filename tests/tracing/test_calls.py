@@ -8,7 +8,7 @@ import pytest
 from planning import argument, plan
 
 from tracing.calls import CallPart, CallStack, narrowed, split
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen.program import Case, Filter, generate
 from tracing.ir import Fetched
 from tracing.layout import Layout, layout_of
 from tracing.values import Argument, AtReturn, Kept, Kind, Memory, Register, ValueType

@@ -10,11 +10,11 @@ from bpfmachine import Machine
 from planning import plan
 
 from bpf import features
-from tracing.attach import Placed, Point
+from tracing.attach.attacher import Placed, Point
+from tracing.attach.callsessions import Ends, EndSelector, take_ends
 from tracing.calls import CallPart, CallStack
-from tracing.callsessions import Ends, EndSelector, take_ends
-from tracing.codegen import Case, Filter, generate
-from tracing.slots import SESSION_SLOT
+from tracing.codegen.program import Case, Filter, generate
+from tracing.codegen.slots import SESSION_SLOT
 from tracing.values import Register
 
 _IS_RETURN, _COOKIE = 1001, 1002

@@ -26,9 +26,9 @@ from bpf._uapi import Helper
 from bpf.assembler import Assembler, CodeTooLarge
 from bpf.errors import TracingError
 from bpf.insn import R1, R6, Jump
-from tracing.codegen import COUNTERS, EVENTS, Case, Filter, generate, lost_label
+from tracing.codegen.expressions import SLOTS, ExpressionWriter
+from tracing.codegen.program import COUNTERS, EVENTS, Case, Filter, generate, lost_label
 from tracing.decode import CONTEXT
-from tracing.exprgen import SLOTS, ExpressionWriter
 from tracing.plan import HEADER_SIZE
 from tracing.values import Address, Argument, Constant, Kind, Memory, Register, ValueType
 

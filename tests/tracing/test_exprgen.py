@@ -16,7 +16,7 @@ from bpfmachine import Machine
 from expressions import ARGUMENTS, POINTER, expressions
 from planning import INTEGERS, plan
 
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen.program import Case, Filter, generate
 from tracing.decode import Decoder
 from tracing.forms import EventForm
 from tracing.ir import Number, Opaque, wrap

@@ -7,7 +7,7 @@ import random
 from bpf.assembler import Assembler
 from bpf.errors import TracingError
 from tracing import calls
-from tracing.exprgen import ExpressionWriter
+from tracing.codegen.expressions import ExpressionWriter
 from tracing.ir import (
     S32,
     U64,

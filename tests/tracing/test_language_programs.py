@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planning import plan
 
 from bpf.errors import LanguageError, TracingError
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen.program import Case, Filter, generate
 from tracing.language import BUILTINS, render
 from tracing.language.tree import (
     FUNCTIONS,

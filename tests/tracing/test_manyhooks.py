@@ -13,11 +13,11 @@ from tracing.aggregate.body import VALUES, AggregateBody
 from tracing.aggregate.planning import Planner
 from tracing.aggregate.rows import row_writer
 from tracing.aggregate.spec import Aggregation, parse_keys
-from tracing.codegen import Case, Filter, generate, generate_alike
+from tracing.attach.many import POINTERS, ByPointer, find_number
+from tracing.codegen.program import Case, Filter, generate, generate_alike
+from tracing.codegen.record import write_record
 from tracing.eventtracer.kprobesets import KprobeEvent, takes_many
 from tracing.language import parse_probe
-from tracing.manyhooks import POINTERS, ByPointer, find_number
-from tracing.recordgen import write_record
 
 _ROWS = 300
 _FIRST = 0xFFFFFFFF81000000

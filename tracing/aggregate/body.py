@@ -21,14 +21,14 @@ from bpf.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
 from tracing.aggregate.keygen import KeyWriter
 from tracing.aggregate.valuegen import ValueWriter
 from tracing.aggregate.values import value_size
-from tracing.codegen import lost_label, unread_label
-from tracing.exprgen import KEY_SLOT, ExpressionWriter
+from tracing.codegen.expressions import KEY_SLOT, ExpressionWriter
+from tracing.codegen.program import lost_label, unread_label
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
     from tracing.aggregate.keys import KeyLayout
     from tracing.aggregate.spec import Aggregation
-    from tracing.codegen import Case
+    from tracing.codegen.program import Case
     from tracing.plan import Output
 
 __all__ = (
@@ -87,7 +87,7 @@ class Action:
 
 
 class AggregateBody:
-    """Writes the body of every case: a :class:`tracing.codegen.Body`.
+    """Writes the body of every case: a :class:`tracing.codegen.program.Body`.
 
     Args:
         aggregation: what is computed.

@@ -14,9 +14,9 @@ from bpf._uapi import Helper
 from bpf.errors import LanguageError
 from bpf.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from tracing.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
-from tracing.exprgen import KEY_SLOT, PIDNS_SLOT, SLOTS, STACK_BOTTOM, ExpressionWriter
+from tracing.codegen.expressions import KEY_SLOT, PIDNS_SLOT, SLOTS, STACK_BOTTOM, ExpressionWriter
+from tracing.codegen.slots import FRAME_SLOT
 from tracing.ir import Builtin, Fetched, Number, children, of_kernel
-from tracing.slots import FRAME_SLOT
 from tracing.values import Kept, Memory
 
 if TYPE_CHECKING:

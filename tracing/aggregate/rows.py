@@ -8,13 +8,13 @@ from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R8, R10, Jump
 from tracing.aggregate.body import VALUES, AggregateBody
 from tracing.aggregate.valuegen import ValueWriter
-from tracing.exprgen import KEY_SLOT
+from tracing.codegen.expressions import KEY_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bpf.assembler import Assembler
-    from tracing.codegen import Body, Case
+    from tracing.codegen.program import Body, Case
 
     RowWriter = Callable[[Assembler, str], None]
 

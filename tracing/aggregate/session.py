@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from bpf.link import Via
     from tracing.aggregate.planning import Layout
     from tracing.aggregate.spec import Aggregation
-    from tracing.attach import Failure, Point
-    from tracing.codegen import Case, Filter
+    from tracing.attach.attacher import Failure, Point
+    from tracing.codegen.program import Case, Filter
     from tracing.language.tree import ProbeText
     from tracing.plan import Plan
 

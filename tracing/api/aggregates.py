@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracing.aggregate.spec import Aggregation
     from tracing.aggregate.values import Value
     from tracing.api.opening import Whom
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
 
 __all__ = ("Aggregate", "Histogram")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tracing.api.started import Started
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.forms import Event
     from tracing.language.tree import ProbeKind, ProbeText
     from tracing.session import AnySession

@@ -34,7 +34,7 @@ from tracing.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import Lost
     from tracing.sink import FileSink

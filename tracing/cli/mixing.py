@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tracing.api.started import Tracing
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import AnySession, Lost
 

@@ -22,8 +22,8 @@ from tracing.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracing.attach import Failure, Point
-    from tracing.codegen import Filter
+    from tracing.attach.attacher import Failure, Point
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
     from tracing.recording.processes import Snapshots
     from tracing.session import Lost

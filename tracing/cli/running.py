@@ -25,7 +25,7 @@ from tracing.commandline import escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import AnySession, Lost
     from tracing.sink import FileSink

@@ -17,7 +17,7 @@ from tracing.session import Session
 from tracing.stacks import StackResolver, wants_user_symbols
 
 if TYPE_CHECKING:
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.forms import Form
     from tracing.session import AnySession, Lost
     from tracing.sink import FileSink

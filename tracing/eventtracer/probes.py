@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bpf.errors import NotSupported, SyscallError, TracingError
 from bpf.tracefs import tracefs
-from tracing.attach import Failure
+from tracing.attach.attacher import Failure
 from tracing.decode import CONTEXT, Decoder
 from tracing.eventformat import parse_format
 from tracing.eventtracer.definitions import Defined, define, remove
@@ -37,8 +37,8 @@ from tracing.waiting import Polled
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracing.attach import Point
-    from tracing.codegen import Filter
+    from tracing.attach.attacher import Point
+    from tracing.codegen.program import Filter
     from tracing.eventformat import EventFormat
     from tracing.eventtracer.intake import Record
     from tracing.eventtracer.rows import EventPlan

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from tracing.codegen import Filter
+    from tracing.codegen.program import Filter
     from tracing.language.tree import ProbeText
     from tracing.session import AnySession
     from tracing.stacks import UserSymbols

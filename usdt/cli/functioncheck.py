@@ -17,7 +17,7 @@ from usdt.uprobes.requests import FunctionRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracing.attach import Point
+    from tracing.attach.attacher import Point
 
 __all__ = ("check_functions",)
 

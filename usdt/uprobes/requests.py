@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import LanguageError, TracingError
 from bpf.host import KERNEL
-from tracing.attach import Point
+from tracing.attach.attacher import Point
 from tracing.language.tree import Name, names_in, walk
 from tracing.values import Kind
 from usdt.points import foreign_machine

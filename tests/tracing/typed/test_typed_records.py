@@ -13,9 +13,9 @@ from typedthings import IDS, NUMBERS, SIZE, thing, things, typed_plan
 
 from bpf.btf_dump.values import Values
 from bpf.errors import LanguageError
-from tracing.codegen import Case, Filter, generate
+from tracing.codegen.expressions import reading
+from tracing.codegen.program import Case, Filter, generate
 from tracing.decode import Decoder
-from tracing.exprgen import reading
 from tracing.forms import EventForm, JsonForm, TextForm, titled
 from tracing.layout import Layout, layout_of
 from tracing.values import Unreadable

@@ -12,13 +12,13 @@ from bpf import features
 from bpf._uapi import Helper
 from bpf.frozen import frozen
 from bpf.insn import R0, R1, R6, R7, R10, Alu, Jump
-from tracing.slots import SESSION_SLOT
+from tracing.codegen.slots import SESSION_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bpf.assembler import Assembler
-    from tracing.attach import Placed
+    from tracing.attach.attacher import Placed
     from tracing.values import Register
 
 __all__ = ("EndSelector", "Ends", "take_ends")
@@ -61,7 +61,7 @@ def take_ends(placed: Sequence[Placed]) -> list[Ends]:
 
 @frozen
 class EndSelector:
-    """Finds out which end of which function was hit: a :class:`tracing.codegen.Selector`.
+    """Finds out which end of which function was hit: a :class:`tracing.codegen.program.Selector`.
 
     The cookie is the number of the return's case.
 

@@ -20,17 +20,17 @@ from bpf.insn import R0, R1, R2, R6, R10, Jump
 from bpf.maps import MapSpec
 from bpf.ptregs import PT_REGS
 from bpf.switches import unoptimized
-from tracing.attach import too_large
+from tracing.attach.attacher import too_large
+from tracing.attach.hooks import FunctionHook
+from tracing.codegen.slots import TEXT_SLOT
 from tracing.eventtracer.kprobesets import KprobeSet, takes_many
-from tracing.hooks import FunctionHook
-from tracing.slots import TEXT_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bpf.assembler import Assembler
     from bpf.program import Program
-    from tracing.attach import Attacher, Placed
+    from tracing.attach.attacher import Attacher, Placed
     from tracing.eventtracer.kprobesets import KprobeEvent
 
 __all__ = ("DEFINED", "ByPointer", "ManyFunctions", "find_number", "takes_many")

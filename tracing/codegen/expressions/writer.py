@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R3, R6, R9, R10, Alu, Jump, Reg
-from tracing.exprgen.arithmetic import write_arithmetic
-from tracing.exprgen.reading import MemoryWriter
+from tracing.codegen.expressions.arithmetic import write_arithmetic
+from tracing.codegen.expressions.reading import MemoryWriter
+from tracing.codegen.text import write_compare_text, write_compare_texts
 from tracing.ir import (
     Arithmetic,
     Builtin,
@@ -28,7 +29,6 @@ from tracing.ir import (
     children,
     narrows,
 )
-from tracing.textgen import write_compare_text, write_compare_texts
 from tracing.values import (
     Address,
     AtReturn,

@@ -18,8 +18,8 @@ from bpf.fd import allow_descriptors
 from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from bpf.link import attach_raw_tracepoint, attach_tracepoint
-from tracing.attach import Failure, Placed, Point, too_large
-from tracing.hooks import (
+from tracing.attach.attacher import Failure, Placed, Point, too_large
+from tracing.attach.hooks import (
     TS_COMPAT,
     EventHook,
     FunctionHook,
@@ -29,8 +29,8 @@ from tracing.hooks import (
     compat_status,
     syscall_registers,
 )
+from tracing.codegen.slots import TEXT_SLOT
 from tracing.ir import Fetched, children
-from tracing.slots import TEXT_SLOT
 from tracing.values import Constant
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from bpf.assembler import Assembler
     from bpf.link import Link
     from bpf.program import Program
-    from tracing.attach import Attacher
-    from tracing.hooks import Hook
+    from tracing.attach.attacher import Attacher
+    from tracing.attach.hooks import Hook
     from tracing.ir import Node
     from tracing.plan import Plan
 
@@ -113,7 +113,7 @@ def attach_hooked(attacher: Attacher, placed: Sequence[Placed]) -> list[Failure]
     if not functions:
         allow_descriptors(2 * len(placed))
         return _Attaching(attacher).all(placed)
-    from tracing.functionhooks import attach_functions  # noqa: PLC0415 - only for functions
+    from tracing.attach.functions import attach_functions  # noqa: PLC0415 - only for functions
 
     others = [one for one in placed if not isinstance(one.point.hook, FunctionHook)]
     return attach_functions(attacher, functions) + attach_hooked(attacher, others)

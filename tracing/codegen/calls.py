@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
 from tracing.calls import blank_map, frame_map
-from tracing.recordgen import RecordWriter
-from tracing.slots import FRAME_SLOT, KEY_SLOT, SESSION_SLOT, TEXT_SLOT
+from tracing.codegen.record import RecordWriter
+from tracing.codegen.slots import FRAME_SLOT, KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
     from tracing.calls import CallPart
-    from tracing.codegen import Case
+    from tracing.codegen.program import Case
 
 __all__ = ("write_entry", "write_find_frame", "write_forget", "write_remove_frame")
 

@@ -1,4 +1,4 @@
-"""Code for comparisons of strings; see :mod:`tracing.exprgen` for the registers."""
+"""Code for comparisons of strings; see :mod:`tracing.codegen.expressions` for the registers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
+from tracing.codegen.slots import COMM_SLOT, TEXT_SLOT
 from tracing.ir import of_kernel
-from tracing.slots import COMM_SLOT, TEXT_SLOT
 
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
-    from tracing.exprgen import ExpressionWriter
+    from tracing.codegen.expressions import ExpressionWriter
     from tracing.ir import CompareText, CompareTexts
 
 __all__ = ("write_compare_text", "write_compare_texts")

@@ -7,7 +7,7 @@ are read straight from ``struct pt_regs``: no interpreter, no map look-up.
     start             which process is it, is it wanted; which case
     for every case:
       predicates      all of them before anything is reserved, looked up or copied
-      body            what is done at a hit: a record (:mod:`tracing.recordgen`) unless another
+      body            what is done at a hit: a record (:mod:`tracing.codegen.record`) unless another
                       :class:`Body` is given
     tails             counting what was lost or could not be decided; the end
 
@@ -22,11 +22,11 @@ from bpf._uapi import Helper
 from bpf.assembler import Assembler, Code
 from bpf.frozen import frozen
 from bpf.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
-from tracing.callgen import write_entry, write_find_frame, write_forget, write_remove_frame
-from tracing.exprgen import KEY_SLOT, ExpressionWriter
+from tracing.codegen.calls import write_entry, write_find_frame, write_forget, write_remove_frame
+from tracing.codegen.expressions import KEY_SLOT, ExpressionWriter
+from tracing.codegen.record import EVENTS, write_record
+from tracing.codegen.slots import FRAME_SLOT
 from tracing.follow import write_current_process, write_membership
-from tracing.recordgen import EVENTS, write_record
-from tracing.slots import FRAME_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

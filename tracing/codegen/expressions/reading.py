@@ -14,8 +14,8 @@ from bpf._uapi import Helper
 from bpf.errors import TracingError
 from bpf.host import KERNEL
 from bpf.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
+from tracing.codegen.slots import FRAME_SLOT, MARKS, READ_SLOT, SLOTS, STACK_BOTTOM
 from tracing.leads import USERS
-from tracing.slots import FRAME_SLOT, MARKS, READ_SLOT, SLOTS, STACK_BOTTOM
 from tracing.values import Memory
 
 if TYPE_CHECKING:

@@ -27,19 +27,19 @@ from bpf.kprobes import (
     attach_kprobe_multi,
     attach_traced,
 )
-from tracing.attach import Failure, Placed, too_large
-from tracing.callsessions import EndSelector, take_ends
+from tracing.attach.attacher import Failure, Placed, too_large
+from tracing.attach.callsessions import EndSelector, take_ends
+from tracing.attach.hooks import FunctionHook
+from tracing.attach.many import DEFINED, ManyFunctions
 from tracing.eventtracer.kprobes import define_kprobe
-from tracing.hooks import FunctionHook
-from tracing.manyhooks import DEFINED, ManyFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bpf.link import Link
     from bpf.program import Program
-    from tracing.attach import Attacher, Point
-    from tracing.callsessions import Ends
+    from tracing.attach.attacher import Attacher, Point
+    from tracing.attach.callsessions import Ends
 
 __all__ = ("attach_functions",)
 

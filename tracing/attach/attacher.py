@@ -30,17 +30,17 @@ from bpf.link import (
 )
 from bpf.misses import missed_runs
 from bpf.program import Program, ProgramSpec
-from tracing.codegen import Case, Filter, generate, generate_alike
-from tracing.recordgen import write_record
+from tracing.codegen.program import Case, Filter, generate, generate_alike
+from tracing.codegen.record import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bpf.assembler import Assembler, Code
     from bpf.maps import Map
+    from tracing.attach.hooks import Hook
     from tracing.calls import CallStack
-    from tracing.codegen import Body, Selector
-    from tracing.hooks import Hook
+    from tracing.codegen.program import Body, Selector
     from tracing.resolve import Types
     from tracing.values import Argument
 
@@ -151,7 +151,7 @@ class Attacher:
         """
         failures: list[Failure] = []
         if any(item.point.hook is not None for item in placed):
-            from tracing.hooking import attach_hooked  # noqa: PLC0415 - not for files
+            from tracing.attach.hooked import attach_hooked  # noqa: PLC0415 - not for files
 
             failures += attach_hooked(self, [one for one in placed if one.point.hook is not None])
             placed = [item for item in placed if item.point.hook is None]

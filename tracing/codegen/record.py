@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bpf._uapi import Helper
 from bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
-from tracing.exprgen import ExpressionWriter
+from tracing.codegen.expressions import ExpressionWriter
 from tracing.ir import Fetched, Gathered, Number, of_kernel
 from tracing.leads import FAULT, NO_ADDRESS, NULL
 from tracing.values import Kind, Memory
@@ -25,7 +25,7 @@ from tracing.values import Kind, Memory
 if TYPE_CHECKING:
     from bpf.assembler import Assembler
     from bpf.insn import Reg
-    from tracing.codegen import Case
+    from tracing.codegen.program import Case
     from tracing.ir import Node
     from tracing.plan import Output
 
@@ -39,7 +39,7 @@ _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 
 def write_record(asm: Assembler, case: Case, *, sleepable: bool) -> None:
-    """Write what makes a record of a hit: a :class:`tracing.codegen.Body`."""
+    """Write what makes a record of a hit: a :class:`tracing.codegen.program.Body`."""
     RecordWriter(asm, case, sleepable=sleepable).write()
 
 

@@ -9,7 +9,7 @@ read that finds its page absent is done again by bpf_copy_from_user(), which fau
 
 from __future__ import annotations
 
-from tracing.exprgen.writer import ExpressionWriter
-from tracing.slots import KEY_SLOT, PIDNS_SLOT, READ_SLOT, SLOTS, STACK_BOTTOM
+from tracing.codegen.expressions.writer import ExpressionWriter
+from tracing.codegen.slots import KEY_SLOT, PIDNS_SLOT, READ_SLOT, SLOTS, STACK_BOTTOM
 
 __all__ = ("KEY_SLOT", "PIDNS_SLOT", "READ_SLOT", "SLOTS", "STACK_BOTTOM", "ExpressionWriter")

@@ -7,7 +7,7 @@
                   program and one link for any number of them, chosen by the call's number.
     FunctionHook  a function, at its entry and its return, or an instruction in it.
 
-:mod:`tracing.hooking` attaches to them.
+:mod:`tracing.attach.hooked` attaches to them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Code for arithmetic; see :mod:`tracing.exprgen` for the registers."""
+"""Code for arithmetic; see :mod:`tracing.codegen.expressions` for the registers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bpf.insn import R0, R1, R2, Alu, Jump, Reg
 from tracing.ir import Number
 
 if TYPE_CHECKING:
-    from tracing.exprgen.writer import ExpressionWriter
+    from tracing.codegen.expressions.writer import ExpressionWriter
     from tracing.ir import Arithmetic
 
 __all__ = ("write_arithmetic",)

@@ -1,0 +1,1 @@
+"""Programs loaded and attached, newest kernel interface first."""

@@ -1,0 +1,1 @@
+"""Programs: instructions written for plans."""
