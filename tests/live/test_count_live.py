@@ -16,6 +16,7 @@ from fixtures import Fixture, build, start
 from patience import patient
 from tracing_tools import USDT, Tool, one_error, run_usdt, until, usdt
 
+from bpf.host import KERNEL_WORD
 from tracing.aggregate.spec import Aggregation, parse_keys
 from tracing.values import Unreadable
 
@@ -75,7 +76,7 @@ def test_keys(name: str, probe: str, items: tuple[str, ...]) -> None:
     assert {(row.source.probe, *map(comparable, row.key)): row.value.count for row in rows} == (
         tally((probe, *map(comparable, parts)) for probe, *parts in read)
     )
-    assert read
+    assert read or KERNEL_WORD == 4  # where compilers pass 64 bits in two operands
     assert sum(item.unread for item in lost) == len(traced) - len(read)
 
 

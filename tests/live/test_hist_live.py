@@ -9,6 +9,7 @@ from aggregating import aggregated, aggregating, beside_a_trace, log2_buckets, s
 from fixtures import build, start
 from tracing_tools import one_error, run_usdt
 
+from bpf.host import KERNEL_WORD
 from tracing.aggregate.jsonlines import bucket_list
 from tracing.aggregate.spec import Aggregation, Linear, Log2
 
@@ -53,7 +54,7 @@ def test_powers_of_two(probe: str, item: str) -> None:
         (value,) = hit.args.values()
         if isinstance(value, int):
             values.setdefault(hit.probe, []).append(value)
-    assert values
+    assert values or KERNEL_WORD == 4  # where compilers pass 64 bits in two operands
     assert {row.source.probe: bucket_list(row.value.buckets, Log2()) for row in rows} == {
         name: log2_buckets(numbers) for name, numbers in values.items()
     }

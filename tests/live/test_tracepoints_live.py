@@ -16,6 +16,7 @@ from tracing_tools import KPROBE, USDT, Tool
 from bpf import tracefs as location
 from bpf.btf.files import kernel_btf
 from kprobe.tracepoints import catalog, raw, source
+from kprobe.tracepoints.numbers import numbers
 from tracing.codegen.program import Filter
 from tracing.eventformat import parse_format
 from tracing.eventtracer.instance import Instance
@@ -78,7 +79,8 @@ def test_predicates_on_text_in_the_record() -> None:
 
 
 def test_arrays_of_the_record_and_their_elements() -> None:
-    probe = "tracepoint:raw_syscalls:sys_enter(id == 39, id, args, args[0] + 1)"
+    number = numbers()["getpid"]
+    probe = f"tracepoint:raw_syscalls:sys_enter(id == {number}, id, args, args[0] + 1)"
     found = events_of("import os\nos.getpid()", probe)
     assert found, "no getpid(2)"
     values = found[-1]["args"]["args"]

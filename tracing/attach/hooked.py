@@ -198,9 +198,15 @@ class _Attaching:
 
     def _syscalls(self, placed: list[Placed], name: str) -> list[Failure]:
         hooks = ((item.point.hook, item.case.number) for item in placed)
-        keys = tuple((hook.number, case) for hook, case in hooks if isinstance(hook, SyscallHook))
+        keys = [(hook.number, case) for hook, case in hooks if isinstance(hook, SyscallHook)]
+        registers = syscall_registers()
+        kept = [item.case.number for item in placed if item.case.call is not None]
+        replaced = registers.replaced
+        if kept and _at_return(placed[0]) and replaced >= 0 and replaced not in dict(keys):
+            # Calls without a frame from their begin are passed over there.
+            keys.append((replaced, kept[0]))
         cases = list(dict.fromkeys(item.case for item in placed))
-        select = _ByNumber(syscall_registers(), keys)
+        select = _ByNumber(registers, tuple(keys))
         kind = ProgType.RAW_TRACEPOINT
         program = self.attacher.load(cases, kind, select, excluded=os.getpid())
         self.attacher.keep(attach_raw_tracepoint(program, name))

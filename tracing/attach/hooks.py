@@ -107,6 +107,8 @@ class SyscallRegisters:
         arguments: offsets of the six; what is returned overwrites none of them.
         mode: offset of a word that tells a 32-bit program's call, -1: there are none.
         mask, wide: the word under the mask is this in a call of a 64-bit program.
+        replaced: the number that returns of execve() have, once the process runs another program;
+            -1: its own.
     """
 
     number: int
@@ -115,6 +117,7 @@ class SyscallRegisters:
     mode: int = -1
     mask: int = 0
     wide: int = 0
+    replaced: int = -1
 
 
 # arch/*/include/asm/ptrace.h and syscall.h, of kernels whose own pt_regs begin as the ABI's do.
@@ -134,8 +137,8 @@ _REGISTERS = {
     "ppc64le": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
     # orig_ax; bx cx dx si di bp
     "i386": SyscallRegisters(44, 4, (0, 4, 8, 12, 16, 20)),
-    # r7; orig_r0 r1…r5
-    "arm": SyscallRegisters(28, 4, (68, 4, 8, 12, 16, 20)),
+    # r7; orig_r0 r1…r5; start_thread() in asm/processor.h makes all registers 0
+    "arm": SyscallRegisters(28, 4, (68, 4, 8, 12, 16, 20), replaced=0),
 }
 
 
