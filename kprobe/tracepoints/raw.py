@@ -15,6 +15,7 @@ from bpf.btf.declare import declaration
 from bpf.btf.files import kernel_btf
 from bpf.btf.format import Kind as BtfKind
 from bpf.errors import ProbeNotFound
+from bpf.host import BIG_ENDIAN, KERNEL
 from kprobe.tracepoints.catalog import nearest
 from tracing.typed.members import enum_names, value_type
 from tracing.values import Argument, Kind, Register, Unreadable, ValueType
@@ -102,7 +103,9 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
     if kind is None:
         return Argument(name, _WORD, Unreadable("a structure that is passed by value"))
     names = enum_names(found)
-    return Argument(name, kind, Register(offset, kind.size), names=names, handle=number)
+    # The kernel makes an u64 of each argument (CAST_TO_U64, include/trace/bpf_probe.h).
+    place = Register(offset + (8 - kind.size if KERNEL in BIG_ENDIAN else 0), kind.size)
+    return Argument(name, kind, place, names=names, handle=number)
 
 
 def declaration_of(name: str) -> str:
