@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
 from bpf.assembler import Assembler
 from bpf.errors import NotSupported, SyscallError, VerifierError
+from bpf.host import KERNEL
 from bpf.insn import R0, R1, R6, R10
 from bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_traced
 from bpf.link import Via, takes_uprobe_multi
@@ -160,6 +161,9 @@ def have_kprobe_multi() -> bool:
         return False
 
 
+_SESSIONS = frozenset(("x86_64", "aarch64"))
+
+
 @functools.cache
 def kprobe_session() -> tuple[int, int]:
     """The IDs of bpf_session_is_return() and bpf_session_cookie(); (0, 0): there are none.
@@ -167,9 +171,10 @@ def kprobe_session() -> tuple[int, int]:
     One program at a function's entry and its return, with a word that the kernel keeps from one to
     the other: Linux 6.10, commits 535a3692ba72 and 5c919acef851. Only where it keeps that with the
     task (Linux 6.14, commit 4346ba160409), for any number of calls under way: before that it had
-    room for twice as many as there are CPUs, and passed over the rest.
+    room for twice as many as there are CPUs, and passed over the rest. And only on CPUs where it
+    was seen to work: ppc64le's Linux 7.2 takes such programs and never runs them at a return.
     """
-    if not (have_vmlinux_btf() and have_kprobe_multi()):
+    if KERNEL not in _SESSIONS or not (have_vmlinux_btf() and have_kprobe_multi()):
         return 0, 0
     from bpf.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
     from bpf.btf.format import Kind  # noqa: PLC0415

@@ -85,7 +85,9 @@ def test_an_inner_text_a_bit_field_and_an_untyped_pointer() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             one.sendto(b"x" * 40, ("127.0.0.1", 9))
 
-    found = seen(act, "ip_send_skb(skb->dev->name, skb->len, skb->pkt_type, net, return)")
+    sent = seen(act, "ip_send_skb(skb->dev->name, skb->len, skb->pkt_type, net, return)")
+    # On one CPU the answer, that nobody listens, is sent within the call, by the same task.
+    found = [event for event in sent if event["args"]["skb->len"] != 68 + 28]
     assert len(found) == 1
     values = found[0]["args"]
     assert values["skb->len"] == 68

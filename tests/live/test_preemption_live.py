@@ -69,6 +69,14 @@ def _counted(items: str, *words: object) -> tuple[dict[int, int], int, str]:
     return counts, made, done.stderr
 
 
+@pytest.fixture
+def all_kept() -> None:
+    """A kernel that preempts no program, or one with a way whose programs it does not preempt."""
+    if features.preempts_programs() and not all(features.kprobe_session()):
+        pytest.skip("programs are preempted here, and one at both ends of a call does not work")
+
+
+@pytest.mark.usefixtures("all_kept")
 @pytest.mark.parametrize("at_return", [False, True], ids=["at the entry", "at the return"])
 def test_nothing_is_missed_of_who_preempts_a_task_in_a_program(at_return: bool) -> None:
     counts, made, said = _counted(f", {_LONG}" + (", return > 0" if at_return else ""))
@@ -76,6 +84,7 @@ def test_nothing_is_missed_of_who_preempts_a_task_in_a_program(at_return: bool) 
     assert counts == {1234: _TIMES, 4321: made}
 
 
+@pytest.mark.usefixtures("all_kept")
 def test_sequences_of_threads_that_preempt_one_another_are_whole() -> None:
     functions = "ksys_write(count > 1233, count)", "vfs_write(count, return)"
     done = kprobe("trace", "-s", "--json", "-c", program(_THREADS), *functions)
@@ -85,10 +94,10 @@ def test_sequences_of_threads_that_preempt_one_another_are_whole() -> None:
     assert found == dict.fromkeys(ends, 3 * _TIMES)
 
 
-def test_by_fentry_some_are_missed_and_it_is_said() -> None:
+def test_what_is_missed_by_fentry_is_said() -> None:
     if not (features.have_fentry() and features.preempts_programs()):
         pytest.skip("tasks are not preempted in programs here")
     counts, made, said = _counted(f", {_LONG}", "--via", KernelVia.FENTRY)
     missed = _TIMES - counts[1234] + made - counts[4321]
-    assert missed > 0
-    assert f"{missed} hit" in said
+    # On a CPU with little else to do it may be none.
+    assert (f"{missed} hit" in said) if missed else (" missed " not in said)
