@@ -75,6 +75,8 @@ class Kallsyms:
 
     def both(self, name: str) -> tuple[list[Symbol], list[Symbol]]:
         """:meth:`named` and :meth:`variants`, by looking at all lines once."""
+        if not name:  # everything would be one of its variants
+            return [], []
         # Looking for the bytes of the name first is much quicker than the expression alone.
         raw = name.encode("utf-8", "replace")
         line = re.compile(

@@ -221,6 +221,10 @@ def test_globs_and_modules() -> None:
     one_error(run("info", "no_such_module:tcp_sendmsg"))
 
 
+def test_a_function_without_a_name_is_none() -> None:
+    assert Kallsyms(b"ffffffff81000000 t .E_copy\n").both("") == ([], [])
+
+
 @need_vmlinux
 def test_inlined_and_renamed_functions_say_so() -> None:
     text = Path("/proc/kallsyms").read_bytes()

@@ -130,6 +130,12 @@ def test_steps_that_are_none_are_refused() -> None:
     assert "--linear 5:1:1: " in one_error(run_usdt("hist", "-a", "a:b(arg0)", "--linear", "5:1:1"))
 
 
+def test_intervals_that_are_no_number_are_refused() -> None:
+    reason = "-i: nan is no number of seconds"
+    words = ("-a", "a:b(arg0)", "-i", "nan")
+    assert all(reason in run_usdt(name, *words).stderr for name in ("hist", "heatmap"))
+
+
 def test_a_string_is_no_value() -> None:
     with start(build("default", "strings"), "-w") as strings:
         strings.wait_ready()

@@ -137,6 +137,20 @@ def test_a_pipe(place: Path) -> None:
     assert b"this needs a file, not a pipe" in done.stderr
 
 
+def test_a_table_of_a_file_that_is_standard_input(place: Path) -> None:
+    with place.open("rb") as file:
+        done = subprocess.run(
+            [USDT, "report", "-", "--csv"],
+            stdin=file,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run_usdt("report", place, "--csv").stdout
+
+
 def test_a_reader_that_has_had_enough(place: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {USDT} report {place} --json | head -1"],

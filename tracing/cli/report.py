@@ -58,6 +58,23 @@ def run_report(path: str, options: dict[str, Any], symbols: Callable[[], Snapsho
     return 0
 
 
+@contextlib.contextmanager
+def _from_its_beginning(path: str) -> Iterator[None]:
+    # Whoever opens standard input shares its one place in the file with the reader that has begun.
+    try:
+        place = os.lseek(0, 0, os.SEEK_CUR) if path == "-" else None
+    except OSError:  # a pipe, which the survey refuses
+        place = None
+    if place is None:
+        yield
+        return
+    os.lseek(0, 0, os.SEEK_SET)
+    try:
+        yield
+    finally:
+        os.lseek(0, place, os.SEEK_SET)
+
+
 class _Report:
     def __init__(
         self,
@@ -104,7 +121,7 @@ class _Report:
             self.sink.lost(item, as_json=True)
 
     def _csv(self) -> None:
-        with Reader.open(self.path) as survey:
+        with _from_its_beginning(self.path), Reader.open(self.path) as survey:
             survey.survey()
             columns = columns_of(c.layout for c in survey.cases if self._wanted(c.probe))
         form = CsvForm(columns, self.stacks)

@@ -192,8 +192,9 @@ def _check(options: dict[str, Any]) -> None:
     targets = bool(options["pids"]), options["command"] is not None, options["everything"]
     if sum(targets) > 1:
         raise click.UsageError("-p, -c and -a exclude one another")
-    if options["duration"] is not None and math.isnan(options["duration"]):
-        raise click.UsageError("-d: nan is no number of seconds")
+    for flag, name in (("-d", "duration"), ("-i", "interval")):
+        if math.isnan(options.get(name) or 0):  # which the ranges of both let through
+            raise click.UsageError(f"{flag}: nan is no number of seconds")
 
 
 @contextlib.contextmanager
