@@ -204,7 +204,7 @@ def test_what_is_hit_until_the_last_instant_is_counted() -> None:
     assert numbers["sum"] == (numbers["min"] + numbers["max"]) * numbers["count"] // 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_it_with_its_results(threads: Fixture, number: int) -> None:
     with aggregating("count", "-p", threads.pid, "threads:hit") as tool:
         threads.fire()

@@ -173,7 +173,7 @@ def test_for_so_long_and_no_longer(args: Fixture, place: Path) -> None:
     assert len(events(place)) == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_well(number: int, args: Fixture, place: Path) -> None:
     with recording(place, "-p", args.pid, "args:count3") as tool:
         args.fire()

@@ -341,7 +341,9 @@ def test_so_many_seconds() -> None:
         fixture.finish()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name
+)
 def test_a_signal_ends_it_with_everything_delivered(number: int, tmp_path: Path) -> None:
     path = private(build("default", "args"), tmp_path)
     with waiting(path, "-n", 300) as fixture:

@@ -199,15 +199,22 @@ def _check(options: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def signals(running: Stoppable, wake: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set ``running.stop`` and call ``wake``; the second one interrupts."""
+    """Let the signals that end a command set ``running.stop`` and call ``wake``.
 
-    def handler(_number: int, _frame: object) -> None:
-        if running.stop:
+    SIGINT and SIGTERM, of which the second interrupts; SIGHUP, which comes when a terminal goes,
+    and perhaps twice, unless nohup(1) ignores it.
+    """
+
+    def handler(number: int, _frame: object) -> None:
+        if running.stop and number != signal.SIGHUP:
             raise KeyboardInterrupt
         running.stop = True
         wake()
 
-    before = [(n, signal.signal(n, handler)) for n in (signal.SIGINT, signal.SIGTERM)]
+    caught = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        caught.append(signal.SIGHUP)
+    before = [(number, signal.signal(number, handler)) for number in caught]
     try:
         yield
     finally:
