@@ -29,6 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores ^C, and so would all that is started here.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # And nohup(1) lets it ignore this one: we do still, what we start does not.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     config.addinivalue_line("markers", "root: needs root (or the same capabilities) and its kernel")
     with contextlib.suppress(ImportError):  # virtual machines have no hypothesis
         from hypothesis import settings
