@@ -28,6 +28,7 @@ __all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
 _TYPEDEF, _FUNCTION = "btf_trace_", "__traceiter_"
 _MOST = 12  # MAX_BPF_FUNC_ARGS
 _WORD = ValueType(Kind.UNSIGNED, 8)
+_FEW = 20
 
 
 @functools.cache
@@ -63,8 +64,25 @@ def matching(pattern: str) -> list[str]:
     return found
 
 
+@functools.cache
+def _callers() -> dict[str, int]:
+    # Raw tracepoint → the ID of the function that runs its programs, of all.
+    named = kernel_btf().named(BtfKind.FUNC)
+    return {
+        name.removeprefix(_FUNCTION): number for number, name in named if name.startswith(_FUNCTION)
+    }
+
+
+@functools.cache
+def _caller(name: str) -> list[int]:
+    # Looking for one takes some milliseconds, going through all functions as long as for a few.
+    if _caller.cache_info().misses > _FEW:
+        return [_callers()[name]] if name in _callers() else []
+    return kernel_btf().find(f"{_FUNCTION}{name}", BtfKind.FUNC)
+
+
 def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
-    for number in btf.find(f"{_FUNCTION}{name}", BtfKind.FUNC):
+    for number in _caller(name):
         function = btf.type(number)
         if isinstance(function, btf_types.Function):
             found = btf.type(function.target)
