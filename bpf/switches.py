@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("EXPEDITED", "OPTIMIZATION", "hurried", "turned", "unoptimized")
+__all__ = ("EXPEDITED", "hurried", "turned")
 
 EXPEDITED = "/sys/kernel/rcu_expedited"
-OPTIMIZATION = "/proc/sys/debug/kprobes-optimization"
 # The signals that end a group of processes are not for it.
 _TURN_BACK = "trap '' HUP INT QUIT TERM; read -r line; echo {value} > {path}"
 _PATIENCE = 30.0  # seconds until it is left to itself
@@ -63,15 +62,6 @@ def hurried() -> contextlib.AbstractContextManager[None]:
     thousands of them that is minutes.
     """
     return turned(EXPEDITED, "1", usual="0")
-
-
-def unoptimized() -> contextlib.AbstractContextManager[None]:
-    """Have the kernel make no jumps of kprobes' breakpoints until all are there.
-
-    It makes them every fiftieth of a second, and waits for a grace period of tasks then, with a
-    mutex held that whoever arms the next kprobes needs (kprobe_optimizer() in kernel/kprobes.c).
-    """
-    return turned(OPTIMIZATION, "0", usual="1")
 
 
 def _read(path: str) -> str:

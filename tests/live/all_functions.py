@@ -1,8 +1,11 @@
-"""All functions of the kernel counted at once: a test that is run by name alone.
+r"""All functions of the kernel counted at once: a test that is run by name alone.
 
-    make vm KERNEL=6.1 TEST=tests/live/all_functions.py
+    USDT_VM_QEMU='-smp 1 -icount shift=0' USDT_VM_SILENCE=3000 \
+        make vm KERNEL=6.1 TEST='tests/live/all_functions.py -s'
 
-It takes minutes in a guest, and says how many functions there were, how long it took to attach and
+The clock of the guest goes by instructions, a thousand millions a second: by that of the host, an
+emulated CPU with a probe in every function would do nothing but take interrupts of its timer. It
+takes minutes, and says how many functions there were, how long it took to attach and
 to detach, and what the kernel missed. ``test_many_functions.py`` does the same with hundreds.
 """
 

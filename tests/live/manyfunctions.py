@@ -26,13 +26,12 @@ def calls(number: int, process: int = 0) -> str:
 
 
 def left_behind() -> list[str]:
-    """Definitions in tracefs, kprobes that are armed, and the machine's switches."""
+    """Definitions in tracefs, kprobes that are armed, and whether the kernel hurries."""
     found = []
     for path in (
         tracefs() / "kprobe_events",
         Path("/sys/kernel/debug/kprobes/list"),
         Path(switches.EXPEDITED),
-        Path(switches.OPTIMIZATION),
     ):
         if path.exists():
             found += path.read_text().splitlines()

@@ -28,7 +28,6 @@ with {name}():
 # Who turns it; the switch, its usual value, the other, what kernels without it lack.
 _SWITCHES = {
     "hurried": (switches.EXPEDITED, "0", "1", "writable (root)"),
-    "unoptimized": (switches.OPTIMIZATION, "1", "0", "which CONFIG_OPTPROBES brings"),
 }
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import selectors
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 __all__ = ("Run", "interactive", "problem_of", "run", "take")
 
 BOOT = 240.0  # seconds until the first result; usually 4, and 60 on a busy machine
-SILENCE = 400.0  # seconds between results: more than the guest lets a test and its end take
+# Seconds between results: more than the guest lets a test and its end take.
+SILENCE = float(os.environ.get("USDT_VM_SILENCE", "400"))
 TIED = ("setpriv", "--pdeathsig", "KILL", "--")  # a program that ends with whoever started it
 _RESULT = re.compile(rb"^@usdt (\d+) ([0-9a-f]{8}) ([A-Za-z0-9+/=]+)\r*$")
 
@@ -115,6 +117,7 @@ def _command(
         ),
         *("-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", serial),
         *("-kernel", image.kernel, "-initrd", f"/proc/self/fd/{initrd}", "-append", append),
+        *shlex.split(os.environ.get("USDT_VM_QEMU", "")),
     )
 
 

@@ -6,7 +6,6 @@ to define more of them in.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from bpf.host import KERNEL
 from bpf.insn import R0, R1, R2, R6, R10, Jump
 from bpf.maps import MapSpec
 from bpf.ptregs import PT_REGS
-from bpf.switches import unoptimized
 from tracing.attach.attacher import too_large
 from tracing.attach.hooks import FunctionHook
 from tracing.codegen.slots import TEXT_SLOT
@@ -40,7 +38,6 @@ _POINTER, _NUMBER = struct.Struct("=Q"), struct.Struct("=I")
 
 #: Definitions in tracefs with an event each, which is a folder with files.
 DEFINED = 64
-_THOUSAND = 1000  # places that are worth turning a switch of the whole machine
 
 
 @frozen
@@ -190,16 +187,14 @@ class ManyFunctions:
         self._load_alike()
         waiting, self._waiting = self._waiting, []
         number = 0
-        many = sum(len(placed) for _, _, placed in waiting) >= _THOUSAND
-        with unoptimized() if many else contextlib.nullcontext():
-            for event, program, placed in waiting:
-                try:
-                    self._set.arm(event, program)
-                except TracingError as err:
-                    for item in placed:
-                        self._fail(item, err)
-                else:
-                    number += len(placed)
+        for event, program, placed in waiting:
+            try:
+                self._set.arm(event, program)
+            except TracingError as err:
+                for item in placed:
+                    self._fail(item, err)
+            else:
+                number += len(placed)
         if number:
             events = len({event.name for event, _, _ in waiting})
             self._attacher.ways.append(f"{number} kprobes as places of {events} events of tracefs")
