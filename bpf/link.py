@@ -25,7 +25,7 @@ from bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_numb
 from bpf.errors import NotSupported, SyscallError
 from bpf.fd import FD, Closing
 from bpf.frozen import frozen
-from bpf.switches import hurried
+from bpf.graceperiods import hurried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

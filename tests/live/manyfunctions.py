@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bpf import switches
+from bpf.graceperiods import EXPEDITED
 from bpf.tracefs import tracefs
 
 __all__ = ("calls", "complaints", "left_behind", "sites_of")
@@ -31,7 +31,7 @@ def left_behind() -> list[str]:
     for path in (
         tracefs() / "kprobe_events",
         Path("/sys/kernel/debug/kprobes/list"),
-        Path(switches.EXPEDITED),
+        Path(EXPEDITED),
     ):
         if path.exists():
             found += path.read_text().splitlines()

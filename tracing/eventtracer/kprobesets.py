@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from bpf.errors import NotSupported, SyscallError, TracingError
 from bpf.fd import FD
+from bpf.graceperiods import hurried
 from bpf.host import KERNEL
 from bpf.kernelcode import KernelCode
 from bpf.kprobes import attach_kprobe_event
 from bpf.link import Link, close_links
-from bpf.switches import hurried
 from bpf.tracefs import tracefs
 from tracing.eventtracer.definitions import FILES, Defined, remove
 from tracing.eventtracer.entries import MOST, offset_behind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bpf.errors import SyscallError
 from bpf.frozen import frozen
-from bpf.switches import hurried
+from bpf.graceperiods import hurried
 from tracing.eventformat import parse_format
 from tracing.eventtracer.definitions import define, orphans, remove, remove_group
 from tracing.eventtracer.instance import Instance, orphaned_instances, remove_instance

@@ -1,0 +1,61 @@
+"""The switch by which grace periods are hurried is turned back, however we end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bpf.graceperiods import EXPEDITED, hurried
+
+_HURRIES = """
+import time
+from bpf.graceperiods import hurried
+with hurried():
+    print("in", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def switch() -> Path:
+    """It, turned off."""
+    path = Path(EXPEDITED)
+    if not os.access(path, os.W_OK):
+        pytest.skip(f"needs root: {path} is not ours to write")
+    assert path.read_text().strip() == "0"
+    return path
+
+
+def test_it_is_on_meanwhile(switch: Path) -> None:
+    with hurried():
+        assert switch.read_text().strip() == "1"
+        with hurried():  # whoever turned it on turns it off
+            pass
+        assert switch.read_text().strip() == "1"
+    assert switch.read_text().strip() == "0"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda one: one.name)
+def test_it_is_turned_back_after_a_signal_to_the_group(
+    switch: Path, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _HURRIES],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"in\n"
+        assert switch.read_text().strip() == "1"
+        os.killpg(process.pid, number)
+    limit = time.monotonic() + 20
+    while switch.read_text().strip() != "0" and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert switch.read_text().strip() == "0"
