@@ -52,7 +52,7 @@ test-vm-all: $(STAMP) testbins  ## the same on other CPUs as well: an hour or tw
 
 vm: $(STAMP) testbins  ## KERNEL=6.1 [ARCH=amd64] [TEST='tests/live -x']: a shell, or tests, in a kernel
 	@tools/packages.sh vm
-	@PYTHONPATH=tests $(VENV)/bin/python -m vm '$(KERNEL)' --cpu '$(ARCH)' $(TEST)
+	@PYTHONPATH=tests:tests/support $(VENV)/bin/python -m vm '$(KERNEL)' --cpu '$(ARCH)' $(TEST)
 
 lint: $(STAMP)  ## ruff and mypy
 	@echo 'lint: ruff check, ruff format, mypy --strict'

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.manager import Manager
+    from usdt.libbpf.manager import Manager
 
     Detach = Callable[[], object]
     Attach = Callable[[str], Detach]
@@ -99,8 +99,8 @@ class _Attacher:
 
 @contextlib.contextmanager
 def _attachers(folder: Path, program: Path, pins: Path) -> Iterator[dict[str, Attach]]:
-    from bpf.link import Via  # noqa: PLC0415 - --help does not pay for it
-    from usdt import manager  # noqa: PLC0415
+    from usdt.bpf.link import Via  # noqa: PLC0415 - --help does not pay for it
+    from usdt.libbpf import manager  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
         made: dict[str, Attach] = {}

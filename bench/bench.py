@@ -115,7 +115,7 @@ def _byte(file: BinaryIO, offset: int) -> bytes:
 
 def probe_offsets() -> list[tuple[int, int]]:
     """(file offset, its semaphore's) of each site of ``loop:hit``."""
-    from usdt.probes import read_probes  # noqa: PLC0415 - --help does not pay for it
+    from usdt.probes.probe import read_probes  # noqa: PLC0415 - --help does not pay for it
 
     return [
         (site.offset, site.semaphore_offset)
@@ -148,11 +148,11 @@ def untraced(loop: Loop) -> Iterator[Outcome]:
 @contextlib.contextmanager
 def empty_uprobe(loop: Loop) -> Iterator[Outcome]:
     """A program that returns at once, at every site: the floor that the kernel sets."""
-    from bpf._uapi import AttachType  # noqa: PLC0415 - only this measurement loads programs
-    from bpf.assembler import Assembler  # noqa: PLC0415
-    from bpf.insn import R0  # noqa: PLC0415
-    from bpf.link import UprobeSite, attach_uprobe_multi  # noqa: PLC0415
-    from bpf.program import ProgramSpec  # noqa: PLC0415
+    from usdt.bpf._uapi import AttachType  # noqa: PLC0415 - only this measurement loads programs
+    from usdt.bpf.assembler import Assembler  # noqa: PLC0415
+    from usdt.bpf.insn import R0  # noqa: PLC0415
+    from usdt.bpf.link import UprobeSite, attach_uprobe_multi  # noqa: PLC0415
+    from usdt.bpf.program import ProgramSpec  # noqa: PLC0415
 
     asm = Assembler()
     asm.mov(R0, 0)

@@ -29,7 +29,7 @@ ASK = """
 import resource, sys, time
 began = time.perf_counter()
 from usdt.dwarf.info import DebugInfo
-from usdt.elf import ElfFile
+from usdt.elf.file import ElfFile
 with ElfFile(sys.argv[1]) as elf, DebugInfo.of(elf) as info:
     found = info.function(int(sys.argv[2]), sys.argv[3])
     sizes = [info.btf.size_of(one.type_id) for one in found.parameters]

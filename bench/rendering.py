@@ -10,19 +10,19 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from bpf.btf.names import find_type
-from bpf.ringbuf import HEADER
-from tracing.decode import Decoder
-from tracing.forms import EventForm, JsonForm, TextForm
-from tracing.language import parse_probe
-from tracing.layout import layout_of
-from tracing.plan import HEADER_SIZE
-from tracing.session import Session
+from usdt.bpf.ringbuf import HEADER
+from usdt.btf.lookup import find_type
+from usdt.engine.compiler.plan import HEADER_SIZE
+from usdt.engine.compiler.record.layout import layout_of
+from usdt.engine.language import parse_probe
+from usdt.engine.output.decode import Decoder
+from usdt.engine.output.formatters import EventForm, JsonForm, TextForm
+from usdt.engine.runtime.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracing.plan import Plan
+    from usdt.engine.compiler.plan import Plan
 
 __all__ = ("rendering",)
 
@@ -47,7 +47,7 @@ class Taken:
 
 
 def _records() -> tuple[Taken, bytes]:
-    from kprobe.tracepoints.source import attach  # noqa: PLC0415 - --help does not pay for it
+    from kprobe.tracepoints.provider import attach  # noqa: PLC0415 - --help does not pay for it
 
     taken, found = Taken(), b""
     ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -80,9 +80,9 @@ def _whole(taken: Taken, data: bytes, form: TextForm | JsonForm | EventForm) -> 
 
 def rendering() -> None:
     """Measure, and print a line for each form."""
-    from bpf.btf.files import kernel_btf  # noqa: PLC0415 - --help does not pay for it
-    from bpf.btf_dump import Options, Renderer  # noqa: PLC0415
-    from bpf.btf_dump.values import Concise  # noqa: PLC0415
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - --help does not pay for it
+    from usdt.btf.values import Options, Renderer  # noqa: PLC0415
+    from usdt.btf.values.value_reader import Concise  # noqa: PLC0415
 
     taken, data = _records()
     layout = layout_of(taken.cases[0][2])

@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # from the checkout, uninstalled
 
-from bpf.errors import TracingError
+from usdt.base.errors import TracingError
 from usdt.bcc import attach, load
 
 START, DONE = 1, 2

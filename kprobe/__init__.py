@@ -17,7 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bpf.errors import (
+    from kprobe import events
+    from kprobe.api import Session, attach
+    from kprobe.datatypes import DataType, Types, types
+    from usdt.arch.locations import Unreadable
+    from usdt.base.errors import (
         BtfError,
         LanguageError,
         NotSupported,
@@ -26,30 +30,26 @@ if TYPE_CHECKING:
         TargetError,
         TracingError,
     )
-    from kprobe import events
-    from kprobe.api import Session, attach
-    from kprobe.datatypes import DataType, Types, types
-    from tracing.api.aggregates import Aggregate, Histogram
-    from tracing.api.events import Events
-    from tracing.forms import Event
-    from tracing.values import Unreadable
+    from usdt.engine.api.aggregates import Aggregate, Histogram
+    from usdt.engine.api.events import Events
+    from usdt.engine.output.formatters import Event
 
 _HOMES = {
-    "Aggregate": "tracing.api.aggregates",
-    "BtfError": "bpf.errors",
+    "Aggregate": "usdt.engine.api.aggregates",
+    "BtfError": "usdt.base.errors",
     "DataType": "kprobe.datatypes",
-    "Event": "tracing.forms",
-    "Events": "tracing.api.events",
-    "Histogram": "tracing.api.aggregates",
-    "LanguageError": "bpf.errors",
-    "NotSupported": "bpf.errors",
-    "ProbeNotFound": "bpf.errors",
+    "Event": "usdt.engine.output.formatters",
+    "Events": "usdt.engine.api.events",
+    "Histogram": "usdt.engine.api.aggregates",
+    "LanguageError": "usdt.base.errors",
+    "NotSupported": "usdt.base.errors",
+    "ProbeNotFound": "usdt.base.errors",
     "Session": "kprobe.api",
-    "SyscallError": "bpf.errors",
-    "TargetError": "bpf.errors",
-    "TracingError": "bpf.errors",
+    "SyscallError": "usdt.base.errors",
+    "TargetError": "usdt.base.errors",
+    "TracingError": "usdt.base.errors",
     "Types": "kprobe.datatypes",
-    "Unreadable": "tracing.values",
+    "Unreadable": "usdt.arch.locations",
     "attach": "kprobe.api",
     "types": "kprobe.datatypes",
 }

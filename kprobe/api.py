@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tracing.api.opening import GRACE, Whom, open_events, pids_of
-from tracing.api.sessions import AnySession
-from tracing.session import DEFAULT_BUFFER
+from usdt.engine.api.attach import GRACE, Whom, open_events, pids_of
+from usdt.engine.api.sessions import AnySession
+from usdt.engine.runtime.session import DEFAULT_BUFFER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tracing.api.events import Events
-    from tracing.forms import Event
-    from tracing.language.tree import ProbeKind
+    from usdt.engine.api.events import Events
+    from usdt.engine.language.tree import ProbeKind
+    from usdt.engine.output.formatters import Event
 
 __all__ = ("Session", "attach")
 

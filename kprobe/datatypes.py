@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bpf.btf.cdump import definition
-from bpf.btf.files import kernel_btf, load
-from bpf.btf.names import find_type
-from bpf.btf_dump.libbpf import render_libbpf
-from bpf.btf_dump.options import Options
-from bpf.btf_dump.renderer import Renderer
-from bpf.btf_dump.values import Concise, Values
+from usdt.btf.c_dump import definition
+from usdt.btf.files import kernel_btf, load
+from usdt.btf.lookup import find_type
+from usdt.btf.values.libbpf import render_libbpf
+from usdt.btf.values.options import Options
+from usdt.btf.values.renderer import Renderer
+from usdt.btf.values.value_reader import Concise, Values
 
 if TYPE_CHECKING:
-    from bpf.btf.reader import Btf
-    from bpf.btf_dump.options import Rendered
+    from usdt.btf.reader import Btf
+    from usdt.btf.values.options import Rendered
 
 __all__ = ("DataType", "Types", "types")
 
@@ -57,7 +57,7 @@ class DataType:
         return definition(self._owner.btf, self.id)
 
     def render(self, data: bytes, *, compat: str = "", **options: Any) -> str:
-        """A value as text, as far as there is data; options as in ``bpf.btf_dump.Options``.
+        """A value as text, as far as there is data; options as in ``usdt.btf.values.Options``.
 
         Raises:
             BtfError: the type is absurd.
@@ -102,7 +102,7 @@ class Types:
     """The types of one BTF by name or ID, as :func:`types` makes them.
 
     Attributes:
-        btf: what they are read from, a :class:`bpf.BTF`.
+        btf: what they are read from, a :class:`usdt.bpf.BTF`.
 
     Raises:
         BtfError: ``types[name]``: there is none of that name; the message names the nearest.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 import skips
 
-from bpf.errors import NotSupported
+from usdt.base.errors import NotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

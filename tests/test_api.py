@@ -14,14 +14,14 @@ import pytest
 from house import ROOT
 from skips import need_program
 
-import bpf
 import kprobe
 import usdt
 import usdt.bcc
 import usdt.provider
 import usdt.testing
-from tracing.api.events import Events
-from tracing.api.sessions import AnySession
+from usdt import bpf
+from usdt.engine.api.events import Events
+from usdt.engine.api.sessions import AnySession
 
 PUBLIC: dict[str, tuple[ModuleType, ...]] = {
     "bpf": (bpf,),
@@ -96,7 +96,7 @@ def test_arguments_are_told_of() -> None:
 def test_a_front_has_the_errors_it_raises() -> None:
     for module in (usdt, kprobe):
         for name in ("LanguageError", "NotSupported", "ProbeNotFound", "SyscallError"):
-            assert getattr(module, name) is getattr(sys.modules["bpf.errors"], name)
+            assert getattr(module, name) is getattr(sys.modules["usdt.base.errors"], name)
 
 
 def test_names_that_are_not_there() -> None:
@@ -110,7 +110,8 @@ _UNTOUCHED = """
 import json, sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-import bpf, kprobe, usdt
+import kprobe, usdt
+from usdt import bpf
 light = sorted(sys.modules)
 for module in (bpf, kprobe, usdt):
     for name in module.__all__:

@@ -175,5 +175,5 @@ def test_machine_paths_are_found(text: str, expected: int) -> None:
 
 def test_text_files_are_found() -> None:
     names = {str(path.relative_to(ROOT)) for path in text_files()}
-    assert {"Makefile", ".ci/run", "pyproject.toml", "bpf/errors.py"} <= names
+    assert {"Makefile", ".ci/run", "pyproject.toml", "usdt/base/errors.py"} <= names
     assert all(Path(name).parts[0] not in {".git", ".venv"} for name in names)

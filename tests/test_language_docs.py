@@ -10,11 +10,11 @@ import pytest
 from planning import argument, plan
 from test_readme import consoles, needs_python, run, shape
 
-from bpf.errors import LanguageError
-from tracing.ir import Number, Opaque
-from tracing.language import BUILTINS, FUNCTIONS, parse_expression, parse_probe
-from tracing.language.tree import PRECEDENCE
-from tracing.resolve import Scope, resolve
+from usdt.base.errors import LanguageError
+from usdt.engine.compiler.ir import Number, Opaque
+from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.language import BUILTINS, FUNCTIONS, parse_expression, parse_probe
+from usdt.engine.language.tree import PRECEDENCE
 
 TEXT = (Path(__file__).resolve().parent.parent / "docs" / "language.md").read_text()
 CONSOLES = consoles(TEXT)

@@ -1,4 +1,4 @@
-"""Which way the arrows point, and what an import may cost: bpf ← tracing ← usdt, kprobe."""
+"""Who may use libc and click, and what an import may cost. Arrows: see pyproject.toml."""
 
 from __future__ import annotations
 
@@ -10,29 +10,21 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from house import ROOMS, ROOT, Module, library
+from house import PACKAGES, ROOT, Module, library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What each room may import of the others.
-_ALLOWED = {
-    "bpf": {"bpf"},
-    "tracing": {"bpf", "tracing"},
-    "usdt": {"bpf", "tracing", "usdt"},
-    "kprobe": {"bpf", "tracing", "kprobe"},
-}
-
 #: Who may talk to libc: the system calls, and the loader of a Provider's object.
-_LIBC = {"bpf/_syscall.py", "bpf/_uapi.py", "usdt/provider/loading.py"}
+_LIBC = {"usdt/bpf/_syscall.py", "usdt/bpf/_uapi.py", "usdt/provider/loading.py"}
 
-#: The engine behind the commands: the modules of ``tracing`` and ``bpf`` that build and load.
+#: The engine behind the commands: the modules that build and load.
 _ENGINE = (
-    "bpf.program",
-    "bpf.link",
-    "bpf.maps",
-    "tracing.codegen.program",
-    "tracing.session",
+    "usdt.bpf.program",
+    "usdt.bpf.link",
+    "usdt.bpf.maps",
+    "usdt.engine.compiler.codegen.program",
+    "usdt.engine.runtime.session",
     "ctypes",
 )
 
@@ -56,29 +48,13 @@ def _top(name: str) -> str:
     return name.partition(".")[0]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_arrows_point_one_way(room: str) -> None:
-    wrong = [
-        f"{module.path}:{line} imports {name}"
-        for module in library()
-        if module.room == room
-        for name, line in imports(module)
-        if _top(name) in set(ROOMS) - _ALLOWED[room]
-    ]
-    assert not wrong
-
-
-def test_every_room_has_modules() -> None:
-    assert {module.room for module in library()} == set(ROOMS)
-
-
 def test_only_these_modules_talk_to_libc() -> None:
     users = {
         module.path
         for module in library()
         if any(_top(name) in {"ctypes", "_ctypes", "cffi"} for name, _ in imports(module))
     }
-    assert "bpf/_syscall.py" in users
+    assert "usdt/bpf/_syscall.py" in users
     assert users <= _LIBC
 
 
@@ -120,28 +96,8 @@ def loaded_by(statement: str) -> frozenset[str]:
     return frozenset(json.loads(result.stdout[result.stdout.rindex("[") :]))
 
 
-@pytest.mark.parametrize(
-    ("room", "banned"),
-    [
-        pytest.param("bpf", {"usdt", "kprobe", "tracing"}, id="bpf knows nothing above it"),
-        pytest.param("tracing", {"usdt", "kprobe"}, id="tracing knows neither front"),
-        pytest.param("usdt", {"kprobe"}, id="usdt does not know kprobe"),
-        pytest.param("kprobe", {"usdt"}, id="kprobe does not know usdt"),
-    ],
-)
-def test_importing_every_module_of_a_room_loads_none_above(room: str, banned: set[str]) -> None:
-    names = [
-        module.name
-        for module in library()
-        if module.room == room and not module.path.endswith("__main__.py")
-    ]
-    loaded = {_top(name) for name in loaded_by("; ".join(f"import {name}" for name in names))}
-    assert not banned & loaded
-    assert "elftools" not in loaded
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_importing_a_room_is_cheap(room: str) -> None:
+@pytest.mark.parametrize("room", [*PACKAGES, "usdt.bpf"])
+def test_importing_a_package_is_cheap(room: str) -> None:
     loaded = loaded_by(f"import {room}")
     assert room in loaded
     heavy = {

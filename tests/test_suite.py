@@ -18,11 +18,15 @@ _LEAK = "import os\ndef test_it(): os.dup(1)"
 _SKIP = "import pytest\ndef test_it(): pytest.skip('needs the program frob')"
 _MODULE_SKIP = "import pytest\npytest.skip('needs a frob', allow_module_level=True)"
 _XFAIL = "import pytest\n@pytest.mark.xfail(reason='known')\ndef test_it(): assert False"
-_NOT_YET = "from bpf.errors import NotSupported\ndef test_it(): raise NotSupported('x', (99, 0))"
-_LONG_AGO = "from bpf.errors import NotSupported\ndef test_it(): raise NotSupported('x', (2, 6))"
-_CONFIG = "from bpf.errors import NotSupported\ndef test_it(): raise NotSupported('x', None)"
+_NOT_YET = (
+    "from usdt.base.errors import NotSupported\ndef test_it(): raise NotSupported('x', (99, 0))"
+)
+_LONG_AGO = (
+    "from usdt.base.errors import NotSupported\ndef test_it(): raise NotSupported('x', (2, 6))"
+)
+_CONFIG = "from usdt.base.errors import NotSupported\ndef test_it(): raise NotSupported('x', None)"
 _FIXTURE = (
-    "import pytest\nfrom bpf.errors import NotSupported\n"
+    "import pytest\nfrom usdt.base.errors import NotSupported\n"
     "@pytest.fixture\ndef need(): raise NotSupported('x', (99, 0))\n"
     "def test_it(need): pass"
 )
@@ -51,7 +55,9 @@ _FINE = {"1 passed", "1 skipped", "1 xfailed"}
 def test_guards(tmp_path: Path, text: str, no_skips: str, outcome: str) -> None:
     (tmp_path / "test_it.py").write_text(text + "\n")
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
+        ),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # half of the time it takes
         "USDT_NO_SKIPS": no_skips,
     }

@@ -21,7 +21,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bpf.errors import (
+    from usdt import bcc, testing
+    from usdt.api import Events, attach, list_probes
+    from usdt.arch.locations import Unreadable
+    from usdt.base.errors import (
         ElfError,
         LanguageError,
         NotSupported,
@@ -30,37 +33,34 @@ if TYPE_CHECKING:
         TargetError,
         TracingError,
     )
-    from tracing.forms import Event
-    from tracing.values import Unreadable
-    from usdt import bcc, testing
-    from usdt.api import Events, attach, list_probes
-    from usdt.argspec import Operand
-    from usdt.manager import Attachment, Manager
-    from usdt.probes import Probe, Site
+    from usdt.engine.output.formatters import Event
+    from usdt.libbpf.manager import Attachment, Manager
+    from usdt.probes.argspec import Operand
+    from usdt.probes.probe import Probe, Site
     from usdt.provider import Provider, ProviderError
     from usdt.sessions import Aggregate, Histogram, Session
 
 _HOMES = {
     "Aggregate": "usdt.sessions",
-    "Attachment": "usdt.manager",
-    "ElfError": "bpf.errors",
-    "Event": "tracing.forms",
+    "Attachment": "usdt.libbpf.manager",
+    "ElfError": "usdt.base.errors",
+    "Event": "usdt.engine.output.formatters",
     "Events": "usdt.api",
     "Histogram": "usdt.sessions",
-    "LanguageError": "bpf.errors",
-    "Manager": "usdt.manager",
-    "NotSupported": "bpf.errors",
-    "Operand": "usdt.argspec",
-    "Probe": "usdt.probes",
-    "ProbeNotFound": "bpf.errors",
+    "LanguageError": "usdt.base.errors",
+    "Manager": "usdt.libbpf.manager",
+    "NotSupported": "usdt.base.errors",
+    "Operand": "usdt.probes.argspec",
+    "Probe": "usdt.probes.probe",
+    "ProbeNotFound": "usdt.base.errors",
     "Provider": "usdt.provider",
     "ProviderError": "usdt.provider",
     "Session": "usdt.sessions",
-    "Site": "usdt.probes",
-    "SyscallError": "bpf.errors",
-    "TargetError": "bpf.errors",
-    "TracingError": "bpf.errors",
-    "Unreadable": "tracing.values",
+    "Site": "usdt.probes.probe",
+    "SyscallError": "usdt.base.errors",
+    "TargetError": "usdt.base.errors",
+    "TracingError": "usdt.base.errors",
+    "Unreadable": "usdt.arch.locations",
     "attach": "usdt.api",
     "list_probes": "usdt.api",
 }

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracing.api.events import Events
-from tracing.api.opening import GRACE, Whom, open_events, pids_of
-from tracing.language import parse_probe
-from tracing.session import DEFAULT_BUFFER
-from usdt.files import find_probes
+from usdt.engine.api.attach import GRACE, Whom, open_events, pids_of
+from usdt.engine.api.events import Events
+from usdt.engine.language import parse_probe
+from usdt.engine.runtime.session import DEFAULT_BUFFER
+from usdt.targets.listing_files import find_probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tracing.forms import Event
-    from usdt.probes import Probe
+    from usdt.engine.output.formatters import Event
+    from usdt.probes.probe import Probe
 
 __all__ = ("Events", "attach", "list_probes")
 
@@ -40,7 +40,7 @@ def list_probes(
     targets = [target] if target is not None else []
     files = find_probes(targets, pids=[pid] if pid is not None else [])
     request = parse_probe(pattern)
-    from usdt.points import matching  # noqa: PLC0415 - with the symbols' machinery
+    from usdt.probes.sites import matching  # noqa: PLC0415 - with the symbols' machinery
 
     return [probe for file in files for probe in matching(request, file.probes)]
 

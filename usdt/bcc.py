@@ -1,8 +1,8 @@
 """USDT probes for programs of bcc: every site, semaphores by the kernel, cookies.
 
 bcc's own ``USDT`` class attaches to probes through fixed code for each argument. Here a program
-asks for arguments at run time, by ``bpf_usdt_arg()``, and :class:`usdt.manager.Manager` attaches
-it::
+asks for arguments at run time, by ``bpf_usdt_arg()``, and :class:`usdt.libbpf.manager.Manager`
+attaches it::
 
     from usdt.bcc import attach, load
 
@@ -39,20 +39,21 @@ import weakref
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bpf import features
-from bpf._uapi import AttachType
-from bpf.errors import TargetError, TracingError
-from usdt.manager import Manager
+from usdt.base.errors import TargetError, TracingError
+from usdt.bpf import features
+from usdt.bpf._uapi import AttachType
+from usdt.libbpf.manager import Manager
 
 if TYPE_CHECKING:
-    from usdt.manager import Attachment
+    from usdt.libbpf.manager import Attachment
 
 __all__ = ("attach", "header", "kernel_headers", "load")
 
 _SPECS = "__bpf_usdt_specs"
 _IPS = "__bpf_usdt_ip_to_spec_id"
 
-# libbpf's newer layout: see usdt.spec. bcc compiles for this machine, whichever its byte order.
+# libbpf's newer layout: see usdt.libbpf.usdt_spec. bcc compiles for this machine, whichever its
+# byte order.
 _HEADER = """\
 #define USDT_HAS_COOKIES %(cookies)d
 #define USDT_MOST 12
@@ -285,7 +286,7 @@ def attach(
     Args:
         bpf: made by :func:`load`, or of a text that begins with :func:`header`.
         function: its name.
-        target: as the rest, what :meth:`usdt.manager.Manager.attach` takes.
+        target: as the rest, what :meth:`usdt.libbpf.manager.Manager.attach` takes.
         provider: of the probe, exactly.
         name: of the probe, exactly.
         pid: only in this process; 0: in every process.
@@ -294,7 +295,7 @@ def attach(
 
     Raises:
         TargetError: the object has no such function, or not the header's maps.
-        TracingError: see :meth:`usdt.manager.Manager.attach`.
+        TracingError: see :meth:`usdt.libbpf.manager.Manager.attach`.
 
     Example:
         >>> with usdt.bcc.attach(program, "on_gc", "python3.11", "python", "gc__start") as gc:

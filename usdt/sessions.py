@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracing.api.aggregates import Aggregate, Histogram
-from tracing.api.sessions import AnySession
+from usdt.engine.api.aggregates import Aggregate, Histogram
+from usdt.engine.api.sessions import AnySession
 
 __all__ = ("Aggregate", "Histogram", "Session")
 

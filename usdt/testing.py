@@ -16,13 +16,13 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from bpf.errors import TracingError
 from usdt.api import attach
+from usdt.base.errors import TracingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracing.forms import Event
+    from usdt.engine.output.formatters import Event
 
 __all__ = ("Hits", "traced")
 

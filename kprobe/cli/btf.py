@@ -13,7 +13,7 @@ from kprobe.cli.lines import escaped_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bpf.btf.reader import Btf
+    from usdt.btf.reader import Btf
 
 __all__ = ("btf",)
 
@@ -33,7 +33,7 @@ def btf(file: str | None, base: str | None, form: str) -> None:
 
     FILE is raw BTF, an ELF object or a module (also .gz and .xz).
     """
-    from bpf.btf.files import KERNEL, load  # noqa: PLC0415 - --help must not pay
+    from usdt.btf.files import KERNEL, load  # noqa: PLC0415 - --help must not pay
 
     found = load(file or KERNEL, base=load(base) if base else None)
     sys.stdout.writelines(_texts(found, form))
@@ -41,11 +41,11 @@ def btf(file: str | None, base: str | None, form: str) -> None:
 
 def _texts(found: Btf, form: str) -> Iterator[str]:
     if form == "c":
-        from bpf.btf.cdump import header  # noqa: PLC0415 - one of three
+        from usdt.btf.c_dump import header  # noqa: PLC0415 - one of three
 
         yield from map(escaped_lines, header(found))
         return
-    from bpf.btf.listing import raw_lines, to_json  # noqa: PLC0415 - one of three
+    from usdt.btf.raw_dump import raw_lines, to_json  # noqa: PLC0415 - one of three
 
     if form == "raw":
         yield from map(escaped_lines, raw_lines(found))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.errors import BtfError, TracingError
 from kprobe.cli.lines import escaped_lines
+from usdt.base.errors import BtfError, TracingError
 
 if TYPE_CHECKING:
-    from bpf.btf_dump.options import Rendered
     from kprobe.datatypes import Types
+    from usdt.btf.values.options import Rendered
 
 __all__ = ("dump",)
 

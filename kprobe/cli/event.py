@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracing.commandline import LazyGroup
+from usdt.engine.cli.click_group import LazyGroup
 
 __all__ = ("event",)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kprobe.events import DefinitionError, Dialect, normalized, parse
-from tracing.commandline import escaped
+from usdt.engine.cli.click_group import escaped
 
 __all__ = ("check",)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from bpf.errors import TracingError
-from bpf.tracefs import tracefs
 from kprobe.cli.eventsource import dialect_of, given, lines_of, say
+from usdt.base.errors import TracingError
+from usdt.tracefs.mount import tracefs
 
 __all__ = ("clean", "define", "remove")
 
@@ -27,8 +27,8 @@ kprobe event define -i definitions.txt --dry-run
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> int:
     """Define events."""
-    from tracing.eventtracer.definitions import define as write  # noqa: PLC0415 - with the tracer
-    from tracing.eventtracer.definitions import remove as undo  # noqa: PLC0415
+    from usdt.tracefs.definitions import define as write  # noqa: PLC0415 - with the tracer
+    from usdt.tracefs.definitions import remove as undo  # noqa: PLC0415
 
     root = tracefs()
     wanted = given(lines_of(definitions, files), dialect_of(root))
@@ -51,8 +51,8 @@ def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: boo
 @click.argument("events", metavar="[GROUP/]EVENT...", nargs=-1, required=True)
 def remove(events: tuple[str, ...]) -> int:
     """Remove events; a name without a group has to be the only one of that name."""
-    from tracing.eventtracer.definitions import listed  # noqa: PLC0415 - with the tracer
-    from tracing.eventtracer.definitions import remove as delete  # noqa: PLC0415
+    from usdt.tracefs.definitions import listed  # noqa: PLC0415 - with the tracer
+    from usdt.tracefs.definitions import remove as delete  # noqa: PLC0415
 
     root = tracefs()
     for wanted in events:
@@ -69,7 +69,7 @@ def remove(events: tuple[str, ...]) -> int:
 @click.command("clean")
 def clean() -> int:
     """Remove what runs of this toolkit left behind that were killed; nobody else's events."""
-    from tracing.eventtracer.session import clean as sweep  # noqa: PLC0415 - with the tracer
+    from usdt.tracefs.session import clean as sweep  # noqa: PLC0415 - with the tracer
 
     gone, stuck = sweep(tracefs())
     for line in gone:

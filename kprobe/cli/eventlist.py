@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.errors import TracingError
-from bpf.tracefs import tracefs
 from kprobe.cli.eventdefine import matches
-from tracing.commandline import escaped
+from usdt.base.errors import TracingError
+from usdt.engine.cli.click_group import escaped
+from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracing.eventformat import EventFormat
+    from usdt.tracefs.format import EventFormat
 
 __all__ = ("list_events", "show")
 
@@ -24,8 +24,8 @@ __all__ = ("list_events", "show")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_events(*, as_json: bool) -> int:
     """List probe events, everybody's, as the kernel has them."""
-    from tracing.eventtracer.definitions import listed  # noqa: PLC0415 - with the tracer
-    from tracing.eventtracer.owner import is_orphan, is_ours  # noqa: PLC0415
+    from usdt.tracefs.definitions import listed  # noqa: PLC0415 - with the tracer
+    from usdt.tracefs.owner import is_orphan, is_ours  # noqa: PLC0415
 
     root = tracefs()
     for event, line in listed(root):
@@ -47,7 +47,7 @@ def list_events(*, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(event: str, *, as_json: bool) -> int:
     """Show the fields of an event: any of the kernel's, a tracepoint too."""
-    from tracing.eventformat import parse_format  # noqa: PLC0415 - with the tracer
+    from usdt.tracefs.format import parse_format  # noqa: PLC0415 - with the tracer
 
     root = tracefs()
     form = parse_format(_format(root, event))
@@ -81,7 +81,7 @@ def _described(event: str, form: EventFormat) -> dict[str, Any]:
 def _format(root: Path, event: str) -> str:
     group, slash, name = event.replace(":", "/", 1).partition("/")
     if not slash:
-        from tracing.eventtracer.definitions import listed  # noqa: PLC0415 - rare
+        from usdt.tracefs.definitions import listed  # noqa: PLC0415 - rare
 
         found = {other.name for other, _ in listed(root) if matches(other.name, event)}
         if len(found) == 1:

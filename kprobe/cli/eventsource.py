@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpf.errors import TracingError
-from bpf.frozen import frozen
 from kprobe.events import Definition, Deletion, Dialect, parse
-from kprobe.events.ancient import translate
 from kprobe.events.naming import named
+from kprobe.events.syntax_2009 import translate
 from kprobe.events.values import FilePlace
-from tracing.commandline import escaped
-from tracing.eventtracer.definitions import FILES
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.engine.cli.click_group import escaped
+from usdt.tracefs.definitions import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

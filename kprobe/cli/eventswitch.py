@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpf.errors import SyscallError, TracingError
-from bpf.tracefs import tracefs, write_control
+from usdt.base.errors import SyscallError, TracingError
+from usdt.tracefs.mount import tracefs, write_control
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.tracefs import tracefs
 from kprobe.cli.eventsource import dialect_of, given, lines_of, say
 from kprobe.events.naming import renamed
 from kprobe.events.values import Argument, Comm
-from tracing.cli.options import output_options, stop_options
-from tracing.cli.running import signals
-from tracing.commandline import SIZE, escaped
-from tracing.kernelsymbols import KernelSymbols
-from tracing.sink import FileSink
-from tracing.stacks import frame_json, frame_text
+from usdt.engine.cli.click_group import SIZE, escaped
+from usdt.engine.cli.options import output_options, stop_options
+from usdt.engine.cli.running import signals
+from usdt.engine.output.kernel_symbols import KernelSymbols
+from usdt.engine.output.output_file import FileSink
+from usdt.engine.output.stacks import frame_json, frame_text
+from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
-    from tracing.eventtracer.session import EventSession, Hit
+    from usdt.tracefs.session import EventSession, Hit
 
 __all__ = ("watch",)
 
@@ -75,8 +75,8 @@ class _Watch:
 
     def run(self, lines: list[str], text: str) -> int:
         """From definitions to the closing line."""
-        from tracing.eventtracer.owner import own_name  # noqa: PLC0415 - with the tracer
-        from tracing.eventtracer.session import EventSession, Watched  # noqa: PLC0415
+        from usdt.tracefs.owner import own_name  # noqa: PLC0415 - with the tracer
+        from usdt.tracefs.session import EventSession, Watched  # noqa: PLC0415
 
         root = tracefs()
         dialect = dialect_of(root)

@@ -1,22 +1,22 @@
-"""Probes of the kernel as the commands of tracing/cli see them."""
+"""Probes of the kernel as the commands of usdt/engine/cli see them."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tracing.cli.mixing import start_mixed
+from usdt.engine.run.registry import start_mixed
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from kprobe.source import Attached
-    from tracing.cli.running import Started
-    from tracing.codegen.program import Filter
-    from tracing.language.tree import ProbeText
-    from tracing.session import AnySession
-    from tracing.stacks import UserSymbols
+    from kprobe.provider import Attached
+    from usdt.engine.cli.running import Started
+    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.runtime.session import AnySession
 
 __all__ = ("FRONT", "KernelFront")
 
@@ -32,13 +32,13 @@ class KernelFront:
         Raises:
             LanguageError: it cannot be understood.
         """
-        from tracing.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
+        from usdt.engine.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
 
         return parse_probe(text, default="kprobe")
 
     def symbols(self) -> Callable[[], UserSymbols] | None:
         """What makes the source of names for addresses of processes."""
-        from tracing.cli.mixing import front_of  # noqa: PLC0415
+        from usdt.engine.run.registry import front_of  # noqa: PLC0415
 
         symbols: Callable[[], UserSymbols] | None = front_of("usdt").symbols()
         return symbols
@@ -57,8 +57,8 @@ class KernelFront:
         self, session: AnySession, requests: Sequence[ProbeText], options: dict[str, Any]
     ) -> Attached:
         """Attach probes of the kernel's kinds to a session."""
-        from kprobe.source import attach  # noqa: PLC0415 - --help does not pay
-        from tracing.language import parse_items  # noqa: PLC0415
+        from kprobe.provider import attach  # noqa: PLC0415 - --help does not pay
+        from usdt.engine.language import parse_items  # noqa: PLC0415
 
         words = [options.get("by"), options.get("key"), options.get("end_key")]
         keys = [item for word in words if word for item in parse_items(word)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tracing.commandline import LazyGroup
+from usdt.engine.cli.click_group import LazyGroup
 
 __all__ = ("kprobe",)
 

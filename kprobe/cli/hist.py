@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kprobe.cli.front import FRONT
-from tracing.cli.aggregates import hist_command
+from usdt.engine.cli.aggregates import hist_command
 
 __all__ = ("hist",)
 

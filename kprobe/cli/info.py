@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kprobe.cli.lines import escaped_lines
-from tracing.commandline import escaped
+from usdt.engine.cli.click_group import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kprobe.functions import FunctionInfo
+    from kprobe.functions.prototypes import FunctionInfo
 
 __all__ = ("info",)
 
@@ -45,9 +45,9 @@ def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: b
 
 
 def _type_texts(name: str, *, needed: bool) -> list[str]:
-    from bpf.btf.cdump import Definitions, definition  # noqa: PLC0415 - not for functions
-    from bpf.btf.files import kernel_btf  # noqa: PLC0415
-    from bpf.btf.names import find_type  # noqa: PLC0415
+    from usdt.btf.c_dump import Definitions, definition  # noqa: PLC0415 - not for functions
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415
+    from usdt.btf.lookup import find_type  # noqa: PLC0415
 
     btf = kernel_btf()
     number = find_type(btf, name)
@@ -59,10 +59,10 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
 def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     import json  # noqa: PLC0415 - --help must not pay
 
-    from kprobe.symbols import reading  # noqa: PLC0415
+    from kprobe.functions.symbols import reading  # noqa: PLC0415
 
     symbols = reading()  # while the rest is imported
-    from kprobe.functions import Functions  # noqa: PLC0415
+    from kprobe.functions.prototypes import Functions  # noqa: PLC0415
 
     functions = Functions(symbols)
     found = list(dict.fromkeys(one for word in words for one in functions.find(word)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tracing.commandline import escaped
+from usdt.engine.cli.click_group import escaped
 
 __all__ = ("escaped_lines",)
 

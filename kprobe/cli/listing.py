@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracing.commandline import escaped
+from usdt.engine.cli.click_group import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,8 @@ def list_functions(patterns: Sequence[str], *, as_json: bool, verbose: bool) -> 
 
 
 def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
-    from bpf.errors import ProbeNotFound  # noqa: PLC0415 - --help must not read anything
-    from kprobe.functions import Functions  # noqa: PLC0415
+    from kprobe.functions.prototypes import Functions  # noqa: PLC0415
+    from usdt.base.errors import ProbeNotFound  # noqa: PLC0415 - --help must not read anything
 
     functions = Functions()
     found = [one for pattern in patterns or ("*",) for one in functions.matching(pattern)]

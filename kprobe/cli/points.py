@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bpf.frozen import frozen
-from tracing.commandline import escaped
+from usdt.base.frozen import frozen
+from usdt.engine.cli.click_group import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tracing.eventformat import EventFormat
+    from usdt.tracefs.format import EventFormat
 
 __all__ = ("KINDS", "Shown", "found", "is_point", "line", "text")
 
@@ -49,7 +49,7 @@ def found(word: str) -> list[Shown]:
     Raises:
         ProbeNotFound: none; the message names the nearest.
     """
-    from tracing.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
+    from usdt.engine.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
 
     request = parse_probe(word)
     if request.kind == "syscall":
@@ -108,9 +108,9 @@ def _call_fields(key: Any) -> Iterator[dict[str, Any]]:
 
 
 def _raw_fields(key: Any) -> Iterator[dict[str, Any]]:
-    from bpf.btf.declare import declaration  # noqa: PLC0415 - only for them
-    from bpf.btf.files import kernel_btf  # noqa: PLC0415
     from kprobe.tracepoints.raw import arguments_of  # noqa: PLC0415
+    from usdt.btf.declare import declaration  # noqa: PLC0415 - only for them
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415
 
     for one in arguments_of(key):
         if not one.hidden:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from kprobe.cli.front import FRONT
-from tracing.cli.options import attach_options, trace_options
-from tracing.cli.trace import run_trace
+from usdt.engine.cli.options import attach_options, trace_options
+from usdt.engine.cli.trace import run_trace
 
 __all__ = ("trace",)
 

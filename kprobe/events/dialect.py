@@ -11,8 +11,8 @@ import os
 import re
 from typing import Any, Self
 
-from bpf.errors import TracingError
-from bpf.frozen import frozen
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
 
 __all__ = ("Dialect",)
 

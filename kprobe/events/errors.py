@@ -7,7 +7,7 @@ and does something else than it says.
 
 from __future__ import annotations
 
-from bpf.errors import LanguageError
+from usdt.base.errors import LanguageError
 
 __all__ = ("MESSAGES", "STRICT", "DefinitionError")
 

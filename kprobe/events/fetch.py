@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from bpf.frozen import frozen
 from kprobe.events.errors import DefinitionError
 from kprobe.events.numbers import prefix_number, signed, unsigned
 from kprobe.events.values import (
@@ -31,6 +30,7 @@ from kprobe.events.values import (
     Type,
     Variable,
 )
+from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     from kprobe.events.dialect import Dialect

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bpf.frozen import frozen
+from usdt.base.frozen import frozen
 
 __all__ = (
     "AllArguments",

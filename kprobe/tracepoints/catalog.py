@@ -7,15 +7,15 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from bpf.errors import ProbeNotFound, TracingError
-from bpf.frozen import frozen
-from bpf.tracefs import tracefs
-from tracing.eventformat import parse_format
+from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.base.frozen import frozen
+from usdt.tracefs.format import parse_format
+from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tracing.eventformat import EventFormat
+    from usdt.tracefs.format import EventFormat
 
 __all__ = ("Event", "events", "format_of", "matching", "nearest", "record_size")
 

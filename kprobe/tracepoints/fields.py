@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tracing.eventformat import Flags, named_fields
-from tracing.eventformat.expression import split_arguments
-from tracing.eventformat.named import split_print_fmt
-from tracing.names import Names
-from tracing.values import Argument, Kind, RecordBytes, Register, Unreadable, ValueType
+from usdt.arch.locations import Kind, RecordBytes, Register, Unreadable, ValueType
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.value_names import Names
+from usdt.tracefs.format import Flags, named_fields
+from usdt.tracefs.format.expression import split_arguments
+from usdt.tracefs.format.named_values import split_print_fmt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracing.eventformat import EventFormat, FormatField
+    from usdt.tracefs.format import EventFormat, FormatField
 
 __all__ = ("arguments_of", "integer", "names_of")
 

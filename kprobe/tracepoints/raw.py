@@ -10,18 +10,19 @@ import fnmatch
 import functools
 from typing import TYPE_CHECKING
 
-from bpf.btf import types as btf_types
-from bpf.btf.declare import declaration
-from bpf.btf.files import kernel_btf
-from bpf.btf.format import Kind as BtfKind
-from bpf.errors import ProbeNotFound
-from bpf.host import BIG_ENDIAN, KERNEL
 from kprobe.tracepoints.catalog import nearest
-from tracing.typed.members import enum_names, value_type
-from tracing.values import Argument, Kind, Register, Unreadable, ValueType
+from usdt.arch.locations import Kind, Register, Unreadable, ValueType
+from usdt.base.errors import ProbeNotFound
+from usdt.base.machine import BIG_ENDIAN, KERNEL
+from usdt.btf import types as btf_types
+from usdt.btf.declare import declaration
+from usdt.btf.files import kernel_btf
+from usdt.btf.format import Kind as BtfKind
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 
 if TYPE_CHECKING:
-    from bpf.btf.reader import Btf
+    from usdt.btf.reader import Btf
 
 __all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
 

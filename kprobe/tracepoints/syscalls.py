@@ -12,20 +12,21 @@ import fnmatch
 import functools
 from typing import TYPE_CHECKING
 
-from bpf.errors import ProbeNotFound, TracingError
-from bpf.frozen import frozen
-from bpf.host import BIG_ENDIAN, KERNEL, KERNEL_WORD
 from kprobe.tracepoints.catalog import Event, events, format_of, nearest
 from kprobe.tracepoints.fields import integer
-from kprobe.tracepoints.flagtables import flags_of
-from kprobe.tracepoints.numbers import event_names, numbers
-from tracing.attach.hooks import syscall_registers
-from tracing.calls import CallStack
-from tracing.names import Names
-from tracing.values import Argument, AtReturn, Memory, Register, Unreadable
+from kprobe.tracepoints.flag_names import flags_of
+from kprobe.tracepoints.syscall_numbers import event_names, numbers
+from usdt.arch.locations import AtReturn, Memory, Register, Unreadable
+from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.base.frozen import frozen
+from usdt.base.machine import BIG_ENDIAN, KERNEL, KERNEL_WORD
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.entry_return import CallStack
+from usdt.engine.compiler.value_names import Names
+from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
-    from tracing.eventformat import FormatField
+    from usdt.tracefs.format import FormatField
 
 __all__ = (
     "SystemCall",

@@ -1,4 +1,4 @@
-"""bpf.assembler: labels, wide constants and named maps, without a kernel."""
+"""usdt.bpf.assembler: labels, wide constants and named maps, without a kernel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpf.assembler import Assembler, Code, CodeTooLarge
-from bpf.errors import TracingError
-from bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
-from bpf.program import ProgramSpec
+from usdt.base.errors import TracingError
+from usdt.bpf.assembler import Assembler, Code, CodeTooLarge
+from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
+from usdt.bpf.program import ProgramSpec
 
 
 def fields(code: Code | bytes) -> list[tuple[int, int, int]]:

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from bpf.mmapevents import MappedNow, parse_mmap_records
+from usdt.bpf.mmapevents import MappedNow, parse_mmap_records
 
 _HEADER = struct.Struct("=IHH")
 

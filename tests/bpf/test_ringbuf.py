@@ -1,4 +1,4 @@
-"""bpf.ringbuf's parsing: hand-made bytes as the kernel leaves them, and a naive walk beside it."""
+"""Ring buffer parsing: hand-made bytes as the kernel leaves them, and a naive walk beside it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpf.errors import TracingError
-from bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, committed, ring_size, runs, same, tally
+from usdt.base.errors import TracingError
+from usdt.bpf.ringbuf import (
+    BUSY,
+    DISCARD,
+    HEADER,
+    RingBuffer,
+    committed,
+    ring_size,
+    runs,
+    same,
+    tally,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,7 +164,7 @@ def test_a_record_submitted_while_headers_are_read_is_never_torn(
         memory.submit(16, b"submit!!")
         return ready
 
-    monkeypatch.setattr("bpf.ringbuf.committed", meanwhile)
+    monkeypatch.setattr("usdt.bpf.ringbuf.committed", meanwhile)
     taken = [memory.reader.take(), memory.reader.take()]
     assert [len(data) for data in taken] == [first, second]
     assert b"".join(taken) == memory.data

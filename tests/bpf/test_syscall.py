@@ -1,4 +1,4 @@
-"""bpf._syscall: attributes packed from plain values; errors with their call's name."""
+"""usdt.bpf._syscall: attributes packed from plain values; errors with their call's name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from house import ROOT
 
-from bpf import _syscall
-from bpf._syscall import Field, bpf, bpf_attribute, perf_attribute, ptrace
-from bpf._uapi import SYSCALLS, Command
-from bpf.errors import SyscallError
-from bpf.host import PROCESS
-from bpf.maps import count_cpus, possible_cpus, sum_per_cpu
+from usdt.base.errors import SyscallError
+from usdt.base.machine import PROCESS
+from usdt.bpf import _syscall
+from usdt.bpf._syscall import Field, bpf, bpf_attribute, perf_attribute, ptrace
+from usdt.bpf._uapi import SYSCALLS, Command
+from usdt.bpf.maps import count_cpus, possible_cpus, sum_per_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,17 +134,17 @@ def test_ptrace_of_nobody() -> None:
 
 
 def test_system_calls_of_this_cpu() -> None:
-    # Of every other CPU: tests/bpf/test_ptregs.py.
+    # Of every other CPU: tests/arch/test_pt_regs.py.
     numbers = SYSCALLS.get(PROCESS, SYSCALLS["generic"])
     assert numbers == (_syscall._BPF, _syscall._PERF_EVENT_OPEN)
 
 
 _LIMIT = """\
 import json, os, resource, sys
-from bpf import maps
-from bpf.errors import SyscallError
-from bpf.host import PROCESS
-from bpf._syscall import prlimit_memlock
+from usdt.bpf import maps
+from usdt.base.errors import SyscallError
+from usdt.base.machine import PROCESS
+from usdt.bpf._syscall import prlimit_memlock
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 131072))
 prlimit_memlock(65536)  # lowering is free
 os.setgroups([]) if os.geteuid() == 0 else None

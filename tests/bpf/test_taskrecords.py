@@ -9,7 +9,7 @@ import subprocess
 
 from skips import requires_root
 
-from bpf.taskrecords import Executed, Forked, Gap, Mapped, TaskRecords, parse_task_records
+from usdt.bpf.taskrecords import Executed, Forked, Gap, Mapped, TaskRecords, parse_task_records
 
 
 def record(kind: int, body: bytes, *, misc: int = 0, time: int = 7) -> bytes:

@@ -7,9 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bpf.errors import TargetError
-from usdt.argspec import parse_arguments
+from usdt.base.errors import TargetError
 from usdt.cli.decode import decode
+from usdt.probes.argspec import parse_arguments
 
 
 def run(*words: str) -> str:

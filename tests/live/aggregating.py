@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from tracing_tools import Tool, tracing, usdt
 
-from tracing.aggregate.session import AggregateSession
-from tracing.forms import Event, EventForm
-from tracing.language import parse_probe
-from tracing.session import Session
-from usdt.tracer import Targets, Tracer
+from usdt.engine.aggregate.session import AggregateSession
+from usdt.engine.language import parse_probe
+from usdt.engine.output.formatters import Event, EventForm
+from usdt.engine.runtime.session import Session
+from usdt.targets.tracer import Targets, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from fixtures import Fixture
 
-    from tracing.aggregate.session import Row
-    from tracing.aggregate.spec import Aggregation
-    from tracing.session import Lost
+    from usdt.engine.aggregate.session import Row
+    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.runtime.session import Lost
 
 __all__ = (
     "Outcome",

@@ -23,7 +23,7 @@ from kernelprobes import program
 from manyfunctions import calls, complaints, left_behind, sites_of
 from tracing_tools import KPROBE
 
-from bpf.tracefs import tracefs
+from usdt.tracefs.mount import tracefs
 
 pytestmark = pytest.mark.usefixtures("kprobes")
 

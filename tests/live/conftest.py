@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bpf import features
-from bpf.assembler import Assembler
-from bpf.errors import NotSupported, SyscallError
-from bpf.host import KERNEL, PROCESS
-from bpf.insn import R0
-from bpf.kprobes import KprobeSite, attach_kprobe
-from bpf.program import ProgramSpec
 from usdt.arch.stubs import STUBS
+from usdt.base.errors import NotSupported, SyscallError
+from usdt.base.machine import KERNEL, PROCESS
+from usdt.bpf import features
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.insn import R0
+from usdt.bpf.kprobes import KprobeSite, attach_kprobe
+from usdt.bpf.program import ProgramSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

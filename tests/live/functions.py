@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bpf import features
-from bpf.errors import SyscallError
-from bpf.kprobes import KernelVia
-from kprobe.source import attach
-from tracing.codegen.program import Filter
-from tracing.forms import JsonForm
-from tracing.language import parse_probe
-from tracing.session import Session
+from kprobe.provider import attach
+from usdt.base.errors import SyscallError
+from usdt.bpf import features
+from usdt.bpf.kprobes import KernelVia
+from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.language import parse_probe
+from usdt.engine.output.formatters import JsonForm
+from usdt.engine.runtime.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,12 +14,12 @@ import pytest
 from manysites import SYNTAX, build_sites
 from recorder import Tracer, tracing
 
-from bpf import features
-from bpf._uapi import MapType
-from bpf.link import Via
-from bpf.maps import Map, MapSpec
-from usdt.manager import Manager
-from usdt.spec import Layout, SpecArgument, decode_spec
+from usdt.bpf import features
+from usdt.bpf._uapi import MapType
+from usdt.bpf.link import Via
+from usdt.bpf.maps import Map, MapSpec
+from usdt.libbpf.manager import Manager
+from usdt.libbpf.usdt_spec import Layout, SpecArgument, decode_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bpf.graceperiods import EXPEDITED
-from bpf.tracefs import tracefs
+from usdt.bpf.rcu import EXPEDITED
+from usdt.tracefs.mount import tracefs
 
 __all__ = ("calls", "complaints", "left_behind", "sites_of")
 

@@ -13,9 +13,9 @@ import pytest
 from example_lines import LINES, check_lines
 from house import ROOT
 
-import bpf
 import kprobe
 import usdt
+from usdt import bpf
 
 if TYPE_CHECKING:
     from types import ModuleType

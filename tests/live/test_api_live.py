@@ -17,7 +17,7 @@ from patience import patient
 from tracing_tools import private, until
 
 import usdt
-from bpf.host import PROCESS
+from usdt.base.machine import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,13 @@ from patience import patient
 from recorder import COOKIES, WAYS, places, recorder, shared_semaphores, sites_of, tracing
 from tracing_tools import bias, semaphores
 
-from bpf._uapi import AttachType, ProgType
-from bpf.assembler import Assembler
-from bpf.errors import NotSupported, SyscallError
-from bpf.features import best_way, have_uprobe_multi
-from bpf.host import PROCESS
-from bpf.insn import R0
-from bpf.link import (
+from usdt.base.errors import NotSupported, SyscallError
+from usdt.base.machine import PROCESS
+from usdt.bpf._uapi import AttachType, ProgType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.features import best_way, have_uprobe_multi
+from usdt.bpf.insn import R0
+from usdt.bpf.link import (
     PerfLink,
     UprobeSite,
     Via,
@@ -32,7 +32,7 @@ from bpf.link import (
     close_links,
     takes_uprobe_multi,
 )
-from bpf.program import ProgramSpec
+from usdt.bpf.program import ProgramSpec
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
@@ -206,7 +206,7 @@ def test_returns_are_probed_as_well(program: Path, uprobe_multi: None) -> None:
 
 
 def _function(path: Path, name: str) -> int:
-    from usdt.elf import ElfFile
+    from usdt.elf.file import ElfFile
 
     with ElfFile(path) as elf:
         (address,) = elf.symbol_addresses(name)
@@ -245,11 +245,11 @@ def test_a_guarded_probe_is_silent_without_its_semaphore(program: Path, way: str
 
 _TRACER = """\
 import json, sys, time
-from bpf._uapi import AttachType
-from bpf.assembler import Assembler
-from bpf.insn import R0
-from bpf.link import UprobeSite, attach_uprobe_multi, attach_uprobe_perf
-from bpf.program import ProgramSpec
+from usdt.bpf._uapi import AttachType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.insn import R0
+from usdt.bpf.link import UprobeSite, attach_uprobe_multi, attach_uprobe_perf
+from usdt.bpf.program import ProgramSpec
 
 way, path, sites = sys.argv[1], sys.argv[2], [UprobeSite(*site) for site in json.loads(sys.argv[3])]
 asm = Assembler()

@@ -15,14 +15,14 @@ import pytest
 from house import ROOT
 from skips import need_program
 
-from bpf import features
-from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, Helper, MapType
-from bpf.assembler import Assembler
-from bpf.capabilities import missing_capabilities
-from bpf.errors import NotSupported, SyscallError, VerifierError
-from bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
-from bpf.maps import Map, MapSpec, possible_cpus, sum_per_cpu
-from bpf.program import ProgramSpec
+from usdt.base.errors import NotSupported, SyscallError, VerifierError
+from usdt.bpf import features
+from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, Helper, MapType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.capabilities import missing_capabilities
+from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
+from usdt.bpf.maps import Map, MapSpec, possible_cpus, sum_per_cpu
+from usdt.bpf.program import ProgramSpec
 
 _HASHES = (MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_HASH, MapType.LRU_PERCPU_HASH)
 _ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
@@ -169,7 +169,7 @@ def test_a_map_that_cannot_be_is_an_error_of_the_call() -> None:
 
 
 def _info(fd: int) -> bytes:
-    from bpf._syscall import bpf
+    from usdt.bpf._syscall import bpf
 
     room = bytearray(256)
     bpf(Command.OBJ_GET_INFO_BY_FD, "IIP", fd, len(room), room)
@@ -210,7 +210,7 @@ def test_a_refused_program_brings_the_verifiers_log() -> None:
 
 
 def test_a_log_that_is_too_long_keeps_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpf.program._LOG_SIZE", 256)
+    monkeypatch.setattr("usdt.bpf.program._LOG_SIZE", 256)
     asm = Assembler()
     for number in range(500):
         asm.mov(R6, number)
@@ -329,13 +329,13 @@ def test_this_kernel_has(have: Any, since: tuple[int, int] | None) -> None:
 
 _ASK = """\
 import json
-from bpf import features
-from bpf.capabilities import missing_capabilities, privilege_hint
-from bpf.errors import SyscallError
-from bpf.maps import MapSpec
-from bpf.ringbuf import RingBuffer
-from bpf._uapi import MapType
-from bpf._syscall import perf_attribute, perf_event_open
+from usdt.bpf import features
+from usdt.bpf.capabilities import missing_capabilities, privilege_hint
+from usdt.base.errors import SyscallError
+from usdt.bpf.maps import MapSpec
+from usdt.bpf.ringbuf import RingBuffer
+from usdt.bpf._uapi import MapType
+from usdt.bpf._syscall import perf_attribute, perf_event_open
 
 def answer(question):
     try:

@@ -1,4 +1,4 @@
-"""bpf.objects against the running kernel: maps and programs that somebody else made."""
+"""usdt.bpf.objects against the running kernel: maps and programs that somebody else made."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bpf._uapi import MapType
-from bpf.assembler import Assembler
-from bpf.errors import SyscallError, TargetError
-from bpf.insn import R0
-from bpf.maps import Map, MapSpec
-from bpf.objects import pin
-from bpf.program import Program, ProgramSpec
+from usdt.base.errors import SyscallError, TargetError
+from usdt.bpf._uapi import MapType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.insn import R0
+from usdt.bpf.maps import Map, MapSpec
+from usdt.bpf.objects import pin
+from usdt.bpf.program import Program, ProgramSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""bpf.ringbuf against the running kernel: wrap-around, loss, wake-ups, records never torn."""
+"""usdt.bpf.ringbuf against the running kernel: wrap-around, loss, wake-ups, records never torn."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from fixtures import build, start
 from recorder import COOKIES, GIVEN_UP, newest_way, places, shared_semaphores, tracing
 
-from bpf._uapi import AttachType, Helper
-from bpf.assembler import Assembler, Code
-from bpf.errors import SyscallError
-from bpf.host import KERNEL_WORD
-from bpf.insn import R0, R1, R2, R3, R6, Jump
-from bpf.link import UprobeSite, attach_uprobe_multi
-from bpf.program import ProgramSpec
-from bpf.ringbuf import HEADER, RingBuffer
-from usdt.probes import read_probes
+from usdt.base.errors import SyscallError
+from usdt.base.machine import KERNEL_WORD
+from usdt.bpf._uapi import AttachType, Helper
+from usdt.bpf.assembler import Assembler, Code
+from usdt.bpf.insn import R0, R1, R2, R3, R6, Jump
+from usdt.bpf.link import UprobeSite, attach_uprobe_multi
+from usdt.bpf.program import ProgramSpec
+from usdt.bpf.ringbuf import HEADER, RingBuffer
+from usdt.probes.probe import read_probes
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
 

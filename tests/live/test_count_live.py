@@ -16,9 +16,9 @@ from fixtures import Fixture, build, start
 from patience import patient
 from tracing_tools import USDT, Tool, one_error, run_usdt, until, usdt
 
-from bpf.host import KERNEL_WORD
-from tracing.aggregate.spec import Aggregation, parse_keys
-from tracing.values import Unreadable
+from usdt.arch.locations import Unreadable
+from usdt.base.machine import KERNEL_WORD
+from usdt.engine.aggregate.spec import Aggregation, parse_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

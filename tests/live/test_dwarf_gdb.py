@@ -10,8 +10,8 @@ from dwarf_programs import calls, program
 from gdb_values import LOST, At, gdb_calls, says_the_same
 from tracing_tools import run_usdt
 
-from bpf.btf import types as btf_types
-from usdt.uprobes.debug import debug_of
+from usdt.btf import types as btf_types
+from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.functions import FunctionFile
 from usdt.uprobes.parameters import DebugParameters, problem_of
 

@@ -20,9 +20,9 @@ from skips import need_program
 from symbol_programs import compiled
 from tracing_tools import Tool, one_error, run_usdt
 
-from bpf.host import PROCESS
-from usdt.elf import ElfFile
-from usdt.uprobes.debug import debug_of
+from usdt.base.machine import PROCESS
+from usdt.elf.file import ElfFile
+from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.functions import FunctionFile
 from usdt.uprobes.parameters import DebugParameters
 

@@ -17,9 +17,9 @@ from patience import patient
 from tracing_tools import private, until
 
 import usdt
-from bpf.errors import NotSupported
-from bpf.tracefs import tracefs as mounted
 from kprobe.events import Dialect
+from usdt.base.errors import NotSupported
+from usdt.tracefs.mount import tracefs as mounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

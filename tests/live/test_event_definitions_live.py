@@ -19,9 +19,9 @@ from definitions import (
 from patience import patient
 from skips import requires_root
 
-from bpf.errors import NotSupported
 from kprobe.events import DefinitionError, Dialect, parse
 from kprobe.events.errors import STRICT
+from usdt.base.errors import NotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,14 +14,14 @@ from patience import patient
 from tracing_tools import private
 
 import usdt
-from bpf import tracefs as location
-from bpf.errors import TracingError
-from tracing.eventformat import Printer, parse_format
-from tracing.eventtracer.definitions import Defined, define, listed, orphans, remove
-from tracing.eventtracer.instance import Instance, orphaned_instances, remove_instance
-from tracing.eventtracer.intake import PageIntake, Record
-from tracing.eventtracer.owner import is_orphan, is_ours, own_name
-from tracing.eventtracer.session import EventSession, Watched
+from usdt.base.errors import TracingError
+from usdt.tracefs import mount as location
+from usdt.tracefs.definitions import Defined, define, listed, orphans, remove
+from usdt.tracefs.format import Printer, parse_format
+from usdt.tracefs.instance import Instance, orphaned_instances, remove_instance
+from usdt.tracefs.owner import is_orphan, is_ours, own_name
+from usdt.tracefs.session import EventSession, Watched
+from usdt.tracefs.trace_pipe_reader import PageIntake, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,9 +133,9 @@ def test_what_a_killed_run_left_is_found(tmp_path: Path, tracefs: Path) -> None:
     program = private(build("default", "loop"), tmp_path)
     script = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from tracing.eventtracer.definitions import define\n"
-        "from tracing.eventtracer.instance import Instance\n"
-        "from tracing.eventtracer.owner import own_name\n"
+        "from usdt.tracefs.definitions import define\n"
+        "from usdt.tracefs.instance import Instance\n"
+        "from usdt.tracefs.owner import own_name\n"
         "root, name = Path(sys.argv[1]), own_name() + '/hit'\n"
         "define(root, 'uprobe_events', f'p:{name} {sys.argv[2]}:0x10', name)\n"
         "instance = Instance(root, buffer=1 << 20)\n"

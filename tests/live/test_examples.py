@@ -21,7 +21,7 @@ from services import Dialogue, backend, running_cluster
 from skips import need_program
 from tracing_tools import Tool, until
 
-from tracing.attach.hooks import syscall_registers
+from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,14 +21,14 @@ from fixtures import Fixture, compiler, start
 from patience import patient
 
 import usdt
-from bpf.errors import TracingError
-from tracing.values import Unreadable
+from usdt.arch.locations import Unreadable
+from usdt.base.errors import TracingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tracing.forms import Event
+    from usdt.engine.output.formatters import Event
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

@@ -324,7 +324,7 @@ def test_hits_that_have_no_number_here_are_said_to_be_left_out() -> None:
 # Starts a process in a namespace below and traces it.
 _BELOW = """
 import subprocess, sys, time
-from usdt.family import descendants
+from usdt.targets.follow_forks import descendants
 
 outer = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"])
 while not (inner := list(descendants([outer.pid]))):

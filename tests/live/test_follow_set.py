@@ -18,11 +18,11 @@ import pytest
 from patience import patient
 from tracing_tools import until
 
-from bpf.errors import TracingError
-from bpf.mmapevents import MappedNow, MmapEvents
-from tracing.follow import FOLLOWED, Followed
-from usdt import process
-from usdt.family import Family, descendants
+from usdt.base.errors import TracingError
+from usdt.bpf.mmapevents import MappedNow, MmapEvents
+from usdt.engine.runtime.follow import FOLLOWED, Followed
+from usdt.procfs import process
+from usdt.targets.follow_forks import Family, descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from kernelprobes import kprobe, program, results
 from tracing_tools import run_usdt, until
 
 import kprobe as kernel
-from bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KernelVia
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 

@@ -14,10 +14,10 @@ from functions import PAIRING, WAYS, binds, here, loops, seen, sleepers
 from kernelprobes import events_of, kprobe, program, results
 from tracing_tools import USDT
 
-from bpf.errors import LanguageError, ProbeNotFound, TracingError
-from bpf.kprobes import KernelVia
-from kprobe.calls.ways import ways_for
-from kprobe.functions import current_functions
+from kprobe.functions.attach_methods import ways_for
+from kprobe.functions.prototypes import current_functions
+from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
+from usdt.bpf.kprobes import KernelVia
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes")
 _typed = pytest.mark.usefixtures("vmlinux_btf")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bpf.graceperiods import EXPEDITED, hurried
+from usdt.bpf.rcu import EXPEDITED, hurried
 
 _HURRIES = """
 import time
-from bpf.graceperiods import hurried
+from usdt.bpf.rcu import hurried
 with hurried():
     print("in", flush=True)
     time.sleep(60)

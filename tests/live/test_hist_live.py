@@ -9,9 +9,9 @@ from aggregating import aggregated, aggregating, beside_a_trace, log2_buckets, s
 from fixtures import build, start
 from tracing_tools import one_error, run_usdt
 
-from bpf.host import KERNEL_WORD
-from tracing.aggregate.jsonlines import bucket_list
-from tracing.aggregate.spec import Aggregation, Linear, Log2
+from usdt.base.machine import KERNEL_WORD
+from usdt.engine.aggregate.output.json import bucket_list
+from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
 
 
 def linear_buckets(values: list[int], low: int, high: int, step: int) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from tracing_tools import leftovers, until
 
 import kprobe
 import usdt
-from bpf.host import KERNEL_WORD
-from tracing.attach.hooks import syscall_registers
+from usdt.base.machine import KERNEL_WORD
+from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

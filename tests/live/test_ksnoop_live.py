@@ -21,11 +21,11 @@ from functions import PAIRING, binds, here, seen
 from kernelprobes import kprobe, program
 
 import kprobe as kprobe_api
-from bpf.errors import LanguageError
-from kprobe.functions import current_functions
+from kprobe.functions.prototypes import current_functions
+from usdt.base.errors import LanguageError
 
 if TYPE_CHECKING:
-    from bpf.kprobes import KernelVia
+    from usdt.bpf.kprobes import KernelVia
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 _BOTH_ENDS = pytest.mark.parametrize("way", PAIRING)

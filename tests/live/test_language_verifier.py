@@ -13,28 +13,29 @@ from fixtures import build, start
 from tracing_tools import tracing
 
 import usdt
-from bpf import features
-from bpf._syscall import bpf
-from bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, MapType
-from bpf.disasm import listing
-from bpf.fd import FD
-from bpf.maps import MapSpec
-from bpf.program import _LAYOUT, ProgramSpec
-from tracing.codegen.program import COUNTERS, EVENTS, Case, Filter, generate
-from tracing.ir import Number, Opaque
-from tracing.language import parse_expression, parse_probe
-from tracing.plan import make_plan
-from tracing.resolve import Scope, resolve
-from tracing.values import Argument, Constant, Kind, Unreadable, ValueType
-from usdt.points import matching, points_of
-from usdt.probes import read_probes
+from usdt.arch.locations import Constant, Kind, Unreadable, ValueType
+from usdt.base.closeable import FD
+from usdt.bpf import features
+from usdt.bpf._syscall import bpf
+from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, MapType
+from usdt.bpf.disasm import listing
+from usdt.bpf.maps import MapSpec
+from usdt.bpf.program import _LAYOUT, ProgramSpec
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.codegen.program import COUNTERS, EVENTS, Case, Filter, generate
+from usdt.engine.compiler.ir import Number, Opaque
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.language import parse_expression, parse_probe
+from usdt.probes.probe import read_probes
+from usdt.probes.sites import matching, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bpf.assembler import Code
-    from bpf.maps import Map
-    from tracing.plan import Plan
+    from usdt.bpf.assembler import Code
+    from usdt.bpf.maps import Map
+    from usdt.engine.compiler.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

@@ -18,13 +18,13 @@ from patience import patient
 from recorder import shared_semaphores
 from skips import need_program
 
-from bpf.errors import ProbeNotFound, SyscallError, TargetError
-from bpf.host import PROCESS
-from bpf.link import UprobeSite, Via
-from usdt.collect import Collection, Wanted, collect
-from usdt.manager import Attachment, SpecIds
-from usdt.probes import read_probes
-from usdt.spec import ArgType, Layout, SpecArgument
+from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
+from usdt.base.machine import PROCESS
+from usdt.bpf.link import UprobeSite, Via
+from usdt.libbpf.manager import Attachment, SpecIds
+from usdt.libbpf.resolve import Collection, Wanted, collect
+from usdt.libbpf.usdt_spec import ArgType, Layout, SpecArgument
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -287,7 +287,7 @@ def test_a_process_that_ends_between_looking_and_attaching(
             running.kill()
             return found
 
-        monkeypatch.setattr("usdt.manager.collect", collect_and_end)
+        monkeypatch.setattr("usdt.libbpf.manager.collect", collect_and_end)
         with pytest.raises(SyscallError, match=f"process {running.pid} has ended") as caught:
             setup.manager.attach(setup.program, sites, "sites", "one", pid=running.pid)
         assert caught.value.errno == errno.ESRCH
@@ -299,8 +299,8 @@ from pathlib import Path
 sys.path[:0] = ["tests", "tests/usdt", "tests/live"]
 soft, hard, path = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 from managing import managing
-from bpf.errors import SyscallError
-from bpf.link import Via
+from usdt.base.errors import SyscallError
+from usdt.bpf.link import Via
 with managing(path, Via.PERF_LINK) as setup:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     try:

@@ -15,14 +15,14 @@ from patience import patient
 from recorder import recorder, shared_semaphores
 from tracing_tools import USDT, until
 
-from bpf._uapi import AttachType, ProgType
-from bpf.assembler import Assembler
-from bpf.errors import ProbeNotFound, TargetError, TracingError
-from bpf.insn import R0
-from bpf.link import Via
-from bpf.objects import pin
-from bpf.program import Program, ProgramSpec
-from usdt.manager import Manager, MapLike
+from usdt.base.errors import ProbeNotFound, TargetError, TracingError
+from usdt.bpf._uapi import AttachType, ProgType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.insn import R0
+from usdt.bpf.link import Via
+from usdt.bpf.objects import pin
+from usdt.bpf.program import Program, ProgramSpec
+from usdt.libbpf.manager import Manager, MapLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

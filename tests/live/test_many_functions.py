@@ -19,14 +19,14 @@ from manyfunctions import calls, left_behind, sites_of
 from patience import patient
 from tracing_tools import KPROBE, Tool
 
-from bpf import features
-from bpf.kprobes import KernelVia
-from kprobe.source import attach
-from tracing.aggregate.session import AggregateSession
-from tracing.aggregate.spec import Aggregation
-from tracing.codegen.program import Filter
-from tracing.eventtracer.kprobesets import takes_many
-from tracing.language import parse_probe
+from kprobe.provider import attach
+from usdt.bpf import features
+from usdt.bpf.kprobes import KernelVia
+from usdt.engine.aggregate.session import AggregateSession
+from usdt.engine.aggregate.spec import Aggregation
+from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.language import parse_probe
+from usdt.tracefs.multi_probe_events import takes_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,13 @@ from fixtures import TESTBINS, Fixture, compiler, start
 from patience import patient
 
 import usdt
-from tracing.values import Unreadable
+from usdt.arch.locations import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tracing.forms import Event
+    from usdt.engine.output.formatters import Event
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

@@ -11,13 +11,13 @@ import pytest
 from functions import PAIRING, WAYS, here, seen
 from kernelprobes import kprobe, program, results
 
-from bpf.btf.files import modules
-from bpf.errors import ProbeNotFound
+from usdt.base.errors import ProbeNotFound
+from usdt.btf.files import modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bpf.kprobes import KernelVia
+    from usdt.bpf.kprobes import KernelVia
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes")
 

@@ -14,8 +14,8 @@ import json
 import pytest
 from kernelprobes import kprobe, program
 
-from bpf import features
-from bpf.kprobes import KernelVia
+from usdt.bpf import features
+from usdt.bpf.kprobes import KernelVia
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 

@@ -17,9 +17,9 @@ from fixtures import Fixture, build, start
 from recordings import frames
 from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
 
-from tracing.forms import JsonForm
-from tracing.recording.reader import Reader
-from usdt.elf import ElfFile
+from usdt.elf.file import ElfFile
+from usdt.engine.output.formatters import JsonForm
+from usdt.engine.recording.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from kernelprobes import kprobe
 from symbol_programs import compiled
 from tracing_tools import one_error, run_usdt
 
-from bpf.link import Via
+from usdt.bpf.link import Via
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

@@ -16,13 +16,13 @@ from fixtures import build, compiler, start
 from patience import patient
 
 import usdt
-from bpf.errors import TracingError
-from tracing.codegen.program import Filter
-from tracing.forms import Event, EventForm
-from tracing.language import parse_probe
-from tracing.session import Session
-from usdt.points import matching, points_of
-from usdt.probes import read_probes
+from usdt.base.errors import TracingError
+from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.language import parse_probe
+from usdt.engine.output.formatters import Event, EventForm
+from usdt.engine.runtime.session import Session
+from usdt.probes.probe import read_probes
+from usdt.probes.sites import matching, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

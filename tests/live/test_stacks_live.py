@@ -13,7 +13,7 @@ from symbol_programs import compiled
 from tracing_tools import run_usdt, tracing
 
 import usdt
-from bpf.host import PROCESS
+from usdt.base.machine import PROCESS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from aggregating import aggregated, aggregating, beside_a_trace, stopped
 from fixtures import build, start
 from tracing_tools import until
 
-from tracing.aggregate.spec import Aggregation
+from usdt.engine.aggregate.spec import Aggregation
 
 
 def numbers(values: list[int]) -> dict[str, Any]:

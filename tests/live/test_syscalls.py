@@ -18,7 +18,7 @@ from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
 
 from kprobe.tracepoints import catalog, syscalls
-from kprobe.tracepoints.numbers import numbers
+from kprobe.tracepoints.syscall_numbers import numbers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,13 +17,13 @@ from patience import patient
 from skips import need_program
 from tracing_tools import USDT, leftovers, one_error, private, run_usdt, tracing, until, usdt
 
-from bpf import features
-from bpf._uapi import AttachType
-from bpf.assembler import Assembler
-from bpf.insn import R0
-from bpf.link import UprobeSite, attach_uprobe_multi
-from bpf.program import ProgramSpec
-from usdt.probes import read_probes
+from usdt.bpf import features
+from usdt.bpf._uapi import AttachType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.insn import R0
+from usdt.bpf.link import UprobeSite, attach_uprobe_multi
+from usdt.bpf.program import ProgramSpec
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,10 +25,10 @@ from tracing_tools import (
 )
 from tracing_values import compare, unreadable_operands, words_for
 
-from bpf.errors import NotSupported
-from bpf.features import have_uprobe_multi
-from bpf.host import PROCESS
-from usdt.probes import read_probes
+from usdt.base.errors import NotSupported
+from usdt.base.machine import PROCESS
+from usdt.bpf.features import have_uprobe_multi
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,9 +27,9 @@ from tracing_tools import (
 from tracing_tools import usdt as started
 from tracing_values import compare, unreadable_operands, words_for
 
-from bpf.tracefs import tracefs as mounted
-from tracing.eventtracer.definitions import Defined, define, remove, remove_group
-from usdt.probes import read_probes
+from usdt.probes.probe import read_probes
+from usdt.tracefs.definitions import Defined, define, remove, remove_group
+from usdt.tracefs.mount import tracefs as mounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,22 +22,22 @@ from skips import need_program, requires_root
 from tracing_tools import by_thread
 from tracing_values import words_for
 
-from bpf.errors import NotSupported
-from bpf.features import have_sleepable_uprobes, have_uprobe_multi
-from tracing.codegen.program import Filter
-from tracing.eventtracer.probes import ProbeSession
-from tracing.forms import JsonForm
-from tracing.language import parse_probe
-from tracing.session import Session
-from usdt.points import declared_arguments, points_of
-from usdt.probes import read_probes
+from usdt.base.errors import NotSupported
+from usdt.bpf.features import have_sleepable_uprobes, have_uprobe_multi
+from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.language import parse_probe
+from usdt.engine.output.formatters import JsonForm
+from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.tracefs_backend.session import ProbeSession
+from usdt.probes.probe import read_probes
+from usdt.probes.sites import declared_arguments, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fixtures import Fixture
 
-    from tracing.attach.attacher import Point
+    from usdt.engine.runtime.attach.attacher import Point
 
     Hits = list[dict[str, Any]]
 

@@ -13,25 +13,26 @@ from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
 from tracing_tools import KPROBE, USDT, Tool
 
-from bpf import tracefs as location
-from bpf.btf.files import kernel_btf
-from kprobe.tracepoints import catalog, raw, source
-from kprobe.tracepoints.numbers import numbers
-from tracing.codegen.program import Filter
-from tracing.eventformat import parse_format
-from tracing.eventtracer.instance import Instance
-from tracing.eventtracer.intake import PageIntake
-from tracing.forms import JsonForm
-from tracing.language import parse_probe
-from tracing.plan import make_plan
-from tracing.session import Session
-from tracing.typed.members import BtfTypes
-from tracing.values import Unreadable
+from kprobe.tracepoints import catalog, raw
+from kprobe.tracepoints import provider as source
+from kprobe.tracepoints.syscall_numbers import numbers
+from usdt.arch.locations import Unreadable
+from usdt.btf.files import kernel_btf
+from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.resolve.btf_types import BtfTypes
+from usdt.engine.language import parse_probe
+from usdt.engine.output.formatters import JsonForm
+from usdt.engine.runtime.session import Session
+from usdt.tracefs import mount as location
+from usdt.tracefs.format import parse_format
+from usdt.tracefs.instance import Instance
+from usdt.tracefs.trace_pipe_reader import PageIntake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracing.attach.attacher import Point
+    from usdt.engine.runtime.attach.attacher import Point
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
 

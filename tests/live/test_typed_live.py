@@ -16,15 +16,15 @@ from kernelprobes import events_of, kprobe, program, tracing_kernel
 from tracing_tools import USDT, run_usdt
 
 import kprobe as kernel
-from bpf.btf.files import kernel_btf
-from bpf.btf.format import Kind
-from bpf.btf.names import find_type
-from bpf.btf.reader import Btf
-from bpf.btf.subset import subset
-from bpf.btf_dump.literals import Literals
-from bpf.btf_dump.values import Concise, Values
-from bpf.host import KERNEL, KERNEL_WORD
-from tracing.kernelsymbols import KernelSymbols
+from usdt.base.machine import KERNEL, KERNEL_WORD
+from usdt.btf.files import kernel_btf
+from usdt.btf.format import Kind
+from usdt.btf.lookup import find_type
+from usdt.btf.minimize import subset
+from usdt.btf.reader import Btf
+from usdt.btf.values.json_codegen import Literals
+from usdt.btf.values.value_reader import Concise, Values
+from usdt.engine.output.kernel_symbols import KernelSymbols
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
 

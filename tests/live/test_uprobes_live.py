@@ -14,8 +14,8 @@ import pytest
 from function_programs import calls, needs_libc
 from tracing_tools import one_error, run_usdt, tracing, until
 
-from bpf.host import KERNEL
-from bpf.link import Via
+from usdt.base.machine import KERNEL
+from usdt.bpf.link import Via
 from usdt.uprobes.functions import FunctionFile
 
 pytestmark = pytest.mark.usefixtures("ringbuf")

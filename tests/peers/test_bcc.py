@@ -15,8 +15,8 @@ from bccpeer import environment
 from fixtures import build, start
 from house import ROOT
 
-from bpf.errors import TargetError, TracingError
 from usdt import bcc
+from usdt.base.errors import TargetError, TracingError
 
 COOKIE = 0xCAFEDEADBEEFFEED
 

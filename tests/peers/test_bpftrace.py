@@ -15,7 +15,7 @@ from patience import patient
 from skips import need_program
 from tracing_tools import bias, until, usdt
 
-from usdt.probes import read_probes
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,16 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpf.btf.cdump import Definitions, header, keyword
-from bpf.btf.files import KERNEL, kernel_btf, load
-from bpf.btf.format import Encoding, Kind, Linkage
-from bpf.btf.listing import raw_lines, to_json
-from bpf.btf.reader import Btf
-from bpf.btf.types import Composite
-from bpf.btf.writer import BtfWriter
-from bpf.btf_dump import Options, Rendered, render, render_libbpf
-from bpf.btf_dump.options import ALL_QUIRKS, Quirk
-from bpf.errors import BtfError
+from usdt.base.errors import BtfError
+from usdt.btf.c_dump import Definitions, header, keyword
+from usdt.btf.files import KERNEL, kernel_btf, load
+from usdt.btf.format import Encoding, Kind, Linkage
+from usdt.btf.raw_dump import raw_lines, to_json
+from usdt.btf.reader import Btf
+from usdt.btf.types import Composite
+from usdt.btf.values import Options, Rendered, render, render_libbpf
+from usdt.btf.values.options import ALL_QUIRKS, Quirk
+from usdt.btf.writer import BtfWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

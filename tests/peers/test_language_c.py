@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from skips import need_program
 
-from tracing.language import parse_expression, render
-from tracing.language.ctypenames import NAMED_TYPES
-from tracing.language.tree import PRECEDENCE, Cast, Integer, Text
+from usdt.engine.language import parse_expression, render
+from usdt.engine.language.c_type_names import NAMED_TYPES
+from usdt.engine.language.tree import PRECEDENCE, Cast, Integer, Text
 
 if TYPE_CHECKING:
     from pathlib import Path

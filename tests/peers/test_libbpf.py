@@ -19,11 +19,11 @@ import pytest
 from fixtures import Fixture, build, start
 from manysites import build_sites, constants
 
-from bpf.errors import SyscallError, TracingError
-from bpf.link import Via
-from bpf.maps import Map
-from usdt.manager import Manager
-from usdt.probes import read_probes
+from usdt.base.errors import SyscallError, TracingError
+from usdt.bpf.link import Via
+from usdt.bpf.maps import Map
+from usdt.libbpf.manager import Manager
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,9 +21,9 @@ from elfwriter import FORMATS, Format, note, probe_elf
 from skips import need_program
 
 from usdt.cli.group import usdt as command
-from usdt.elf import ElfFile
-from usdt.notes import parse_notes
-from usdt.probes import read_probes
+from usdt.elf.file import ElfFile
+from usdt.probes.notes import parse_notes
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

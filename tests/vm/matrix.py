@@ -67,7 +67,8 @@ class Userland:
     packages: tuple[str, ...]
 
 
-# Feature → what a skip says that is for want of it; the names are those of bpf.features.have_….
+# Feature → what a skip says that is for want of it; the names are those of
+# usdt.bpf.features.have_….
 FEATURES: dict[str, tuple[str, ...]] = {
     "batch_operations": ("batch",),
     "cookies": ("BPF cookie", "have_cookies"),

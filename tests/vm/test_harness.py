@@ -24,7 +24,7 @@ from vm.matrix import CELLS, CPUS, FEATURES, USERLANDS, cell_named
 from vm.userland import compile_sources
 from vm.verdict import failures, features_that_differ, trouble
 
-from bpf import features
+from usdt.bpf import features
 
 MAKE = Path(__file__).parent / "guest" / "make"
 CELL = cell_named("6.1", "amd64")

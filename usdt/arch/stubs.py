@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bpf.frozen import frozen
+from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.elf_format import ByteOrder
+    from usdt.elf.format import ByteOrder
 
 __all__ = ("STUBS", "Stub")
 
@@ -68,7 +68,7 @@ _S390X = _names("%r2 %r3 %r4 %r5 %r6")
 _PPC64 = _names("3 4 5 6 7 8 9 10")
 _RISCV = _names("a0 a1 a2 a3 a4 a5 a6 a7")
 
-#: The CPU of a process, as :mod:`bpf.host` names it → its stub. Conventions: the processor
+#: The CPU of a process, as :mod:`usdt.base.machine` names it → its stub. Conventions: the processor
 #: supplements of the System V ABI (x86-64 3.2.3; AAPCS64 6.8.2; s390x 1.2.2, with the caller's
 #: 160 bytes below its arguments; ELFv2 of ppc64 2.2.3, whose save area begins at 32 and has places
 #: for the eight in registers as well; RISC-V's "Integer Calling Convention").

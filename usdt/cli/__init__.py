@@ -14,8 +14,8 @@ def main() -> NoReturn:
     What it imports takes most of the start, and ^C meanwhile must not show a traceback.
     """
     try:
-        from tracing.commandline import run  # noqa: PLC0415
         from usdt.cli.group import usdt  # noqa: PLC0415
+        from usdt.engine.cli.click_group import run  # noqa: PLC0415
 
         run(usdt, "usdt")
     except KeyboardInterrupt:

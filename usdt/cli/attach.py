@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.errors import LanguageError, TargetError
-from bpf.link import Via
-from tracing.commandline import escaped
-from usdt import process
-from usdt.manager import Manager
+from usdt.base.errors import LanguageError, TargetError
+from usdt.bpf.link import Via
+from usdt.engine.cli.click_group import escaped
+from usdt.libbpf.manager import Manager
+from usdt.procfs import process
 
 if TYPE_CHECKING:
-    from usdt.manager import Attachment
+    from usdt.libbpf.manager import Attachment
 
 __all__ = ("attach",)
 

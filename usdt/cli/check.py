@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracing.commandline import escaped
-from tracing.values import Unreadable
+from usdt.arch.locations import Unreadable
 from usdt.cli.listing import function_words, select
-from usdt.elf import ElfFile
-from usdt.points import arguments_of, foreign, untraced
-from usdt.symbols import SymbolResolver
+from usdt.elf.file import ElfFile
+from usdt.elf.symbols import SymbolResolver
+from usdt.engine.cli.click_group import escaped
+from usdt.probes.sites import arguments_of, foreign, untraced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usdt.probes import FileProbes, Probe
+    from usdt.probes.probe import FileProbes, Probe
 
 __all__ = ("check",)
 

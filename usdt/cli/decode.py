@@ -7,12 +7,12 @@ import sys
 
 import click
 
-from bpf.errors import TargetError
-from bpf.host import KERNEL
-from tracing.commandline import escaped
-from usdt.arch import MODULES, arch_of
-from usdt.argspec import parse_arguments
+from usdt.arch.operands import MODULES, arch_of
+from usdt.base.errors import TargetError
+from usdt.base.machine import KERNEL
 from usdt.cli.info import meaning
+from usdt.engine.cli.click_group import escaped
+from usdt.probes.argspec import parse_arguments
 
 __all__ = ("decode",)
 

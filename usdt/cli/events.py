@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracing.commandline import escaped
-from tracing.language import parse_probe
 from usdt.cli.listing import function_words, select
-from usdt.files import split_words
-from usdt.points import foreign, matching
+from usdt.engine.cli.click_group import escaped
+from usdt.engine.language import parse_probe
+from usdt.probes.sites import foreign, matching
+from usdt.targets.listing_files import split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracing.language.tree import ProbeText
-    from usdt.events import SiteEvent
-    from usdt.probes import Probe
+    from usdt.engine.language.tree import ProbeText
+    from usdt.probes.probe import Probe
+    from usdt.probes.uprobe_events import SiteEvent
 
 __all__ = ("events",)
 
@@ -56,9 +56,9 @@ def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
 
 
 def _functions(request: ProbeText, pid: int | None, taken: set[str]) -> Iterator[str]:
-    from usdt.events import function_events  # noqa: PLC0415 - after the words are known to be right
-    from usdt.targets import resolve_target  # noqa: PLC0415
-    from usdt.uprobes.requests import FunctionRequest  # noqa: PLC0415
+    from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - after the words are known to be right
+    from usdt.targets.target_files import resolve_target  # noqa: PLC0415
+    from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415
 
     asked = FunctionRequest(request)
     target = resolve_target(request.path or "", pid=pid)
@@ -75,7 +75,7 @@ def _shown(event: SiteEvent) -> Iterator[str]:
 
 
 def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
-    from usdt.events import site_events  # noqa: PLC0415 - after the words are known to be right
+    from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - after the words are known to be right
 
     yield f"# {escaped(probe.full_name)} in {escaped(probe.path)}\n"
     if (reason := foreign(probe)) is not None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bpf import features as kernel
-from bpf.capabilities import missing_capabilities
-from bpf.errors import SyscallError, TracingError
+from usdt.base.errors import SyscallError, TracingError
+from usdt.bpf import features as kernel
+from usdt.bpf.capabilities import missing_capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,19 +1,19 @@
-"""USDT probes as the commands of tracing/cli see them."""
+"""USDT probes as the commands of usdt/engine/cli see them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracing.api.started import Started
+from usdt.engine.run.started import Started
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from tracing.codegen.program import Filter
-    from tracing.language.tree import ProbeText
-    from tracing.session import AnySession
-    from tracing.stacks import UserSymbols
+    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.runtime.session import AnySession
 
 __all__ = ("FRONT", "UsdtFront")
 
@@ -25,7 +25,7 @@ class UsdtFront:
 
     def parse(self, text: str) -> ProbeText:
         """A probe as the user wrote it."""
-        from tracing.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
+        from usdt.engine.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
 
         return parse_probe(text)
 
@@ -43,12 +43,12 @@ class UsdtFront:
         session: Callable[[Filter], AnySession],
     ) -> Started:
         """Attach the probes to what the options name; ``stack`` undoes it."""
-        from tracing.language import parse_items  # noqa: PLC0415 - --help does not pay
-        from usdt.tracer import GRACE, Targets, Tracer  # noqa: PLC0415
+        from usdt.engine.language import parse_items  # noqa: PLC0415 - --help does not pay
+        from usdt.targets.tracer import GRACE, Targets, Tracer  # noqa: PLC0415
 
         spawned = None
         if options["command"] is not None:
-            from usdt.spawn import Spawned, split_command  # noqa: PLC0415 - only for -c
+            from usdt.targets.spawn import Spawned, split_command  # noqa: PLC0415 - only for -c
 
             spawned = stack.enter_context(Spawned(split_command(options["command"])))
         pids, everything, follow = tuple(options["pids"]), options["everything"], options["follow"]

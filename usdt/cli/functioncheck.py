@@ -6,18 +6,18 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from bpf.errors import TracingError
-from tracing.commandline import escaped
-from tracing.language import parse_probe
-from tracing.plan import make_plan
+from usdt.base.errors import TracingError
 from usdt.cli.functions import files_of
+from usdt.engine.cli.click_group import escaped
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.language import parse_probe
 from usdt.uprobes.parameters import problem_of
-from usdt.uprobes.requests import FunctionRequest
+from usdt.uprobes.provider import FunctionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracing.attach.attacher import Point
+    from usdt.engine.runtime.attach.attacher import Point
 
 __all__ = ("check_functions",)
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.errors import ElfError, ProbeNotFound, TargetError, TracingError
-from tracing.commandline import escaped
-from tracing.language import parse_probe
-from usdt import process
-from usdt.points import foreign_machine
-from usdt.targets import resolve_target
+from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
+from usdt.engine.cli.click_group import escaped
+from usdt.engine.language import parse_probe
+from usdt.probes.sites import foreign_machine
+from usdt.procfs import process
+from usdt.targets.target_files import resolve_target
 from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
-from usdt.uprobes.debug import debug_of
+from usdt.uprobes.debug_info import debug_of
+from usdt.uprobes.debug_package_hint import missing_debug
 from usdt.uprobes.functions import FunctionFile
-from usdt.uprobes.missing import missing_debug
 from usdt.uprobes.parameters import DebugParameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracing.language.tree import ProbeText
+    from usdt.engine.language.tree import ProbeText
     from usdt.uprobes.functions import Function
     from usdt.uprobes.parameters import Prototype
 

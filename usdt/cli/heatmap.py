@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracing.cli.aggregates import heatmap_command
 from usdt.cli.front import FRONT
+from usdt.engine.cli.aggregates import heatmap_command
 
 __all__ = ("heatmap",)
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracing.commandline import escaped
 from usdt.cli.listing import function_words, select
+from usdt.engine.cli.click_group import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usdt.argspec import Operand
-    from usdt.probes import Probe, Site
+    from usdt.probes.argspec import Operand
+    from usdt.probes.probe import Probe, Site
 
 __all__ = ("info", "meaning")
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpf.errors import ProbeNotFound, TargetError
-from tracing.commandline import escaped
-from tracing.language import parse_probe
-from usdt.files import find_probes, split_words
-from usdt.points import matching, nearest
+from usdt.base.errors import ProbeNotFound, TargetError
+from usdt.engine.cli.click_group import escaped
+from usdt.engine.language import parse_probe
+from usdt.probes.sites import matching, nearest
+from usdt.targets.listing_files import find_probes, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from usdt.probes import FileProbes, Probe
+    from usdt.probes.probe import FileProbes, Probe
 
 __all__ = ("function_words", "list_probes", "select")
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpf.host import KERNEL_WORD
-from tracing.cli.options import (
+from usdt.base.machine import KERNEL_WORD
+from usdt.cli.front import FRONT
+from usdt.engine.cli.click_group import SIZE
+from usdt.engine.cli.options import (
     attach_options,
     stack_kinds,
     stop_options,
@@ -15,8 +17,6 @@ from tracing.cli.options import (
     struct_option,
     target_options,
 )
-from tracing.commandline import SIZE
-from usdt.cli.front import FRONT
 
 if TYPE_CHECKING:
     from usdt.symbolize import Symbolizer
@@ -56,7 +56,7 @@ _BUFFER = 64 << 20 if KERNEL_WORD == 8 else 16 << 20
 @attach_options
 def record(**options: Any) -> int:
     """Write every hit of some probes to a file."""
-    from tracing.cli.record import Binaries, run_record  # noqa: PLC0415 - not for --help
+    from usdt.engine.cli.record import Binaries, run_record  # noqa: PLC0415 - not for --help
 
     binaries = Binaries(_build_id, _symbolizer)
     return run_record(FRONT, {**options, "folded": False}, binaries)
@@ -70,8 +70,8 @@ def _symbolizer() -> Symbolizer:
 
 def _build_id(path: str) -> str:
     # Of a file that is traced already: "" where it cannot be read again, or has none.
-    from bpf.errors import ElfError, TargetError  # noqa: PLC0415
-    from usdt.elf import ElfFile  # noqa: PLC0415
+    from usdt.base.errors import ElfError, TargetError  # noqa: PLC0415
+    from usdt.elf.file import ElfFile  # noqa: PLC0415
 
     try:
         with ElfFile(path) as elf:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracing.cli.options import lines_option
+from usdt.engine.cli.options import lines_option
 
 if TYPE_CHECKING:
     from usdt.symbolize import Symbolizer
@@ -62,7 +62,7 @@ def report(file: str, **options: Any) -> int:
         raise click.UsageError("--span is for --chrome")
     if any(start == end for start, end in options["spans"]):
         raise click.UsageError("--span: START and END are two probes")
-    from tracing.cli.report import run_report  # noqa: PLC0415 - --help does not pay for it
+    from usdt.engine.cli.report import run_report  # noqa: PLC0415 - --help does not pay for it
 
     options["form"] = forms[0] if forms else "text"
     return run_report(file, options, _symbolizer)

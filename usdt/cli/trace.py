@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from tracing.cli.options import trace_attach_options, trace_options
-from tracing.cli.trace import run_trace
 from usdt.cli.front import FRONT
+from usdt.engine.cli.options import trace_attach_options, trace_options
+from usdt.engine.cli.trace import run_trace
 
 __all__ = ("trace",)
 

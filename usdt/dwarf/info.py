@@ -5,28 +5,28 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Self
 
-from bpf.btf.names import find_type
-from bpf.errors import BtfError
-from usdt.dwarf import functions as fn
-from usdt.dwarf.constants import At, Tag
-from usdt.dwarf.convert import Converter
-from usdt.dwarf.dies import Die
-from usdt.dwarf.errors import DwarfError, believed
-from usdt.dwarf.files import DebugFiles
-from usdt.dwarf.functions import FunctionDebug, ParameterDebug
-from usdt.dwarf.graph import DwarfTypes
-from usdt.dwarf.index import Index
-from usdt.dwarf.nested import Nested
-from usdt.dwarf.prose import Prose
-from usdt.dwarf.scopes import Scopes
-from usdt.symbols import DEBUG_ROOT
+from usdt.base.errors import BtfError
+from usdt.btf.lookup import find_type
+from usdt.dwarf.index.files import DebugFiles
+from usdt.dwarf.index.index import Index
+from usdt.dwarf.index.nested import Nested
+from usdt.dwarf.types import functions as fn
+from usdt.dwarf.types.convert import Converter
+from usdt.dwarf.types.dwarf_btf import DwarfTypes
+from usdt.dwarf.types.functions import FunctionDebug, ParameterDebug
+from usdt.dwarf.types.source_syntax import Prose
+from usdt.dwarf.units.constants import At, Tag
+from usdt.dwarf.units.dies import Die
+from usdt.dwarf.units.errors import DwarfError, believed
+from usdt.dwarf.units.scopes import Scopes
+from usdt.elf.symbols import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.dwarf.lines_units import Unit
-    from usdt.dwarf.variants import VariantPart
-    from usdt.elf import ElfFile
+    from usdt.dwarf.types.variants import VariantPart
+    from usdt.dwarf.units.units import Unit
+    from usdt.elf.file import ElfFile
 
 __all__ = ("DebugInfo", "DwarfError", "FunctionDebug", "ParameterDebug")
 
@@ -164,7 +164,7 @@ class DebugInfo:
         )
 
     def _file(self, die: Die) -> str:
-        from usdt.dwarf.sources import file_name  # noqa: PLC0415 - only for functions
+        from usdt.dwarf.lines.file_table import file_name  # noqa: PLC0415 - only for functions
 
         one = fn.first(die, At.DECL_FILE)
         number = None if one is None else one.number(At.DECL_FILE)

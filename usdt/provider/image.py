@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from bpf.frozen import frozen
+from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bpf.errors import TracingError
+from usdt.base.errors import TracingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

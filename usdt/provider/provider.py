@@ -7,8 +7,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Self
 
-from bpf.host import PROCESS
 from usdt.arch.stubs import STUBS
+from usdt.base.machine import PROCESS
 from usdt.provider.image import MAX_ARGUMENTS, ProbeImage, build
 from usdt.provider.loading import Library, ProviderError
 from usdt.provider.probe import FiredProbe, argument_type

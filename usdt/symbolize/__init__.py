@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from usdt.symbolize.demangle import demangle
+from usdt.demangle.demangle import demangle
 from usdt.symbolize.files import FileSymbols
 from usdt.symbolize.symbolizer import Symbolizer
 

@@ -12,7 +12,7 @@ they know nothing of an address.
 Source lines come from the file itself or from its separate debug file, whichever has them.
 """
 
-# Paths are text here, as in usdt/process.py:
+# Paths are text here, as in usdt/procfs/process.py:
 # ruff: noqa: PTH120, PTH123
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import zlib
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from bpf.errors import ElfError, TargetError
-from usdt.elf import ElfFile
-from usdt.elf_format import PT_LOAD, SHT_DYNSYM, SHT_NOBITS, SHT_SYMTAB
-from usdt.symbolize.index import Symbol, SymbolIndex
-from usdt.symbols import DEBUG_ROOT
+from usdt.base.errors import ElfError, TargetError
+from usdt.elf.file import ElfFile
+from usdt.elf.format import PT_LOAD, SHT_DYNSYM, SHT_NOBITS, SHT_SYMTAB
+from usdt.elf.symbol_index import Symbol, SymbolIndex
+from usdt.elf.symbols import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.dwarf.lines import Place, SourceLines
-    from usdt.elf_format import Section, Segment
+    from usdt.dwarf.lines.source_lines import Place, SourceLines
+    from usdt.elf.format import Section, Segment
 
 __all__ = ("FileSymbols", "elf_from_bytes")
 
@@ -182,7 +182,7 @@ class FileSymbols:
     @functools.cached_property
     def _lines(self) -> tuple[SourceLines, int] | None:
         # With what to add to our addresses for them.
-        from usdt.dwarf.lines import SourceLines, has_lines  # noqa: PLC0415 - only for --lines
+        from usdt.dwarf.lines.source_lines import SourceLines, has_lines  # noqa: PLC0415 - only for --lines
 
         opener = functools.partial(_opened_below, self._roots)
         for elf in chain((self._elf,), self._by_build_id(), self._by_link()):

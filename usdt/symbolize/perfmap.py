@@ -21,8 +21,8 @@ import os
 import stat
 import time
 
-from bpf.errors import TargetError
-from usdt import process
+from usdt.base.errors import TargetError
+from usdt.procfs import process
 
 __all__ = ("MAX_BYTES", "PerfMap")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, Any
 
-from bpf.errors import ElfError, TargetError
-from usdt.process import Mapping
+from usdt.base.errors import ElfError, TargetError
+from usdt.procfs.process import Mapping
 from usdt.symbolize.files import FileSymbols
 
 if TYPE_CHECKING:

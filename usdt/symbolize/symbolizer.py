@@ -16,20 +16,20 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from bpf.errors import ElfError, TargetError
-from tracing.stacks import Frame
-from usdt import process
-from usdt.symbolize.demangle import demangle
+from usdt.base.errors import ElfError, TargetError
+from usdt.demangle.demangle import demangle
+from usdt.elf.symbols import DEBUG_ROOT
+from usdt.engine.output.stacks import Frame
+from usdt.procfs import process
 from usdt.symbolize.files import FileSymbols
-from usdt.symbolize.mapslog import MapsLog
-from usdt.symbolize.memory import Memory, read_memory
+from usdt.symbolize.maps_history import Memory, read_memory
+from usdt.symbolize.mmap_tracker import MapsLog
 from usdt.symbolize.perfmap import PerfMap
-from usdt.symbols import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.process import Mapping
+    from usdt.procfs.process import Mapping
 
 __all__ = ("Symbolizer",)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Protocol
 
-from bpf.callconv import CONVENTIONS
-from bpf.host import word_of
-from bpf.ptregs import saved_registers
-from tracing.calls import CallStack
-from tracing.values import Argument, AtReturn, Kind, Memory, Register, Unreadable, ValueType
+from usdt.arch.calling_convention import CONVENTIONS
+from usdt.arch.locations import AtReturn, Kind, Memory, Register, Unreadable, ValueType
+from usdt.arch.pt_regs import saved_registers
+from usdt.base.machine import word_of
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.entry_return import CallStack
 
 if TYPE_CHECKING:
-    from tracing.resolve import Types
+    from usdt.engine.compiler.resolve import Types
     from usdt.uprobes.functions import Function
 
 __all__ = (

@@ -18,14 +18,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bpf.btf import types as btf_types
-from bpf.frozen import frozen
-from tracing.fold import fold
-from tracing.ir import S64, U64, Arithmetic, Convert, Deref, Node, Number, Place, Pointer
-from tracing.values import Kind, ValueType
+from usdt.arch.locations import Kind, ValueType
+from usdt.base.frozen import frozen
+from usdt.btf import types as btf_types
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    S64,
+    U64,
+    Arithmetic,
+    Convert,
+    Deref,
+    Node,
+    Number,
+    Place,
+    Pointer,
+)
 
 if TYPE_CHECKING:
-    from usdt.uprobes.usertypes import ProgramTypes
+    from usdt.uprobes.dwarf_types import ProgramTypes
 
 __all__ = ("Container", "container_of")
 

@@ -7,20 +7,9 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
-from bpf.errors import ProbeNotFound
-from bpf.frozen import frozen
-from usdt.uprobes.arguments import GO_RETURNS, KEPT_RETURN
-from usdt.uprobes.boundary import boundary_problem
-from usdt.uprobes.misread import misread
-from usdt.uprobes.names import (
-    bare_name,
-    is_mangled,
-    literal_of,
-    name_matcher,
-    required_text,
-    shown_name,
-)
-from usdt.uprobes.table import (
+from usdt.base.errors import ProbeNotFound
+from usdt.base.frozen import frozen
+from usdt.elf.functions import (
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
@@ -28,11 +17,22 @@ from usdt.uprobes.table import (
     Symbol,
     SymbolTables,
 )
+from usdt.uprobes.arguments import GO_RETURNS, KEPT_RETURN
+from usdt.uprobes.instruction_boundary import boundary_problem
+from usdt.uprobes.name_patterns import (
+    bare_name,
+    is_mangled,
+    literal_of,
+    name_matcher,
+    required_text,
+    shown_name,
+)
+from usdt.uprobes.unsafe_instructions import misread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.elf import ElfFile
+    from usdt.elf.file import ElfFile
 
 __all__ = ("Function", "FunctionFile")
 

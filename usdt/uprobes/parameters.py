@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bpf.btf import types as btf_types
-from bpf.errors import BtfError, TracingError
-from bpf.frozen import frozen
-from tracing.typed.members import enum_names, value_type
-from tracing.values import Address, Argument, AtReturn, Kind, Memory, Unreadable, ValueType
-from usdt.uprobes.conventions import Lost, Passed, Spread, Value, passing
-from usdt.uprobes.usertypes import AtAddress, Held, ProgramTypes
+from usdt.arch.abi import Lost, Passed, Spread, Value, passing
+from usdt.arch.locations import Address, AtReturn, Kind, Memory, Unreadable, ValueType
+from usdt.base.errors import BtfError, TracingError
+from usdt.base.frozen import frozen
+from usdt.btf import types as btf_types
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
+from usdt.uprobes.dwarf_types import AtAddress, Held, ProgramTypes
 
 if TYPE_CHECKING:
     from usdt.dwarf.info import FunctionDebug, ParameterDebug
-    from usdt.uprobes.debug import Debug
+    from usdt.uprobes.debug_info import Debug
     from usdt.uprobes.functions import Function
 
 __all__ = (

@@ -1,4 +1,4 @@
-#include <bpf/btf.h>
+#include <usdt/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -115,7 +115,7 @@ def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 def features() -> dict[str, bool | str]:
     """What the toolkit's probes say of this kernel; the text of an error where one fails."""
-    from bpf import features as probes
+    from usdt.bpf import features as probes
 
     names = [name for name in probes.__all__ if name.startswith("have_")]
     return {name.removeprefix("have_"): _answer(getattr(probes, name)) for name in names}

@@ -1,0 +1,213 @@
+"""Probes on functions of the kernel → points of a session, attached by the newest way that will do.
+
+What a program finds where depends on the way, so points are made for one way; those that the
+kernel refuses are made anew for the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kprobe.functions.arguments import Context, FunctionTypes, arguments_of
+from kprobe.functions.attach_methods import ways_for
+from kprobe.functions.lookup import find_places
+from kprobe.functions.prototypes import current_functions
+from usdt.base.errors import LanguageError, NotSupported, TracingError
+from usdt.bpf import features
+from usdt.bpf.kprobes import KernelVia
+from usdt.engine.compiler.entry_return import replaced
+from usdt.engine.language.tree import BUILTINS
+from usdt.engine.runtime.attach.attach_points import FunctionHook
+from usdt.engine.runtime.attach.attacher import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from kprobe.functions.lookup import Place
+    from usdt.btf.reader import Btf
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.entry_return import CallStack
+    from usdt.engine.language.tree import Item, ProbeText
+    from usdt.engine.runtime.attach.attacher import Failure
+    from usdt.engine.runtime.session import AnySession
+
+__all__ = ("FunctionSource",)
+
+_EXAMPLES = 3  # functions that are named, with what stands against each
+_MANY = 1000  # functions whose arguments are shown at a time, where none was named
+
+
+class FunctionSource:
+    """Attaches probes on functions to a session.
+
+    Args:
+        session: to attach to.
+        counts: whether a probe without items shows nothing, as when hits are counted.
+        forced: the way that was asked for.
+
+    Attributes:
+        points: how many functions are attached.
+        notices: lines for people.
+    """
+
+    def __init__(
+        self, session: AnySession, *, counts: bool, forced: KernelVia | None = None
+    ) -> None:
+        self.points = 0
+        self.notices: list[str] = []
+        self._session = session
+        self._counts = counts
+        self._forced = forced
+        self._functions = current_functions()
+        self._types: dict[tuple[str, bool], FunctionTypes] = {}
+
+    def attach(self, request: ProbeText, names: AbstractSet[str], keys: Sequence[Item]) -> None:
+        """Attach a probe.
+
+        Args:
+            request: of the kinds ``kprobe`` and ``fentry``.
+            names: that its items and keys use.
+            keys: items of ``--by`` and ``--key``.
+
+        Raises:
+            ProbeNotFound: no such function.
+            TracingError: none could be attached; NotSupported: this kernel has no way to.
+        """
+        forced = KernelVia.FENTRY if request.kind == "fentry" else self._forced
+        ways = ways_for(1, forced)  # before anything is looked for
+        values = any(not item.is_predicate for item in request.items)
+        shown = not (self._counts or values)
+        typed = shown or bool(names - BUILTINS)
+        places = find_places(request, self._functions, typed=typed, notices=self.notices)
+        if shown and len(places) > _MANY and not names - BUILTINS:
+            self.notices.append(
+                f"{request.pattern}: {len(places)} functions, shown without their arguments, as "
+                f"they are more than {_MANY}"
+            )
+            typed = False
+        if any(place.offset for place in places):
+            typed = False
+            _check_inside(request, names, places[0])
+        ways = ways_for(len(places), forced)
+        left = self._by_ways(request, places, ways, typed=typed, keys=keys)
+        if len(left) == len(places):
+            raise next(iter(left.values()))
+        self.points += len(places) - len(left)
+        self._tell(left)
+
+    def _tell(self, left: dict[Place, TracingError]) -> None:
+        errors = list(left.values())
+        if len(errors) > _EXAMPLES:
+            self.notices.append(f"not attached: {len(errors)} functions, such as {errors[0]}")
+            return
+        self.notices += [f"not attached: {error}" for error in errors]
+
+    def _by_ways(
+        self,
+        request: ProbeText,
+        places: list[Place],
+        ways: list[KernelVia],
+        *,
+        typed: bool,
+        keys: Sequence[Item],
+    ) -> dict[Place, TracingError]:
+        # What could not be attached by any way, and why not by the last that was tried.
+        left: dict[Place, TracingError] = dict.fromkeys(places, TracingError(""))
+        for way in ways:
+            mine: dict[int, Place] = {}
+            points: list[Point] = []
+            for place in left:
+                if way is KernelVia.FENTRY and not (place.number and place.traceable):
+                    what = f"{place.shown}: fentry needs BTF, and one function of that name"
+                    left[place] = NotSupported(what)
+                    continue
+                point = self._point(place, way, typed=typed)
+                mine[id(point)] = place
+                points.append(point)
+            failures = self._session_attach(request, points, keys)
+            failed = {id(point): one.error for one in failures for point in one.points}
+            for number, place in mine.items():
+                if number in failed:
+                    left[place] = failed[number]
+                else:
+                    del left[place]
+            if not left:
+                break
+        return left
+
+    def _session_attach(
+        self, request: ProbeText, points: list[Point], keys: Sequence[Item]
+    ) -> list[Failure]:
+        if not points:
+            return []
+        if len(points) == 1 or not (request.items or keys):
+            return self._session.attach(request, points)
+        from usdt.engine.runtime.attach.attacher import Failure as Failed  # noqa: PLC0415 - only for patterns
+
+        misfits = [(point, self._session.misfit(request, point)) for point in points]
+        fitting = [point for point, why in misfits if why is None]
+        wrong = [(point, why) for point, why in misfits if why is not None]
+        if not fitting:
+            raise wrong[0][1]
+        return [
+            *(Failed((point,), why) for point, why in wrong),
+            *self._session.attach(request, fitting),
+        ]
+
+    def _point(self, place: Place, way: KernelVia, *, typed: bool) -> Point:
+        context = Context(traced=way is KernelVia.FENTRY)
+        arguments: tuple[Argument, ...] = ()
+        if typed:
+            arguments = arguments_of(place.btf, place.prototype, context)
+        hook = FunctionHook(
+            place.shown,
+            place.symbol,
+            place.address,
+            place.offset,
+            way,
+            place.module,
+            place.number,
+        )
+        return Point(
+            f"kprobe:{place.shown}",
+            "",
+            "",
+            0,
+            0,
+            arguments,
+            function=place.shown,
+            call=_stack(context, way) if context.known and not place.offset else None,
+            hook=hook,
+            types=self._types_of(place, context),
+        )
+
+    def _types_of(self, place: Place, context: Context) -> FunctionTypes:
+        key = place.module, context.traced
+        if key not in self._types:
+
+            def source() -> Btf:
+                found = self._functions.btf_of(place.module) or self._functions.btf_of("")
+                if found is None:
+                    raise NotSupported("BTF of the kernel")
+                return found
+
+            self._types[key] = FunctionTypes(source, context)
+        return self._types[key]
+
+
+def _stack(context: Context, way: KernelVia) -> CallStack:
+    if way is KernelVia.KPROBE_MULTI and all(features.kprobe_session()):
+        return replaced(context.stack, session=True, popped=(0,))
+    return context.stack
+
+
+def _check_inside(request: ProbeText, names: AbstractSet[str], place: Place) -> None:
+    asked = sorted(names - BUILTINS)
+    if asked:
+        raise LanguageError(
+            request.text,
+            max(request.text.rfind(asked[0]), 0),
+            f"{place.shown} is inside a function: arguments are known where it begins, and its "
+            "return is found from there",
+        )

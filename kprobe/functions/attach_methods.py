@@ -1,0 +1,106 @@
+"""The kernel's ways of attaching to functions: which there are here, and what the others lack."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import NotSupported, TracingError
+from usdt.bpf import features
+from usdt.bpf.kprobes import KernelVia
+from usdt.engine.runtime.attach.kprobe_batch import DEFINED, takes_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("FEW", "NoWay", "lacking", "ways_for")
+
+FEW = 16  # functions that get a program each
+
+
+class NoWay(TracingError):  # noqa: N818 - as NotSupported
+    """This kernel has no way of tracing its functions."""
+
+
+def _traced() -> str:
+    if features.have_fentry():
+        return ""
+    if not features.have_vmlinux_btf():
+        return "no BTF of the kernel (CONFIG_DEBUG_INFO_BTF)"
+    return "the kernel refuses such programs (ftrace with direct calls, and this CPU's trampolines)"
+
+
+def _multi() -> str:
+    return "" if features.have_kprobe_multi() else "no CONFIG_FPROBE, or before Linux 5.18"
+
+
+def _linked() -> str:
+    if not features.have_kprobes():
+        return "no kprobe PMU (CONFIG_KPROBE_EVENTS)"
+    return "" if features.have_cookies() else "no BPF cookies, which came with Linux 5.15"
+
+
+def _event() -> str:
+    return "" if features.have_kprobes() else "no kprobe PMU (CONFIG_KPROBE_EVENTS)"
+
+
+def _defined() -> str:
+    from usdt.tracefs.mount import tracefs  # noqa: PLC0415 - only for the last way, and for messages
+
+    try:
+        place = f"{tracefs()}/kprobe_events"
+    except TracingError as err:
+        return str(err)
+    return "" if os.path.exists(place) else "no kprobe_events in tracefs"  # noqa: PTH110
+
+
+_LACKS: dict[KernelVia, Callable[[], str]] = {
+    KernelVia.FENTRY: _traced,
+    KernelVia.KPROBE_MULTI: _multi,
+    KernelVia.PERF_LINK: _linked,
+    KernelVia.PERF_EVENT: _event,
+    KernelVia.KPROBE_EVENTS: _defined,
+}
+
+
+def lacking() -> dict[KernelVia, str]:
+    """What each way lacks here, "" for one that there is; newest first."""
+    return {way: lacks() for way, lacks in _LACKS.items()}
+
+
+def _keeps_more() -> bool:
+    # Whether fewer hits are missed by kprobe_multi, which runs programs with preemption off, than
+    # by fentry, whose program is not run for others while a task is preempted in it.
+    return features.preempts_programs() and all(features.kprobe_session())
+
+
+def ways_for(number: int, forced: KernelVia | None) -> list[KernelVia]:
+    """The ways to try for so many functions, newest first.
+
+    Raises:
+        NotSupported: the one that is forced is not there.
+        NoWay: there is none; the message says what each lacks.
+    """
+    if forced is not None:
+        why = _LACKS[forced]()
+        if why:
+            raise NotSupported(f"--via {forced} ({why})")
+        return [forced]
+    found: list[KernelVia] = []
+    for way, lacks in _LACKS.items():
+        if (way is not KernelVia.FENTRY or number <= FEW) and not lacks():
+            found.append(way)
+    if KernelVia.FENTRY in found and _keeps_more():
+        found.remove(KernelVia.FENTRY)
+        found.insert(1, KernelVia.FENTRY)
+    if KernelVia.PERF_LINK in found:
+        found.remove(KernelVia.PERF_EVENT)  # the same with less
+    if KernelVia.KPROBE_EVENTS in found and len(found) > 1:
+        found.remove(KernelVia.KPROBE_EVENTS)
+        # Perf events come and go by grace periods, so that thousands of them would take an hour.
+        if number > DEFINED and takes_many() and KernelVia.KPROBE_MULTI not in found:
+            found.insert(0, KernelVia.KPROBE_EVENTS)
+    if not found:
+        tried = "; ".join(f"{way}: {why}" for way, why in lacking().items() if why)
+        raise NoWay(f"functions of the kernel cannot be traced here: {tried}")
+    return found

@@ -1,0 +1,185 @@
+"""From a probe's text to functions of the kernel, or to one line that says why there are none."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import LanguageError, NotSupported, ProbeNotFound, TracingError
+from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL
+from usdt.btf.format import Kind
+from usdt.btf.types import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kprobe.functions.prototypes import FunctionInfo, Functions
+    from usdt.btf.reader import Btf
+    from usdt.engine.language.tree import ProbeText
+
+__all__ = ("Place", "find_places")
+
+_OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
+_GLOB = re.compile(r"[*?[]")
+
+
+@frozen
+class Place:
+    """A function of the kernel, or an instruction in it.
+
+    Attributes:
+        name: of the function.
+        module: "" for the kernel itself.
+        address: of the instruction; 0: the kernel finds it by the name.
+        offset: in the function.
+        btf: whose types its prototype is of; None: it has none.
+        number: its ID there.
+        prototype: the ID of its prototype there.
+        traceable: whether ftrace reaches it, as far as is known.
+    """
+
+    name: str
+    module: str
+    address: int
+    offset: int = 0
+    btf: Btf | None = None
+    number: int = 0
+    prototype: int = 0
+    traceable: bool = True
+
+    @property
+    def symbol(self) -> str:
+        """The function as the kernel's interfaces take it."""
+        return f"{self.module}:{self.name}" if self.module else self.name
+
+    @property
+    def shown(self) -> str:
+        """``[MODULE:]FUNCTION[+OFFSET]``."""
+        return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
+
+
+def find_places(
+    request: ProbeText, functions: Functions, *, typed: bool, notices: list[str]
+) -> list[Place]:
+    """The functions that a probe names.
+
+    Args:
+        request: of the kinds ``kprobe`` and ``fentry``.
+        functions: what is known of the kernel's.
+        typed: whether prototypes are wanted.
+        notices: lines for people are added.
+
+    Raises:
+        ProbeNotFound: there is none; the message says why.
+        LanguageError: an offset with a pattern.
+        TracingError: it is there, and cannot be attached.
+    """
+    base, offset = request.name, 0
+    match = _OFFSET.fullmatch(base)
+    if match:
+        base, offset = match[1], int(match[2], 0)
+        if _GLOB.search(base):
+            raise LanguageError(request.text, 0, f"{request.pattern}: an offset needs one function")
+    if _GLOB.search(base) or _GLOB.search(request.provider):
+        return _matching(request, functions, typed=typed, notices=notices)
+    return _exact(request, functions, base, offset)
+
+
+def _exact(request: ProbeText, functions: Functions, base: str, offset: int) -> list[Place]:
+    module = f"{request.provider}:" if request.provider else ""
+    try:
+        found = functions.find(f"{module}{base}")
+    except NotSupported:  # a kernel without BTF: functions are names and addresses
+        return _untyped(request, functions, base, offset)
+    infos = [one for one in found if one.name == base and one.addresses]
+    if not infos:
+        raise ProbeNotFound(f"{request.pattern}: {found[0].problem or 'no such function'}")
+    problem = functions.untraceable(base)
+    if problem:
+        raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
+    places: dict[tuple[str, int], Place] = {}
+    # One prototype may be there twice, its types by other IDs: deduplication is not perfect.
+    infos = list({(one.module, one.declaration): one for one in reversed(infos)}.values())
+    for info in infos:
+        several = len(info.addresses) > 1 or len(infos) > 1
+        for address in info.addresses:
+            known = places.get((info.module, address))
+            if known is not None:  # of several prototypes nobody knows whose is whose
+                places[info.module, address] = Place(base, info.module, known.address, offset)
+                continue
+            at = address + offset if several and address else 0
+            places[info.module, address] = _place(info, at, offset, alone=not several)
+    return list(places.values())
+
+
+def _untyped(request: ProbeText, functions: Functions, base: str, offset: int) -> list[Place]:
+    found = functions.named(request.provider, base)
+    if not found:
+        hint = functions.hint(base)
+        raise ProbeNotFound(f"no kernel function {request.pattern}{hint} (see: kprobe list)")
+    problem = functions.untraceable(base)
+    if problem:
+        raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
+    several = len(found) > 1
+    return [
+        Place(base, one.module, one.address + offset if several else 0, offset) for one in found
+    ]
+
+
+def _place(info: FunctionInfo, address: int, offset: int, *, alone: bool) -> Place:
+    number = _number_of(info) if alone else 0
+    return Place(info.name, info.module, address, offset, info.btf, number, info.prototype)
+
+
+def _number_of(info: FunctionInfo) -> int:
+    # The ID of the function itself.
+    for number in info.btf.find(info.name, Kind.FUNC) if info.btf else ():
+        function = info.btf.type(number) if info.btf else None
+        if isinstance(function, Function) and function.target == info.prototype:
+            return number
+    return 0
+
+
+def _matching(
+    request: ProbeText, functions: Functions, *, typed: bool, notices: list[str]
+) -> list[Place]:
+    wanted = functions.places(request.provider or "*", request.name)
+    if not wanted:
+        raise ProbeNotFound(f"no kernel function {request.pattern} (see: kprobe list)")
+    made: list[Place] = []
+    hidden: list[str] = []
+    forbidden: list[str] = []
+    for (module, name), found in wanted.items():
+        if not found:
+            hidden.append(name)
+        for address in dict.fromkeys(found):
+            if functions.blacklist.has(address):
+                forbidden.append(name)
+                continue
+            at = 0 if KERNEL.startswith("ppc64") and len(found) == 1 else address
+            made.append(Place(name, module, at))
+    for names, why in ((hidden, "not in kallsyms"), (forbidden, "on the blacklist of kprobes")):
+        if names:
+            notices.append(f"{request.pattern}: {len(names)} left out, {why}: {_some(names)}")
+    if not made:
+        raise TracingError(f"{request.pattern}: none of {len(wanted)} functions can be attached")
+    return [_with_types(one, functions) for one in made] if typed else made
+
+
+def _with_types(place: Place, functions: Functions) -> Place:
+    try:
+        btf = functions.btf_of(place.module)
+    except NotSupported:
+        return place
+    ids = btf.find(place.name, Kind.FUNC) if btf else []
+    if btf is None or len(ids) != 1:
+        return place
+    function = btf.type(ids[0])
+    target = function.target if isinstance(function, Function) else 0
+    return Place(place.name, place.module, place.address, 0, btf, ids[0], target)
+
+
+def _some(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")

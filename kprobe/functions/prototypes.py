@@ -1,0 +1,315 @@
+"""The kernel's functions: prototypes from BTF, and which of them can be attached."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
+
+from kprobe.functions.blacklist import BLACKLIST, Blacklist, read_blacklist
+from kprobe.functions.symbols import (
+    KallsymsReading,
+    Symbol,
+    Traceable,
+    have_kprobes,
+    read_traceable,
+)
+from usdt.base.errors import BtfError, NotSupported, ProbeNotFound
+from usdt.base.frozen import frozen
+from usdt.btf.declare import declaration
+from usdt.btf.files import kernel_btf, module_btf, modules
+from usdt.btf.format import Kind
+from usdt.btf.types import Function, FunctionProto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from usdt.btf.reader import Btf
+from kprobe.functions.symbols import Kallsyms
+
+__all__ = ("FunctionInfo", "Functions", "current_functions", "split_pattern")
+
+_GLOB = re.compile(r"[*?[]")
+_NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBES)"
+
+
+@frozen
+class FunctionInfo:
+    """One function.
+
+    Attributes:
+        name: as in BTF or kallsyms.
+        module: "" for the kernel itself.
+        btf: whose types the prototype is of, or None without BTF.
+        prototype: ID of its prototype, 0 without BTF.
+        addresses: of every function of that name; several are ambiguous for the kernel.
+        variants: names of what the compiler made of it (``NAME.isra.0``).
+        problem: why it cannot be attached, "" if it can as far as is known.
+    """
+
+    name: str
+    module: str
+    btf: Btf | None
+    prototype: int
+    addresses: tuple[int, ...]
+    variants: tuple[str, ...]
+    problem: str
+
+    @property
+    def declaration(self) -> str:
+        """Its prototype in C, or "" without BTF."""
+        return declaration(self.btf, self.prototype, self.name) if self.btf else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``kprobe info --json`` shows it."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "module": self.module or None,
+            "prototype": self.declaration or None,
+        }
+        prototype = self.btf.type(self.prototype) if self.btf else None
+        if self.btf and isinstance(prototype, FunctionProto):
+            parameters = prototype.parameters[:-1] if prototype.variadic else prototype.parameters
+            found["return"] = declaration(self.btf, prototype.target)
+            found["parameters"] = [
+                {"name": one.name or None, "type": declaration(self.btf, one.target)}
+                for one in parameters
+            ]
+            found["variadic"] = prototype.variadic
+        found["addresses"] = list(self.addresses)
+        found["variants"] = list(self.variants)
+        found["problem"] = self.problem or None
+        return found
+
+
+def split_pattern(text: str) -> tuple[str | None, str]:
+    """``MODULE:FUNCTION`` → both; without a module, None. A leading ``kprobe:`` does not count."""
+    text = text.removeprefix("kprobe:")
+    module, colon, name = text.rpartition(":")
+    return (module if colon else None), name
+
+
+_current: dict[bytes, Functions] = {}  # of the modules that are loaded, at most one
+
+
+def current_functions() -> Functions:
+    """What is known of the kernel's functions, read once until modules come or go."""
+    try:
+        with open("/proc/modules", "rb") as file:  # noqa: PTH123 - as in usdt.btf.files
+            loaded = file.read()
+    except OSError:
+        loaded = b""
+    if loaded not in _current:
+        _current.clear()
+        _current[loaded] = Functions()
+    return _current[loaded]
+
+
+class Functions:
+    """What is known of the running kernel's functions; reading begins at once, in a thread."""
+
+    def __init__(self, reading: KallsymsReading | None = None) -> None:
+        self._reading = reading or KallsymsReading()
+        self._known: Kallsyms | None = None
+        self._reach: Traceable | None = None
+        self._forbidden: Blacklist | None = None
+        self._types: dict[str, Btf | None] = {}
+
+    @property
+    def blacklist(self) -> Blacklist:
+        """What kprobes may not be put on."""
+        if self._forbidden is None:
+            self._forbidden = read_blacklist()
+        return self._forbidden
+
+    def untraceable(self, name: str) -> str:
+        """Why functions of a name cannot be attached, "" if nothing is known against it."""
+        if not self.traceable.problem and name not in self.traceable:
+            return "notrace: not in available_filter_functions"
+        if self.blacklist.names(name):
+            return f"on the blacklist of kprobes ({BLACKLIST})"
+        return ""
+
+    def named(self, module: str, name: str) -> list[Symbol]:
+        """The functions of a name in kallsyms, of a module or for "" of any."""
+        found = self._symbols.named(name)
+        return [one for one in found if module in ("", one.module or "vmlinux")]
+
+    def places(self, module: str, pattern: str) -> dict[tuple[str, str], list[int]]:
+        """Module and name → addresses of what fits both patterns and can be traced.
+
+        Where it is not known what can be, all functions are meant. A function without an address
+        has none in kallsyms.
+        """
+        keys = self.traceable.matching(pattern)
+        if self.traceable.problem:
+            keys = [
+                (one.module, one.name)
+                for one in self._symbols.functions()
+                if fnmatch.fnmatchcase(one.name, pattern)
+            ]
+        keys = [key for key in keys if fnmatch.fnmatchcase(key[0] or "vmlinux", module)]
+        found = self._symbols.addresses(keys) if keys else {}
+        return {key: found.get(key, []) for key in keys}
+
+    @property
+    def traceable(self) -> Traceable:
+        """What ftrace can reach."""
+        if self._reach is None:
+            self._reach = read_traceable()
+        return self._reach
+
+    @property
+    def _symbols(self) -> Kallsyms:
+        if self._known is None:
+            self._known = self._reading.result()
+        return self._known
+
+    def notices(self) -> list[str]:
+        """What this kernel lacks, in words."""
+        if not have_kprobes():
+            return [f"{_NO_KPROBES}: nothing can be attached"]
+        if self.traceable.problem:
+            return [f"which functions are notrace is not known: {self.traceable.problem}"]
+        return []
+
+    def listed(self) -> list[Symbol]:
+        """The functions that can be traced, or, where that is not known, all of kallsyms."""
+        found = self.traceable.functions() or self._symbols.functions()
+        return sorted(dict.fromkeys(found), key=lambda one: (one.module, one.name))
+
+    def matching(self, pattern: str) -> list[Symbol]:
+        """What :meth:`listed` has for ``[MODULE:]PATTERN``."""
+        module, name = split_pattern(pattern)
+        return [
+            one
+            for one in self.listed()
+            if fnmatch.fnmatchcase(one.name, name)
+            and (module is None or fnmatch.fnmatchcase(one.module or "vmlinux", module))
+        ]
+
+    def find(self, pattern: str) -> list[FunctionInfo]:
+        """Functions by ``[MODULE:]NAME``, or by a pattern with ``*`` and ``?``.
+
+        Raises:
+            ProbeNotFound: there is none; the message names the nearest.
+            NotSupported: the kernel has no BTF.
+        """
+        module, name = split_pattern(pattern)
+        if _GLOB.search(name) or (module and _GLOB.search(module)):
+            found = list(self._glob(module, name))
+        else:
+            found = self._exact(module, name)
+        if not found:
+            raise ProbeNotFound(f"no kernel function {pattern}{self.hint(name)} (see: kprobe list)")
+        return found
+
+    def _exact(self, module: str | None, name: str) -> list[FunctionInfo]:
+        # The types first: the thread that reads kallsyms needs its time.
+        kernel = self.btf_of("")
+        ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
+        symbols, made = self._symbols.both(name)
+        places = {symbol.module for symbol in symbols} | ({""} if ids else set())
+        if module is not None:
+            places &= {"" if module == "vmlinux" else module}
+        found: list[FunctionInfo] = []
+        for place in sorted(places):
+            btf = self.btf_of(place)
+            own = ids if not place else btf.find(name, Kind.FUNC) if btf else []
+            variants = [one.name for one in made]
+            found += self._infos((place, name), btf, own, symbols, variants)
+        if not found and module is None:
+            found = list(self._renamed(name))
+        return found
+
+    def _renamed(self, name: str) -> Iterator[FunctionInfo]:
+        variants = self._symbols.variants(name)
+        for module in dict.fromkeys(one.module for one in variants):
+            names = [one.name for one in variants if one.module == module]
+            yield from self._infos((module, name), None, [], [], names)
+        for one in dict.fromkeys((one.module, one.name) for one in variants):
+            yield from self._infos(one, None, [], self._symbols.named(one[1]))
+
+    def _glob(self, module: str | None, name: str) -> Iterator[FunctionInfo]:
+        every: dict[tuple[str, str], list[Symbol]] = {}
+        for symbol in self._symbols.functions():
+            if fnmatch.fnmatchcase(symbol.name, name):
+                every.setdefault((symbol.module, symbol.name), []).append(symbol)
+        families = self._symbols.families()
+        types: dict[tuple[str, str], list[int]] = {}
+        for place in ("", *modules()):
+            btf = self.btf_of(place)
+            for number, label in btf.named(Kind.FUNC) if btf else ():
+                if fnmatch.fnmatchcase(label, name):
+                    types.setdefault((place, label), []).append(number)
+        for place, label in sorted({*every, *types}):
+            if module is None or fnmatch.fnmatchcase(place or "vmlinux", module):
+                ids, symbols = types.get((place, label), []), every.get((place, label), [])
+                variants = families.get(label, [])
+                btf = self.btf_of(place)
+                yield from self._infos((place, label), btf, ids, symbols, variants)
+
+    def _infos(
+        self,
+        key: tuple[str, str],
+        btf: Btf | None,
+        ids: list[int],
+        symbols: list[Symbol],
+        variants: Iterable[str] = (),
+    ) -> Iterator[FunctionInfo]:
+        # One per prototype: static functions of a name may differ in theirs.
+        module, name = key
+        places = tuple(one.address for one in symbols if one.module == module)
+        variants = tuple(dict.fromkeys(variants))
+        problem = self._problem(name, places, variants)
+        if not ids or btf is None:
+            yield FunctionInfo(name, module, None, 0, places, variants, problem)
+            return
+        seen = set()
+        for number in ids:
+            function = btf.type(number)
+            if isinstance(function, Function) and function.target not in seen:
+                seen.add(function.target)
+                yield FunctionInfo(name, module, btf, function.target, places, variants, problem)
+
+    def _problem(self, name: str, places: tuple[int, ...], variants: tuple[str, ...]) -> str:
+        if not places:
+            if variants:
+                return f"only as {', '.join(variants)}, whose arguments may differ"
+            return "not in kallsyms: inlined wherever it is called, or discarded after start-up"
+        return self.untraceable(name)
+
+    def btf_of(self, module: str) -> Btf | None:
+        """The types of a module, of the kernel for ""; None: it has none.
+
+        Raises:
+            NotSupported: the kernel has none.
+        """
+        if module not in self._types:
+            try:
+                self._types[module] = module_btf(module) if module else kernel_btf()
+            except (BtfError, NotSupported):
+                if not module:
+                    raise
+                self._types[module] = None
+        return self._types[module]
+
+    def hint(self, name: str) -> str:
+        """What may have been meant by a name that no function has, as the end of a message."""
+        made = dict.fromkeys(one.name for one in self._symbols.variants(name))
+        if made:
+            return f"; the compiler made {', '.join(made)} of it"
+        near = self._nearest(name)
+        return f"; nearest is {near}" if near else ""
+
+    def _nearest(self, name: str) -> str | None:
+        import difflib  # noqa: PLC0415 - only for a message
+
+        start = name[:2]
+        names = {
+            one.name
+            for one in self._symbols.functions()
+            if one.name.startswith(start) and abs(len(one.name) - len(name)) < 4
+        }
+        found = difflib.get_close_matches(name, names, 1)
+        return found[0] if found else None

@@ -1,0 +1,227 @@
+"""Names of the kernel's functions: /proc/kallsyms and what ftrace can reach.
+
+Both are megabytes of text that the kernel writes anew for every reader, and one mostly wants one
+name: they are kept as bytes and searched.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TargetError
+from usdt.base.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = (
+    "Kallsyms",
+    "KallsymsReading",
+    "Symbol",
+    "Traceable",
+    "begin_reading",
+    "have_kprobes",
+    "read_traceable",
+    "reading",
+)
+
+_KALLSYMS = "/proc/kallsyms"
+_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+_FUNCTIONS = "available_filter_functions"
+_CODE = b"tTwW"
+_LINE = re.compile(rb"^([0-9a-f]+) ([tTwW]) (\S+)(?:\t\[(\S+)\])?$", re.MULTILINE)
+# Not places where a function is entered: cold halves, and the padding in front of functions.
+_NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
+
+# A read of less than a page that ends within what the kernel has prepared is always whole, so a
+# vector of them is filled to its end: one call for megabytes, without Python's lock.
+_PIECE = 3072
+_PIECES = 1024
+
+
+@frozen
+class Symbol:
+    """A function in /proc/kallsyms; ``module`` is "" for the kernel itself.
+
+    Attributes:
+        name: its name, perhaps with a compiler's suffix (``.isra.0``).
+        address: 0 without the privilege to see it.
+        module: in which it is.
+    """
+
+    name: str
+    address: int
+    module: str
+
+
+class Kallsyms:
+    """The functions among the lines of /proc/kallsyms."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def named(self, name: str) -> list[Symbol]:
+        """Every function of exactly this name."""
+        return self.both(name)[0]
+
+    def variants(self, name: str) -> list[Symbol]:
+        """Functions that compilers made of one, such as ``NAME.isra.0`` or ``NAME.part.0``."""
+        return self.both(name)[1]
+
+    def both(self, name: str) -> tuple[list[Symbol], list[Symbol]]:
+        """:meth:`named` and :meth:`variants`, by looking at all lines once."""
+        if not name:  # everything would be one of its variants
+            return [], []
+        # Looking for the bytes of the name first is much quicker than the expression alone.
+        raw = name.encode("utf-8", "replace")
+        line = re.compile(
+            rb"([0-9a-f]+) ([a-zA-Z]) (" + re.escape(raw) + rb"(?:\.\S+)?)(?:\t\[(\S+)\])?(?:\n|\Z)"
+        )
+        named, variants = [], []
+        start = b" " + raw
+        at = self._text.find(start)
+        while at >= 0:
+            match = line.match(self._text, self._text.rfind(b"\n", 0, at) + 1)
+            if match and match[2] in _CODE:
+                symbol = _symbol(match)
+                if match[3] == raw:
+                    named.append(symbol)
+                elif not _NO_ENTRY.search(symbol.name):
+                    variants.append(symbol)
+            at = self._text.find(start, at + 1)
+        return named, variants
+
+    def families(self) -> dict[str, list[str]]:
+        """Name → its :meth:`variants`, of all functions."""
+        found: dict[str, list[str]] = {}
+        for symbol in self.functions():
+            if "." in symbol.name:
+                found.setdefault(symbol.name.partition(".")[0], []).append(symbol.name)
+        return found
+
+    def addresses(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
+        """Module and name → where functions are, of those asked for; quicker than all."""
+        wanted = {(module.encode(), name.encode()) for module, name in names}
+        found: dict[tuple[str, str], list[int]] = {}
+        for address, _, name, module in _LINE.findall(self._text):
+            if (module, name) in wanted:
+                key = module.decode(), name.decode()
+                found.setdefault(key, []).append(int(address, 16))
+        return found
+
+    def functions(self) -> list[Symbol]:
+        """Every function that can be entered, in the order of addresses."""
+        found = (_symbol(match) for match in _LINE.finditer(self._text))
+        return [symbol for symbol in found if not _NO_ENTRY.search(symbol.name)]
+
+
+def _symbol(match: re.Match[bytes]) -> Symbol:
+    name, module = match[3].decode("utf-8", "replace"), (match[4] or b"").decode()
+    return Symbol(name, int(match[1], 16), "" if module.startswith("__builtin") else module)
+
+
+class KallsymsReading:
+    """Reads /proc/kallsyms beside other work: the kernel takes tens of milliseconds for it."""
+
+    def __init__(self) -> None:
+        self._text = b""
+        self._error: OSError | None = None
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            self._text = _read_in_pieces(_KALLSYMS)
+        except OSError as err:
+            self._error = err
+
+    def result(self) -> Kallsyms:
+        """What was read, once it is.
+
+        Raises:
+            TargetError: it cannot be read.
+        """
+        self._thread.join()
+        if self._error:
+            raise TargetError(f"{_KALLSYMS}: {self._error.strerror}") from self._error
+        return Kallsyms(self._text)
+
+
+_begun: list[KallsymsReading] = []  # what was begun and is not yet used, at most one
+
+
+def begin_reading() -> None:
+    """Begin to read now what :func:`reading` will give."""
+    if not _begun:
+        _begun.append(KallsymsReading())
+
+
+def reading() -> KallsymsReading:
+    """What was begun before, if it was; otherwise it begins now."""
+    return _begun.pop() if _begun else KallsymsReading()
+
+
+def _read_in_pieces(path: str) -> bytes:
+    parts: list[memoryview] = []
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while True:
+            room = memoryview(bytearray(_PIECE * _PIECES))
+            count = os.readv(number, [room[i : i + _PIECE] for i in range(0, len(room), _PIECE)])
+            if not count:
+                return b"".join(parts)
+            parts.append(room[:count])
+    finally:
+        os.close(number)
+
+
+class Traceable:
+    """The functions in available_filter_functions, or why they are not known."""
+
+    def __init__(self, text: bytes, problem: str = "") -> None:
+        self._text = b"\n" + text
+        self.problem = problem
+
+    def __contains__(self, name: str) -> bool:
+        raw = b"\n" + name.encode()
+        return raw + b"\n" in self._text or raw + b" [" in self._text
+
+    def matching(self, pattern: str) -> list[tuple[str, str]]:
+        """Module and name of those whose name fits, each once."""
+        match = re.compile(fnmatch.translate(pattern)).match
+        found = {}
+        for line in self._text.decode().split("\n"):
+            name, _, module = line.partition(" ")
+            if match(name) and name:
+                found[module[1:-1], name] = True
+        return list(found)
+
+    def functions(self) -> list[Symbol]:
+        """All of them."""
+        lines = (line.split(" ") for line in self._text.decode().splitlines() if line)
+        return [Symbol(words[0], 0, words[1][1:-1] if len(words) > 1 else "") for words in lines]
+
+
+def read_traceable() -> Traceable:
+    """What ftrace can reach, and with it fentry and (as a rule) kprobes."""
+    problem = ""
+    for folder in _TRACEFS:
+        path = f"{folder}/{_FUNCTIONS}"
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 - as in usdt.btf.files
+                return Traceable(file.read())
+        except OSError as err:
+            if not problem or err.errno != errno.ENOENT:
+                problem = problem or f"{path}: {err.strerror}"
+    return Traceable(b"", problem)
+
+
+def have_kprobes() -> bool:
+    """CONFIG_KPROBE_EVENTS: the PMU of kprobes (Linux 4.17), or the file of their definitions."""
+    places = [f"{folder}/kprobe_events" for folder in _TRACEFS]
+    return any(map(os.path.exists, ["/sys/bus/event_source/devices/kprobe", *places]))

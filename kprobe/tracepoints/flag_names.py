@@ -1,0 +1,155 @@
+"""Names of system calls' flags. No format and no BTF has them: they are macros of the uapi.
+
+Values of include/uapi/asm-generic, which x86, riscv and loongarch share; arm64 has five of its own
+(arch/arm64/include/uapi/asm/fcntl.h).
+"""
+
+from __future__ import annotations
+
+from usdt.base.machine import KERNEL
+from usdt.engine.compiler.value_names import Names
+
+__all__ = ("flags_of",)
+
+# include/uapi/asm-generic/fcntl.h
+_COMMON = {
+    "O_CREAT": 0o100,
+    "O_EXCL": 0o200,
+    "O_NOCTTY": 0o400,
+    "O_TRUNC": 0o1000,
+    "O_APPEND": 0o2000,
+    "O_NONBLOCK": 0o4000,
+    "O_SYNC": 0o4010000,  # before O_DSYNC, which is a part of it
+    "O_DSYNC": 0o10000,
+    "O_NOATIME": 0o1000000,
+    "O_CLOEXEC": 0o2000000,
+    "O_PATH": 0o10000000,
+    "FASYNC": 0o20000,
+}
+_GENERIC = {
+    "O_DIRECT": 0o40000,
+    "O_LARGEFILE": 0o100000,
+    "O_TMPFILE": 0o20200000,
+    "O_DIRECTORY": 0o200000,
+    "O_NOFOLLOW": 0o400000,
+}
+_ARM = {
+    "O_DIRECT": 0o200000,
+    "O_LARGEFILE": 0o400000,
+    "O_TMPFILE": 0o20040000,
+    "O_DIRECTORY": 0o40000,
+    "O_NOFOLLOW": 0o100000,
+}
+_OPEN = _COMMON | (_ARM if KERNEL in ("aarch64", "arm") else _GENERIC)
+_ACCESS = ((0, "O_RDONLY"), (1, "O_WRONLY"), (2, "O_RDWR"))
+
+# include/uapi/asm-generic/mman-common.h
+_PROT = {"PROT_READ": 1, "PROT_WRITE": 2, "PROT_EXEC": 4, "PROT_SEM": 8, "PROT_NONE": 0}
+_MAP = {
+    "MAP_FIXED": 0x10,
+    "MAP_ANONYMOUS": 0x20,
+    "MAP_GROWSDOWN": 0x100,
+    "MAP_DENYWRITE": 0x800,
+    "MAP_EXECUTABLE": 0x1000,
+    "MAP_LOCKED": 0x2000,
+    "MAP_NORESERVE": 0x4000,
+    "MAP_POPULATE": 0x8000,
+    "MAP_NONBLOCK": 0x10000,
+    "MAP_STACK": 0x20000,
+    "MAP_HUGETLB": 0x40000,
+    "MAP_SYNC": 0x80000,
+    "MAP_FIXED_NOREPLACE": 0x100000,
+}
+_SHARING = ((1, "MAP_SHARED"), (2, "MAP_PRIVATE"), (3, "MAP_SHARED_VALIDATE"))
+
+# include/uapi/linux/fcntl.h
+_AT = {
+    "AT_SYMLINK_NOFOLLOW": 0x100,
+    "AT_REMOVEDIR": 0x200,
+    "AT_SYMLINK_FOLLOW": 0x400,
+    "AT_NO_AUTOMOUNT": 0x800,
+    "AT_EMPTY_PATH": 0x1000,
+}
+# include/uapi/linux/sched.h
+_CLONE = {
+    "CLONE_VM": 0x100,
+    "CLONE_FS": 0x200,
+    "CLONE_FILES": 0x400,
+    "CLONE_SIGHAND": 0x800,
+    "CLONE_PIDFD": 0x1000,
+    "CLONE_PTRACE": 0x2000,
+    "CLONE_VFORK": 0x4000,
+    "CLONE_PARENT": 0x8000,
+    "CLONE_THREAD": 0x10000,
+    "CLONE_NEWNS": 0x20000,
+    "CLONE_SYSVSEM": 0x40000,
+    "CLONE_SETTLS": 0x80000,
+    "CLONE_PARENT_SETTID": 0x100000,
+    "CLONE_CHILD_CLEARTID": 0x200000,
+    "CLONE_UNTRACED": 0x800000,
+    "CLONE_CHILD_SETTID": 0x1000000,
+    "CLONE_NEWCGROUP": 0x2000000,
+    "CLONE_NEWUTS": 0x4000000,
+    "CLONE_NEWIPC": 0x8000000,
+    "CLONE_NEWUSER": 0x10000000,
+    "CLONE_NEWPID": 0x20000000,
+    "CLONE_NEWNET": 0x40000000,
+    "CLONE_IO": 0x80000000,
+}
+# include/uapi/asm-generic/signal.h; the numbers of most CPUs
+_SIGNALS = (
+    "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP "
+    "TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
+)
+
+
+def _flags(
+    table: dict[str, int], mask: int = 0, choices: tuple[tuple[int, str], ...] = ()
+) -> Names:
+    return Names("flags", tuple((bit, name) for name, bit in table.items()), "|", mask, choices)
+
+
+def _signals() -> Names:
+    numbered = enumerate(_SIGNALS.split(), 1)
+    return Names("symbols", tuple((number, f"SIG{name}") for number, name in numbered))
+
+
+def flags_of(call: str, argument: str, kind: str) -> Names | None:
+    """Names of the values of an argument of a system call, None where none are known.
+
+    Args:
+        call: name of the system call.
+        argument: its name in the kernel's format.
+        kind: its C type.
+    """
+    table = _TABLES.get((call, argument))
+    if table == "at" or (kind == "int" and argument in ("dfd", "olddfd", "newdfd", "dirfd")):
+        return Names("symbols", ((-100, "AT_FDCWD"),))
+    if table is None:
+        return None
+    made = {
+        "open": lambda: _flags(_OPEN, 3, _ACCESS),
+        "pipe": lambda: _flags(
+            {name: _OPEN[name] for name in ("O_CLOEXEC", "O_NONBLOCK", "O_DIRECT")}
+        ),
+        "prot": lambda: _flags(_PROT),
+        "map": lambda: _flags(_MAP, 3, _SHARING),
+        "path": lambda: _flags(_AT),
+        "clone": lambda: _flags(_CLONE),
+        "signal": _signals,
+    }
+    return made[table]()
+
+
+_TABLES = {
+    **dict.fromkeys((("open", "flags"), ("openat", "flags")), "open"),
+    **dict.fromkeys((("pipe2", "flags"), ("dup3", "flags")), "pipe"),
+    **dict.fromkeys((("mmap", "prot"), ("mprotect", "prot"), ("pkey_mprotect", "prot")), "prot"),
+    ("mmap", "flags"): "map",
+    **dict.fromkeys((("newfstatat", "flag"), ("unlinkat", "flag"), ("linkat", "flags")), "path"),
+    **dict.fromkeys((("statx", "flags"), ("execveat", "flags"), ("faccessat2", "flags")), "path"),
+    **dict.fromkeys((("clone", "clone_flags"), ("unshare", "unshare_flags")), "clone"),
+    ("setns", "flags"): "clone",
+    **dict.fromkeys((("kill", "sig"), ("tkill", "sig"), ("tgkill", "sig")), "signal"),
+    **dict.fromkeys((("rt_sigaction", "sig"), ("pidfd_send_signal", "sig")), "signal"),
+}

@@ -1,0 +1,206 @@
+"""Probes of the kernel → points of a session, attached."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
+from usdt.base.frozen import frozen
+from usdt.engine.language.tree import BUILTINS, names_in
+from usdt.engine.runtime.attach.attach_points import EventHook, Hook, RawHook, SyscallHook
+from usdt.engine.runtime.attach.attacher import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from kprobe.tracepoints.catalog import Event
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.entry_return import CallStack
+    from usdt.engine.compiler.resolve.btf_types import BtfTypes
+    from usdt.engine.language.tree import Item, ProbeText
+    from usdt.engine.runtime.session import AnySession
+
+__all__ = ("Attached", "attach")
+
+_MANY = 256  # events whose records are shown at a time: each takes 50 ms to detach
+
+
+@frozen
+class Attached:
+    """How many points of how many probes; and lines for people."""
+
+    points: int
+    notices: tuple[str, ...]
+
+
+def attach(
+    session: AnySession, requests: Sequence[ProbeText], keys: Sequence[Item] = (), *, counts: bool
+) -> Attached:
+    """Attach probes of the kernel.
+
+    Args:
+        session: to attach to.
+        requests: of the kinds ``tracepoint``, ``rawtp`` and ``syscall``.
+        keys: items of ``--by`` and ``--key``.
+        counts: whether a probe without items shows nothing, as when hits are counted.
+
+    Raises:
+        ProbeNotFound: no such probe.
+        TracingError: a probe matched several places and none could be attached.
+    """
+    total = 0
+    notices: list[str] = []
+    for request in requests:
+        points = _points(request, keys, counts=counts, notices=notices)
+        if not points:
+            raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
+        if request.kind == "syscall":
+            _check_words(session.pids)
+        points = _fitting(session, request, points, [*keys])
+        failures = session.attach(request, points)
+        failed = sum(len(failure.points) for failure in failures)
+        if failures and failed == len(points):
+            raise failures[0].error
+        notices += [f"not attached: {failure.error}" for failure in failures]
+        total += len(points) - failed
+    return Attached(total, tuple(notices))
+
+
+def _fitting(
+    session: AnySession, request: ProbeText, points: list[Point], keys: Sequence[Item]
+) -> list[Point]:
+    # Of a glob's points those that have what the items name; of one point, itself.
+    if len(points) == 1 or not (request.items or keys):
+        return points
+    misfits = [session.misfit(request, point) for point in points]
+    fitting = [point for point, why in zip(points, misfits, strict=True) if why is None]
+    if not fitting and misfits[0] is not None:
+        raise misfits[0]
+    return fitting
+
+
+def _names(items: Iterable[Item]) -> Iterator[str]:
+    for item in items:
+        yield from names_in(item.expression)
+
+
+def _points(
+    request: ProbeText, keys: Sequence[Item], *, counts: bool, notices: list[str]
+) -> list[Point]:
+    names = {*_names(request.items), *_names(keys)}
+    if request.kind == "syscall":
+        return _syscalls(request, returns="return" in names)
+    if "return" in names:
+        raise LanguageError(
+            request.text, 0, f"a {request.kind} has no return value; a syscall: has"
+        )
+    if request.kind == "rawtp":
+        return _raw(request)
+    values = any(not item.is_predicate for item in request.items)
+    return _events(request, names, shown=not (counts or values), notices=notices)
+
+
+def _syscalls(request: ProbeText, *, returns: bool) -> list[Point]:
+    from kprobe.tracepoints import syscalls  # noqa: PLC0415 - only for them
+
+    calls = syscalls.matching(request.name)
+    if returns and len(calls) == 1 and syscalls.never_returns(calls[0]):
+        raise TracingError(f"syscall:{calls[0].name} does not return")
+    return [
+        _point(
+            f"syscall:{call.name}",
+            syscalls.arguments_of(call, returns=returns),
+            SyscallHook(call.number, returns),
+            syscalls.call_stack(call) if returns else None,
+        )
+        for call in calls
+        if not (returns and syscalls.never_returns(call))
+    ]
+
+
+def _check_words(pids: Sequence[int]) -> None:
+    from kprobe.tracepoints.syscalls import narrow_program  # noqa: PLC0415 - only for them
+
+    narrow = [pid for pid in pids if narrow_program(pid)]
+    if narrow and len(narrow) == len(pids):
+        raise TracingError(
+            f"process {narrow[0]} runs a program of 32 bits: on a 64-bit kernel the system calls "
+            "of those have other numbers, and are not traced"
+        )
+
+
+def _raw(request: ProbeText) -> list[Point]:
+    from kprobe.tracepoints import raw  # noqa: PLC0415 - only for them
+
+    return [
+        _point(f"rawtp:{name}", raw.arguments_of(name), RawHook(name))
+        for name in raw.matching(request.name)
+    ]
+
+
+def _events(
+    request: ProbeText, names: AbstractSet[str], *, shown: bool, notices: list[str]
+) -> list[Point]:
+    from kprobe.tracepoints.catalog import matching  # noqa: PLC0415 - only for them
+
+    found = matching(request.provider, request.name)
+    needed = bool(names - BUILTINS)
+    if shown and not needed and len(found) > _MANY:
+        notices.append(
+            f"{request.pattern}: {len(found)} tracepoints, shown without their fields, as they are "
+            f"more than {_MANY}"
+        )
+        shown = False
+    # A field hides the built-in of its name; of several tracepoints the built-in is meant.
+    hidden = names & BUILTINS if len(found) > 1 else set()
+    points = [_event(event, names - hidden, hidden, shown=shown) for event in found]
+    slow = sum(isinstance(point.hook, EventHook) for point in points)
+    if slow > _MANY:
+        notices.append(f"detaching {slow} tracepoints takes about {slow // 20} s")
+    return points
+
+
+def _event(
+    event: Event,
+    names: AbstractSet[str] = frozenset(),
+    hidden: AbstractSet[str] = frozenset(),
+    *,
+    shown: bool,
+) -> Point:
+    from kprobe.tracepoints.catalog import format_of, record_size  # noqa: PLC0415
+    from kprobe.tracepoints.fields import arguments_of  # noqa: PLC0415
+
+    name = f"tracepoint:{event.full_name}"
+    form = format_of(event)
+    hook = EventHook(event.full_name, form.number, record_size(form))
+    if not (shown or names - BUILTINS or names & {field.name for field in form.own}):
+        return _point(name, (), _quick(event, hook))
+    arguments = arguments_of(form)
+    return _point(name, tuple(one for one in arguments if one.name not in hidden), hook)
+
+
+def _quick(event: Event, hook: EventHook) -> Hook:
+    # The quickest way to be hit where nothing of the record is wanted.
+    if event.category != "syscalls":
+        return RawHook(event.name, hook)
+    from kprobe.tracepoints.syscalls import by_event  # noqa: PLC0415 - only for them
+
+    call = by_event(event)
+    return SyscallHook(call[0].number, call[1]) if call is not None else hook
+
+
+def _point(
+    name: str, arguments: tuple[Argument, ...], hook: Hook, call: CallStack | None = None
+) -> Point:
+    return Point(name, "", "", 0, 0, arguments, call=call, hook=hook, types=_types())
+
+
+@functools.cache
+def _types() -> BtfTypes:
+    # One reading of the kernel's BTF serves all.
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from usdt.engine.compiler.resolve.btf_types import BtfTypes  # noqa: PLC0415
+
+    return BtfTypes(kernel_btf)

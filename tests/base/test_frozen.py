@@ -1,0 +1,85 @@
+"""Records made by @frozen behave as frozen, slotted dataclasses do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from usdt.base.frozen import field, frozen
+
+
+@frozen
+class Point:
+    x: int
+    y: int = 2
+    where: str = field(default="", compare=False)
+
+    @property
+    def total(self) -> int:
+        return self.x + self.y
+
+
+@frozen
+class Twin:
+    x: int
+    y: int = 2
+
+
+@frozen
+class Empty:
+    pass
+
+
+def test_fields_by_position_and_by_name() -> None:
+    assert Point(1, 5) == Point(y=5, x=1) == Point(1, y=5)
+    assert Point(1).y == 2
+    assert Point(1, 5).total == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        pytest.param((), {}, id="a field without a value"),
+        pytest.param((1, 2, "", 4), {}, id="too many values"),
+        pytest.param((1,), {"x": 1}, id="a field given twice"),
+        pytest.param((1,), {"z": 1}, id="a field that does not exist"),
+    ],
+)
+def test_wrong_fields_are_refused(given: tuple[int, ...], named: dict[str, int]) -> None:
+    with pytest.raises(TypeError, match="Point"):
+        Point(*given, **named)
+
+
+def test_a_field_left_out_of_comparison_changes_neither_equality_nor_hash() -> None:
+    assert Point(1, 2, "here") == Point(1, 2, "there")
+    assert hash(Point(1, 2, "here")) == hash(Point(1, 2, "there"))
+
+
+def test_records_of_two_classes_are_never_equal() -> None:
+    assert Point(1, 2) != Twin(1, 2)
+    assert {Point(1, 2): 1}.get(Twin(1, 2)) is None  # type: ignore[call-overload]
+    assert Point(1, 2) != (1, 2)
+
+
+def test_records_cannot_be_changed() -> None:
+    point = Point(1)
+    with pytest.raises(AttributeError, match="immutable"):
+        point.x = 3  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        del point.x
+    with pytest.raises(AttributeError):
+        point.other = 3  # type: ignore[attr-defined]
+    assert not hasattr(point, "__dict__")
+
+
+def test_they_match_print_copy_and_pickle() -> None:
+    match Point(1, 5):
+        case Point(x, y):
+            assert (x, y) == (1, 5)
+    assert repr(Point(1, 5)) == "Point(x=1, y=5, where='')"
+    assert copy.deepcopy(Point(1, 5)) == Point(1, 5)
+    assert pickle.loads(pickle.dumps(Point(1, 5))) == Point(1, 5)
+    assert Empty() == Empty()
+    assert repr(Empty()) == "Empty()"

@@ -1,0 +1,211 @@
+"""How results are shown: tables, histograms, JSON, heatmaps, pictures."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usdt.engine.aggregate.output.heatmap import Heatmap, legend, shade
+from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
+from usdt.engine.aggregate.output.svg import Drawing, svg
+from usdt.engine.aggregate.output.text import duration, histogram, histograms, label, number, table
+from usdt.engine.aggregate.results import Part, Result
+from usdt.engine.aggregate.session import Pairs
+from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
+from usdt.engine.aggregate.values import Value
+from usdt.engine.runtime.session import Lost
+
+
+def buckets_of(*places: int, of: Log2 | Linear) -> tuple[int, ...]:
+    """Counts with one hit in each of these buckets."""
+    return tuple(places.count(index) for index in range(of.number))
+
+
+# ---------------------------------------------------------------- text
+
+
+@pytest.mark.parametrize(
+    ("buckets", "index", "shown"),
+    [
+        (Log2(), 0, "(..., 0)"),
+        (Log2(), 1, "[0]"),
+        (Log2(), 2, "[1]"),
+        (Log2(), 3, "[2, 4)"),
+        (Log2(), 11, "[512, 1K)"),
+        (Log2(), 22, "[1M, 2M)"),
+        (Log2(), 65, "[8E, 16E)"),
+        (Linear(0, 30, 10), 0, "(..., 0)"),
+        (Linear(0, 30, 10), 2, "[10, 20)"),
+        (Linear(1024, 4096, 1024), 2, "[2K, 3K)"),
+        (Linear(-5, 0, 5), 1, "[-5, 0)"),
+        (Linear(0, 30, 10), 4, "[30, ...)"),
+    ],
+)
+def test_labels_are_bpftraces(buckets: Log2 | Linear, index: int, shown: str) -> None:
+    assert label(buckets, index) == shown
+
+
+@given(st.integers(-(1 << 63), 1 << 64))
+def test_a_prefix_loses_nothing(value: int) -> None:
+    text = number(value)
+    prefix = "KMGTPE".find(text[-1]) + 1
+    assert int(text.rstrip("KMGTPE")) << 10 * prefix == value
+
+
+def test_a_histogram_has_the_lines_that_bpftrace_prints() -> None:
+    counts = buckets_of(2, 4, 4, of=Log2())
+    assert histogram(counts, Log2()) == [
+        "[1]                    1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n",
+        "[2, 4)                 0 |                                                    |\n",
+        "[4, 8)                 2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n",
+    ]
+    assert histogram(buckets_of(of=Log2()), Log2()) == []
+
+
+def test_a_histogram_says_whose_it_is() -> None:
+    key = (Part("tid", "7", "7"), Part("ustack", "", "[]", ("main+0x1 [a]", "start+0x2 [a]")))
+    value = Value(1, 1500, 1500, 1500, buckets_of(2, of=Log2()))
+    lines = histograms([Result("p:q", "p:q", key, value)], Log2(), what="ns", times=True)
+    assert lines[0] == "p:q  ns  tid=7\n"
+    assert [line.strip() for line in lines[1:3]] == ["main+0x1 [a]", "start+0x2 [a]"]
+    assert lines[-2:] == ["count 1, min 1.50 us, avg 1.50 us, max 1.50 us\n", "\n"]
+
+
+def test_a_table_has_columns() -> None:
+    results = [
+        Result("p:q", "p:q", (Part("tid", "7", "7"), Part("comm", "a", '"a"')), Value(5)),
+        Result("p:long", "p:long", (Part("tid", "12345", "7"), Part("comm", "b", "")), Value(10)),
+    ]
+    assert table(results, stats=False) == [
+        "   COUNT  PROBE   tid    comm\n",
+        "       5  p:q     7      a\n",
+        "      10  p:long  12345  b\n",
+    ]
+    assert table([], stats=False) == []
+
+
+def test_a_table_of_statistics() -> None:
+    results = [
+        Result("p:q", "p:q", (), Value(4, -10, -9, 5)),
+        Result("p:\x1b[31m", "p:\x1b[31m", (), Value(2, 7, None, None)),
+    ]
+    head, first, second = (line.split() for line in table(results, stats=True))
+    assert head == ["COUNT", "MIN", "AVG", "MAX", "SUM", "PROBE"]
+    assert first == ["4", "-9", "-2.5", "5", "-10", "p:q"]
+    assert second == ["2", "?", "3.5", "?", "7", "p:\\x1b[31m"]
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "shown"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 us"),
+        (123_456, "123 us"),
+        (1_500_000, "1.50 ms"),
+        (61_000_000_000, "61.00 s"),
+        (1e13, "10000 s"),
+    ],
+)
+def test_durations(nanoseconds: float, shown: str) -> None:
+    assert duration(nanoseconds) == shown
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def test_a_result_as_json() -> None:
+    both = Aggregation(stats=True, buckets=Linear(0, 20, 10))
+    key = (Part("str(arg0)", "x", '"x\\udcff"'), Part("ustack", "", '[{"symbol": "f"}]', ("f",)))
+    result = Result("p:q(arg0>1)", "p:q", key, Value(3, 33, 1, 30, (0, 1, 0, 2)))
+    line = result_line(result, both, {"time": 5, "unit": "ns"})
+    assert line.endswith("}\n")
+    assert json.loads(line) == {
+        "time": 5,
+        "unit": "ns",
+        "probe": "p:q",
+        "request": "p:q(arg0>1)",
+        "key": {"str(arg0)": "x\udcff", "ustack": [{"symbol": "f"}]},
+        "count": 3,
+        "min": 1,
+        "avg": 11.0,
+        "max": 30,
+        "sum": 33,
+        "buckets": [
+            {"low": 0, "high": 10, "count": 1},
+            {"low": 10, "high": 20, "count": 0},
+            {"low": 20, "high": None, "count": 2},
+        ],
+    }
+
+
+def test_what_is_missing_as_json() -> None:
+    assert json.loads(missed_line(Lost("p:q", 3, 4))) == {
+        "lost": 3,
+        "unreadable": 4,
+        "probe": "p:q",
+    }
+    assert json.loads(pairs_line(Pairs(1, 2, 3))) == {"unfinished": 1, "unmatched": 2, "deep": 3}
+
+
+# ---------------------------------------------------------------- heatmaps
+
+
+@given(st.integers(1, 1 << 64))
+def test_a_shade_begins_where_its_legend_says(count: int) -> None:
+    least, text = legend(shade(count))
+    assert least <= count < legend(shade(count) + 1)[0]
+    assert shade(least) == shade(count)
+    assert text == f"{number(least)}+"
+
+
+def test_rows_widen_as_buckets_are_hit() -> None:
+    heatmap = Heatmap(Log2(), "ns", colour=False)
+    first = heatmap.row(0, buckets_of(5, 5, 5, 5, of=Log2()))
+    assert [line[8:] for line in first] == [" |8 | ns; count\n", " |::| 4\n"]
+    assert heatmap.row(1, buckets_of(5, of=Log2()))[0][8:] == " |..| 1\n"
+    head, row = heatmap.row(2, buckets_of(3, of=Log2()))
+    assert head[8:] == " |2   8 | ns; count\n"
+    assert row[8:] == " |..    | 1\n"
+    assert heatmap.row(3, buckets_of(of=Log2()))[0][8:] == " |      | 0\n"
+    assert "columns [2, 4) to [8, 16) ns; hits: ..1+ ::4+ --16+" in heatmap.legend()[0]
+
+
+def test_nothing_at_all() -> None:
+    heatmap = Heatmap(Linear(0, 10, 1), "arg0", colour=True)
+    assert [line[8:] for line in heatmap.row(0, (0,) * 12)] == [" || 0\n"]
+    assert heatmap.legend() == []
+
+
+def test_colours_are_the_terminals() -> None:
+    (_, row) = Heatmap(Linear(0, 2, 1), "", colour=True).row(0, (0, 1, 100, 0))
+    assert row[8:] == " |\x1b[48;5;17m  \x1b[0m\x1b[48;5;55m  \x1b[0m| 101\n"
+
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_a_picture_holds_every_count() -> None:
+    rows = tuple((float(n), buckets_of(*[3] * n, 6, of=Log2())) for n in range(1, 4))
+    text = svg(Drawing('a < b & "c"\x1b → d', "ns", Log2(), rows))
+    root = ET.fromstring(text)
+    titles = [title.text for title in root.iter(f"{_SVG}title")]
+    assert titles[0] == 'a < b & "c"\ufffd → d'
+    cells = [title.rpartition("  ")[2] for title in titles[1:] if title]
+    assert cells == [
+        *("[2, 4) ns: 1", "[16, 32) ns: 1"),
+        *("[2, 4) ns: 2", "[16, 32) ns: 1"),
+        *("[2, 4) ns: 3", "[16, 32) ns: 1"),
+    ]
+    height = float(root.get("height") or 0)
+    assert all(0 <= float(r.get("y") or 0) <= height for r in root.iter(f"{_SVG}rect"))
+
+
+@pytest.mark.parametrize("rows", [(), ((0.0, (0, 0, 0)),)], ids=["no row", "an empty row"])
+def test_a_picture_of_nothing(rows: tuple[tuple[float, tuple[int, ...]], ...]) -> None:
+    root = ET.fromstring(svg(Drawing("p:q", "ns", Linear(0, 1, 1), rows)))
+    assert len([*root.iter(f"{_SVG}title")]) == 1

@@ -1,0 +1,223 @@
+"""usdt report as a command: what goes where, which exit code, and what it says of damage."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from planning import plan
+from recordings import CASES, frames, make, many, read, record
+from tracing_tools import USDT, one_error, run_usdt
+
+from usdt.engine.runtime.session import Lost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVENTS = [1, 2, 3, 1, 4, 5]
+GOOD = make(CASES, [b"".join(many(EVENTS))] * 2, lost=[Lost("p:one", 3, 1), Lost("q:all", 0, 2)])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A good recording of twelve events."""
+    path = tmp_path / "it.usdt"
+    path.write_bytes(GOOD)
+    return path
+
+
+def test_lines_for_eyes(place: Path) -> None:
+    done = run_usdt("report", place)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == 12
+    assert all("comm" in line and ":" in line for line in lines)
+    assert "\x1b" not in done.stdout, "no colours for a file"
+    assert done.stderr.splitlines() == [
+        "p:one: 1 hits with an unreadable predicate left out",
+        "p:one: 3 lost; a larger --buffer may help",
+        "q:all: 2 hits with an unreadable predicate left out",
+        "12 events, 3 lost",
+    ]
+
+
+def test_json_is_what_a_trace_prints(place: Path) -> None:
+    done = run_usdt("report", place, "--json")
+    lines = done.stdout.splitlines(keepends=True)
+    assert lines[:-1] == read(GOOD)
+    assert json.loads(lines[-1]) == {"lost": 3, "probe": "p:one"}
+
+
+def test_output_to_a_file(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("older")
+    done = run_usdt("report", place, "--json", "q:four", "-o", out)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "2 events, 0 lost\n"
+    assert [json.loads(line)["probe"] for line in out.read_text().splitlines()] == ["q:four"] * 2
+
+
+def test_a_report_never_overwrites_its_recording(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(place)
+    error = one_error(run_usdt("report", place, "-o", tmp_path / "link"))
+    assert error == f"{place}: a report written here would destroy the recording"
+    assert place.read_bytes() == GOOD
+
+
+def test_some_probes(place: Path) -> None:
+    done = run_usdt("report", place, "--json", "p:*", "q:f?ur")
+    probes = [json.loads(line).get("probe") for line in done.stdout.splitlines()]
+    assert probes == ["p:one", "p:two", "p:one", "q:four"] * 2 + ["p:one"]
+    assert done.stderr.endswith("8 events, 3 lost\n")
+    assert "no probe x:* was recorded; there are p:one, " in one_error(
+        run_usdt("report", place, "x:*")
+    )
+
+
+def test_a_recording_that_was_cut(place: Path) -> None:
+    (last,) = [end for kind, _, end in frames(GOOD)[-2:] if kind == b"DATA"]
+    place.write_bytes(GOOD[: last - 1])
+    done = run_usdt("report", place, "--json")
+    assert done.returncode == 0
+    assert done.stdout.splitlines(keepends=True) == read(GOOD)[:11]
+    notice, closing = done.stderr.splitlines()
+    assert notice.startswith(f"{place}: the recording ends at byte {last - 1} without having been")
+    assert closing == "11 events, lost unknown"
+    for size, form in ((0, "--folded"), (8, "--csv"), (20, "--chrome"), (100, "--header")):
+        place.write_bytes(GOOD[:size])
+        done = run_usdt("report", place, form)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.endswith("0 events, lost unknown\n")
+    assert json.loads(done.stdout)["cases"] == []
+
+
+def test_damage_is_an_error_behind_what_is_good(place: Path) -> None:
+    bad = bytearray(GOOD)
+    begin, end = [(begin, end) for kind, begin, end in frames(GOOD) if kind == b"DATA"][1]
+    bad[end - 1] ^= 1
+    place.write_bytes(bad)
+    done = run_usdt("report", place, "--json")
+    assert f"{place}: damaged at byte {begin}: " in one_error(done)
+    assert done.stdout.splitlines(keepends=True) == read(GOOD)[:6]
+    done = run_usdt("report", place, "--chrome")
+    assert "damaged" in one_error(done)
+    assert len(json.loads(done.stdout)["traceEvents"]) >= 6, "a trace that can be opened"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(b"\x7fELF....", "not a recording of usdt record", id="another file"),
+        pytest.param(GOOD + b"more", "behind the closing block", id="more at the end"),
+        pytest.param(GOOD + GOOD, "header of a block is damaged", id="two in one"),
+    ],
+)
+def test_other_files(content: bytes, reason: str, place: Path) -> None:
+    place.write_bytes(content)
+    assert reason in one_error(run_usdt("report", place))
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert one_error(run_usdt("report", tmp_path / "no")).endswith("No such file or directory")
+    assert one_error(run_usdt("report", tmp_path)).endswith("Is a directory")
+
+
+def test_a_pipe(place: Path) -> None:
+    done = subprocess.run(
+        [USDT, "report", "-", "--json"], input=GOOD, capture_output=True, check=True
+    )
+    assert done.stdout.decode().splitlines(keepends=True)[:-1] == read(GOOD)
+    done = subprocess.run(
+        [USDT, "report", "-", "--csv"], input=GOOD, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"this needs a file, not a pipe" in done.stderr
+
+
+def test_a_table_of_a_file_that_is_standard_input(place: Path) -> None:
+    with place.open("rb") as file:
+        done = subprocess.run(
+            [USDT, "report", "-", "--csv"],
+            stdin=file,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run_usdt("report", place, "--csv").stdout
+
+
+def test_a_reader_that_has_had_enough(place: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {USDT} report {place} --json | head -1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_spans_of_usual_and_of_given_names(place: Path) -> None:
+    cases = [(n, name, plan("", ())) for n, name in enumerate(("a:x__start", "a:x__done", "a:y"))]
+    calls = [record(b"", case=case, time=1000 * time) for time, case in enumerate((0, 1, 0, 2))]
+    place.write_bytes(make(cases, [b"".join(calls)]))
+    done = run_usdt("report", place, "--chrome")
+    events = json.loads(done.stdout)["traceEvents"]
+    assert [(e["ph"], e["name"]) for e in events if e["ph"] != "M"] == [
+        ("X", "a:x"),
+        ("i", "a:y"),
+        ("i", "a:x__start"),
+    ]
+    assert "1 spans begun and not ended: shown as instants" in done.stderr
+    done = run_usdt("report", place, "--chrome", "--span", "a:x__start", "a:y")
+    spans = [e for e in json.loads(done.stdout)["traceEvents"] if e["ph"] == "X"]
+    assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [
+        ("a:x", 0.0, 1.0),
+        ("a:x", 2.0, 1.0),
+    ]
+    assert "no probe a:z was recorded" in one_error(
+        run_usdt("report", place, "--chrome", "--span", "a:y", "a:z")
+    )
+
+
+def test_stacks_that_were_not_recorded(place: Path) -> None:
+    assert "no stacks were recorded" in one_error(run_usdt("report", place, "--folded"))
+
+
+def test_stacks_of_a_process_that_nobody_noted(place: Path) -> None:
+    made = plan("ustack, arg6")
+    (stack, number) = made.outputs
+    room = struct.pack("=q2Q", 16, 0x401000, 0x7FFF00001000) + bytes(stack.size - 16)
+    payload = room + struct.pack("=q", 5)
+    assert number.offset == 40 + len(room)
+    place.write_bytes(make([(1, "p:q", made)], [record(payload, pid=1) * 3]))
+    done = run_usdt("report", place, "--folded")
+    assert done.stdout == "comm;[unknown];[unknown] 3\n"
+    frames_shown = json.loads(run_usdt("report", place, "--json").stdout.splitlines()[0])
+    assert [frame["address"] for frame in frames_shown["args"]["ustack"]] == [
+        0x401000,
+        0x7FFF00001000,
+    ]
+    assert {frame["symbol"] for frame in frames_shown["args"]["ustack"]} == {None}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="no file"),
+        pytest.param(("x", "--json", "--csv"), id="two forms"),
+        pytest.param(("x", "--span", "a:b", "a:c"), id="spans without a trace"),
+        pytest.param(("x", "--chrome", "--span", "a:b", "a:b"), id="a span of one probe"),
+        pytest.param(("x", "--chrome", "--span", "a:b"), id="half a span"),
+    ],
+)
+def test_usage(words: tuple[str, ...]) -> None:
+    done = run_usdt("report", *words)
+    assert done.returncode == 2
+    assert "Error: " in done.stderr
+    assert not done.stdout

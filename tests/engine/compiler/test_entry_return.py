@@ -1,0 +1,128 @@
+"""One plan as two, at a function's entry and its return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from planning import argument, plan
+
+from usdt.arch.locations import AtReturn, Kept, Kind, Memory, Register, ValueType
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.entry_return import CallPart, CallStack, narrowed, split
+from usdt.engine.compiler.ir import Fetched
+from usdt.engine.compiler.record.layout import Layout, layout_of
+
+if TYPE_CHECKING:
+    from usdt.engine.compiler.plan import Plan
+
+_ARGUMENTS = (
+    *(argument(number, "s64", Register(8 * number, 8)) for number in range(3)),
+    argument(3, "s64", Memory(56, None, 1, 8, 8, 8)),
+    Argument("return", ValueType(Kind.SIGNED, 8), AtReturn(Register(80, 8)), hidden=True),
+)
+
+
+def ends(items: str) -> tuple[Plan | None, Plan]:
+    made = split(plan(items, _ARGUMENTS))
+    assert made is not None
+    return made.entry, made.returned
+
+
+def test_a_plan_without_return_stays_one() -> None:
+    assert split(plan("arg0, str(arg1), arg2 > 3", _ARGUMENTS)) is None
+    assert split(plan("", _ARGUMENTS)) is None
+
+
+@pytest.mark.parametrize(
+    "items", ["return", "return, pid, comm", "return > 0, return", "return, pid > 1"]
+)
+def test_what_needs_no_entry_value_has_no_entry(items: str) -> None:
+    entry, returned = ends(items)
+    assert entry is None
+    assert returned.returns
+
+
+def test_records_look_the_same_wherever_values_were_taken() -> None:
+    whole = plan("arg0, str(arg1), return, arg3", _ARGUMENTS)
+    _, returned = ends("arg0, str(arg1), return, arg3")
+    assert [(one.key, one.form, one.offset, one.size) for one in returned.outputs] == [
+        (one.key, one.form, one.offset, one.size) for one in whole.outputs
+    ]
+    assert (returned.size, returned.marks) == (whole.size, whole.marks)
+    layout = layout_of(returned)
+    assert layout.returns
+    assert Layout.from_json(layout.to_json()) == layout
+
+
+def test_each_value_is_kept_once() -> None:
+    entry, _ = ends('arg0, arg0 + return, hex(arg0), str(arg1), str(arg1) == "x", return')
+    assert entry is not None
+    assert [one.form for one in entry.outputs] == ["integer", "string"]
+    assert len(entry.predicates) == 1
+
+
+def test_parts_without_return_are_taken_at_entry() -> None:
+    entry, returned = ends("*(long *)(arg0 + 8) + return")
+    assert entry is not None
+    (kept,) = entry.outputs
+    assert kept.fallible
+    (shown,) = returned.outputs
+    assert shown.fallible
+    assert "memory not readable" in layout_of(returned).fields[0].reason
+
+
+def test_a_buffer_whose_length_is_returned_is_read_at_return() -> None:
+    entry, returned = ends("buf(arg1, return), buf(arg1, arg2)")
+    assert entry is not None
+    assert [one.form for one in entry.outputs] == ["integer", "buffer"]
+    late, early = returned.outputs
+    assert late.whole is None
+    assert isinstance(late.node, Fetched)
+    assert isinstance(late.node.fetch, Kept)
+    assert early.whole is not None
+
+
+def test_predicates_are_decided_as_soon_as_they_can_be() -> None:
+    entry, returned = ends("return, arg0 > 1, return > 2, arg1 < return")
+    assert entry is not None
+    assert len(entry.predicates) == 1
+    assert len(returned.predicates) == 2
+
+
+def test_an_entry_predicate_alone_makes_a_pair() -> None:
+    entry, _ = ends("return, arg0 > 1")
+    assert entry is not None
+    assert entry.outputs == ()
+
+
+def test_addresses_of_32_bits_have_no_sign() -> None:
+    whole = plan("str(arg0), *(int *)arg1, arg2", _ARGUMENTS)
+    made = narrowed(whole)
+    assert made != whole
+    assert made.outputs[2] == whole.outputs[2]
+
+
+_SHAPES = (
+    "arg0, return",
+    "str(arg0), arg3, return > 0, arg1 > 2 && arg2 != 3, return",
+    'str(arg0) == "x" || *(long *)arg1 == 0, buf(arg0, return), buf(arg1, arg2), return / arg2',
+    "*(int *)(arg0 + 8) + return, ustack, comm, func, arg3, return == arg3",
+)
+
+
+@pytest.mark.parametrize("sleepable", [False, True])
+@pytest.mark.parametrize("items", _SHAPES)
+def test_programs_of_both_ends_are_whole(items: str, *, sleepable: bool) -> None:
+    """No two labels of one name, no label without a place: in any case's number."""
+    made = split(plan(items, _ARGUMENTS))
+    assert made is not None
+    assert made.entry is not None
+    stack = CallStack(Register(152, 8), (8, 16))
+    for number in range(1, 12):
+        for accept in (Filter(), Filter((1, 2), (3, 4))):
+            for entry, ours in ((True, made.entry), (False, made.returned)):
+                part = CallPart(entry=entry, pair=1, size=made.size, stack=stack)
+                others = [Case(number + 100 * n, 0, ours, part) for n in range(3)]
+                assert len(generate(others, accept, sleepable=sleepable)) > 3 * 20

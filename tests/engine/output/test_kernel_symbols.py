@@ -1,0 +1,83 @@
+"""The kernel's symbols: of this kernel, of a kernel that hides them, of damaged text."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from skips import requires_root
+
+from usdt.engine.output.kernel_symbols import KALLSYMS, KernelSymbols
+from usdt.engine.output.stacks import Frame, frame_text
+
+TEXT = b"""\
+ffffffff81000000 T first
+ffffffff81000000 t alias
+ffffffff81000100 t second
+ffffffff81000200 D data
+ffffffffc0000000 t handler\t[nf_tables]
+ffffffffc0000080 t bpf_prog_6deef7357e7b4530\t[bpf]
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (0xFFFFFFFF81000000, "first+0x0 [kernel]"),
+        (0xFFFFFFFF81000012, "first+0x12 [kernel]"),
+        (0xFFFFFFFF810001FF, "second+0xff [kernel]"),
+        (0xFFFFFFFF81000200, "data+0x0 [kernel]"),
+        (0xFFFFFFFFC0000010, "handler+0x10 [nf_tables]"),
+        (0xFFFFFFFFC0000090, "bpf_prog_6deef7357e7b4530+0x10 [bpf]"),
+        (0xFFFFFFFF80FFFFFF, "0xffffffff80ffffff [unknown]"),
+        (0xFFFFFFFFD0000000, "0xffffffffd0000000 [unknown]"),
+        (0, "0x0 [unknown]"),
+    ],
+)
+def test_an_address_is_named(address: int, text: str) -> None:
+    assert frame_text(KernelSymbols(TEXT).frame(address)) == text
+
+
+def test_return_addresses_belong_to_the_function_before_them() -> None:
+    inner, outer = KernelSymbols(TEXT).frames([0xFFFFFFFF81000100, 0xFFFFFFFF81000100])
+    assert (inner.symbol, inner.offset) == ("second", 0)
+    assert (outer.symbol, outer.offset) == ("first", 0x100)
+
+
+def test_hidden_addresses_are_said_once() -> None:
+    symbols = KernelSymbols(b"0000000000000000 T first\n0000000000000000 T second\n")
+    assert symbols.frame(0xFFFFFFFF81000000) == Frame(0xFFFFFFFF81000000)
+    assert len(symbols.notices) == 1
+    assert "kptr_restrict" in symbols.notices[0]
+
+
+def test_a_recording_keeps_them() -> None:
+    symbols = KernelSymbols.from_bytes(KernelSymbols(TEXT).to_bytes())
+    assert symbols.frame(0xFFFFFFFFC0000010) == Frame(
+        0xFFFFFFFFC0000010, "handler", 16, "[nf_tables]"
+    )
+    with pytest.raises(ValueError, match="damaged"):
+        KernelSymbols.from_bytes(b"none")
+
+
+def test_lines_that_make_no_sense_are_left_out() -> None:
+    chance = random.Random(5)
+    for _ in range(200):
+        data = bytearray(TEXT)
+        for _ in range(10):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        KernelSymbols(bytes(data)).frame(0xFFFFFFFF81000012)
+
+
+@requires_root
+def test_functions_of_this_kernel() -> None:
+    rows = [line.split() for line in Path(KALLSYMS).read_text().splitlines()]
+    unique: dict[str, list[str]] = {}
+    for row in rows:
+        unique.setdefault(row[0], []).append(row[2])
+    symbols = KernelSymbols.running()
+    assert not symbols.notices
+    for name in ("vfs_read", "schedule", "do_exit"):
+        address = next(int(row[0], 16) for row in rows if row[1] in "tT" and row[2] == name)
+        assert symbols.frame(address + 1).symbol in unique[f"{address:016x}"]

@@ -1,0 +1,104 @@
+"""Processes for tests to look at: started, waited for, and cleaned up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from usdt.base.errors import TargetError
+from usdt.procfs.process import exe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ("as_nobody", "copied_sleep", "open_folder", "running", "sleeps", "until")
+
+NOBODY = 65534
+
+
+def until(condition: Callable[[], object], what: object, seconds: float = 10) -> None:
+    """Wait for something another process does; fail saying what did not happen."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds} s in vain for {what}")
+        time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def running(*argv: str | Path, program: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A process, killed at the end; with ``program``, once a file of that name waits for us.
+
+    Right after exec /proc/PID/exe is the new program while nothing of it is mapped yet.
+    """
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        if program:
+            until(lambda: sleeps(child.pid, program), f"{argv} to execute {program}")
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):  # not communicate(): a grandchild may hold them
+            if pipe:
+                pipe.close()
+
+
+def sleeps(pid: int, program: str) -> bool:
+    """Whether a process runs a program of that name and waits for something."""
+    try:
+        found = exe(pid)
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, TargetError):
+        return False
+    return found is not None and Path(found.path).name == program and state == "S"
+
+
+def copied_sleep(path: Path) -> Path:
+    """A program of our own that can be deleted and replaced: sleep(1) under another name."""
+    source = shutil.which("sleep")
+    assert source
+    shutil.copy(source, path)
+    path.chmod(0o755)
+    return path
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may read; pytest's are their owner's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        yield folder
+
+
+def as_nobody(question: Callable[[], object]) -> Any:
+    """The answer to a question asked by another user without any privilege, through JSON."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            answer = json.dumps(question())
+        except BaseException as err:  # noqa: BLE001 - told to the test, which cannot see it
+            answer = json.dumps(f"{type(err).__name__}: {err}")
+        os.write(write, answer.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return json.loads(answer)

@@ -1,1 +1,0 @@
-"""Values with the types of BTF: members, elements, casts; the kernel's types, or a program's."""

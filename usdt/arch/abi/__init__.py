@@ -1,0 +1,66 @@
+"""Where values of every type are when a function begins, by the CPU's calling convention.
+
+    Spread   in registers, each of them some bytes of the value (a plain number: one piece)
+    Lies     in memory: at an offset from the stack pointer, or at an address in a register
+    Lost     where no program can read it, or where that is not sure, with the reason
+
+Sources: the processor supplements of the System V ABI for x86-64 (3.2.3), i386, s390x and RISC-V,
+AAPCS and AAPCS64 (6.8), the ELF v2 ABI of Power, the Itanium C++ ABI (3.1.2.3). What follows
+something doubtful is doubtful, and said so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.abi.convention import Words
+from usdt.arch.abi.others import Aarch64, Arm, Power, Riscv, S390x
+from usdt.arch.abi.passed import Lies, Lost, Passed, Piece, Spread, Value
+from usdt.arch.abi.rust import Rust
+from usdt.arch.abi.x86 import I386, SystemV
+from usdt.arch.calling_convention import CONVENTIONS
+from usdt.arch.pt_regs import saved_registers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("Lies", "Lost", "Passed", "Piece", "Spread", "Value", "passing")
+
+_FAMILIES: dict[str, type[Words]] = {
+    "aarch64": Aarch64,
+    "aarch64_be": Aarch64,
+    "arm": Arm,
+    "armeb": Arm,
+    "i386": I386,
+    "ppc64le": Power,
+    "riscv32": Riscv,
+    "riscv64": Riscv,
+    "s390x": S390x,
+    "x86_64": SystemV,
+}
+
+
+def passing(
+    btf: Btf, machine: str, parameters: Iterable[Value], result: Value, *, rust: bool = False
+) -> tuple[list[Passed], Passed]:
+    """Where the parameters of a function are when it begins, and its result when it returns.
+
+    Args:
+        btf: the types.
+        machine: the CPU, as ElfFile.machine_name gives it.
+        parameters: in order.
+        result: its type 0 where there is none.
+        rust: whether Rust's convention holds instead of C's.
+
+    Raises:
+        BtfError: a type is damaged or absurd.
+    """
+    made = Rust if rust else _FAMILIES.get(machine, Words)
+    if machine not in CONVENTIONS or not saved_registers(machine):
+        lost = Lost(f"calling conventions of {machine} are not known")
+        return [lost for _ in parameters], lost
+    convention = made(btf, machine)
+    returned = convention.result(result)
+    return [convention.pass_(one) for one in parameters], returned

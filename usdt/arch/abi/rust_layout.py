@@ -1,0 +1,124 @@
+"""What a value is to rustc: one number, two numbers, or bytes.
+
+rustc decides so for every type (its "backend representation"): a structure around one number is
+that number, one of two numbers is a pair, and an enumeration is its discriminant with what all of
+its forms have at one place, or the number in which the discriminant hides. An array never is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.abi.classify import Leaf
+from usdt.btf.format import Kind
+from usdt.btf.tagged_union import choice_of
+from usdt.btf.types import Composite, Enum, Float, Int, Pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.btf.reader import Btf
+    from usdt.btf.tagged_union import Choice
+    from usdt.btf.types import Member
+
+    Part = tuple[int, int, list[Leaf] | None]  # where a field begins and ends, and its numbers
+
+__all__ = ("numbers_of",)
+
+_DEEPEST = 32
+_MOST_MEMBERS = 256
+
+
+def numbers_of(btf: Btf, number: int, depth: int = 0) -> list[Leaf] | None:
+    """The one or two numbers that a value is; [] of one without room; None: it is bytes.
+
+    Raises:
+        BtfError: the type has no size.
+    """
+    found, size = btf.resolve(number), btf.size_of(number)
+    if not size:
+        return []
+    if isinstance(found, Int | Enum | Float | Pointer):
+        return [Leaf(0, size, size, isinstance(found, Float))]
+    if not isinstance(found, Composite) or depth > _DEEPEST or len(found.members) > _MOST_MEMBERS:
+        return None
+    choice = choice_of(btf, found)
+    if choice is None and _is_untold(btf, found):
+        return [Leaf(0, size, 1)]  # more than a register holds: nobody takes it for one
+    if choice is not None:
+        made = _chosen(btf, choice, depth)
+    else:
+        parts = _parts(btf, found.members, 0, depth)
+        made = _shared(parts) if found.kind == Kind.UNION else _joined(parts)
+    return made if made is not None and _is_plain(made, size) else None
+
+
+def _is_untold(btf: Btf, found: Composite) -> bool:
+    # An enumeration whose discriminant is not known: its forms are all that it has.
+    within = btf.resolve(found.members[0].target) if len(found.members) == 1 else None
+    nameless = found.kind != Kind.UNION and found.members[:1] and not found.members[0].name
+    return bool(nameless) and isinstance(within, Composite) and len(within.members) > 1
+
+
+def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int) -> list[Part]:
+    # The fields that take room.
+    found: list[Part] = []
+    for member in members:
+        size = btf.size_of(member.target)
+        if size:
+            at = start + member.bit_offset // 8
+            inner = numbers_of(btf, member.target, depth + 1)
+            if inner is not None:
+                inner = [Leaf(at + one.start, one.size, one.align, one.floating) for one in inner]
+            found.append((at, at + size, inner))
+    return found
+
+
+def _joined(parts: list[Part]) -> list[Leaf] | None:
+    # A structure.
+    if len(parts) == 1:
+        return parts[0][2]
+    made: list[Leaf] = []
+    for _, _, inner in parts:
+        if len(parts) > 2 or inner is None or len(inner) != 1:
+            return None
+        made += inner
+    return sorted(made, key=lambda leaf: leaf.start)
+
+
+def _shared(parts: list[Part]) -> list[Leaf] | None:
+    # A union: what all of its members are.
+    found = {None if inner is None else tuple(inner) for _, _, inner in parts}
+    one = found.pop() if len(found) == 1 else None
+    return None if one is None else [*one]
+
+
+def _chosen(btf: Btf, choice: Choice, depth: int) -> list[Leaf] | None:
+    # An enumeration with data.
+    tag = Leaf(choice.chooser.bit_offset // 8, choice.size, choice.size)
+    forms = []
+    for _, member in (*choice.known.values(), *((choice.rest,) if choice.rest else ())):
+        inner = None if member is None else btf.resolve(member.target)
+        if member is not None and isinstance(inner, Composite):
+            parts = _parts(btf, inner.members[:_MOST_MEMBERS], member.bit_offset // 8, depth + 1)
+            forms += [parts] * bool(parts)
+    if any(start < tag.end and tag.start < end for parts in forms for start, end, _ in parts):
+        return _joined(forms[0]) if len(forms) == 1 else None  # hidden in one form's data
+    same: set[Leaf] = set()
+    for parts in forms:
+        inner_numbers = parts[0][2]
+        if len(parts) > 1 or inner_numbers is None or len(inner_numbers) != 1:
+            return None
+        same.update(inner_numbers)
+    return None if len(same) > 1 else [tag, *same]
+
+
+def _is_plain(numbers: list[Leaf], size: int) -> bool:
+    # Whether they lie as the numbers alone would: nothing is packed, or aligned beyond its need.
+    at, align = 0, 1
+    for one in numbers:
+        at += -at % one.align
+        if one.start != at:
+            return False
+        at, align = one.end, max(align, one.align)
+    return at + -at % align == size

@@ -1,0 +1,78 @@
+"""Where a function finds its arguments when it begins, and its caller the result: by CPU.
+
+Integers and pointers of up to a word, one register or one slot of the stack each; wider values and
+floating point follow rules of their own. Names are those of :mod:`usdt.arch.pt_regs`. Sources: the
+processor supplements of the System V ABI, AAPCS and AAPCS64, the RISC-V and LoongArch psABIs, the
+ELF v2 ABI of Power.
+"""
+
+from __future__ import annotations
+
+from usdt.base.frozen import frozen
+
+__all__ = ("CONVENTIONS", "KERNEL_CONVENTIONS", "Convention")
+
+
+@frozen
+class Convention:
+    """A calling convention at a function's first instruction.
+
+    Attributes:
+        arguments: registers of the first arguments, in order.
+        result: register of the result, at the return.
+        sp: the stack pointer.
+        stack: offset from it of the first argument that has no register; the others follow, a word
+            each.
+        link: register that holds the return address; None: it is at the stack pointer.
+    """
+
+    arguments: tuple[str, ...]
+    result: str
+    sp: str
+    stack: int
+    link: str | None = None
+
+
+def _names(prefix: str, first: int, last: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}{number}" for number in range(first, last + 1))
+
+
+_AARCH64 = Convention(_names("x", 0, 7), "x0", "sp", 0, "x30")
+_ARM = Convention(_names("r", 0, 3), "r0", "sp", 0, "lr")
+_LOONGARCH = Convention(_names("r", 4, 11), "r4", "r3", 0, "r1")
+_MIPS_O32 = Convention(_names("$", 4, 7), "$2", "$29", 16, "$31")
+_MIPS_N64 = Convention(_names("$", 4, 11), "$2", "$29", 0, "$31")
+_PPC32 = Convention(_names("r", 3, 10), "r3", "r1", 8, "link")
+# Eight doublewords of the parameter save area belong to the arguments in registers.
+_PPC64_ELF1 = Convention(_names("r", 3, 10), "r3", "r1", 48 + 64, "link")
+_PPC64_ELF2 = Convention(_names("r", 3, 10), "r3", "r1", 32 + 64, "link")
+_RISCV = Convention(_names("a", 0, 7), "a0", "sp", 0, "ra")
+
+#: Machine -> convention of user-space programs in C.
+CONVENTIONS: dict[str, Convention] = {
+    "x86_64": Convention(("rdi", "rsi", "rdx", "rcx", "r8", "r9"), "rax", "rsp", 8),
+    "i386": Convention((), "rax", "rsp", 4),
+    "aarch64": _AARCH64,
+    "aarch64_be": _AARCH64,
+    "arm": _ARM,
+    "armeb": _ARM,
+    "s390x": Convention(_names("r", 2, 6), "r2", "r15", 160, "r14"),
+    "s390": Convention(_names("r", 2, 6), "r2", "r15", 96, "r14"),
+    "ppc": _PPC32,
+    "ppcle": _PPC32,
+    "ppc64": _PPC64_ELF1,
+    "ppc64le": _PPC64_ELF2,
+    "riscv32": _RISCV,
+    "riscv64": _RISCV,
+    "mips": _MIPS_O32,
+    "mipsel": _MIPS_O32,
+    "mips64": _MIPS_N64,
+    "mips64el": _MIPS_N64,
+    "loongarch32": _LOONGARCH,
+    "loongarch64": _LOONGARCH,
+}
+
+#: The same for functions of the kernel, which i386 builds with -mregparm=3 (arch/x86/Makefile).
+KERNEL_CONVENTIONS: dict[str, Convention] = CONVENTIONS | {
+    "i386": Convention(("rax", "rdx", "rcx"), "rax", "rsp", 4),
+}

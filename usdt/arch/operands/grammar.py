@@ -1,0 +1,280 @@
+"""What the operand grammars of all CPUs share: the operand, its text, numbers and sums.
+
+One module per CPU (see :mod:`usdt.arch.operands`) turns the text after the size into an
+:class:`Operand`, and an Operand into what a program fetches. Everything here is pure: text in,
+frozen values out, and no text raises.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from usdt.arch.locations import Kind, ValueType
+from usdt.base.frozen import frozen
+from usdt.base.machine import NARROW
+
+__all__ = (
+    "MAX_AGGREGATE",
+    "MAX_UINT64",
+    "WORD",
+    "ArgSpec",
+    "NumberType",
+    "Operand",
+    "OperandKind",
+    "Sum",
+    "excerpt",
+    "integer",
+    "parse_sum",
+    "value_type",
+    "wrap",
+)
+
+NumberType = Literal["signed", "unsigned", "float"]
+OperandKind = Literal["constant", "register", "memory", "unknown"]
+
+MAX_UINT64 = (1 << 64) - 1
+MIN_INT64 = -(1 << 63)
+MAX_AGGREGATE = 4096  # bytes of one value passed by value; larger ones are damaged notes
+LONGEST_NUMBER = 66  # "0b" and 64 binary digits
+SCALARS = (1, 2, 4, 8)  # sizes of integers, and of what one load of a register can take
+
+# Bytes of the machine's word: the size of an argument that does not give one.
+WORD = dict.fromkeys(NARROW, 4)
+WIDEST_WORD = 8
+
+# Beside letters and digits of any script (gcc takes them in names) a symbol holds these, and bytes
+# that were no UTF-8.
+SYMBOL_PUNCTUATION = dict.fromkeys(map(ord, "_.$"), "a") | dict.fromkeys(range(0xDC80, 0xDD00), "a")
+
+KINDS = {"signed": Kind.SIGNED, "unsigned": Kind.UNSIGNED}
+
+
+@frozen
+class Operand:
+    """Where one argument of a probe lives, as its note says.
+
+    Attributes:
+        text: the whole argument as spelled, ``-4@%eax``.
+        size: bytes of the value; the machine's word where the text gives none.
+        type: how the bytes are read.
+        kind: which of the other attributes count; "unknown" always has an error.
+        value: a constant wrapped to size and type (bits of a float), None for a symbol's address.
+        register: name of the register that holds the value, without sigils.
+        base: name of the register an address is relative to, or None.
+        index: name of the register that is multiplied and added, or None.
+        scale: what the index is multiplied by.
+        displacement: added to the address (or to the symbol of a constant), signed.
+        symbol: added to the address, or None.
+        relocation: how the assembler relocates the symbol (``GOTOFF``, ``tpoff``), or None.
+        segment: ``fs`` or ``gs``: the address is relative to a thread's own memory; or None.
+        extend: ``uxtw`` or ``sxtw``: how an index of 32 bits is made one of 64 (arm64); or None.
+        error: why the value cannot be read at run time, or None.
+    """
+
+    text: str
+    size: int
+    type: NumberType
+    kind: OperandKind
+    value: int | None = None
+    register: str | None = None
+    base: str | None = None
+    index: str | None = None
+    scale: int = 1
+    displacement: int = 0
+    symbol: str | None = None
+    relocation: str | None = None
+    segment: str | None = None
+    extend: str | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, int | str]:
+        """The operand as ``usdt list --json`` shows it: only what its kind has."""
+        shown: dict[str, int | str] = {"kind": self.kind, "size": self.size, "type": self.type}
+        if self.register is not None:
+            shown["register"] = self.register
+        if self.value is not None:
+            shown["value"] = self.value
+        if self.kind in ("memory", "constant"):
+            shown.update(self._address_to_json())
+        if self.error is not None:
+            shown["error"] = self.error
+        return shown
+
+    def _address_to_json(self) -> dict[str, int | str]:
+        shown: dict[str, int | str] = {}
+        if self.base is not None:
+            shown["base"] = self.base
+        if self.index is not None:
+            shown["index"] = self.index
+            shown["scale"] = self.scale
+        absolute = self.kind == "memory" and not (self.base or self.index or self.symbol)
+        if self.displacement or absolute:
+            shown["displacement"] = self.displacement
+        for name in ("symbol", "relocation", "segment", "extend"):
+            text = getattr(self, name)
+            if text is not None:
+                shown[name] = text
+        return shown
+
+
+class ArgSpec(NamedTuple):
+    """One argument, its size split off: what a CPU's grammar is given, and what makes its answer.
+
+    Attributes:
+        text: the whole argument, ``-4@%eax``.
+        body: what follows the size, ``%eax``.
+        size: bytes of the value.
+        type: how the bytes are read.
+        machine: the CPU, as ElfFile.machine_name gives it.
+    """
+
+    text: str
+    body: str
+    size: int
+    type: NumberType
+    machine: str
+
+    def unknown(self, reason: str) -> Operand:
+        """The operand that could not be understood."""
+        return Operand(self.text, self.size, self.type, "unknown", error=reason)
+
+    def constant(self, number: int, error: str | None = None) -> Operand:
+        """The operand that is a number: wrapped to the size and sign the argument has."""
+        if not MIN_INT64 <= number <= MAX_UINT64:
+            return self.unknown(f"constant {excerpt(self.body)} does not fit 64 bits")
+        if self.size not in SCALARS:
+            error = f"a constant of {self.size} bytes is not read: 1, 2, 4 and 8 are"
+        value = wrap(number, self.size, signed=self.type == "signed")
+        return Operand(self.text, self.size, self.type, "constant", value=value, error=error)
+
+    def address(self, total: Sum) -> Operand:
+        """The operand that is a symbol's address itself, plus a number."""
+        return Operand(
+            self.text,
+            self.size,
+            self.type,
+            "constant",
+            displacement=total.displacement,
+            symbol=total.symbol,
+            relocation=total.relocation,
+        )
+
+    def in_register(self, name: str, error: str | None = None) -> Operand:
+        """The operand that is in a register; ``error`` says why it cannot be read there."""
+        return Operand(self.text, self.size, self.type, "register", register=name, error=error)
+
+    def in_memory(
+        self,
+        total: Sum,
+        *,
+        base: str | None = None,
+        index: str | None = None,
+        scale: int = 1,
+        segment: str | None = None,
+        extend: str | None = None,
+        error: str | None = None,
+    ) -> Operand:
+        """The operand that is in memory; ``error`` says why it cannot be read there."""
+        if error is None and self.size > MAX_AGGREGATE:
+            error = f"a value of {self.size} bytes is not read: the most is {MAX_AGGREGATE}"
+        return Operand(
+            self.text,
+            self.size,
+            self.type,
+            "memory",
+            base=base,
+            index=index,
+            scale=scale,
+            displacement=total.displacement,
+            symbol=total.symbol,
+            relocation=total.relocation,
+            segment=segment,
+            extend=extend,
+            error=error,
+        )
+
+
+class Sum(NamedTuple):
+    """Numbers and at most one symbol, added by the assembler: ``-8+3+sv@GOTOFF``.
+
+    Attributes:
+        displacement: the numbers' sum.
+        symbol: the symbol without its relocation, or None.
+        relocation: what followed the symbol's ``@``, or None.
+        error: why the text is no such sum, or None.
+    """
+
+    displacement: int = 0
+    symbol: str | None = None
+    relocation: str | None = None
+    error: str | None = None
+
+
+def parse_sum(text: str) -> Sum:
+    """Add up ``term ([+-] term)*``, a term being a number or ``symbol[@relocation]``."""
+    number = integer(text)
+    if number is not None and MIN_INT64 <= number <= MAX_UINT64:  # by far the most usual
+        return Sum(number)
+    displacement, symbol, relocation = 0, None, None
+    # Every minus becomes the sign of its term; the term before a leading sign is empty.
+    terms = text.replace("+-", "-").replace("-", "+-").split("+")
+    for term in terms[1:] if len(terms) > 1 and not terms[0] else terms:
+        name, at, suffix = term.partition("@")
+        number = integer(name)
+        if at and (relocation is not None or not is_symbol(suffix)):
+            return Sum(error=f"{excerpt(term)} has no relocation the assembler knows")
+        relocation = suffix if at else relocation
+        if number is not None:
+            displacement += number
+        elif not is_symbol(name):
+            return Sum(error=f"{excerpt(term)} is neither a number nor a symbol")
+        elif symbol is not None:
+            return Sum(error=f"{excerpt(text)} holds two symbols")
+        else:
+            symbol = name
+    if not MIN_INT64 <= displacement <= MAX_UINT64:
+        return Sum(error=f"{excerpt(text)} does not fit 64 bits")
+    return Sum(displacement, symbol, relocation)
+
+
+def integer(text: str) -> int | None:
+    """The number an assembler reads: decimal, 0x…, 0b… or octal (leading 0); None if it is none."""
+    digits = text[1:] if text[:1] == "-" else text
+    if not digits.isascii() or not digits[:1].isdigit() or len(digits) > LONGEST_NUMBER:
+        return None
+    base = 10
+    if digits[0] == "0" and len(digits) > 1:
+        base = {"x": 16, "X": 16, "b": 2, "B": 2}.get(digits[1], 8)
+    if "_" in digits:  # int() would skip it
+        return None
+    try:
+        number = int(digits, base)
+    except ValueError:
+        return None
+    return -number if text[0] == "-" else number
+
+
+def is_symbol(text: str) -> bool:
+    """Whether a text is a symbol as assemblers spell it: letters, digits, ``_``, ``.``, ``$``."""
+    return not text[:1].isdigit() and text.translate(SYMBOL_PUNCTUATION).isalnum()
+
+
+def wrap(number: int, size: int, *, signed: bool) -> int:
+    """A number cut to ``size`` bytes, and read as signed or unsigned."""
+    bits = 8 * min(size, 8)
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if signed and number >> (bits - 1) else number
+
+
+def value_type(operand: Operand) -> ValueType:
+    """The type a program gives the value: an aggregate, or a float it cannot read, is bytes."""
+    if operand.type == "float":
+        kind = Kind.FLOAT if operand.size in (4, 8) else Kind.BYTES
+    else:
+        kind = KINDS[operand.type] if operand.size in SCALARS else Kind.BYTES
+    return ValueType(kind, operand.size)
+
+
+def excerpt(text: str, most: int = 60) -> str:
+    """A text for a message: quoted, escaped and not longer than a line bears."""
+    return repr(text if len(text) <= most else f"{text[:most]}…")

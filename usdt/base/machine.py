@@ -1,0 +1,65 @@
+"""This machine: the CPU its kernel runs on, the one this process runs on, and their words.
+
+Names are those of ELF files (``usdt.elf.file``'s machine_name): the CPU's, its word's and byte
+order's variant. ``uname`` has others for some: every 32-bit x86 is "i386", every 32-bit ARM "arm".
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+
+__all__ = ("BIG_ENDIAN", "KERNEL", "KERNEL_WORD", "NARROW", "PROCESS", "word_of")
+
+# Machines with words of 4 bytes.
+NARROW = frozenset(
+    (
+        *("i386", "arm", "armeb", "mips", "mipsel", "ppc", "ppcle", "riscv32", "s390", "sparc"),
+        *("m68k", "parisc", "loongarch32", "sh4", "sh4eb", "arc", "arceb", "csky"),
+    )
+)
+# Machines whose numbers begin with their highest byte.
+BIG_ENDIAN = frozenset(
+    (
+        *("aarch64_be", "armeb", "m68k", "mips", "mips64", "parisc", "parisc64", "ppc", "ppc64"),
+        *("s390", "s390x", "sh4eb", "sparc", "sparc64", "arceb", "bpfeb"),
+    )
+)
+
+# A 64-bit machine's name as its 32-bit processes have it.
+_NARROWED = {
+    "x86_64": "i386",
+    "aarch64": "arm",
+    "aarch64_be": "armeb",
+    "mips64": "mips",
+    "mips64el": "mipsel",
+    "ppc64": "ppc",
+    "ppc64le": "ppcle",
+    "riscv64": "riscv32",
+    "s390x": "s390",
+}
+
+
+def word_of(machine: str) -> int:
+    """Bytes of a machine's word: of its addresses, registers and ``long``."""
+    return 4 if machine in NARROW else 8
+
+
+def _kernel(name: str) -> str:
+    if name[0] == "i" and name[2:] == "86":
+        return "i386"
+    if name.startswith("armv"):
+        return "arm" if sys.byteorder == "little" else "armeb"
+    if name in ("mips", "mips64") and sys.byteorder == "little":
+        return f"{name}el"
+    return name
+
+
+def _process(kernel: str) -> str:
+    return _NARROWED.get(kernel, kernel) if struct.calcsize("P") == 4 else kernel
+
+
+KERNEL = _kernel(os.uname().machine)
+KERNEL_WORD = word_of(KERNEL)
+PROCESS = _process(KERNEL)

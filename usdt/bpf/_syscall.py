@@ -1,0 +1,192 @@
+"""The one module that talks to libc: bpf(2), perf_event_open(2) and ptrace(2).
+
+Attributes of bpf(2) are packed from plain values, so no C structure has to be declared twice:
+the layout is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value is
+``bytes`` (copied in), ``bytearray`` (the kernel writes into it) or None (NULL).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import SyscallError
+from usdt.base.machine import PROCESS
+from usdt.bpf._uapi import SYSCALLS, Command
+from usdt.bpf.capabilities import privilege_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = (
+    "Field",
+    "address_of",
+    "bpf",
+    "bpf_attribute",
+    "mount",
+    "perf_attribute",
+    "perf_event_open",
+    "prlimit_memlock",
+    "ptrace",
+    "string_array",
+)
+
+Field = int | bytes | bytearray | None
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+_BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS, SYSCALLS["generic"])
+
+# Commands that fail with EAGAIN when a signal interrupts the verifier are tried again, as libbpf
+# does; more often than this would hide a real fault.
+_ATTEMPTS = 5
+
+
+def bpf(command: Command, layout: str, *fields: Field) -> int:
+    """Enter the kernel, with an attribute packed from ``fields``; returns its result.
+
+    Raises:
+        SyscallError: with the errno and ``bpf(BPF_…)`` as the call's name; EPERM says what this
+            process lacks.
+    """
+    result, number, _ = bpf_attribute(command, layout, *fields)
+    if result == -1:
+        hint = privilege_hint() if number == errno.EPERM else ""
+        raise SyscallError(number, f"bpf(BPF_{command.name})", hint)
+    return result
+
+
+def bpf_attribute(command: Command, layout: str, *fields: Field) -> tuple[int, int, bytes]:
+    """Like :func:`bpf`, for commands that answer in the attribute itself.
+
+    Returns:
+        (result, errno, the attribute as the kernel left it).
+    """
+    attribute, keep = _pack(layout, fields)
+    buffer = ctypes.create_string_buffer(attribute, len(attribute))
+    result, number = -1, errno.EAGAIN
+    for _ in range(_ATTEMPTS):
+        result = _libc.syscall(
+            ctypes.c_long(_BPF), ctypes.c_int(command), buffer, ctypes.c_uint(len(attribute))
+        )
+        number = ctypes.get_errno() if result == -1 else 0
+        if number != errno.EAGAIN:
+            break
+    del keep  # lived as long as the call
+    return int(result), number, buffer.raw
+
+
+def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags: int = 8) -> int:
+    """Open a perf event; ``flags`` defaults to PERF_FLAG_FD_CLOEXEC.
+
+    Raises:
+        SyscallError: EACCES and EPERM say what this process lacks.
+    """
+    buffer = ctypes.create_string_buffer(attribute, len(attribute))
+    result = _libc.syscall(
+        ctypes.c_long(_PERF_EVENT_OPEN),
+        buffer,
+        ctypes.c_int(pid),
+        ctypes.c_int(cpu),
+        ctypes.c_int(group),
+        ctypes.c_ulong(flags),
+    )
+    if result == -1:
+        number = ctypes.get_errno()
+        hint = privilege_hint() if number in (errno.EPERM, errno.EACCES) else ""
+        raise SyscallError(number, "perf_event_open", hint)
+    return int(result)
+
+
+def perf_attribute(layout: str, *fields: Field) -> tuple[bytes, list[object]]:
+    """Pack a ``struct perf_event_attr``; the second value keeps what its pointers point to."""
+    return _pack(layout, fields)
+
+
+def string_array(words: Sequence[str]) -> tuple[bytes, list[object]]:
+    """Pointers to NUL-terminated strings, each a u64; the second value keeps the strings."""
+    keep = [ctypes.create_string_buffer(word.encode()) for word in words]
+    return struct.pack(f"={len(keep)}Q", *map(ctypes.addressof, keep)), [*keep]
+
+
+def address_of(buffer: bytearray) -> tuple[int, object]:
+    """Where a buffer is, for a pointer that the kernel finds in another; keep the second value."""
+    return _address(buffer)
+
+
+def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
+    """Make a request of ptrace, for requests that return nothing but success."""
+    return _checked(int(_libc.ptrace(request, pid, address, data)), "ptrace")
+
+
+def mount(source: str, target: str, kind: str) -> None:
+    """Mount a file system that needs no options.
+
+    Raises:
+        SyscallError: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel does not know it.
+    """
+    words = (source.encode(), target.encode(), kind.encode())
+    _checked(int(_libc.mount(*words, ctypes.c_ulong(0), None)), f"mount({target})")
+
+
+def prlimit_memlock(size: int) -> None:
+    """Raise the soft and hard RLIMIT_MEMLOCK to ``size`` bytes.
+
+    Raises:
+        SyscallError: EPERM without CAP_SYS_RESOURCE.
+    """
+    import resource  # noqa: PLC0415 - only kernels before 5.11 need it
+
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (size, size))
+    except (OSError, ValueError) as err:
+        number = err.errno if isinstance(err, OSError) and err.errno else errno.EPERM
+        raise SyscallError(number, "setrlimit(RLIMIT_MEMLOCK)") from err
+
+
+def _checked(result: int, call: str) -> int:
+    if result == -1:
+        raise SyscallError(ctypes.get_errno(), call)
+    return result
+
+
+def _pack(layout: str, fields: Sequence[Field]) -> tuple[bytes, list[object]]:
+    keep: list[object] = []
+    values: list[int | bytes] = []
+    for kind, field in zip(_kinds(layout), fields, strict=True):
+        if kind != "P":
+            values.append(field if isinstance(field, (int, bytes)) else bytes(field or b""))
+            continue
+        address, owner = _address(field)
+        keep.append(owner)
+        values.append(address)
+    return struct.pack("=" + layout.replace("P", "Q"), *values), keep
+
+
+def _kinds(layout: str) -> str:
+    # One letter a value: "16s" and "4x" have counts that are not repetitions.
+    kinds = []
+    count = ""
+    for letter in layout:
+        if letter.isdigit():
+            count += letter
+        else:
+            times = 1 if letter == "s" or not count else int(count)
+            kinds.append("" if letter == "x" else letter * times)
+            count = ""
+    return "".join(kinds)
+
+
+def _address(field: Field) -> tuple[int, object]:
+    if field is None or isinstance(field, int):
+        return field or 0, None
+    if isinstance(field, bytearray):
+        owner: object = (ctypes.c_char * len(field)).from_buffer(field)
+    else:
+        owner = ctypes.create_string_buffer(field, len(field))
+    return ctypes.addressof(owner), owner  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""Numbers of the kernel's interface, under the kernel's names.
+
+Sources: ``include/uapi/linux/bpf.h``, ``include/uapi/linux/perf_event.h`` and the system call
+tables of each CPU. Only what the toolkit uses is listed.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from usdt.base.machine import PROCESS
+
+__all__ = (
+    "BPF_F_KPROBE_MULTI_RETURN",
+    "BPF_F_SLEEPABLE",
+    "BPF_F_UPROBE_MULTI_RETURN",
+    "SYSCALLS",
+    "AttachType",
+    "Command",
+    "Helper",
+    "MapType",
+    "ProgType",
+    "ioctl_number",
+)
+
+# (bpf, perf_event_open) by usdt.base.machine.PROCESS; arch/*/entry/syscalls/*.tbl
+# (scripts/syscall.tbl) and include/uapi/asm-generic/unistd.h. A CPU that is not listed uses the
+# generic table.
+SYSCALLS: dict[str, tuple[int, int]] = {
+    "x86_64": (321, 298),
+    "i386": (357, 336),
+    **dict.fromkeys(("arm", "armeb"), (386, 364)),
+    **dict.fromkeys(("s390", "s390x"), (351, 331)),
+    **dict.fromkeys(("ppc", "ppcle", "ppc64", "ppc64le"), (361, 319)),
+    **dict.fromkeys(("mips64", "mips64el"), (5315, 5292)),
+    **dict.fromkeys(("mips", "mipsel"), (4355, 4333)),
+    **dict.fromkeys(("sparc", "sparc64"), (349, 327)),
+    "generic": (280, 241),  # arm64, riscv, loongarch
+}
+
+# asm-generic/ioctl.h: direction in bits 30 and 31. These have three bits for it, in which "none" is
+# not 0 (arch/*/include/uapi/asm/ioctl.h).
+_THREE_BITS = ("ppc", "mips", "sparc", "alpha")
+
+
+def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROCESS) -> int:
+    """The number of an ioctl that takes nothing, or with a size writes so many bytes to it."""
+    if machine.startswith(_THREE_BITS):
+        direction = (4 if size else 1) << 29
+    else:
+        direction = (1 if size else 0) << 30
+    return direction | size << 16 | ord(letter) << 8 | number
+
+
+BPF_F_SLEEPABLE = 1 << 4
+BPF_F_KPROBE_MULTI_RETURN = 1 << 0
+BPF_F_UPROBE_MULTI_RETURN = 1 << 0
+
+
+class Command(enum.IntEnum):
+    """enum bpf_cmd."""
+
+    MAP_CREATE = 0
+    MAP_LOOKUP_ELEM = 1
+    MAP_UPDATE_ELEM = 2
+    MAP_DELETE_ELEM = 3
+    MAP_GET_NEXT_KEY = 4
+    PROG_LOAD = 5
+    OBJ_PIN = 6
+    OBJ_GET = 7
+    OBJ_GET_INFO_BY_FD = 15
+    RAW_TRACEPOINT_OPEN = 17
+    BTF_GET_FD_BY_ID = 19
+    BTF_GET_NEXT_ID = 23
+    MAP_LOOKUP_BATCH = 24
+    MAP_LOOKUP_AND_DELETE_BATCH = 25
+    MAP_UPDATE_BATCH = 26
+    MAP_DELETE_BATCH = 27
+    LINK_CREATE = 28
+
+
+class MapType(enum.IntEnum):
+    """enum bpf_map_type."""
+
+    HASH = 1
+    ARRAY = 2
+    PERCPU_HASH = 5
+    PERCPU_ARRAY = 6
+    STACK_TRACE = 7
+    LRU_HASH = 9
+    LRU_PERCPU_HASH = 10
+    RINGBUF = 27  # Linux 5.8
+
+
+class ProgType(enum.IntEnum):
+    """enum bpf_prog_type."""
+
+    SOCKET_FILTER = 1
+    KPROBE = 2
+    TRACEPOINT = 5
+    PERF_EVENT = 7
+    RAW_TRACEPOINT = 17
+    TRACING = 26
+
+
+class AttachType(enum.IntEnum):
+    """enum bpf_attach_type."""
+
+    NONE = 0
+    TRACE_FENTRY = 24
+    TRACE_FEXIT = 25
+    PERF_EVENT = 41  # Linux 5.15
+    TRACE_KPROBE_MULTI = 42  # Linux 5.18
+    TRACE_UPROBE_MULTI = 48  # Linux 6.6
+    TRACE_KPROBE_SESSION = 56  # Linux 6.10
+
+
+class Helper(enum.IntEnum):
+    """enum bpf_func_id."""
+
+    MAP_LOOKUP_ELEM = 1
+    MAP_UPDATE_ELEM = 2
+    MAP_DELETE_ELEM = 3
+    KTIME_GET_NS = 5
+    TAIL_CALL = 12
+    GET_SMP_PROCESSOR_ID = 8
+    GET_CURRENT_PID_TGID = 14
+    GET_CURRENT_UID_GID = 15
+    GET_CURRENT_COMM = 16
+    GET_STACKID = 27
+    GET_STACK = 67
+    GET_CURRENT_TASK = 35
+    GET_CURRENT_CGROUP_ID = 80
+    PROBE_READ_USER = 112
+    PROBE_READ_KERNEL = 113
+    PROBE_READ_USER_STR = 114
+    PROBE_READ_KERNEL_STR = 115
+    GET_NS_CURRENT_PID_TGID = 120
+    RINGBUF_OUTPUT = 130
+    RINGBUF_RESERVE = 131
+    RINGBUF_SUBMIT = 132
+    RINGBUF_DISCARD = 133
+    RINGBUF_QUERY = 134
+    COPY_FROM_USER = 148
+    GET_ATTACH_COOKIE = 174

@@ -1,0 +1,203 @@
+"""An assembler for eBPF with labels and named maps.
+
+    asm = Assembler()
+    asm.load_map(R1, "counts")
+    asm.jump(Jump.EQ, R0, 0, "miss")
+    ...
+    asm.label("miss")
+    asm.exit()
+    code = asm.assemble()
+
+Code is pure: maps are names until :meth:`usdt.bpf.program.ProgramSpec.load` gives them descriptors.
+"""
+
+from __future__ import annotations
+
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.bpf.insn import R0, Alu, Jump, Reg, encode, size_code
+
+__all__ = ("Assembler", "Code", "CodeTooLarge")
+
+_LD_IMM64 = 0x18
+_PSEUDO_MAP_FD = 1
+_GOTO = 0x05
+_EXIT = 0x95
+_FETCH = 0x01  # BPF_FETCH, with BPF_ADD, which is 0
+_CMPXCHG = 0xF1
+_PSEUDO_KFUNC_CALL = 2
+_REACH = 1 << 15
+
+
+class CodeTooLarge(TracingError):  # noqa: N818 - a limit, caught to split the work
+    """A jump is farther than its 16-bit offset reaches."""
+
+
+@frozen
+class Code:
+    """Assembled instructions.
+
+    Attributes:
+        insns: the instructions, eight bytes each.
+        maps: index of a two-slot load instruction → name of the map it loads, and its register.
+    """
+
+    insns: bytes
+    maps: dict[int, tuple[str, Reg]]
+
+    def __len__(self) -> int:
+        return len(self.insns) // 8
+
+    def link(self, maps: dict[str, int]) -> bytes:
+        """The instructions with every map's name replaced by its descriptor."""
+        insns = bytearray(self.insns)
+        for index, (name, dst) in self.maps.items():
+            load = encode(_LD_IMM64, dst, _PSEUDO_MAP_FD, 0, maps[name])
+            insns[index * 8 : index * 8 + 8] = load
+        return bytes(insns)
+
+
+class Assembler:
+    """Collects instructions; every method appends one and operands are checked by the kernel."""
+
+    def __init__(self) -> None:
+        self._insns: list[bytes] = []
+        self._labels: dict[str, int] = {}
+        self._jumps: dict[int, tuple[int, int, int, int, str]] = {}
+        self._maps: dict[int, tuple[str, Reg]] = {}
+        self._unique = 0
+
+    def __len__(self) -> int:
+        return len(self._insns)
+
+    def new_label(self, hint: str = "L") -> str:
+        """A label's name that nobody else uses."""
+        self._unique += 1
+        return f"{hint}.{self._unique}"
+
+    def label(self, name: str) -> None:
+        """Put ``name`` before the next instruction."""
+        if name in self._labels:
+            raise ValueError(f"label {name} stands twice")
+        self._labels[name] = len(self._insns)
+
+    def alu(self, op: Alu, dst: Reg, operand: Reg | int = 0, *, width: int = 64) -> None:
+        """``dst op= operand`` on 64 or 32 bits (32 clears the upper half)."""
+        kind = 0x07 if width == 64 else 0x04
+        if isinstance(operand, Reg):
+            self._insns.append(encode(op | 0x08 | kind, dst, operand))
+        else:
+            self._insns.append(encode(op | kind, dst, 0, 0, operand))
+
+    def mov(self, dst: Reg, operand: Reg | int) -> None:
+        """``dst = operand``; any integer of 64 bits, in one or two slots."""
+        if isinstance(operand, Reg):
+            if dst is not operand:
+                self.alu(Alu.MOV, dst, operand)
+        elif -(1 << 31) <= operand < 1 << 31:
+            self.alu(Alu.MOV, dst, operand)
+        else:
+            self._wide(dst, 0, operand)
+
+    def add(self, dst: Reg, operand: Reg | int) -> None:
+        """``dst += operand``; nothing for 0."""
+        if isinstance(operand, Reg) or operand:
+            self.alu(Alu.ADD, dst, operand)
+
+    def load(self, dst: Reg, base: Reg, offset: int, size: int = 8) -> None:
+        """``dst = *(base + offset)``, zero-extended."""
+        self._insns.append(encode(0x61 | size_code(size), dst, base, offset))
+
+    def store(self, base: Reg, offset: int, value: Reg | int, size: int = 8) -> None:
+        """``*(base + offset) = value``."""
+        if isinstance(value, Reg):
+            self._insns.append(encode(0x63 | size_code(size), base, value, offset))
+        else:
+            self._insns.append(encode(0x62 | size_code(size), base, 0, offset, value))
+
+    def atomic_add(self, base: Reg, offset: int, value: Reg) -> None:
+        """``lock *(u64 *)(base + offset) += value``."""
+        self._insns.append(encode(0xDB, base, value, offset))
+
+    def fetch_add(self, base: Reg, offset: int, value: Reg) -> None:
+        """The same, and ``value`` becomes what was there (Linux 5.12, commit 5ca419f2864a)."""
+        self._insns.append(encode(0xDB, base, value, offset, _FETCH))
+
+    def compare_exchange(self, base: Reg, offset: int, value: Reg) -> None:
+        """Store ``value`` if r0 is there; r0 becomes what was (Linux 5.12, commit 5ffa25502b5a)."""
+        self._insns.append(encode(0xDB, base, value, offset, _CMPXCHG))
+
+    def load_map(self, dst: Reg, name: str) -> None:
+        """``dst = &map``, resolved when the program is loaded."""
+        self._maps[len(self._insns)] = (name, dst)
+        self._wide(dst, _PSEUDO_MAP_FD, 0)
+
+    def jump(self, op: Jump, dst: Reg, operand: Reg | int, label: str) -> None:
+        """Go to ``label`` if ``dst op operand`` on 64 bits."""
+        opcode, src, immediate = op | 0x05, 0, 0
+        if isinstance(operand, Reg):
+            opcode, src = opcode | 0x08, operand
+        else:
+            immediate = operand
+        self._jumps[len(self._insns)] = (opcode, dst, src, immediate, label)
+        self._insns.append(b"")
+
+    def goto(self, label: str) -> None:
+        """Go to ``label``."""
+        self.jump(Jump.ALWAYS, R0, 0, label)
+
+    def call(self, helper: int) -> None:
+        """Call a helper: arguments in r1–r5, result in r0."""
+        self._insns.append(encode(0x85, 0, 0, 0, helper))
+
+    def call_kernel(self, function: int) -> None:
+        """Call a function of the kernel that programs may call, by its ID in the kernel's BTF."""
+        self._insns.append(encode(0x85, 0, _PSEUDO_KFUNC_CALL, 0, function))
+
+    def exit(self) -> None:
+        """Return r0."""
+        self._insns.append(encode(_EXIT))
+
+    def assemble(self) -> Code:
+        """Leave out what nothing reaches, which the verifier refuses, and resolve the labels.
+
+        Raises:
+            CodeTooLarge: a jump does not reach its label.
+        """
+        kept = self._reachable()
+        place = {old: new for new, old in enumerate(kept)}
+        insns = [self._insns[index] for index in kept]
+        for index, (opcode, dst, src, immediate, label) in self._jumps.items():
+            if index not in place:
+                continue
+            distance = place[self._labels[label]] - place[index] - 1
+            if not -_REACH <= distance < _REACH:
+                raise CodeTooLarge(f"a jump of {distance} instructions is out of reach")
+            insns[place[index]] = encode(opcode, dst, src, distance, immediate)
+        maps = {place[index]: item for index, item in self._maps.items() if index in place}
+        return Code(b"".join(insns), maps)
+
+    def _reachable(self) -> list[int]:
+        # Indices of the instructions that control flow can come to, in order.
+        found: set[int] = set()
+        ahead = [0]
+        while ahead:
+            index = ahead.pop()
+            while index < len(self._insns) and index not in found:
+                found.add(index)
+                jump = self._jumps.get(index)
+                if jump is not None:
+                    ahead.append(self._labels[jump[4]])
+                    if jump[0] == _GOTO:
+                        break
+                elif self._insns[index][0] == _EXIT:
+                    break
+                elif self._insns[index][0] == _LD_IMM64:
+                    found.add(index + 1)
+                    index += 1
+                index += 1
+        return sorted(found)
+
+    def _wide(self, dst: Reg, src: int, value: int) -> None:
+        self._insns.append(encode(_LD_IMM64, dst, src, 0, value))
+        self._insns.append(encode(0, 0, 0, 0, value >> 32))

@@ -1,0 +1,286 @@
+"""What the running kernel offers: asked by trying, never by its version.
+
+Each ``have_…()`` is cached. Only the errno that means "no" gives False; anything else (no
+privilege, above all) is raised and not cached.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import NotSupported, SyscallError, VerifierError
+from usdt.base.machine import KERNEL
+from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
+from usdt.bpf.assembler import Assembler
+from usdt.bpf.insn import R0, R1, R6, R10
+from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_traced
+from usdt.bpf.link import Via, takes_uprobe_multi
+from usdt.bpf.maps import MapSpec
+from usdt.bpf.program import Program, ProgramSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = (
+    "best_way",
+    "have_batch_operations",
+    "have_cookies",
+    "have_fentry",
+    "have_fetching_atomics",
+    "have_kprobe_multi",
+    "have_kprobes",
+    "have_raw_cookies",
+    "have_ringbuf",
+    "have_sleepable_uprobes",
+    "have_uprobe_multi",
+    "have_uprobe_pmu",
+    "have_vmlinux_btf",
+    "kprobe_session",
+    "preempts_programs",
+)
+
+
+def _empty(flags: int = 0, attach: AttachType = AttachType.NONE, helper: int = 0) -> Program:
+    asm = Assembler()
+    if helper:
+        asm.call(helper)
+    asm.mov(R0, 0)
+    asm.exit()
+    return ProgramSpec(asm.assemble(), attach_type=attach, flags=flags, name="probe").load({})
+
+
+@functools.cache
+def have_ringbuf() -> bool:
+    """BPF_MAP_TYPE_RINGBUF. Linux 5.8, commit 457f44363a88."""
+    try:
+        MapSpec(MapType.RINGBUF, 0, 0, 1 << 16).create().close()
+    except NotSupported:
+        return False
+    return True
+
+
+@functools.cache
+def have_cookies() -> bool:
+    """bpf_get_attach_cookie() and links to perf events. Linux 5.15, commit 7adfc6c9b315."""
+    return _accepted(lambda: _empty(helper=Helper.GET_ATTACH_COOKIE).close())
+
+
+@functools.cache
+def have_sleepable_uprobes() -> bool:
+    """Programs on uprobes that may take page faults. Linux 6.0, commit 8c7dcb84e3b7."""
+    return _accepted(lambda: _empty(BPF_F_SLEEPABLE).close())
+
+
+@functools.cache
+def have_uprobe_multi() -> bool:
+    """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20."""
+    with _empty(attach=AttachType.TRACE_UPROBE_MULTI) as program:
+        return takes_uprobe_multi(program)
+
+
+def _accepted(ask: Callable[[], object]) -> bool:
+    # Whether the kernel takes something; EINVAL is its word for what it does not know.
+    try:
+        ask()
+    except SyscallError as err:
+        if err.errno != errno.EINVAL:
+            raise
+        return False
+    return True
+
+
+@functools.cache
+def have_uprobe_pmu() -> bool:
+    """perf_event_open(2) for uprobes without tracefs. Linux 4.17, commit e12f03d7031a."""
+    try:
+        with open("/sys/bus/event_source/devices/uprobe/type") as file:  # noqa: PTH123
+            return file.read().strip().isdigit()
+    except FileNotFoundError:
+        return False
+
+
+def best_way() -> Via:
+    """The newest way of attaching that this kernel has.
+
+    Raises:
+        NotSupported: it has none.
+    """
+    if have_uprobe_multi():
+        return Via.UPROBE_MULTI
+    if not have_uprobe_pmu():
+        raise NotSupported("the uprobe PMU", (4, 17))
+    return Via.PERF_LINK if have_cookies() else Via.PERF_EVENT
+
+
+@functools.cache
+def have_batch_operations() -> bool:
+    """BPF_MAP_LOOKUP_BATCH on hashes. Linux 5.6, commit cb4d03ab499d."""
+    with MapSpec(MapType.HASH, 4, 4, 1).create() as table:
+        # the very call that is asked about
+        return _accepted(lambda: list(table._batches()))  # noqa: SLF001
+
+
+@functools.cache
+def have_fetching_atomics() -> bool:
+    """Atomic instructions that give what was there. Linux 5.12, commit 5ca419f2864a."""
+    asm = Assembler()
+    asm.store(R10, -8, 0)
+    asm.mov(R1, 1)
+    asm.fetch_add(R10, -8, R1)
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(asm.assemble(), name="probe")
+    return _accepted(lambda: spec.load({}).close())
+
+
+@functools.cache
+def have_kprobes() -> bool:
+    """perf_event_open(2) for kprobes. Linux 4.17, commit e12f03d7031a; CONFIG_KPROBE_EVENTS."""
+    try:
+        with open("/sys/bus/event_source/devices/kprobe/type") as file:  # noqa: PTH123
+            return file.read().strip().isdigit()
+    except FileNotFoundError:
+        return False
+
+
+@functools.cache
+def have_kprobe_multi() -> bool:
+    """BPF_TRACE_KPROBE_MULTI. Linux 5.18, commit 0dcac2725406, and CONFIG_FPROBE."""
+    with _empty(attach=AttachType.TRACE_KPROBE_MULTI) as program:
+        try:
+            attach_kprobe_multi(program, [KprobeSite(0, " no such function ")]).close()
+        except SyscallError as err:
+            # A kernel that looks for the symbol does not find it.
+            if err.errno in (errno.ESRCH, errno.ENOENT):
+                return True
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.E2BIG):
+                raise
+        return False
+
+
+_SESSIONS = frozenset(("x86_64", "aarch64"))
+
+
+@functools.cache
+def kprobe_session() -> tuple[int, int]:
+    """The IDs of bpf_session_is_return() and bpf_session_cookie(); (0, 0): there are none.
+
+    One program at a function's entry and its return, with a word that the kernel keeps from one to
+    the other: Linux 6.10, commits 535a3692ba72 and 5c919acef851. Only where it keeps that with the
+    task (Linux 6.14, commit 4346ba160409), for any number of calls under way: before that it had
+    room for twice as many as there are CPUs, and passed over the rest. And only on CPUs where it
+    was seen to work: ppc64le's Linux 7.2 takes such programs and never runs them at a return.
+    """
+    if KERNEL not in _SESSIONS or not (have_vmlinux_btf() and have_kprobe_multi()):
+        return 0, 0
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from usdt.btf.format import Kind  # noqa: PLC0415
+    from usdt.btf.types import Composite  # noqa: PLC0415
+
+    btf = kernel_btf()
+    (is_return, *_), (cookie, *_) = (
+        (*btf.find(name, Kind.FUNC), 0) for name in ("bpf_session_is_return", "bpf_session_cookie")
+    )
+    for number in btf.find("fprobe", Kind.STRUCT):
+        found = btf.type(number)
+        if isinstance(found, Composite) and any(one.name == "rethook" for one in found.members):
+            return 0, 0
+    if not is_return or not cookie:
+        return 0, 0
+    asm = Assembler()
+    asm.mov(R6, R1)
+    for function in (is_return, cookie):
+        asm.mov(R1, R6)
+        asm.call_kernel(function)
+    asm.load(R1, R0, 0)
+    asm.mov(R0, 0)
+    asm.exit()
+    kind = AttachType.TRACE_KPROBE_SESSION
+    spec = ProgramSpec(asm.assemble(), attach_type=kind, name="probe")
+    try:
+        spec.load({}).close()
+    except VerifierError:  # EACCES: an answer, as it has been asked for
+        return 0, 0
+    return is_return, cookie
+
+
+@functools.cache
+def preempts_programs() -> bool:
+    """Whether a task may be preempted within a program that fentry or a raw tracepoint runs.
+
+    Others' hits on that CPU are then not given to the program until the task is back (misses).
+    Kernels with PREEMPT_DYNAMIC say in debugfs which of their kinds is in force.
+    """
+    try:
+        with open("/sys/kernel/debug/sched/preempt") as file:  # noqa: PTH123
+            words = file.read()
+    except OSError:
+        return "PREEMPT" in os.uname().version
+    return "(full)" in words or "(lazy)" in words
+
+
+# Functions that are there to be traced, net/bpf/test_run.c, since BPF_PROG_TYPE_TRACING.
+_TRACED = ("bpf_fentry_test1", "bpf_fentry_test2")
+_CANNOT = frozenset(  # 524: ENOTSUPP; ENOMEM: no room for the trampolines that s390x lacks
+    (errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP, 524, errno.E2BIG, errno.ENOMEM)
+)
+
+
+@functools.cache
+def have_fentry() -> bool:
+    """Programs at functions' entries and exits. Linux 5.5, commit fec56f5890d9; each CPU later.
+
+    It takes BTF, ftrace with direct calls, and the CPU's trampolines: attaching tells.
+    """
+    if not have_vmlinux_btf():
+        return False
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from usdt.btf.format import Kind  # noqa: PLC0415
+
+    found = [number for name in _TRACED for number in kernel_btf().find(name, Kind.FUNC)]
+    if not found:
+        return False
+    asm = Assembler()
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(
+        asm.assemble(),
+        type=ProgType.TRACING,
+        attach_type=AttachType.TRACE_FEXIT,
+        name="probe",
+        function=found[0],
+    )
+    try:
+        with spec.load({}) as program:
+            attach_traced(program).close()
+    except SyscallError as err:
+        if err.errno == errno.EPERM:
+            _empty().close()  # raises as well where it is our privilege that is missing
+        elif err.errno not in _CANNOT:
+            raise
+        return False
+    return True
+
+
+@functools.cache
+def have_raw_cookies() -> bool:
+    """Cookies of raw tracepoints. Linux 6.10, commit 68ca5d4eebb8."""
+    asm = Assembler()
+    asm.call(Helper.GET_ATTACH_COOKIE)
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(asm.assemble(), type=ProgType.RAW_TRACEPOINT, name="probe")
+    return _accepted(lambda: spec.load({}).close())
+
+
+@functools.cache
+def have_vmlinux_btf() -> bool:
+    """/sys/kernel/btf/vmlinux. Linux 5.4, commit 341dfcf8d78e, and CONFIG_DEBUG_INFO_BTF."""
+    try:
+        with open("/sys/kernel/btf/vmlinux", "rb") as file:  # noqa: PTH123
+            return file.read(2) in (b"\x9f\xeb", b"\xeb\x9f")
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,160 @@
+"""Attaching programs to functions of the kernel, newest way first.
+
+``fentry`` and ``fexit`` (Linux 5.5, commit fec56f5890d9) hang a program of its own type at a
+function that ftrace can reach: the quickest to run, a program for each function. ``kprobe_multi``
+(Linux 5.18, commit 0dcac2725406) attaches one program to any number of functions in one system
+call. Before it, every function is a perf event of the ``kprobe`` PMU (Linux 4.17), joined by a link
+with a cookie (Linux 5.15) or by an ioctl. A definition in tracefs makes such an event as well.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.base.closeable import FD
+from usdt.base.errors import NotSupported
+from usdt.base.frozen import frozen
+from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open, string_array
+from usdt.bpf._uapi import BPF_F_KPROBE_MULTI_RETURN, AttachType, Command
+from usdt.bpf.link import Link, attach_tracepoint, joined, linked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.bpf.program import Program
+
+__all__ = (
+    "KernelVia",
+    "KprobeSite",
+    "attach_kprobe",
+    "attach_kprobe_event",
+    "attach_kprobe_multi",
+    "attach_traced",
+)
+
+_KPROBE_PMU = "/sys/bus/event_source/devices/kprobe/type"
+_PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
+
+
+class KernelVia(enum.StrEnum):
+    """The kernel's ways of attaching to its functions, newest first."""
+
+    FENTRY = "fentry"
+    KPROBE_MULTI = "kprobe_multi"
+    PERF_LINK = "perf-link"
+    PERF_EVENT = "perf-event"
+    KPROBE_EVENTS = "kprobe_events"
+
+
+@frozen
+class KprobeSite:
+    """One place: an address, or where that is not known a symbol, ``[MODULE:]NAME``.
+
+    Attributes:
+        address: of the instruction; 0: not known.
+        symbol: of the function.
+        offset: in it, where there is no address.
+        cookie: what bpf_get_attach_cookie() gives.
+    """
+
+    address: int
+    symbol: str
+    offset: int = 0
+    cookie: int = 0
+
+
+def attach_traced(program: Program) -> Link:
+    """Attach a program of ``ProgType.TRACING`` to the function it was loaded for.
+
+    Raises:
+        SyscallError: 524 (ENOTSUPP) or EINVAL: this CPU's kernel cannot, or not with so many
+            arguments; EBUSY: something else holds the function's entry.
+    """
+    return Link(FD(bpf(Command.RAW_TRACEPOINT_OPEN, "PI4x", None, program.fd.fileno())))
+
+
+def attach_kprobe_multi(
+    program: Program,
+    sites: Sequence[KprobeSite],
+    *,
+    on_return: bool = False,
+    session: bool = False,
+) -> Link:
+    """Attach ``program`` to the entries, or the returns, of functions in one call.
+
+    Args:
+        program: loaded with ``AttachType.TRACE_KPROBE_MULTI``.
+        sites: functions that ftrace can reach, all of them; offsets do not count.
+        on_return: at the functions' returns instead.
+        session: at both; the program was loaded with ``AttachType.TRACE_KPROBE_SESSION``.
+
+    Raises:
+        SyscallError: ESRCH: no such symbol; EINVAL: an address where no function begins;
+            EOPNOTSUPP: a kernel without CONFIG_FPROBE.
+    """
+    flags = BPF_F_KPROBE_MULTI_RETURN if on_return else 0
+    by_address = all(site.address for site in sites)
+    names, keep = string_array([] if by_address else [site.symbol for site in sites])
+    kind = AttachType.TRACE_KPROBE_SESSION if session else AttachType.TRACE_KPROBE_MULTI
+    link = bpf(
+        Command.LINK_CREATE,
+        "IIIIIIPPP",
+        *(program.fd.fileno(), 0, kind, 0, flags, len(sites)),
+        None if by_address else names,
+        _words([site.address for site in sites]) if by_address else None,
+        _words([site.cookie for site in sites]),
+    )
+    del keep
+    return Link(FD(link))
+
+
+def attach_kprobe(
+    program: Program, site: KprobeSite, *, on_return: bool = False, cookies: bool = True
+) -> Link:
+    """Attach ``program`` to one place through a perf event.
+
+    Args:
+        program: of ``ProgType.KPROBE``.
+        site: an instruction of the kernel.
+        on_return: at the return of the function that begins there.
+        cookies: by a link that carries the cookie; False: by an ioctl, without.
+
+    Raises:
+        NotSupported: the ``kprobe`` PMU or BPF cookies are missing.
+        SyscallError: EINVAL: blacklisted, notrace, or no instruction; ENOENT: no such symbol;
+            EADDRNOTAVAIL: several functions have the name.
+    """
+    word = site.symbol.encode() + b"\0"
+    attribute, keep = perf_attribute(
+        "IIQQQQQIIPQ40x",
+        *(_kprobe_pmu(), _PERF_ATTR_SIZE, int(on_return), 0, 0, 0, 0, 0, 0),
+        *((None, site.address) if site.address else (word, site.offset)),
+    )
+    # The event is bound to one CPU, the breakpoint is not: it runs before that is looked at.
+    event = FD(perf_event_open(attribute, -1, 0))
+    del keep
+    return linked(event, program, site.cookie) if cookies else joined(event, program)
+
+
+def attach_kprobe_event(program: Program, number: int, *, cookie: int | None) -> Link:
+    """Attach ``program`` of ``ProgType.KPROBE`` to an event that tracefs defines, by its ID.
+
+    Raises:
+        NotSupported: BPF cookies are missing, and one was given.
+        SyscallError: what the kernel says.
+    """
+    return attach_tracepoint(program, number, cookie=cookie)
+
+
+def _words(values: Sequence[int]) -> bytes:
+    return struct.pack(f"={len(values)}Q", *values)
+
+
+def _kprobe_pmu() -> int:
+    try:
+        with open(_KPROBE_PMU) as file:  # noqa: PTH123 - pathlib costs an import
+            return int(file.read())
+    except OSError as err:
+        raise NotSupported("the kprobe PMU (CONFIG_KPROBE_EVENTS)", None) from err

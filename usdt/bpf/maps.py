@@ -1,0 +1,322 @@
+"""Maps: specs and objects, with batch operations where the kernel has them."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import struct
+from typing import TYPE_CHECKING, Self
+
+from usdt.base.closeable import FD, Closing
+from usdt.base.errors import NotSupported, SyscallError, TargetError
+from usdt.base.frozen import frozen
+from usdt.bpf._syscall import bpf, bpf_attribute, prlimit_memlock
+from usdt.bpf._uapi import Command, MapType
+from usdt.bpf.objects import duplicated, object_info, opened_pin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ("Map", "MapSpec", "count_cpus", "possible_cpus", "raise_memlock", "sum_per_cpu")
+
+_PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
+_ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
+_UNBOUNDED = 1 << 62
+_BATCH = 512
+_INFO = struct.Struct("=IIIIII16s")  # struct bpf_map_info: type, id, sizes, entries, flags, name
+_NOEXIST = 1  # BPF_NOEXIST
+_ENOTSUPP = 524  # the kernel's own word for a map type without batch operations
+# Kernels before commit d5299b67dd59 ("bpf: Memcg-based memory accounting for bpf maps")
+# (in v5.11) charge maps to RLIMIT_MEMLOCK and say EPERM when it is used up.
+_MEMLOCK = 1 << 40
+
+
+@frozen
+class MapSpec:
+    """What a map is: a value that can be made anywhere.
+
+    Attributes:
+        type: the kind of map.
+        key_size, value_size: bytes; both 0 for a ring buffer.
+        entries: maximum number of entries; for a ring buffer its size in bytes.
+        name: up to 15 letters, digits, ``_`` and ``.``, shown by bpftool.
+        flags: BPF_F_… of map creation.
+    """
+
+    type: MapType
+    key_size: int
+    value_size: int
+    entries: int
+    name: str = ""
+    flags: int = 0
+
+    def create(self) -> Map:
+        """Make the map.
+
+        Raises:
+            NotSupported: the kernel has no maps of this type.
+            SyscallError: anything else the kernel says; RLIMIT_MEMLOCK is raised where it counts.
+        """
+        try:
+            number = self._create()
+        except SyscallError as err:
+            if (
+                err.errno == errno.EINVAL
+                and self.type is MapType.RINGBUF
+                and _page_sized(self.entries)
+            ):
+                raise NotSupported("the BPF ring buffer", (5, 8)) from err
+            if err.errno != errno.EPERM or not raise_memlock():
+                raise
+            number = self._create()
+        return Map(self, FD(number))
+
+    def _create(self) -> int:
+        name = self.name.encode()[:15]
+        fields = (self.type, self.key_size, self.value_size, self.entries, self.flags, 0, 0, name)
+        return bpf(Command.MAP_CREATE, "IIIIIII16s", *fields)
+
+
+class Map(Closing):
+    """A map in the kernel; a context manager.
+
+    Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
+    each possible CPU, each padded to a multiple of eight bytes.
+
+    Raises:
+        ValueError: a key or value of another size.
+        SyscallError: what the kernel says; E2BIG where the map is full.
+        TargetError: from_fd() and from_pin(): no map is there.
+
+    Example:
+        >>> spec = usdt.bpf.MapSpec(usdt.bpf.MapType.HASH, key_size=4, value_size=8, entries=1024)
+        >>> with spec.create() as counts:
+        ...     counts.set(b"key1", b"value..1")
+        ...     dict(counts.items())
+        {b'key1': b'value..1'}
+    """
+
+    def __init__(self, spec: MapSpec, fd: FD) -> None:
+        self.spec = spec
+        self.fd = fd
+
+    @classmethod
+    def from_fd(cls, number: int) -> Self:
+        """A map that a descriptor of somebody else's refers to; theirs stays theirs to close.
+
+        Raises:
+            TargetError: it is no descriptor of a map, or of a map of a type unknown here.
+        """
+        return cls._from(duplicated(number, "map"))
+
+    @classmethod
+    def from_pin(cls, path: str | os.PathLike[str]) -> Self:
+        """A map pinned in bpffs.
+
+        Raises:
+            TargetError: nothing is pinned there, or no map.
+        """
+        return cls._from(opened_pin(path, "map"))
+
+    @classmethod
+    def _from(cls, fd: FD) -> Self:
+        try:
+            return cls(_described(object_info(fd, _INFO.size)), fd)
+        except BaseException:
+            fd.close()
+            raise
+
+    @property
+    def id(self) -> int:
+        """The kernel's number of the map, as bpftool shows it."""
+        return int(_INFO.unpack(object_info(self.fd, _INFO.size))[1])
+
+    @property
+    def value_size(self) -> int:
+        """Bytes that a look-up returns."""
+        if self.spec.type not in _PER_CPU:
+            return self.spec.value_size
+        return -(-self.spec.value_size // 8) * 8 * possible_cpus()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or None."""
+        self._check(key)
+        value = bytearray(self.value_size)
+        try:
+            bpf(Command.MAP_LOOKUP_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
+        except SyscallError as err:
+            if err.errno == errno.ENOENT:
+                return None
+            raise
+        return bytes(value)
+
+    def set(self, key: bytes, value: bytes) -> None:
+        """Write one entry."""
+        self._check(key, value)
+        bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
+
+    def add(self, key: bytes, value: bytes) -> bool:
+        """Write an entry that is not there yet; False, and nothing written, if it is."""
+        self._check(key, value)
+        try:
+            bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, _NOEXIST)
+        except SyscallError as err:
+            if err.errno == errno.EEXIST:
+                return False
+            raise
+        return True
+
+    def set_many(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many entries, in one call where the kernel can (Linux 5.6).
+
+        Raises:
+            SyscallError: some may have been written.
+        """
+        rows = list(entries)
+        for key, value in rows:
+            self._check(key, value)
+        if len(rows) > 1 and self._set_batch(rows):
+            return
+        for key, value in rows:
+            self.set(key, value)
+
+    def _set_batch(self, rows: list[tuple[bytes, bytes]]) -> bool:
+        keys, values = (b"".join(column) for column in zip(*rows, strict=True))
+        try:
+            bpf(
+                Command.MAP_UPDATE_BATCH,
+                "PPPPIIQQ",
+                *(None, None, keys, values, len(rows), self.fd.fileno(), 0, 0),
+            )
+        except SyscallError as err:
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP):
+                raise
+            return False
+        return True
+
+    def delete(self, key: bytes) -> bool:
+        """Remove one entry; whether it was there."""
+        self._check(key)
+        try:
+            bpf(Command.MAP_DELETE_ELEM, "I4xPPQ", self.fd.fileno(), key, None, 0)
+        except SyscallError as err:
+            if err.errno == errno.ENOENT:
+                return False
+            raise
+        return True
+
+    def keys(self) -> Iterator[bytes]:
+        """Every key; entries that come and go meanwhile may or may not be seen."""
+        key: bytes | None = None
+        following = bytearray(self.spec.key_size)
+        for _ in range(self.spec.entries):
+            try:
+                bpf(Command.MAP_GET_NEXT_KEY, "I4xPP", self.fd.fileno(), key, following)
+            except SyscallError as err:
+                if err.errno == errno.ENOENT:
+                    return
+                raise
+            key = bytes(following)
+            yield key
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every entry, in batches where the kernel has them (Linux 5.6; per-CPU arrays 5.13)."""
+        try:
+            yield from self._batches()
+        except SyscallError as err:
+            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP):
+                raise
+            for key in self.keys():
+                value = self.get(key)
+                if value is not None:
+                    yield key, value
+
+    def _check(self, key: bytes, value: bytes | None = None) -> None:
+        # The kernel takes sizes from the map and would read on behind bytes that are too few.
+        if len(key) != self.spec.key_size:
+            raise ValueError(f"map key: {self.spec.key_size} bytes expected, {len(key)} given")
+        if value is not None and len(value) != self.value_size:
+            raise ValueError(f"map value: {self.value_size} bytes expected, {len(value)} given")
+
+    def _batches(self) -> Iterator[tuple[bytes, bytes]]:
+        position: bytes | None = None
+        size = min(_BATCH, self.spec.entries)
+        # An array's cursor wraps around at the end, so its entries are counted.
+        left = self.spec.entries if self.spec.type in _ARRAYS else _UNBOUNDED
+        while left > 0:
+            following = bytearray(max(4, self.spec.key_size))
+            keys = bytearray(self.spec.key_size * size)
+            values = bytearray(self.value_size * size)
+            number, done = self._batch(position, following, keys, values, size)
+            for index in range(number):
+                key = keys[index * self.spec.key_size : (index + 1) * self.spec.key_size]
+                value = values[index * self.value_size : (index + 1) * self.value_size]
+                yield bytes(key), bytes(value)
+            if done:
+                return
+            left -= number
+            position = bytes(following)
+
+    def _batch(
+        self,
+        position: bytes | None,
+        following: bytearray,
+        keys: bytearray,
+        values: bytearray,
+        size: int,
+    ) -> tuple[int, bool]:
+        # One call: (entries written, whether they were the last).
+        result, number, attribute = bpf_attribute(
+            Command.MAP_LOOKUP_BATCH,
+            "PPPPIIQQ",
+            *(position, following, keys, values, size, self.fd.fileno(), 0, 0),
+        )
+        # ENOENT: the last batch, whose size is in the attribute as for every other.
+        if result == -1 and number != errno.ENOENT:
+            raise SyscallError(number, "bpf(BPF_MAP_LOOKUP_BATCH)")
+        return int(struct.unpack_from("=I", attribute, 32)[0]), result == -1
+
+    def close(self) -> None:
+        """Close the descriptor; the map goes when no program uses it."""
+        self.fd.close()
+
+
+@functools.cache
+def possible_cpus() -> int:
+    """How many slots a per-CPU value has (/sys/devices/system/cpu/possible)."""
+    with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 - pathlib costs an import
+        return count_cpus(file.read())
+
+
+def count_cpus(text: str) -> int:
+    """How many CPUs a list of ranges names, "0-3,8": the kernel's slots have no gaps."""
+    ranges = [part.partition("-") for part in text.strip().split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
+
+
+def sum_per_cpu(value: bytes) -> int:
+    """Sum of a per-CPU value of one 64-bit counter."""
+    return sum(struct.unpack(f"={len(value) // 8}Q", value))
+
+
+def raise_memlock() -> bool:
+    """Lift RLIMIT_MEMLOCK; False where that is refused, which is no error of its own."""
+    try:
+        prlimit_memlock(_MEMLOCK)
+    except SyscallError:
+        return False
+    return True
+
+
+def _described(info: bytes) -> MapSpec:
+    kind, _, key_size, value_size, entries, flags, name = _INFO.unpack(info)
+    if kind not in set(MapType):
+        raise TargetError(f"a BPF map of type {kind}, which is not known here")
+    text = name.split(b"\0", 1)[0].decode("ascii", "replace")
+    return MapSpec(MapType(kind), key_size, value_size, entries, text, flags)
+
+
+def _page_sized(size: int) -> bool:
+    page = os.sysconf("SC_PAGE_SIZE")
+    return size >= page and size & (size - 1) == 0

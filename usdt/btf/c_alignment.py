@@ -1,0 +1,132 @@
+"""How a structure must be written so that a C compiler lays it out as BTF says.
+
+Compilers place members by alignment; where BTF has them elsewhere, unnamed bit fields fill the gap,
+or the structure is packed. Alignments that were asked for by attributes are not in BTF: they show
+as gaps and as sizes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.format import MOST_NESTED, Kind, endless
+from usdt.btf.types import Array, Composite, Enum, Float, Int, Member, Pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("Layout", "padding")
+
+_UNITS = ((64, "long long"), (32, "int"), (16, "short"), (8, "char"))
+_LONGEST_ALIGNMENT = 16
+_LARGEST_GAP = 8 << 16  # bits; the kernel's largest are a page. What is larger is damage.
+
+
+def padding(start: int, end: int) -> Iterator[str]:
+    """Unnamed bit fields from one bit to another, none of which a compiler would move."""
+    while start < end:
+        if start % 8 or end - start < 8:
+            bits = min(end - start, 8 - start % 8)
+            yield f"char: {bits}"
+        else:
+            bits, unit = next(
+                (bits, unit) for bits, unit in _UNITS if not start % bits and start + bits <= end
+            )
+            yield f"{unit}: {bits}"
+        start += bits
+
+
+class Layout:
+    """Alignments as C has them for the text we write, which is not always what BTF's C had."""
+
+    def __init__(self, btf: Btf) -> None:
+        self._btf = btf
+        self._alignments: dict[int, int] = {}
+
+    def align(self, number: int, depth: int = 0) -> int:
+        """Alignment of a type in bytes.
+
+        Raises:
+            BtfError: types contain one another, or one has no size.
+        """
+        known = self._alignments.get(number)
+        if known is not None:
+            return known
+        if depth > MOST_NESTED:
+            raise endless(self._btf.name, number)
+        found = self._btf.resolve(number)
+        if isinstance(found, Int | Enum | Float):
+            result = min(_LONGEST_ALIGNMENT, found.size)
+        elif isinstance(found, Pointer):
+            result = self._btf.pointer_size
+        elif isinstance(found, Array):
+            result = self.align(found.target, depth + 1)
+        elif isinstance(found, Composite):
+            result = 1 if self.packed(found, depth) else self._widest(found, depth)
+        else:
+            raise BtfError(f"{self._btf.name}: BTF type {number} has no size")
+        self._alignments[number] = result = max(1, result)
+        return result
+
+    def _widest(self, found: Composite, depth: int) -> int:
+        return max((self.align(member.target, depth + 1) for member in found.members), default=1)
+
+    def packed(self, found: Composite, depth: int = 0) -> bool:
+        """Whether it must be written with the attribute ``packed``."""
+        if found.size % self._widest(found, depth):
+            return True
+        for member in found.members:
+            if member.bits:
+                unit = 8 * self._btf.size_of(member.target)
+                first, last = member.bit_offset, member.bit_offset + member.bits - 1
+                if not unit or first // unit != last // unit:
+                    return True
+            elif member.bit_offset % (8 * self.align(member.target, depth + 1)):
+                return True
+        return False
+
+    def gaps(self, found: Composite) -> tuple[list[list[str]], list[str]]:
+        """Padding before each member, and at the end.
+
+        Raises:
+            BtfError: no C structure has its members there.
+        """
+        packed = self.packed(found)
+        at, before = 0, []
+        end = 0
+        for member in found.members:
+            if found.kind == Kind.UNION:
+                at = 0
+            if member.bit_offset < at:
+                raise BtfError(f"{self._btf.name}: members of {found.name or 'a type'} overlap")
+            natural = self._natural(member, at, packed=packed)
+            filled = natural == member.bit_offset
+            before.append([] if filled else self._gap(found, at, member.bit_offset))
+            at = member.bit_offset + (member.bits or 8 * self._btf.size_of(member.target))
+            end = max(end, at)
+        align = 8 if packed else 8 * self.align(found.id)
+        whole = -(-end // align) * align
+        if whole > 8 * found.size or (found.kind == Kind.UNION and any(before)):
+            raise BtfError(f"{self._btf.name}: members of {found.name or 'a type'} do not fit it")
+        if whole == 8 * found.size:
+            return before, []
+        start = 0 if found.kind == Kind.UNION else end
+        return before, self._gap(found, start, 8 * found.size)
+
+    def _gap(self, found: Composite, start: int, end: int) -> list[str]:
+        if end - start > _LARGEST_GAP:
+            size = (end - start) // 8
+            raise BtfError(f"{self._btf.name}: {found.name or 'a type'} has a gap of {size} bytes")
+        return [*padding(start, end)]
+
+    def _natural(self, member: Member, at: int, *, packed: bool) -> int:
+        if not member.bits:
+            align = 8 if packed else 8 * self.align(member.target)
+            return -(-at // align) * align
+        unit = 8 * self._btf.size_of(member.target)
+        if packed or at // unit == (at + member.bits - 1) // unit:
+            return at
+        return -(-at // unit) * unit

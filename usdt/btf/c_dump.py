@@ -1,0 +1,306 @@
+"""Definitions in C: one type's, or all of them in an order that a compiler accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.c_alignment import Layout
+from usdt.btf.declare import Declarer
+from usdt.btf.format import MOST_NESTED, Kind, endless
+from usdt.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    Forward,
+    FunctionProto,
+    Int,
+    Member,
+    Modifier,
+    Pointer,
+    Type,
+    Typedef,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("Definitions", "definition", "header")
+
+_MOST_DEPTH = 200
+_BUILTIN = {"__builtin_va_list"}
+_MODES = {1: "QI", 2: "HI", 8: "DI"}
+_PLAIN = {1: "unsigned char", 2: "unsigned short", 8: "unsigned long long"}
+_PLAIN[16] = "unsigned __int128"
+_DEFINED = (Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.ENUM64, Kind.TYPEDEF)
+
+_TOP = """\
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+#ifndef BPF_NO_PRESERVE_ACCESS_INDEX
+#pragma clang attribute push (__attribute__((preserve_access_index)), apply_to = record)
+#endif
+
+"""
+_BOTTOM = """\
+#ifndef BPF_NO_PRESERVE_ACCESS_INDEX
+#pragma clang attribute pop
+#endif
+
+#endif /* __VMLINUX_H__ */
+"""
+
+
+def definition(btf: Btf, number: int) -> str:
+    """What C says of one type, without what it needs: a definition or, of others, a declaration.
+
+    Raises:
+        BtfError: the type is absurd.
+    """
+    return Definitions(btf).text(btf.type(number)) + ";\n"
+
+
+def header(btf: Btf) -> Iterator[str]:
+    """A header with every type, the base's included, each before it is needed.
+
+    Raises:
+        BtfError: types are absurd.
+    """
+    definitions = Definitions(btf)
+    yield _TOP
+    yield from _polynomials(btf)
+    for number in btf.ids(*_DEFINED):
+        found = btf.type(number)
+        if found.name:
+            yield from definitions.needed(number)
+    for number in btf.ids(Kind.ENUM, Kind.ENUM64):  # they are there for their constants
+        found = btf.type(number)
+        if isinstance(found, Enum) and not found.name and number not in definitions.inlined:
+            yield f"{definitions.text(found)};\n\n"
+    yield _BOTTOM
+
+
+def _polynomials(btf: Btf) -> Iterator[str]:
+    # Built into compilers for Arm (arm_neon.h), unknown to others.
+    for number in btf.ids(Kind.INT):
+        found = btf.type(number)
+        if found.name.startswith("__Poly") and isinstance(found, Int) and found.size in _PLAIN:
+            yield f"#ifndef __aarch64__\ntypedef {_PLAIN[found.size]} {found.name};\n#endif\n\n"
+
+
+class _Names:
+    # Structures, unions and enumerations share one name space, typedefs and enumerators another.
+    # Of several with a name, all but the first get a suffix: ___2.
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self._tags: dict[str, str] = {}
+
+    def __call__(self, found: Type) -> str:
+        if not found.name or not isinstance(found, Composite | Enum | Typedef | Forward):
+            return found.name
+        if found.id not in self._known:
+            self._known[found.id] = self._choose(found)
+        return self._known[found.id]
+
+    def _choose(self, found: Type) -> str:
+        if isinstance(found, Typedef):
+            return self.unique("identifier", found.name)
+        word = keyword(found)
+        if isinstance(found, Forward):  # stands for what is defined under its name
+            if self._tags.setdefault(found.name, word) == word:
+                return found.name
+        elif self._counts.get(("tag", found.name), 0) == 0:
+            if self._tags.setdefault(found.name, word) == word:
+                return self.unique("tag", found.name)
+            self._counts["tag", found.name] = 1
+        return self.unique("tag", found.name)
+
+    def unique(self, space: str, name: str) -> str:
+        key = space, name
+        self._counts[key] = count = self._counts.get(key, 0) + 1
+        return f"{name}___{count}" if count > 1 else name
+
+
+def keyword(found: Type) -> str:
+    """``struct``, ``union`` or ``enum``."""
+    if isinstance(found, Forward):
+        return "union" if found.union else "struct"
+    return "enum" if isinstance(found, Enum) else "union" if found.kind == Kind.UNION else "struct"
+
+
+class Definitions:
+    """Writes definitions and remembers what it has written.
+
+    Attributes:
+        inlined: IDs of the anonymous types that were written where they are used.
+    """
+
+    def __init__(self, btf: Btf) -> None:
+        self._btf = btf
+        self.name = _Names()
+        self._layout = Layout(btf)
+        self._declarer = Declarer(btf, names=self.name, inline=self._inline)
+        self._states: dict[int, bool] = {}
+        self._declared: set[str] = set()
+        self.inlined: set[int] = set()
+
+    def text(self, found: Type) -> str:
+        """One type's definition, without the semicolon at its end.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        if isinstance(found, Composite):
+            return self._composite(found, 0)
+        if isinstance(found, Enum):
+            return self._enum(found, 0)
+        if isinstance(found, Typedef):
+            return f"typedef {self._declarer.declare(found.target, self.name(found))}"
+        return self._declarer.declare(found.id)
+
+    def needed(self, number: int) -> Iterator[str]:
+        """Definitions of a type and of what it needs, as far as not written yet.
+
+        Raises:
+            BtfError: types contain one another.
+        """
+        yield from self._need(number, complete=True, depth=0)
+
+    def _need(self, number: int, *, complete: bool, depth: int) -> Iterator[str]:
+        if depth > _MOST_DEPTH:
+            raise endless(self._btf.name, number)
+        found = self._btf.type(number)
+        depth += 1
+        if isinstance(found, Modifier):
+            yield from self._need(found.target, complete=complete, depth=depth)
+        elif isinstance(found, Pointer):
+            yield from self._need(found.target, complete=False, depth=depth)
+        elif isinstance(found, Array):
+            yield from self._need(found.target, complete=True, depth=depth)
+        elif isinstance(found, FunctionProto):
+            for target in (found.target, *(one.target for one in found.parameters)):
+                yield from self._need(target, complete=False, depth=depth)
+        elif isinstance(found, Typedef):
+            yield from self._typedef(found, complete=complete, depth=depth)
+        elif isinstance(found, Composite):
+            if not found.name:
+                yield from self._members(found, depth)
+            elif complete:
+                yield from self._define(found, depth)
+            else:
+                yield from self._declare(found)
+        elif isinstance(found, Enum) and found.name:
+            yield from self._define(found, depth)
+        elif isinstance(found, Forward):
+            yield from self._declare(found)
+
+    def _typedef(self, found: Typedef, *, complete: bool, depth: int) -> Iterator[str]:
+        if found.name not in _BUILTIN:
+            yield from self._once(found, lambda: self._need_of(found, depth))
+        if complete:
+            yield from self._need(found.target, complete=True, depth=depth)
+
+    def _need_of(self, found: Typedef, depth: int) -> Iterator[str]:
+        yield from self._need(found.target, complete=False, depth=depth)
+
+    def _define(self, found: Composite | Enum, depth: int) -> Iterator[str]:
+        def members() -> Iterator[str]:
+            if isinstance(found, Composite):
+                yield from self._members(found, depth)
+
+        yield from self._once(found, members)
+
+    def _once(self, found: Type, before: _Before) -> Iterator[str]:
+        done = self._states.get(found.id)
+        if done:
+            return
+        if done is False:
+            raise BtfError(f"{self._btf.name}: BTF type {found.id} ({found.name}) contains itself")
+        self._states[found.id] = False
+        yield from before()
+        yield f"{self.text(found)};\n\n"
+        self._states[found.id] = True
+
+    def _members(self, found: Composite, depth: int) -> Iterator[str]:
+        for member in found.members:
+            yield from self._need(member.target, complete=True, depth=depth)
+
+    def _declare(self, found: Composite | Forward) -> Iterator[str]:
+        text = f"{keyword(found)} {self.name(found)};\n\n"
+        if text not in self._declared:
+            self._declared.add(text)
+            if not self._states.get(found.id):
+                yield text
+
+    def _inline(self, found: Composite | Enum, level: int) -> str:
+        self.inlined.add(found.id)
+        if isinstance(found, Enum):
+            return self._enum(found, level)
+        return self._composite(found, level)
+
+    def _composite(self, found: Composite, level: int, *, named: bool = True) -> str:
+        if level > MOST_NESTED:
+            raise endless(self._btf.name, found.id)
+        head = f"{keyword(found)} {self.name(found) if named else ''}".rstrip()
+        pad = "\t" * (level + 1)
+        try:
+            gaps, tail = self._layout.gaps(found)
+            packed = " __attribute__((packed))" if self._layout.packed(found) else ""
+        except BtfError as err:
+            body = f"unsigned char bytes[{found.size}]; /* {_comment(err)} */"
+            return f"{head} {{\n{pad}{body}\n{pad[1:]}}}"
+        lines: list[str] = []
+        for index, (member, gap) in enumerate(zip(found.members, gaps, strict=True)):
+            lines += [*gap, self._member(member, index, level + 1)]
+        if tail and found.kind == Kind.UNION:
+            tail = ["struct { " + " ".join(f"{one};" for one in tail) + " }"]
+        body = "".join(f"{pad}{line};\n" for line in [*lines, *tail])
+        return f"{head} {{\n{body}{pad[1:]}}}{packed}" if body else f"{head} {{}}{packed}"
+
+    def _member(self, member: Member, index: int, level: int) -> str:
+        if member.bits:
+            return f"{self._declarer.declare(member.target, member.name)}: {member.bits}"
+        name = member.name
+        if not name and not self._anonymous(member.target):
+            # Linux 7.0 is built with -fms-extensions: a type with a name may stand as a member
+            # without one. To others that declares nothing, so what is in it stands there instead.
+            inner = self._btf.resolve(member.target)
+            if isinstance(inner, Composite):
+                return self._composite(inner, level, named=False)
+            name = f"__member{index}"
+        return self._declarer.declare(member.target, name, level=level)
+
+    def _anonymous(self, number: int) -> bool:
+        found = self._btf.type(number)
+        for _ in range(MOST_NESTED):
+            if isinstance(found, Modifier):
+                found = self._btf.type(found.target)
+        return isinstance(found, Composite) and not found.name
+
+    def _enum(self, found: Enum, level: int) -> str:
+        head = f"enum {self.name(found)}".rstrip()
+        if not found.values:
+            return head
+        pad = "\t" * (level + 1)
+        suffix = "" if found.kind == Kind.ENUM else "LL" if found.signed else "ULL"
+        body = "".join(
+            f"{pad}{self.name.unique('identifier', one.name)} = {one.value}{suffix},\n"
+            for one in found.values
+        )
+        mode = _MODES.get(found.size)
+        attribute = f" __attribute__((mode({mode})))" if mode else ""
+        return f"{head} {{\n{body}{pad[1:]}}}{attribute}"
+
+
+def _comment(err: BtfError) -> str:
+    return str(err).replace("*/", "* /")
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Before = Callable[[], Iterable[str]]

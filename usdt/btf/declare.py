@@ -1,0 +1,197 @@
+"""Types and declarations in C, spaced as libbpf spaces them: ``int (*fn)(struct sock *, int)``.
+
+BTF leads from the name inwards (pointer → array → int); C writes the innermost type first and puts
+pointers before the name, arrays and parameters after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.format import Kind
+from usdt.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    Float,
+    Forward,
+    FunctionProto,
+    Int,
+    Modifier,
+    Pointer,
+    Type,
+    Typedef,
+    Void,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("Declarer", "declaration")
+
+_MOST_PIECES = 20_000  # of one declaration: prototypes may nest prototypes, or themselves
+_MOST_DEPTH = 32
+_MOST_CHAIN = 128
+_QUALIFIERS = {Kind.CONST: "const", Kind.VOLATILE: "volatile", Kind.RESTRICT: "restrict"}
+_INNERMOST = (Void, Int, Float, Composite, Enum, Forward, Typedef)
+
+
+def declaration(btf: Btf, number: int, name: str = "", *, strip: bool = False) -> str:
+    """A type as C writes it, of a variable called ``name`` or by itself.
+
+    Args:
+        btf: whose types.
+        number: ID of the type.
+        name: what is declared; "" for the type alone.
+        strip: leave out const, volatile, restrict and tags.
+
+    Raises:
+        BtfError: the type is no such thing, or absurd.
+    """
+    return Declarer(btf).declare(number, name, strip=strip)
+
+
+class Declarer:
+    """Writes declarations; ``names`` and ``inline`` say how types that were defined look.
+
+    Args:
+        btf: whose types.
+        names: the name of a named type, where it is not simply its own.
+        inline: text of an anonymous structure, union or enumeration at a level of indentation.
+    """
+
+    def __init__(
+        self,
+        btf: Btf,
+        *,
+        names: Callable[[Type], str] | None = None,
+        inline: Callable[[Composite | Enum, int], str] | None = None,
+    ) -> None:
+        self._btf = btf
+        self._names = names or (lambda found: found.name)
+        self._inline = inline
+        self._pieces = 0
+        self._depth = 0
+
+    def declare(self, number: int, name: str = "", *, strip: bool = False, level: int = 0) -> str:
+        """See :func:`declaration`.
+
+        Raises:
+            BtfError: the type is no such thing, or absurd.
+        """
+        if not self._depth:
+            self._pieces = 0
+        self._depth += 1
+        try:
+            chain = self._chain(number, strip=strip)
+            if self._depth > _MOST_DEPTH or self._pieces > _MOST_PIECES:
+                raise BtfError(f"{self._btf.name}: BTF type {number} is nested without an end")
+            start = self._innermost(chain, level)
+            return start + self._rest(chain, name, pointer=False, strip=strip)
+        finally:
+            self._depth -= 1
+
+    def _chain(self, number: int, *, strip: bool) -> list[Type]:
+        # From the outermost to the innermost.
+        chain: list[Type] = []
+        for _ in range(_MOST_CHAIN):
+            found = self._btf.type(number)
+            self._pieces += 1
+            if not (strip and isinstance(found, Modifier)):
+                chain.append(found)
+            if isinstance(found, _INNERMOST):
+                return chain
+            if not isinstance(found, Modifier | Pointer | Array | FunctionProto):
+                raise BtfError(f"{self._btf.name}: BTF type {number} cannot stand in a declaration")
+            number = found.target
+        raise BtfError(f"{self._btf.name}: BTF type {number} is a chain without an end")
+
+    def _innermost(self, chain: list[Type], level: int) -> str:
+        found = chain.pop()
+        before = _qualifiers(chain)
+        if isinstance(found, Void):
+            return before + "void"
+        if isinstance(found, Composite | Enum) and not found.name and self._inline:
+            return before + self._inline(found, level)
+        name = self._names(found)
+        if isinstance(found, Composite):
+            return before + f"{found.kind.name.lower()} {name}".rstrip()
+        if isinstance(found, Enum):
+            return f"{before}enum {name}"
+        if isinstance(found, Forward):
+            return f"{before}{'union' if found.union else 'struct'} {name}"
+        return before + name
+
+    def _rest(self, chain: list[Type], name: str, *, pointer: bool, strip: bool) -> str:
+        parts: list[str] = []
+        while chain:
+            found = chain.pop()
+            if isinstance(found, Array | FunctionProto):
+                parts.append(self._after(found, chain, name, pointer=pointer, strip=strip))
+                return "".join(parts)
+            parts.append(self._before(found, chain, pointer=pointer))
+            pointer = isinstance(found, Pointer)
+        parts.append(_spaced(name, pointer=pointer))
+        return "".join(parts)
+
+    def _before(self, found: Type, chain: list[Type], *, pointer: bool) -> str:
+        if isinstance(found, Pointer):
+            return "*" if pointer else " *"
+        if found.kind in _QUALIFIERS:
+            return f" {_QUALIFIERS[Kind(found.kind)]}"
+        before = _qualifiers(chain)  # a tag
+        plain = isinstance(found, Modifier) and found.flag
+        text = found.name if plain else f'btf_type_tag("{found.name}")'
+        return f"{before} __attribute__(({text}))"
+
+    def _after(
+        self,
+        found: Array | FunctionProto,
+        chain: list[Type],
+        name: str,
+        *,
+        pointer: bool,
+        strip: bool,
+    ) -> str:
+        # Compilers repeat an element's qualifiers on its array, and write noreturn as volatile.
+        while chain and isinstance(chain[-1], Modifier):
+            chain.pop()
+        if isinstance(found, Array):
+            tail = f"[{found.count}]"
+            if not chain:
+                return _spaced(name, pointer=pointer) + tail
+            space = " " if name and not pointer else ""
+            several = isinstance(chain[-1], Array)
+            inner = self._rest(chain, name, pointer=True, strip=strip)
+            return f"{space}{inner}{tail}" if several else f"{space}({inner}){tail}"
+        tail = f"({self._parameters(found, strip=strip)})"
+        if not chain:
+            return _spaced(name, pointer=pointer) + tail
+        return f" ({self._rest(chain, name, pointer=True, strip=strip)}){tail}"
+
+    def _parameters(self, found: FunctionProto, *, strip: bool) -> str:
+        parameters = found.parameters
+        if not parameters or (len(parameters) == 1 and not parameters[0].target):
+            return "void"
+        texts = []
+        for index, one in enumerate(parameters, 1):
+            if index == len(parameters) and not one.target:
+                texts.append("...")
+            else:
+                texts.append(self.declare(one.target, one.name, strip=strip))
+        return ", ".join(texts)
+
+
+def _qualifiers(chain: list[Type]) -> str:
+    # Takes those of the type that follows off the chain.
+    text = ""
+    while chain and chain[-1].kind in _QUALIFIERS:
+        text += f"{_QUALIFIERS[Kind(chain.pop().kind)]} "
+    return text
+
+
+def _spaced(name: str, *, pointer: bool) -> str:
+    return f" {name}" if name and not pointer else name

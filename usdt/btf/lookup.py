@@ -1,0 +1,117 @@
+"""Types by the names that people write: ``struct sk_buff``, ``unsigned long``, ``u32 *``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.format import Kind
+from usdt.btf.types import Pointer
+
+if TYPE_CHECKING:
+    from usdt.btf.reader import Btf
+
+__all__ = ("find_type", "nearest")
+
+_TAGGED = {
+    "struct": (Kind.STRUCT,),
+    "union": (Kind.UNION,),
+    "enum": (Kind.ENUM, Kind.ENUM64),
+}
+_PLAIN = (Kind.INT, Kind.FLOAT, Kind.TYPEDEF)
+_OTHER = (Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.ENUM64, Kind.VAR, Kind.DATASEC)
+_WORDS = {"unsigned", "signed", "int", "long", "short", "char"}
+
+
+def find_type(btf: Btf, text: str) -> int:
+    """ID of a type by its name in C (with ``*`` for pointers to it), or by its ID in digits.
+
+    Of several types with a name, the first.
+
+    Raises:
+        BtfError: there is none; the message names the nearest.
+    """
+    text = " ".join(text.split())
+    if text.isascii() and text.isdigit() and len(text) < 11:
+        btf.type(int(text))
+        return int(text)
+    name = text.rstrip("* ")
+    stars = text.count("*", len(name))
+    number = _named(btf, name)
+    if number is None:
+        near = nearest(btf, name)
+        hint = f"; nearest is {near}" if near else ""
+        raise BtfError(f"{btf.name}: no type {name!r}{hint}")
+    for _ in range(stars):
+        number = _pointer_to(btf, number, text)
+    return number
+
+
+def _named(btf: Btf, name: str) -> int | None:
+    tag, _, rest = name.partition(" ")
+    if tag in _TAGGED and rest:
+        return _best(btf, btf.find(rest, *_TAGGED[tag]))
+    if name == "void":
+        return 0
+    for kinds in (_PLAIN, _OTHER):
+        found = btf.find(name, *kinds)
+        if found:
+            return _best(btf, found)
+    words = name.split()
+    if words and set(words) <= _WORDS:
+        for spelling in _spellings(words):
+            found = btf.find(spelling, Kind.INT)
+            if found:
+                return found[0]
+    return None
+
+
+def _best(btf: Btf, found: list[int]) -> int | None:
+    # An enumeration without values is only named.
+    whole = [number for number in found if getattr(btf.type(number), "values", True)]
+    every = [*whole, *found]
+    return every[0] if every else None
+
+
+def _spellings(words: list[str]) -> list[str]:
+    # gcc says "long unsigned int", clang "unsigned long".
+    signs = [word for word in words if word in ("unsigned", "signed")]
+    longs = [word for word in words if word in ("long", "short")]
+    if "char" in words:
+        return [" ".join([*signs, "char"])]
+    unsigned = ["unsigned"] if signs == ["unsigned"] else []
+    return [
+        " ".join([*longs, *unsigned, "int"]),
+        " ".join([*unsigned, *longs]) or "int",
+        " ".join([*unsigned, *longs, "int"]),
+    ]
+
+
+def _pointer_to(btf: Btf, target: int, text: str) -> int:
+    for number in btf.ids(Kind.PTR):
+        found = btf.type(number)
+        if isinstance(found, Pointer) and found.target == target:
+            return number
+    raise BtfError(f"{btf.name}: no type {text!r} (nothing in it is such a pointer)")
+
+
+def nearest(btf: Btf, name: str) -> str | None:
+    """The name of a type that looks most like another, with its tag; None if none does."""
+    import difflib  # noqa: PLC0415 - only for a message
+
+    tag, _, rest = name.partition(" ")
+    kinds = _TAGGED.get(tag) or (*_PLAIN, *_OTHER)
+    wanted = rest if tag in _TAGGED else name
+    start = re.escape(wanted[:2]) if len(wanted) > 2 else ""
+    names = {
+        label: number
+        for number, label in btf.named(*kinds)
+        if label and re.match(start, label) and abs(len(label) - len(wanted)) < 8
+    }
+    found = difflib.get_close_matches(wanted, names, 1)
+    if not found:
+        return None
+    kind = btf.kind(names[found[0]])
+    tags = [word for word, some in _TAGGED.items() if kind in some]
+    return " ".join([*tags, found[0]])

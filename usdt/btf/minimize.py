@@ -1,0 +1,131 @@
+"""The few types that a value is made of, as BTF of their own: what a recording takes along.
+
+What is in the value is there in full. What its pointers point at is there by name, as far as C
+needs it to name the pointer; characters and prototypes stay what they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.format import MOST_NESTED, Encoding, Kind, endless
+from usdt.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    Float,
+    Forward,
+    FunctionProto,
+    Int,
+    Modifier,
+    Pointer,
+    Type,
+    Typedef,
+)
+from usdt.btf.writer import BtfWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("subset",)
+
+_MOST = 1 << 14  # types of one value
+
+
+def subset(btf: Btf, number: int) -> tuple[bytes, int]:
+    """BTF with a type and what values of it are made of; and the type's ID in it.
+
+    Raises:
+        BtfError: the type is absurd.
+    """
+    return _Subset(btf).made(number)
+
+
+class _Subset:
+    def __init__(self, btf: Btf) -> None:
+        self._btf = btf
+        self._ids: dict[int, int] = {0: 0}  # of the types that are taken along, in their order
+        self._whole: set[int] = set()  # those of them that values are made of
+
+    def made(self, number: int) -> tuple[bytes, int]:
+        self._collect(number, 0, whole=True)
+        writer = BtfWriter(self._btf.order)
+        for known in list(self._ids)[1:]:
+            self._write(writer, self._btf.type(known))
+        if self._btf.pointer_size == 4:  # which no BTF says but by its long
+            writer.integer("long int", 4, Encoding.SIGNED)
+        return writer.data(), self._ids[number]
+
+    def _collect(self, number: int, depth: int, *, whole: bool) -> None:
+        new = number not in self._ids
+        if not (new or (whole and number not in self._whole)):
+            return
+        if depth > MOST_NESTED:
+            raise endless(self._btf.name, number)
+        if len(self._ids) > _MOST:
+            raise BtfError(f"{self._btf.name}: BTF type {number} is made of {_MOST} types and more")
+        if new:
+            self._ids[number] = len(self._ids)
+        if whole:
+            self._whole.add(number)
+        for inner, its in self._inner(self._btf.type(number), whole=whole):
+            self._collect(inner, depth + 1, whole=its)
+
+    def _inner(self, found: Type, *, whole: bool) -> Iterator[tuple[int, bool]]:
+        # What a type refers to, and whether values are made of that.
+        if isinstance(found, Composite):
+            for member in found.members if whole else ():
+                yield member.target, True
+        elif isinstance(found, Array):
+            yield found.target, whole
+            yield found.index, whole
+        elif isinstance(found, Pointer):
+            yield found.target, False
+        elif isinstance(found, FunctionProto):
+            yield found.target, False
+            for parameter in found.parameters:
+                yield parameter.target, False
+        elif isinstance(found, Typedef | Modifier):
+            yield found.target, whole
+
+    def _write(self, writer: BtfWriter, found: Type) -> None:
+        ids, name, kind = self._ids, found.name, found.kind
+        if isinstance(found, Int):
+            word = found.encoding << 24 | found.bit_offset << 16 | found.bits
+            writer.record(Kind.INT, name, found.size, [word])
+        elif isinstance(found, Array):
+            words = [ids[found.target], ids[found.index], found.count]
+            writer.record(Kind.ARRAY, name, 0, words)
+        elif isinstance(found, Pointer | Typedef | Modifier):
+            flag = isinstance(found, Modifier) and found.flag
+            writer.record(kind, name, ids[found.target], flag=flag)
+        elif isinstance(found, FunctionProto):
+            rows = [(one.name, ids[one.target]) for one in found.parameters]
+            writer.prototype(ids[found.target], rows)
+        elif isinstance(found, Float | Forward):
+            union = isinstance(found, Forward) and found.union
+            writer.record(kind, name, getattr(found, "size", 0), flag=union)
+        elif isinstance(found, Enum):
+            self._enum(writer, found)
+        elif isinstance(found, Composite):
+            self._composite(writer, found)
+        else:
+            raise BtfError(f"{self._btf.name}: BTF type {found.id} is no part of a value")
+
+    def _enum(self, writer: BtfWriter, found: Enum) -> None:
+        values = found.values if found.id in self._whole else ()
+        rows = [(one.name, one.value) for one in values]
+        make = writer.enum if found.kind is Kind.ENUM else writer.enum64
+        make(found.name, found.size, rows, signed=found.signed)
+
+    def _composite(self, writer: BtfWriter, found: Composite) -> None:
+        words: list[int] = []
+        members = found.members if found.id in self._whole else ()
+        for member in members:
+            place = member.bit_offset | (member.bits << 24 if found.flag else 0)
+            words += [writer.string(member.name), self._ids[member.target], place]
+        size = found.size if found.id in self._whole else 0
+        writer.record(found.kind, found.name, size, words, items=len(members), flag=found.flag)

@@ -1,0 +1,383 @@
+"""``Btf``: the types of a kernel, a module or an object, decoded when they are asked for.
+
+Opening costs one pass over the records that notes where each begins; everything else is read on
+demand. A module's types continue those of its base: IDs from ``base.end`` on, string offsets from
+the length of the base's strings on.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.decode import decode
+from usdt.btf.format import MOST_NESTED, Kind, endless, kind_of, parse_header
+from usdt.btf.types import (
+    Array,
+    Composite,
+    DataSection,
+    Enum,
+    Float,
+    Int,
+    Modifier,
+    Pointer,
+    Type,
+    Typedef,
+    Variable,
+    Void,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ("Btf",)
+
+_MOST_STEPS = 256  # of typedefs, modifiers and arrays on the way to a size
+_MANY_HITS = 1000
+_VOID = Void(0, "")
+_LONG = {"long int", "long unsigned int", "long", "unsigned long", "long signed int"}
+_LONG |= {"unsigned long int", "signed long", "signed long int"}
+
+
+class _Steps(dict[int, int]):
+    # info word → words of the whole record, worked out once for each distinct word.
+    def __init__(self, sizes: dict[int, tuple[int, int]], name: str) -> None:
+        self._sizes = sizes
+        self._name = name
+
+    def __missing__(self, info: int) -> int:
+        kind, items = kind_of(info), info & 0xFFFFFF
+        sizes = self._sizes.get(kind)
+        if sizes is None or not kind:
+            raise BtfError(
+                f"{self._name}: BTF kind {kind} is unknown, and no layout section says how to"
+                " skip it"
+            )
+        extra = sizes[0] + items * sizes[1]
+        if extra % 4:
+            raise BtfError(f"{self._name}: BTF kind {kind} is not made of whole words")
+        self[info] = steps = 3 + extra // 4
+        return steps
+
+
+class Btf:
+    """BTF in memory: types by ID, found by name; sizes and offsets are bytes unless they say bits.
+
+    Attributes:
+        name: what messages call it, a path for example.
+        base: the BTF whose types these continue, or None.
+        first: ID of the first type of its own, 1 without a base.
+        order: "little" or "big".
+
+    Raises:
+        BtfError: it is damaged, or has no type of that ID.
+
+    Example:
+        >>> btf = usdt.bpf.BTF.from_kernel()
+        >>> (number,) = btf.find("list_head", Kind.STRUCT)  # from usdt.btf.format import Kind
+        >>> btf.size_of(number), [member.name for member in btf.type(number).members]
+        (16, ['next', 'prev'])
+    """
+
+    @classmethod
+    def from_kernel(cls) -> Btf:
+        """The running kernel's types.
+
+        Raises:
+            NotSupported: it shows none.
+        """
+        from usdt.btf.files import kernel_btf  # noqa: PLC0415 - which imports this module
+
+        return kernel_btf()
+
+    @classmethod
+    def from_file(cls, path: str, *, base: Btf | None = None) -> Btf:
+        """The types in a file, raw or ELF, packed or not; see :func:`usdt.btf.files.load`.
+
+        Raises:
+            BtfError: there is no BTF in it, or it is damaged.
+            OSError: the file cannot be read.
+        """
+        from usdt.btf.files import load  # noqa: PLC0415 - which imports this module
+
+        return load(path, base=base)
+
+    def __init__(self, data: bytes, *, name: str = "BTF", base: Btf | None = None) -> None:
+        """Check the header; the records are looked at when they are needed.
+
+        Raises:
+            BtfError: the header does not fit the data.
+        """
+        header = parse_header(data, name)
+        self.name = name
+        self.base = base
+        self.order = header.order
+        self.first = base.end if base else 1
+        self._data = data
+        self._header = header
+        self._types: dict[int, Type] = {0: _VOID}
+        self._strings_before: int = base.strings_end if base else 0
+        self._alignments: dict[int, int] = {}
+        if base and base.order != self.order:
+            raise BtfError(f"{name}: {self.order}-endian, but its base {base.name} is not")
+
+    @property
+    def strings_end(self) -> int:
+        """Length of the strings, the base's included."""
+        start, end = self._header.strings
+        return self._strings_before + end - start
+
+    @functools.cached_property
+    def end(self) -> int:
+        """One more than the last ID."""
+        return self.first + len(self._places)
+
+    @functools.cached_property
+    def _words(self) -> Sequence[int]:
+        start, end = self._header.types
+        if self.order == sys.byteorder:
+            return memoryview(self._data)[start:end].cast("I")
+        words = array("I", self._data[start:end])
+        words.byteswap()
+        return words
+
+    @functools.cached_property
+    def _places(self) -> array[int]:
+        # Index of each record's first word. This loop is most of what opening costs: a plain dict
+        # is quicker than one that makes what is missing, and looking without adding 1 is, too.
+        end, infos = len(self._words), self._words[1:]
+        every, steps = _Steps(self._header.sizes, self.name), dict[int, int]()
+        places: list[int] = []
+        append = places.append
+        at = 0
+        try:
+            while at < end:
+                append(at)
+                try:
+                    at += steps[infos[at]]
+                except KeyError:
+                    at += steps.setdefault(infos[at], every[infos[at]])
+        except IndexError:
+            at = end + 1
+        if at > end:
+            number = self.first + len(places) - 1
+            raise BtfError(f"{self.name}: BTF type {number} is cut off by the end of the types")
+        return array("I", places)
+
+    def __len__(self) -> int:
+        """Number of types, void and the base's included."""
+        return self.end
+
+    def _place(self, number: int) -> int:
+        if not self.first <= number < self.end:
+            raise BtfError(f"{self.name}: no BTF type {number}, the last is {self.end - 1}")
+        return self._places[number - self.first]
+
+    def kind(self, number: int) -> int:
+        """The kind of a type, without decoding it.
+
+        Raises:
+            BtfError: no such type.
+        """
+        if not number:
+            return Kind.VOID
+        if self.base and number < self.first:
+            return self.base.kind(number)
+        return kind_of(self._words[self._place(number) + 1])
+
+    def type(self, number: int) -> Type:
+        """The type with an ID.
+
+        Raises:
+            BtfError: no such type, or it is damaged.
+        """
+        found = self._types.get(number)
+        if found is not None:
+            return found
+        if self.base and number < self.first:
+            return self.base.type(number)
+        place = self._place(number)
+        made = decode(self, number, self._words, place, place + self._words_of(number))
+        self._types[number] = made
+        return made
+
+    def _words_of(self, number: int) -> int:
+        index = number - self.first
+        following = index + 1
+        end = self._places[following] if following < len(self._places) else len(self._words)
+        return end - self._places[index]
+
+    def string(self, offset: int) -> str:
+        """The string at an offset; bytes that are not UTF-8 become surrogates.
+
+        Raises:
+            BtfError: the offset lies outside the strings.
+        """
+        if self.base and offset < self._strings_before:
+            return self.base.string(offset)
+        start, end = self._header.strings
+        at = start + offset - self._strings_before
+        if at >= end:
+            if not offset:
+                return ""
+            raise BtfError(f"{self.name}: string at {offset} in {self.strings_end} bytes of them")
+        return self._data[at : self._data.index(b"\0", at, end)].decode("utf-8", "surrogateescape")
+
+    def own_ids(self, *kinds: Kind) -> Iterator[int]:
+        """IDs of its own types (not the base's) of some kinds, in order."""
+        words, wanted = self._words, set(map(int, kinds))
+        for number, place in enumerate(self._places, self.first):
+            if (words[place + 1] >> 24 & 0x7F) in wanted:
+                yield number
+
+    def ids(self, *kinds: Kind) -> Iterator[int]:
+        """IDs of the types of some kinds, the base's first."""
+        if self.base:
+            yield from self.base.ids(*kinds)
+        yield from self.own_ids(*kinds)
+
+    def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
+        """ID and name of its own types of some kinds."""
+        words, places, first = self._words, self._places, self.first
+        for number in self.own_ids(*kinds):
+            yield number, self.string(words[places[number - first]])
+
+    def find(self, name: str, *kinds: Kind) -> list[int]:
+        """IDs of every type of a name and of one of some kinds, the base's first.
+
+        The name is searched among the strings and its offset among the records: a few
+        milliseconds where decoding all types takes a third of a second.
+        """
+        wanted = name.encode("utf-8", "surrogateescape")
+        if not wanted or b"\0" in wanted:
+            return []
+        found = self.base.find(name, *kinds) if self.base else []
+        offsets = self._offsets_of(b"\0" + wanted + b"\0", 1)
+        own = [number for offset in offsets for number in self._with_name(offset)]
+        if not own:  # strings may share their tails
+            tails = set(self._offsets_of(wanted + b"\0", 0)) - set(offsets)
+            own = list(self._with_names(tails)) if tails else []
+        return found + sorted(number for number in own if self.kind(number) in kinds)
+
+    def _offsets_of(self, pattern: bytes, skip: int) -> list[int]:
+        found = self.base._offsets_of(pattern, skip) if self.base else []  # noqa: SLF001
+        start, end = self._header.strings
+        if skip and self._data.startswith(pattern[skip:], start, end):
+            found.append(self._strings_before)
+        at = self._data.find(pattern, start, end)
+        while at >= 0:
+            found.append(at - start + skip + self._strings_before)
+            at = self._data.find(pattern, at + 1, end)
+        return found
+
+    def _with_name(self, offset: int) -> Iterator[int]:
+        # Records that begin with an offset. Its bytes are found elsewhere, too.
+        start, end = self._header.types
+        word = offset.to_bytes(4, "little" if self.order == "little" else "big")
+        places = self._places
+        hits = []
+        at = self._data.find(word, start, end)
+        while at >= 0:
+            hits.append(at - start)
+            if len(hits) > _MANY_HITS:  # a number that other words have, too
+                yield from self._with_names({offset})
+                return
+            at = self._data.find(word, at + 1, end)
+        for place, odd in (divmod(hit, 4) for hit in hits):
+            if not odd:
+                index = bisect_left(places, place)
+                if index < len(places) and places[index] == place:
+                    yield self.first + index
+
+    def _with_names(self, offsets: set[int]) -> Iterator[int]:
+        words = self._words
+        for number, place in enumerate(self._places, self.first):
+            if words[place] in offsets:
+                yield number
+
+    def resolve(self, number: int) -> Type:
+        """The type behind typedefs and modifiers.
+
+        Raises:
+            BtfError: they go round in a circle.
+        """
+        for _ in range(_MOST_STEPS):
+            found = self.type(number)
+            if not isinstance(found, Typedef | Modifier):
+                return found
+            number = found.target
+        raise BtfError(f"{self.name}: BTF type {number} is behind too many typedefs, or itself")
+
+    def size_of(self, number: int) -> int:
+        """Size of a value of a type, in bytes.
+
+        Raises:
+            BtfError: values of it have no size (void, functions, types only named).
+        """
+        factor = 1
+        found = self.resolve(number)
+        for _ in range(_MOST_STEPS):
+            if isinstance(found, Array):
+                factor *= found.count
+            elif not isinstance(found, Variable):
+                break
+            found = self.resolve(found.target)
+        if isinstance(found, Int | Float | Composite | Enum | DataSection):
+            return factor * found.size
+        if isinstance(found, Pointer):
+            return factor * self.pointer_size
+        raise BtfError(f"{self.name}: BTF type {number} ({_kind_name(found)}) has no size")
+
+    def align_of(self, number: int, depth: int = 0) -> int:
+        """Alignment of a type in bytes, as C compilers of 64-bit CPUs have it; 0 if it has none.
+
+        Raises:
+            BtfError: types contain one another.
+        """
+        known = self._alignments.get(number)
+        if known is not None:
+            return known
+        if depth > MOST_NESTED:
+            raise endless(self.name, number)
+        found = self.resolve(number)
+        if isinstance(found, Int | Enum | Float):
+            result = min(self.pointer_size if not isinstance(found, Float) else 16, found.size)
+            if isinstance(found, Int) and found.size == 2 * self.pointer_size:
+                result = found.size
+        elif isinstance(found, Pointer):
+            result = self.pointer_size
+        elif isinstance(found, Array):
+            result = self.align_of(found.target, depth + 1)
+        elif isinstance(found, Composite):
+            result = self._align_of_composite(found, depth)
+        else:
+            result = 0
+        self._alignments[number] = result
+        return result
+
+    def _align_of_composite(self, found: Composite, depth: int) -> int:
+        widest = 1
+        for member in found.members:
+            align = self.align_of(member.target, depth + 1)
+            if not member.bits and align and member.bit_offset % (8 * align):
+                return 1  # packed
+            widest = max(widest, align)
+        return widest if found.size % widest == 0 else 1
+
+    @functools.cached_property
+    def pointer_size(self) -> int:
+        """Bytes of a pointer: those of a ``long``, or 8 where no ``long`` is described."""
+        for number in self.ids(Kind.INT):
+            found = self.type(number)
+            if isinstance(found, Int) and found.name in _LONG and found.size in (4, 8):
+                return found.size
+        return 8
+
+
+def _kind_name(found: Type) -> str:
+    kind = found.kind
+    return kind.name if isinstance(kind, Kind) else f"kind {kind}"

@@ -1,0 +1,276 @@
+"""Types as BTF has them: one immutable record per kind, which refer to one another by ID.
+
+Every record has ``id``, ``kind`` and ``name`` ("" for none). ID 0 is void. Sizes are in bytes
+unless a name says bits.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from usdt.base.frozen import frozen
+from usdt.btf.format import Encoding, Kind
+
+__all__ = (
+    "Array",
+    "Composite",
+    "DataSection",
+    "DeclTag",
+    "Enum",
+    "Enumerator",
+    "Float",
+    "Forward",
+    "Function",
+    "FunctionProto",
+    "Int",
+    "Member",
+    "Modifier",
+    "Parameter",
+    "Pointer",
+    "SectionItem",
+    "Type",
+    "Typedef",
+    "Unknown",
+    "Variable",
+    "Void",
+)
+
+
+@frozen
+class Void:
+    """ID 0."""
+
+    id: int
+    name: str
+    kind = Kind.VOID
+
+
+@frozen
+class Int:
+    """An integer, character or boolean; ``bits`` at ``bit_offset`` in it are used."""
+
+    id: int
+    name: str
+    size: int
+    encoding: int
+    bits: int
+    bit_offset: int
+    kind = Kind.INT
+
+    @property
+    def signed(self) -> bool:
+        """Whether it is signed."""
+        return bool(self.encoding & Encoding.SIGNED)
+
+
+@frozen
+class Float:
+    """A floating-point number."""
+
+    id: int
+    name: str
+    size: int
+    kind = Kind.FLOAT
+
+
+@frozen
+class Pointer:
+    """A pointer to ``target``."""
+
+    id: int
+    name: str
+    target: int
+    kind = Kind.PTR
+
+
+@frozen
+class Array:
+    """``count`` elements of ``target``."""
+
+    id: int
+    name: str
+    target: int
+    index: int
+    count: int
+    kind = Kind.ARRAY
+
+
+@frozen
+class Member:
+    """A member of a structure or union; ``bits`` is 0 unless it is a bit field."""
+
+    name: str
+    target: int
+    bit_offset: int
+    bits: int
+
+
+@frozen
+class Composite:
+    """A structure or union."""
+
+    id: int
+    kind: Kind
+    name: str
+    size: int
+    members: tuple[Member, ...]
+    flag: bool
+
+
+@frozen
+class Enumerator:
+    """A name for a number."""
+
+    name: str
+    value: int
+
+
+@frozen
+class Enum:
+    """An enumeration of 32-bit (ENUM) or 64-bit (ENUM64) values."""
+
+    id: int
+    kind: Kind
+    name: str
+    size: int
+    signed: bool
+    values: tuple[Enumerator, ...]
+
+
+@frozen
+class Forward:
+    """A structure or union that is only named."""
+
+    id: int
+    name: str
+    union: bool
+    kind = Kind.FWD
+
+
+@frozen
+class Typedef:
+    """Another name for ``target``."""
+
+    id: int
+    name: str
+    target: int
+    kind = Kind.TYPEDEF
+
+
+@frozen
+class Modifier:
+    """CONST, VOLATILE, RESTRICT or TYPE_TAG; with ``flag``, a tag is an attribute by itself."""
+
+    id: int
+    kind: Kind
+    name: str
+    target: int
+    flag: bool
+
+
+@frozen
+class Function:
+    """A function whose prototype is ``target``."""
+
+    id: int
+    name: str
+    target: int
+    linkage: int
+    kind = Kind.FUNC
+
+
+@frozen
+class Parameter:
+    """A parameter of a prototype; the last, without name and type, stands for further ones."""
+
+    name: str
+    target: int
+
+
+@frozen
+class FunctionProto:
+    """What a function takes, and ``target``, what it returns."""
+
+    id: int
+    name: str
+    target: int
+    parameters: tuple[Parameter, ...]
+    kind = Kind.FUNC_PROTO
+
+    @property
+    def variadic(self) -> bool:
+        """Whether it takes any number of further arguments."""
+        last = self.parameters[-1:]
+        return bool(last) and not last[0].target and not last[0].name and len(self.parameters) > 1
+
+
+@frozen
+class Variable:
+    """A global or static variable."""
+
+    id: int
+    name: str
+    target: int
+    linkage: int
+    kind = Kind.VAR
+
+
+@frozen
+class SectionItem:
+    """A variable's place in a section."""
+
+    target: int
+    offset: int
+    size: int
+
+
+@frozen
+class DataSection:
+    """A section with variables."""
+
+    id: int
+    name: str
+    size: int
+    items: tuple[SectionItem, ...]
+    kind = Kind.DATASEC
+
+
+@frozen
+class DeclTag:
+    """A tag of a declaration, or of its member or parameter ``component`` (-1: of all of it)."""
+
+    id: int
+    name: str
+    target: int
+    component: int
+    flag: bool
+    kind = Kind.DECL_TAG
+
+
+@frozen
+class Unknown:
+    """A kind from the future, which the layout section lets one skip."""
+
+    id: int
+    name: str
+    kind: int
+
+
+Type: TypeAlias = (
+    Void
+    | Int
+    | Float
+    | Pointer
+    | Array
+    | Composite
+    | Enum
+    | Forward
+    | Typedef
+    | Modifier
+    | Function
+    | FunctionProto
+    | Variable
+    | DataSection
+    | DeclTag
+    | Unknown
+)

@@ -1,0 +1,181 @@
+"""Structures as one short line, by generated code: one function per structure.
+
+What comes out is what the functions of :class:`usdt.btf.values.value_reader.Concise` make of the
+same bytes, several times as fast; it is for data that reaches to the end of the value.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from usdt.btf.format import MOST_NESTED, Encoding, endless
+from usdt.btf.tagged_union import choice_of
+from usdt.btf.traits import flag_names
+from usdt.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
+from usdt.btf.values.reads import groups, windows
+from usdt.btf.values.scalars import flags_text, literal, sign_extended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("OneLine", "Writers")
+
+_MOST_ZEROES = 4096  # bytes: what is longer is not compared with zeroes
+_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
+_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
+
+
+class Writers(Protocol):
+    """Who shows what has no line of its own here."""
+
+    def writer(self, number: int) -> Callable[[bytes, int], str | None]:
+        """The function for a type; None if the value is zero."""
+
+    def shown(self, found: Pointer) -> Callable[[int], str] | None:
+        """What shows addresses that are not NULL; None: they are numbers."""
+
+
+class OneLine:
+    """Writes the function of a structure: all its numbers are read at once.
+
+    Args:
+        btf: the types.
+        writers: show what is within.
+
+    Attributes:
+        extent: how many bytes the function looks at; known once it is made.
+    """
+
+    def __init__(self, btf: Btf, writers: Writers) -> None:
+        self._btf = btf
+        self._writers = writers
+        self._reads: list[tuple[int, int, str, str]] = []
+        self._bits: list[tuple[int, int, int, str]] = []
+        self._lines: list[str] = []
+        self.extent = 0
+        self._space: dict[str, Any] = {"SIGNED": sign_extended}
+
+    def function(self, found: Composite) -> Callable[[bytes, int], str | None]:
+        """The function, of data and a place in it; None if the value is zero.
+
+        Raises:
+            BtfError: a member is of a type that has no values.
+        """
+        self._members(found, 0)
+        lines = ["def line(d, at):", " t = []", " e = t.append"]
+        lines += [*self._unpacked(), *self._extracted(), *self._lines]
+        lines.append(" return f\"{{{', '.join(t)}}}\" if t else None")
+        code = compile("\n".join(lines) + "\n", f"<line of type {found.id}>", "exec")
+        exec(code, self._space)  # noqa: S102 - our own code; texts are literals in it
+        made: Callable[[bytes, int], str | None] = self._space["line"]
+        return made
+
+    def _members(self, found: Composite, start: int, depth: int = 0) -> None:
+        if depth > MOST_NESTED:
+            raise endless(self._btf.name, found.id)
+        for member in found.members:
+            inner = self._btf.resolve(member.target)
+            place = start + member.bit_offset
+            if isinstance(inner, Composite) and not member.name:
+                self._members(inner, place - place % 8, depth + 1)
+            else:
+                self._value(member, inner, place)
+
+    def _value(self, member: Member, found: Type, place: int) -> None:
+        byte, bit = divmod(place, 8)
+        if member.bits and isinstance(found, Int | Enum):
+            name = f"b{len(self._bits)}"
+            self._bits.append((byte, bit, member.bits, name))
+            self.extent = max(self.extent, byte + (bit + member.bits + 7) // 8)
+            value = f"SIGNED({name}, {member.bits})" if found.signed else name
+            self._number(member, found, name, value)
+            return
+        code = self._code(found)
+        if code:
+            name = f"v{len(self._reads)}"
+            self._reads.append((byte, struct.calcsize(f"={code}"), code, name))
+            self.extent = max(self.extent, byte + self._reads[-1][1])
+            self._number(member, found, name, name)
+            return
+        self._other(member, found, byte)
+
+    def _code(self, found: Type) -> str:
+        # How struct reads a number; "" where it does not.
+        if isinstance(found, Pointer):
+            return _CODES[self._btf.pointer_size, False]
+        if isinstance(found, Int | Enum):
+            return _CODES.get((found.size, found.signed), "")
+        return ""
+
+    def _number(self, member: Member, found: Type, name: str, value: str) -> None:
+        lead = literal(f"{member.name}=" if member.name else "")
+        if isinstance(found, Enum):
+            table = self._constant(f"E{found.id}", _Names(found))
+            self._lines.append(f' if {name} and (s := {table}[{value}]): e(f"{lead}{{s}}")')
+            return
+        if isinstance(found, Pointer):
+            shown = self._writers.shown(found)
+            value = f"{value}:#x"
+            if shown is not None:
+                value = f"{self._constant(f'P{found.id}', shown)}({name})"
+        elif isinstance(found, Int) and found.encoding & Encoding.BOOL:
+            value = "'true'"
+        self._lines.append(f' if {name}: e(f"{lead}{{{value}}}")')
+
+    def _other(self, member: Member, found: Type, byte: int) -> None:
+        # Texts, lists, structures within, numbers of other sizes: not asked while they are zero.
+        size = self._btf.size_of(member.target)
+        write = self._constant(f"W{found.id}", self._writers.writer(member.target))
+        place = f"at + {byte}" if byte else "at"
+        text = f"{write}(d, {place})"
+        lead = literal(f"{member.name}=" if member.name else "")
+        test = "True"
+        self.extent = max(self.extent, byte + size)
+        shown = isinstance(found, Composite) and choice_of(self._btf, found) is not None
+        if isinstance(found, Composite | Array) and size <= _MOST_ZEROES and not shown:
+            zeroes = self._constant(f"Z{size}", bytes(size))
+            test = f"d[{place}:at + {byte + size}] != {zeroes}"
+        self._lines.append(f' if {test} and (s := {text}) is not None: e(f"{lead}{{s}}")')
+
+    def _constant(self, name: str, value: object) -> str:
+        self._space[name] = value
+        return name
+
+    def _unpacked(self) -> list[str]:
+        lines = []
+        mark = "<" if self._btf.order == "little" else ">"
+        for group in groups(self._reads):
+            layout, at = mark, 0
+            for offset, size, code, _ in group:
+                layout += (f"{offset - at}x" if offset > at else "") + code
+                at = offset + size
+            reader = self._constant(f"U{layout[1:]}", struct.Struct(layout).unpack_from)
+            lines.append(f" {', '.join(row[3] for row in group)}, = {reader}(d, at)")
+        return lines
+
+    def _extracted(self) -> list[str]:
+        lines = []
+        order = self._btf.order
+        for (first, last), fields in windows(self._bits):
+            lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
+            for byte, bit, bits, name in fields:
+                start = 8 * (byte - first) + bit
+                shift = start if order == "little" else 8 * (last - first) - start - bits
+                lines.append(f" {name} = w >> {shift} & {(1 << bits) - 1:#x}")
+        return lines
+
+
+class _Names(dict[int, str | None]):
+    # Value → what is shown of it; None: what has the name of zero is hidden.
+    def __init__(self, found: Enum) -> None:
+        super().__init__()
+        zeroes = {one.name for one in found.values if not one.value}
+        self._flags = flag_names(found)
+        for one in found.values:
+            self.setdefault(one.value, None if one.name in zeroes else one.name)
+
+    def __missing__(self, value: int) -> str:
+        return flags_text(self._flags, value) if self._flags else str(value)

@@ -1,0 +1,239 @@
+"""Whole values as JSON text or as Python objects, by generated code: one function per structure.
+
+What comes out is what :class:`usdt.btf.values.value_reader.Values` makes of the same bytes, ten
+times as fast; it is for data that reaches to the end of the value.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from usdt.btf.format import Encoding
+from usdt.btf.tagged_union import choice_of
+from usdt.btf.traits import is_char
+from usdt.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
+from usdt.btf.values.limits import Measure
+from usdt.btf.values.reads import groups, windows
+from usdt.btf.values.scalars import sign_extended
+from usdt.btf.values.value_reader import Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("Literals",)
+
+_INLINED = 100  # values of a structure that has no function of its own
+#: Member → the expression of its value, or of the values of a structure within.
+_Parts: TypeAlias = "dict[str, str | _Parts]"
+
+_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
+_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
+
+
+class Literals:
+    """Functions of data and a place in it; keeps what it made.
+
+    Args:
+        btf: the types.
+        text: whether they give JSON text, instead of objects.
+    """
+
+    def __init__(self, btf: Btf, *, text: bool) -> None:
+        self.btf = btf
+        self.text = text
+        self._values = Values(btf)
+        self.measure = Measure(btf)
+        self._made: dict[int, str] = {}
+        self.space: dict[str, Any] = {
+            "SIGNED": sign_extended,
+            "TRUTH": ("false", "true") if text else (False, True),
+        }
+
+    def function(self, number: int) -> Callable[[bytes, int], Any]:
+        """The function for values of a type.
+
+        Raises:
+            BtfError: the type is absurd, or has no values.
+        """
+        self.measure.extent(number)
+        made: Callable[[bytes, int], Any] = self.space[self.name_of(number)]
+        return made
+
+    def name_of(self, number: int) -> str:
+        """The name that generated code has for it."""
+        found = self.btf.resolve(number)
+        if found.id not in self._made:
+            self._made[found.id] = name = f"of{found.id}"
+            self.space[name] = self._function(name, found)
+        return self._made[found.id]
+
+    def _function(self, name: str, found: Type) -> Any:
+        if isinstance(found, Composite) and choice_of(self.btf, found) is None:
+            body = _Body(self, found)
+            code = compile(body.source(name), f"<type {name}>", "exec")
+            exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
+            return self.space[name]
+        if isinstance(found, Array):
+            return self._array(found) or self._slow(found.id)
+        return self._slow(found.id)
+
+    def _slow(self, number: int) -> Callable[[bytes, int], Any]:
+        read = self._values.reader(number)
+        return (lambda data, at: json.dumps(read(data, at))) if self.text else read
+
+    def _array(self, found: Array) -> Callable[[bytes, int], Any] | None:
+        element = self.btf.resolve(found.target)
+        size, count = self.btf.size_of(found.target), found.count
+        if not size or not count or is_char(element):
+            return None
+        code = self.code(element)
+        if code and not isinstance(element, Enum) and not is_truth(element):
+            unpack = struct.Struct(f"{self.mark}{count}{code}").unpack_from
+            if self.text:
+                return lambda data, at: str([*unpack(data, at)])
+            return lambda data, at: [*unpack(data, at)]
+        one = self.space[self.name_of(found.target)]
+        end = size * count
+        if self.text:
+            return lambda d, at: f"[{', '.join([one(d, q) for q in range(at, at + end, size)])}]"
+        return lambda data, at: [one(data, q) for q in range(at, at + end, size)]
+
+    @property
+    def mark(self) -> str:
+        """The data's byte order in the words of :mod:`struct`."""
+        return "<" if self.btf.order == "little" else ">"
+
+    def code(self, found: Type) -> str:
+        """How :mod:`struct` reads numbers of a type; "" where it does not."""
+        if isinstance(found, Pointer):
+            return _CODES[self.btf.pointer_size, False]
+        if isinstance(found, Int | Enum):
+            return _CODES.get((found.size, found.signed), "")
+        return ""
+
+    def table(self, found: Enum) -> str:
+        """The name of what knows an enumeration's names."""
+        name = f"E{found.id}"
+        if name not in self.space:
+            self.space[name] = _Names(found, text=self.text)
+        return name
+
+
+class _Names(dict[int, Any]):
+    # Value → what is shown of it; the first of two names counts.
+    def __init__(self, found: Enum, *, text: bool) -> None:
+        super().__init__()
+        for one in found.values:
+            self.setdefault(one.value, quote(one.name) if text else one.name)
+
+    def __missing__(self, value: int) -> int:
+        return value
+
+
+def is_truth(found: Type) -> bool:
+    """Whether values are true or false."""
+    return isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
+
+
+class _Body:
+    # The function of a structure: all its numbers read at once, and one expression.
+    def __init__(self, owner: Literals, found: Composite) -> None:
+        self._owner = owner
+        self._reads: list[tuple[int, int, str, str]] = []
+        self._bits: list[tuple[int, int, int, str]] = []
+        self._parts: _Parts = {}
+        self._members(found, 0, self._parts)
+
+    def _members(self, found: Composite, start: int, parts: _Parts) -> None:
+        btf, measure = self._owner.btf, self._owner.measure
+        for member in found.members:
+            inner = btf.resolve(member.target)
+            place = start + member.bit_offset
+            if not isinstance(inner, Composite):
+                if member.name:
+                    parts[member.name] = self._value(member, inner, place)
+            elif not member.name:
+                self._members(inner, place, parts)
+            elif place % 8 or measure.values(inner.id) > _INLINED or choice_of(btf, inner):
+                parts[member.name] = f"{self._owner.name_of(inner.id)}(d, at + {place // 8})"
+            else:
+                within: _Parts = {}
+                self._members(inner, place, within)
+                parts[member.name] = within
+
+    def _value(self, member: Member, found: Type, place: int) -> str:
+        byte, bit = divmod(place, 8)
+        if member.bits and isinstance(found, Int | Enum):
+            name = f"b{len(self._bits)}"
+            self._bits.append((byte, bit, member.bits, name))
+            return self._shown(found, f"SIGNED({name}, {member.bits})" if found.signed else name)
+        code = self._owner.code(found)
+        if code and not bit:
+            name = f"v{len(self._reads)}"
+            self._reads.append((byte, struct.calcsize(f"={code}"), code, name))
+            return self._shown(found, name)
+        return f"{self._owner.name_of(member.target)}(d, at + {byte})"
+
+    def _shown(self, found: Type, value: str) -> str:
+        if isinstance(found, Enum):
+            return f"{self._owner.table(found)}[{value}]"
+        return f"TRUTH[{value} > 0]" if is_truth(found) else value
+
+    def source(self, name: str) -> str:
+        """The function as text."""
+        lines = [f"def {name}(d, at):", *self._unpacked(), *self._extracted()]
+        made = _json(self._parts) if self._owner.text else _object(self._parts)
+        lines.append(f" return f'''{made}'''" if self._owner.text else f" return {made}")
+        return "\n".join(lines) + "\n"
+
+    def _unpacked(self) -> list[str]:
+        lines = []
+        for group in groups(self._reads):
+            layout, at = self._owner.mark, 0
+            for offset, size, code, _ in group:
+                layout += (f"{offset - at}x" if offset > at else "") + code
+                at = offset + size
+            reader = f"U{layout[1:]}"
+            self._owner.space[reader] = struct.Struct(layout).unpack_from
+            lines.append(f" {', '.join(row[3] for row in group)}, = {reader}(d, at)")
+        return lines
+
+    def _extracted(self) -> list[str]:
+        lines = []
+        order = self._owner.btf.order
+        for (first, last), fields in windows(self._bits):
+            lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
+            for byte, bit, bits, name in fields:
+                start = 8 * (byte - first) + bit
+                shift = start if order == "little" else 8 * (last - first) - start - bits
+                lines.append(f" {name} = w >> {shift} & {(1 << bits) - 1:#x}")
+        return lines
+
+
+def _json(parts: _Parts) -> str:
+    # An object inside an f-string.
+    pieces = (
+        f"{_quoted(key)}: {_json(value) if isinstance(value, dict) else f'{{{value}}}'}"
+        for key, value in parts.items()
+    )
+    return f"{{{{{', '.join(pieces)}}}}}"
+
+
+def _object(parts: _Parts) -> str:
+    # The same as a dict.
+    pieces = (
+        f"{key!r}: {_object(value) if isinstance(value, dict) else value}"
+        for key, value in parts.items()
+    )
+    return f"{{{', '.join(pieces)}}}"
+
+
+def _quoted(key: str) -> str:
+    # A member's name as JSON, inside an f-string that is delimited by three apostrophes.
+    text = quote(key).replace("\\", "\\\\").replace("'", "\\'")
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,76 @@
+"""How far a type reaches and how many values it holds, before anything is made for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.format import MOST_NESTED, endless
+from usdt.btf.types import Array, Composite, DataSection, Variable
+
+if TYPE_CHECKING:
+    from usdt.btf.reader import Btf
+
+__all__ = ("Measure",)
+
+_MOST_VALUES = 1 << 22
+
+
+class Measure:
+    """Bytes and values of types; refuses what is nested without an end, or absurdly big."""
+
+    def __init__(self, btf: Btf) -> None:
+        self._btf = btf
+        self._known: dict[int, tuple[int, int]] = {}
+
+    def extent(self, number: int) -> int:
+        """Bytes from a value's start to the end of its last part, which may lie behind its size.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        return self._measure(number, 0)[0]
+
+    def values(self, number: int) -> int:
+        """How many values a value of a type is made of, each structure counted as one more.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        return self._measure(number, 0)[1]
+
+    def _measure(self, number: int, depth: int) -> tuple[int, int]:
+        known = self._known.get(number)
+        if known is not None:
+            return known
+        if depth > MOST_NESTED:
+            raise endless(self._btf.name, number)
+        found = self._btf.resolve(number)
+        size, values = self._size(number), 1
+        if isinstance(found, Array):
+            inner, each = self._measure(found.target, depth + 1)
+            stride = self._size(found.target)
+            size = max(size, inner + stride * max(0, found.count - 1)) if found.count else 0
+            values = max(1, found.count) * each
+        elif isinstance(found, Composite):
+            for member in found.members:
+                inner, each = self._measure(member.target, depth + 1)
+                byte, bit = divmod(member.bit_offset, 8)
+                size = max(size, byte + inner, byte + (bit + member.bits + 7) // 8)
+                values += each
+        elif isinstance(found, Variable):
+            size, values = self._measure(found.target, depth + 1)
+        elif isinstance(found, DataSection):
+            for item in found.items:
+                inner, each = self._measure(item.target, depth + 1)
+                size, values = max(size, item.offset + inner), values + each
+        if values > _MOST_VALUES:
+            raise BtfError(f"{self._btf.name}: BTF type {number} holds {values} values")
+        self._known[number] = size, values
+        return size, values
+
+    def _size(self, number: int) -> int:
+        try:
+            return self._btf.size_of(number)
+        except BtfError:
+            return 0

@@ -1,0 +1,108 @@
+"""Values as text, compiled per type; what one calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.declare import declaration
+from usdt.btf.types import DataSection, Variable
+from usdt.btf.values.options import DumpError, Options, Rendered
+from usdt.btf.values.tree_codegen import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+
+__all__ = ("Renderer", "render")
+
+_LINKAGES = {0: "static ", 2: "extern "}
+
+
+class Renderer:
+    """Renders values of any type with the same options; keeps what it compiled.
+
+    Args:
+        btf: the types.
+        options: how values look.
+        symbol: name of an address of code, or None; asked if options want words.
+    """
+
+    def __init__(
+        self,
+        btf: Btf,
+        options: Options = Options(),  # noqa: B008 - immutable
+        *,
+        symbol: Callable[[int], str | None] | None = None,
+    ) -> None:
+        self.btf = btf
+        self.options = options
+        self._compiler = Compiler(btf, options, symbol)
+        self._pad = "" if options.compact else options.indent_str * options.indent_level
+
+    def render(self, number: int, data: bytes) -> Rendered:
+        """A value of a type; if the data is too short, as far as it goes.
+
+        Raises:
+            BtfError: the type is damaged or absurd.
+        """
+        out: list[str] = []
+        try:
+            self._put(number, bytes(data), 0, out)
+        except DumpError as err:
+            return Rendered("".join(out), None, err.error)
+        return Rendered("".join(out), self.btf.size_of(number), "")
+
+    def text_of(self, number: int) -> Callable[[bytes], str]:
+        """A function from data that is at least as long as the type to text.
+
+        Raises:
+            BtfError: the type is damaged, absurd or without a size.
+        """
+        size = max(self._compiler.measure.extent(number), self.btf.size_of(number))
+        function = self._compiler.top(number, checked=False)
+        pad = self._pad
+
+        def text(data: bytes) -> str:
+            if len(data) < size:
+                return self.render(number, data).text
+            out: list[str] = []
+            function(data, 0, pad, out, size)
+            return "".join(out)
+
+        return text
+
+    def _put(self, number: int, data: bytes, at: int, out: list[str]) -> None:
+        found = self.btf.type(number)
+        if isinstance(found, Variable):
+            cast = declaration(self.btf, found.target, strip=True)
+            linkage = _LINKAGES.get(found.linkage, "")
+            out.append(f"{self._pad}{linkage}{cast} {found.name} = ")
+            self._put(found.target, data, at, out)
+        elif isinstance(found, DataSection):
+            self._compiler.measure.extent(number)
+            out.append(f'{self._pad}SEC("{found.name}") ')
+            for item in found.items:
+                if not isinstance(self.btf.type(item.target), Variable):
+                    raise BtfError(f"{self.btf.name}: BTF type {item.target} is no variable")
+                self._put(item.target, data, at + item.offset, out)
+                out.append(";")
+        else:
+            enough = at + self._compiler.measure.extent(number) <= len(data)
+            function = self._compiler.top(number, checked=not enough)
+            function(data, at, self._pad, out, len(data))
+
+
+def render(
+    btf: Btf,
+    number: int,
+    data: bytes,
+    options: Options = Options(),  # noqa: B008 - immutable
+) -> Rendered:
+    """One value as text; for many of a type, keep a :class:`Renderer`.
+
+    Raises:
+        BtfError: the type is damaged or absurd.
+    """
+    return Renderer(btf, options).render(number, data)

@@ -1,0 +1,159 @@
+"""Numbers as C's printf prints them, enumerators, characters."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.btf.format import Kind
+
+if TYPE_CHECKING:
+    from usdt.btf.types import Enum
+
+__all__ = (
+    "EnumText",
+    "FlagText",
+    "Scalar",
+    "character_texts",
+    "double_text",
+    "escaped_string",
+    "flags_text",
+    "float_text",
+    "literal",
+    "sign_extended",
+    "substituted",
+    "wide_text",
+)
+
+_FORMATS = {"little": {4: "<f", 8: "<d"}, "big": {4: ">f", 8: ">d"}}
+_PRINTABLE = range(0x20, 0x7F)
+
+
+@frozen
+class Scalar:
+    """How numbers of a type are read and written.
+
+    Attributes:
+        code: ``struct`` format of one.
+        size: bytes.
+        text: replacement field of an f-string, of a variable ``@v`` from the place ``@q``; ""
+            if it cannot be shown.
+        nonzero: condition on ``@v``.
+    """
+
+    code: str
+    size: int
+    text: str
+    nonzero: str
+
+
+def sign_extended(value: int, bits: int) -> int:
+    """The low bits of a number as two's complement."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def wide_text(raw: bytes, order: str) -> str:
+    """Bytes as one hexadecimal number."""
+    return f"{int.from_bytes(raw, 'little' if order == 'little' else 'big'):#x}"
+
+
+def double_text(value: float) -> str:
+    """``%f``; unlike Python's, a NaN shows its sign."""
+    if value != value:  # noqa: PLR0124 - a NaN
+        return "-nan" if math.copysign(1, value) < 0 else "nan"
+    return f"{value:f}"
+
+
+def float_text(raw: bytes, order: str) -> str:
+    """``%f`` of 4 or 8 bytes, ``%Lf`` of the 16 of a ``long double`` of this CPU."""
+    layout = _FORMATS[order].get(len(raw))
+    if layout is not None:
+        return double_text(struct.unpack(layout, raw)[0])
+    number = int.from_bytes(raw, "little" if order == "little" else "big")
+    if os.uname().machine in ("x86_64", "i386", "i486", "i586", "i686"):
+        return _extended_text(number & (1 << 80) - 1, 64)
+    fraction, exponent = number & (1 << 112) - 1, number >> 112 & 0x7FFF
+    implicit = 1 << 112 if exponent else 0
+    return _extended_text((number >> 112) << 113 | implicit | fraction, 113)
+
+
+def _extended_text(number: int, width: int) -> str:
+    # Sign, 15 bits of exponent, `width` bits of mantissa with its integer bit.
+    mantissa = number & (1 << width) - 1
+    exponent = number >> width & 0x7FFF
+    sign = "-" if number >> (width + 15) & 1 else ""
+    normal = mantissa >> (width - 1)
+    if exponent == 0x7FFF and normal:
+        return sign + ("nan" if mantissa & (1 << (width - 1)) - 1 else "inf")
+    if exponent and not normal:
+        return sign + "nan"  # x87 has no such number
+    value = Fraction(mantissa) * Fraction(2) ** (max(exponent, 1) - 16383 - (width - 1))
+    whole = round(value * 10**6)
+    return f"{sign}{whole // 10**6}.{whole % 10**6:06d}"
+
+
+class EnumText(dict[int, str]):
+    """Value → enumerator, or the number as libbpf prints it: of two names the first counts.
+
+    Values are signed if the enumeration says so. Enumerators of an unsigned 32-bit one that have
+    the highest bit set match nothing: they come from BTF that had no sign for enumerations.
+    """
+
+    def __init__(self, found: Enum) -> None:
+        super().__init__()
+        self._suffix = ""
+        if found.kind == Kind.ENUM64:
+            self._suffix = "LL" if found.signed else "ULL"
+        for one in found.values:
+            if found.kind == Kind.ENUM64 or found.signed or one.value < 1 << 31:
+                self.setdefault(one.value, one.name)
+
+    def __missing__(self, value: int) -> str:
+        return f"{value}{self._suffix}"
+
+
+class FlagText(dict[int, str]):
+    """Value → its flags by name, of an enumeration that is made of flags."""
+
+    def __init__(self, found: Enum, flags: dict[int, str]) -> None:
+        super().__init__((one.value, one.name) for one in reversed(found.values))
+        self._flags = flags
+
+    def __missing__(self, value: int) -> str:
+        return flags_text(self._flags, value) if value > 0 else str(value)
+
+
+def flags_text(flags: dict[int, str], value: int) -> str:
+    """The names of the bits of a value, and what is left of it as a number."""
+    names = [name for bit, name in flags.items() if value & bit]
+    rest = value & ~sum(bit for bit in flags if value & bit)
+    return "|".join([*names, f"{rest:#x}"] if rest else names)
+
+
+def character_texts(*, signed: bool) -> list[str]:
+    """Byte → ``'c'`` if it is printable in the C locale, its number otherwise."""
+    texts = [str(sign_extended(byte, 8) if signed else byte) for byte in range(256)]
+    for byte in _PRINTABLE:
+        texts[byte] = f"'{chr(byte)}'"
+    return texts
+
+
+def escaped_string(raw: bytes) -> str:
+    r"""Bytes in double quotes, ``\xNN`` for what is not printable (quotes are left as they are)."""
+    return '"' + "".join(chr(c) if c in _PRINTABLE else f"\\x{c:02x}" for c in raw) + '"'
+
+
+def literal(text: str) -> str:
+    """Text as part of a double-quoted f-string."""
+    return json.dumps(text)[1:-1].replace("{", "{{").replace("}", "}}")
+
+
+def substituted(text: str, var: str, place: str) -> str:
+    """The text of a :class:`Scalar` with the names that its number and place have."""
+    return text.replace("@v", var).replace("@q", place)

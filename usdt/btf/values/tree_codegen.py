@@ -1,0 +1,422 @@
+"""Renderers as generated Python: one function per structure or array, made when first needed.
+
+A function reads all numbers of its structure with one ``struct`` call and has one line of code for
+each, its name and type in it as text. Whether the data is long enough is asked once per value: the
+functions come in two kinds, one for data that reaches far enough and one that checks every place.
+
+Texts from BTF reach the source as escaped string literals only.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.errors import BtfError
+from usdt.btf.declare import declaration
+from usdt.btf.format import Encoding
+from usdt.btf.tagged_union import choice_of
+from usdt.btf.traits import flag_names
+from usdt.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    Float,
+    FunctionProto,
+    Int,
+    Member,
+    Pointer,
+    Type,
+    Void,
+)
+from usdt.btf.values.elements import Elements
+from usdt.btf.values.limits import Measure
+from usdt.btf.values.options import DumpError, Options
+from usdt.btf.values.reads import groups, windows
+from usdt.btf.values.scalars import (
+    EnumText,
+    FlagText,
+    Scalar,
+    escaped_string,
+    float_text,
+    literal,
+    sign_extended,
+    substituted,
+    wide_text,
+)
+from usdt.btf.values.variants import chosen_tree
+from usdt.btf.values.zero import ZeroTests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+    from usdt.btf.tagged_union import Choice
+
+__all__ = ("Compiler",)
+
+_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
+_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
+_MOST_BASE = 16
+_INLINED = 100  # values of a structure that has no function of its own
+
+
+class Compiler:
+    """Makes functions ``(data, at, pad, out, end)`` for the types of one BTF and some options."""
+
+    def __init__(
+        self, btf: Btf, options: Options, symbol: Callable[[int], str | None] | None = None
+    ) -> None:
+        self.btf = btf
+        self._symbol = symbol if options.words else None
+        self.options = options
+        self.measure = Measure(btf)
+        self.zero = ZeroTests(btf)
+        self.step = "" if options.compact else options.indent_str
+        self.line_end = "" if options.compact else "\\n"
+        order = btf.order
+        null = "(nil)" if btf.pointer_size == 8 else "0x0"
+        self.space: dict[str, Any] = {
+            "DumpError": DumpError,
+            "STEP": self.step,
+            "STRING": escaped_string,
+            "FLOAT": lambda raw: float_text(raw, order),
+            "WIDE": lambda raw: wide_text(raw, order),
+            "NULL": lambda at: "0x0" if at % 8 else null,
+            "SIGNED": sign_extended,
+            "WORDS": ("false", "true"),
+            "CODE": self._code_at,
+        }
+        self._scalars: dict[int, Scalar | None] = {}
+
+    def mark(self, code: str) -> str:
+        """A ``struct`` format in the data's byte order."""
+        return ("<" if self.btf.order == "little" else ">") + code
+
+    def constant(self, name: str, value: object) -> str:
+        """Give generated code a value by a name."""
+        self.space[name] = value
+        return name
+
+    def top(self, number: int, *, checked: bool) -> Callable[..., None]:
+        """The function for a whole value of a type.
+
+        Raises:
+            BtfError: the type is absurd.
+        """
+        name = f"top{number}_{checked:d}"
+        if name not in self.space:
+            self.measure.extent(number)
+            body = Body(self, in_array=False, checked=checked, top=True)
+            body.value(Member("", number, 0, 0))
+            self._define(name, body)
+        function: Callable[..., None] = self.space[name]
+        return function
+
+    def contents(self, found: Composite | Array, *, in_array: bool, checked: bool) -> str:
+        """Name of the function for what stands between the brackets of a structure or array."""
+        in_array = in_array or isinstance(found, Array)
+        name = f"in{found.id}_{in_array:d}{checked:d}"
+        if name not in self.space:
+            body = Body(self, in_array=in_array, checked=checked, top=False)
+            if isinstance(found, Composite):
+                for member in found.members:
+                    body.value(member)
+            else:
+                Elements(body, found).write()
+            self._define(name, body)
+        return name
+
+    def chosen(self, found: Type, choice: Choice, body: Body) -> str:
+        """Name of the function for a value that says itself what it is, with its name."""
+        name = f"chosen{found.id}_{body.in_array:d}{body.checked:d}"
+        if name not in self.space:
+            of = functools.partial(self.contents, in_array=True, checked=body.checked)
+            self.space[name] = chosen_tree(choice, self.btf, of, self.space, self.options)
+        return name
+
+    def _define(self, name: str, body: Body) -> None:
+        lines = [f"def {name}(d, at, p, out, end):", " e = out.append", *body.reads(), *body.lines]
+        code = compile("\n".join(lines) + "\n", f"<type {name}>", "exec")
+        exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
+
+    def scalar(self, found: Type) -> Scalar | None:
+        """How a resolved type's numbers are read; None if they are no numbers."""
+        if found.id not in self._scalars:
+            self._scalars[found.id] = self._scalar(found)
+        return self._scalars[found.id]
+
+    def _code_at(self, address: int) -> str:
+        name = self._symbol(address) if self._symbol is not None else None
+        return name or f"{address:#x}"
+
+    def _scalar(self, found: Type) -> Scalar | None:
+        if isinstance(found, Pointer):
+            size = self.btf.pointer_size
+            target = self.btf.resolve(found.target)
+            named = self._symbol is not None and isinstance(target, FunctionProto | Void)
+            shown = "CODE(@v)" if named else "f'0x{@v:x}'"
+            return Scalar(_CODES[size, False], size, f"{{{shown} if @v else NULL(@q)}}", "@v")
+        if isinstance(found, Enum):
+            flags = flag_names(found) if self.options.words else None
+            table = EnumText(found) if flags is None else FlagText(found, flags)
+            names = self.constant(f"E{found.id}", table)
+            code = _CODES.get((found.size, found.signed))
+            return Scalar(code or "", found.size, f"{{{names}[@v]}}" if code else "", "@v")
+        if isinstance(found, Int) and (found.size, found.signed) in _CODES:
+            if self.options.words and found.encoding & Encoding.BOOL:
+                code = _CODES[found.size, False]
+                return Scalar(code, found.size, "{WORDS[@v] if @v < 2 else @v}", "@v")
+            return Scalar(_CODES[found.size, found.signed], found.size, "{@v}", "@v")
+        if isinstance(found, Int | Float):
+            size = found.size
+            text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MOST_BASE else ""
+            if isinstance(found, Float) and size in (4, 8, 16):
+                text = "{FLOAT(@v)}"
+            return Scalar(f"{size}s", size, text, f"@v != {bytes(min(size, _MOST_BASE))!r}")
+        return None
+
+
+class Body:
+    """The lines of one function, and what they read.
+
+    Args:
+        compiler: whose types and options.
+        in_array: elements and what is below them: no types, and zeroes are shown.
+        checked: every place is checked to lie within the data.
+        top: the outermost value: always shown, nothing behind it.
+    """
+
+    def __init__(self, compiler: Compiler, *, in_array: bool, checked: bool, top: bool) -> None:
+        self.compiler = compiler
+        self.options = compiler.options
+        self.in_array = in_array
+        self.checked = checked
+        self._top = top
+        self.always = top or in_array or self.options.emit_zeroes
+        self.delimiter = "" if top else f",{compiler.line_end}"
+        self.lines: list[str] = []
+        self._inner = 0  # structures within one another that have no function of their own
+        self._deepest = 0
+        self._reads: list[tuple[int, int, str, str]] = []
+        self._bits: list[tuple[int, int, int, str]] = []
+
+    @property
+    def pad(self) -> str:
+        """What stands before a value, in an f-string."""
+        return "" if self.options.compact else f"{{{self._pad()}}}"
+
+    def _pad(self, more: int = 0) -> str:
+        # The name of a variable: p, p1, p2.
+        deep = self._inner + more
+        self._deepest = max(self._deepest, 0 if self.options.compact else deep)
+        return "p" if self.options.compact or not deep else f"p{deep}"
+
+    def add(self, text: str, level: int = 1) -> None:
+        """One line of code."""
+        self.lines.append(" " * level + text)
+
+    def fail(self, error: str, level: int = 1) -> None:
+        """Rendering ends here."""
+        self.add(f"raise DumpError({error!r})", level)
+
+    def lead(self, member: Member) -> str:
+        """What stands before a value: indentation, name, type."""
+        text = ""
+        if not self.options.skip_names:
+            text = f".{member.name} = " if member.name else ""
+            if not self.in_array:
+                cast = declaration(self.compiler.btf, member.target, strip=True)
+                text += f"({cast})"
+        return self.pad + literal(text)
+
+    def value(self, member: Member) -> None:
+        """Lines that show one value; ``member`` says where it is."""
+        btf = self.compiler.btf
+        found = btf.resolve(member.target)
+        if member.bits and isinstance(found, Int | Enum):
+            self._bit_field(member, found)
+            return
+        try:
+            btf.size_of(member.target)
+        except BtfError:
+            self.fail("EINVAL")
+            return
+        scalar = self.compiler.scalar(found)
+        if scalar is not None:
+            self._number(member, scalar)
+        elif (choice := choice_of(btf, found)) is not None:
+            self._bound(member, btf.size_of(found.id))
+            shown = self.compiler.chosen(found, choice, self)
+            self.add(
+                f'e(f"{self.lead(member)}"); {shown}(d, {self.place(member)}, '
+                f'{self._pad()}, out, end); e(f"{self.delimiter}")'
+            )
+        elif isinstance(found, Composite):
+            self._composite(member, found)
+        elif isinstance(found, Array):
+            self._array(member, found)
+        else:
+            self.fail("EINVAL")
+
+    def place(self, member: Member) -> str:
+        """Where a value begins in the data, as code."""
+        byte = member.bit_offset // 8
+        return f"at + {byte}" if byte else "at"
+
+    def _bound(self, member: Member, size: int) -> None:
+        if self.checked:
+            self.add(f"if {self.place(member)} + {size} > end: raise DumpError('E2BIG')")
+
+    def _number(self, member: Member, scalar: Scalar) -> None:
+        self._bound(member, scalar.size)
+        if not scalar.code or not 1 <= scalar.size <= _MOST_BASE:
+            if self.always:
+                self.add(f'e(f"{self.lead(member)}")')
+            self.fail("EINVAL")
+            return
+        var = f"v{len(self._reads)}"
+        byte = member.bit_offset // 8
+        if self.checked:
+            reader = self.reader(scalar.code)
+            self.add(f"{var}, = {reader}(d, {self.place(member)})")
+            self._reads.append((0, 0, "", var))
+        else:
+            self._reads.append((byte, scalar.size, scalar.code, var))
+        text = substituted(scalar.text, var, self.place(member))
+        self._show(member, text, substituted(scalar.nonzero, var, ""))
+
+    def _show(self, member: Member, text: str, nonzero: str) -> None:
+        condition = "" if self.always else f"if {nonzero}: "
+        if text:
+            self.add(f'{condition}e(f"{self.lead(member)}{text}{self.delimiter}")')
+            return
+        self.add(f"if {'True' if self.always else nonzero}:")
+        self.add(f'e(f"{self.lead(member)}")', 2)
+        self.fail("EINVAL", 2)
+
+    def reader(self, code: str) -> str:
+        """Name of a function that unpacks a format."""
+        layout = self.compiler.mark(code)
+        return self.compiler.constant(f"U_{code}", struct.Struct(layout).unpack_from)
+
+    def _bit_field(self, member: Member, found: Int | Enum) -> None:
+        byte, bit = divmod(member.bit_offset, 8)
+        size = (bit + member.bits + 7) // 8
+        self._bound(member, size)
+        var = f"b{len(self._bits)}"
+        self._bits.append((byte, bit, member.bits, var))
+        if self.checked:
+            self.add(f"{var} = {self._extraction((byte, byte + size), byte, bit, member.bits)}")
+        text = f"{{{var}:#x}}"
+        if self.options.words:
+            known = self.compiler.scalar(found)
+            truth = isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
+            shown = f"SIGNED({var}, {member.bits})" if found.signed else var
+            text = known.text.replace("@v", var) if truth and known else f"{{{shown}}}"
+        if isinstance(found, Enum):
+            scalar = self.compiler.scalar(found)
+            whole = found.signed and member.bits >= 8 * found.size
+            value = f"SIGNED({var}, {8 * found.size})" if whole else var
+            text = f"{{E{found.id}[{value}]}}" if scalar and scalar.code else ""
+        self._show(member, text, var)
+
+    def _extraction(self, window: tuple[int, int], byte: int, bit: int, bits: int) -> str:
+        first, last = window
+        order = self.compiler.btf.order
+        start = 8 * (byte - first) + bit
+        shift = start if order == "little" else 8 * (last - first) - start - bits
+        number = f"int.from_bytes(d[at + {first}:at + {last}], {order!r})"
+        return f"{number} >> {shift} & {(1 << bits) - 1:#x}"
+
+    def _composite(self, member: Member, found: Composite) -> None:
+        opening = f'e(f"{self.lead(member)}{{{{{self.compiler.line_end}")'
+        closing = f'e(f"{self.pad}}}}}{self.delimiter}")'
+        if self.always:
+            self.add(opening)
+            self._contents(member, found)
+            self.add(closing)
+            return
+        mark = f"n{self._inner}"
+        self.add(f"{mark} = len(out); {opening}")
+        self._contents(member, found)
+        self.add(f"if len(out) == {mark} + 1: out.pop()")
+        self.add(f"else: {closing}")
+
+    def _contents(self, member: Member, found: Composite) -> None:
+        # What stands between the brackets of a structure within this one.
+        small = self.compiler.measure.values(found.id) <= _INLINED
+        if self.checked or not small or self._top or member.bit_offset % 8:
+            name = self.compiler.contents(found, in_array=self.in_array, checked=self.checked)
+            self.add(f"{name}(d, {self.place(member)}, {self._pad(1)}, out, end)")
+            return
+        self._inner += 1
+        for one in found.members:
+            place = member.bit_offset + one.bit_offset
+            self.value(Member(one.name, one.target, place, one.bits))
+        self._inner -= 1
+
+    def _array(self, member: Member, found: Array) -> None:
+        condition = "True" if self.always else self._array_shown(member, found)
+        if condition == "False":
+            return
+        name = self.compiler.contents(found, in_array=True, checked=self.checked)
+        level = 2
+        self.add(f"if {condition}:")
+        if self.options.emit_strings and self.is_text(found):
+            self.add(f"s = d[{self.place(member)}:{self.place(member)} + {found.count}]", 2)
+            self.add("k = s.find(0)", 2)
+            shown = f"{self.lead(member)}{{STRING(s[:k])}}{self.delimiter}"
+            self.add(f'if k >= 0: e(f"{shown}")', 2)
+            self.add("else:", 2)
+            level = 3
+        self.add(f'e(f"{self.lead(member)}[{self.compiler.line_end}")', level)
+        self.add(f"{name}(d, {self.place(member)}, {self._pad(1)}, out, end)", level)
+        self.add(f'e(f"{self.pad}]{self.delimiter}")', level)
+
+    def is_text(self, found: Array) -> bool:
+        """Whether an array's elements are bytes, and so characters."""
+        element = self.compiler.btf.resolve(found.target)
+        return isinstance(element, Int) and element.size == 1
+
+    def _array_shown(self, member: Member, found: Array) -> str:
+        if not found.count:
+            return "False"
+        place = self.place(member)
+        if self.is_text(found):
+            return f"{place} >= end or d[{place}]" if self.checked else f"d[{place}]"
+        element = self.compiler.btf.resolve(found.target)
+        size = self.compiler.btf.size_of(member.target)
+        if self.compiler.scalar(element) is not None:
+            zeroes = self.compiler.constant(f"Z{size}", bytes(size))
+            return f"d[{place}:{place} + {size}] != {zeroes}"
+        test = self.compiler.constant(f"zero{found.id}", self.compiler.zero.test(found.id))
+        return f"not {test}(d, {place}, end)"
+
+    def reads(self) -> list[str]:
+        """Lines that read all numbers at once, without checks."""
+        before = ["p", *(f"p{deep}" for deep in range(1, self._deepest + 1))]
+        lines = [f" {new} = {old} + STEP" for old, new in itertools.pairwise(before)]
+        if self.checked:
+            return lines
+        lines += [self._unpacking(group) for group in groups(self._reads)]
+        for (first, last), fields in windows(self._bits):
+            if len(fields) > 1:
+                order = self.compiler.btf.order
+                lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
+            for byte, bit, bits, var in fields:
+                text = self._extraction((first, last), byte, bit, bits)
+                if len(fields) > 1:
+                    text = "w" + text[text.index(")") + 1 :]
+                lines.append(f" {var} = {text}")
+        return lines
+
+    def _unpacking(self, group: list[tuple[int, int, str, str]]) -> str:
+        layout, at = "", 0
+        for offset, size, code, _ in group:
+            layout += (f"{offset - at}x" if offset > at else "") + code
+            at = offset + size
+        reader = self.reader(layout)
+        return f" {', '.join(row[3] for row in group)}, = {reader}(d, at)"

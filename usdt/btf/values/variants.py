@@ -1,0 +1,182 @@
+"""Values that say themselves what they are (:mod:`usdt.btf.tagged_union`): the name, and its data.
+
+JSON: ``"None"``, ``{"Some": {"__0": 7}}``; a line: ``None``, ``Some(7)``, ``Square{side=-8}``;
+lines of their own: ``Some{``, what it has, ``}``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from usdt.btf.types import Composite
+from usdt.btf.values.options import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+    from usdt.btf.tagged_union import Choice
+    from usdt.btf.types import Member
+    from usdt.btf.values.options import Options
+
+    #: Of the data and the place of a value in it.
+    Reader: TypeAlias = Callable[[bytes, int], Any]
+    Writer: TypeAlias = Callable[[bytes, int], str | None]
+
+__all__ = ("Which", "chosen_line", "chosen_tree", "chosen_value", "data_of")
+
+
+class Which:
+    """Tells which form a value has.
+
+    Args:
+        choice: what there is.
+        order: "little" or "big".
+        made: makes of a form what is wanted.
+    """
+
+    def __init__(
+        self, choice: Choice, order: str, made: Callable[[str, Member | None], Any]
+    ) -> None:
+        self._at = choice.chooser.bit_offset // 8
+        self._size = choice.size
+        self._big = order == "big"
+        self._known = {value: made(*form) for value, form in choice.known.items()}
+        self._rest = None if choice.rest is None else made(*choice.rest)
+
+    def number(self, data: bytes, at: int) -> int | None:
+        """What tells; None where the data ends before it."""
+        raw = data[at + self._at : at + self._at + self._size]
+        if len(raw) < self._size:
+            return None
+        return int.from_bytes(raw, "big" if self._big else "little")
+
+    def of(self, number: int) -> Any:
+        """What was made of the form that it stands for; None if it stands for none."""
+        return self._known.get(number, self._rest)
+
+
+def data_of(btf: Btf, member: Member | None) -> Composite | None:
+    """The structure of a form's data; None of one without any."""
+    inner = None if member is None else btf.resolve(member.target)
+    return inner if isinstance(inner, Composite) and inner.members else None
+
+
+def chosen_value(choice: Choice, btf: Btf, reader: Callable[[int], Reader]) -> Reader:
+    """Values as Python objects for JSON."""
+
+    def made(name: str, member: Member | None) -> tuple[str, int, Reader | None]:
+        inner = data_of(btf, member)
+        if inner is None or member is None:
+            return name, 0, None
+        return name, member.bit_offset // 8, reader(inner.id)
+
+    which = Which(choice, btf.order, made)
+
+    def read(data: bytes, at: int) -> Any:
+        number = which.number(data, at)
+        form = None if number is None else which.of(number)
+        if form is None:
+            return number
+        name, byte, inner = form
+        return name if inner is None else {name: inner(data, at + byte)}
+
+    return read
+
+
+def chosen_line(
+    choice: Choice, btf: Btf, reader: Callable[[int], Reader], writer: Callable[[int], Writer]
+) -> Writer:
+    """Values as one short text."""
+
+    def made(name: str, member: Member | None) -> tuple[str, int, Writer]:
+        inner = data_of(btf, member)
+        if inner is None or member is None:
+            return name, 0, lambda _, __: ""
+        start = member.bit_offset // 8
+        if not _is_row(inner):
+            whole = writer(inner.id)
+            return name, start, lambda data, at: whole(data, at) or "{}"
+        fields = sorted(inner.members, key=lambda one: int(one.name[2:]))  # not as they lie
+        parts = [(one.bit_offset // 8, writer(one.target), reader(one.target)) for one in fields]
+
+        def row(data: bytes, at: int) -> str:
+            texts = (
+                write(data, at + place) or _zero(read(data, at + place))
+                for place, write, read in parts
+            )
+            return f"({', '.join(texts)})"
+
+        return name, start, row
+
+    which = Which(choice, btf.order, made)
+
+    def write(data: bytes, at: int) -> str:
+        number = which.number(data, at)
+        form = None if number is None else which.of(number)
+        if form is None:
+            return "?" if number is None else str(number)
+        name, byte, inner = form
+        return f"{name}{inner(data, at + byte)}"
+
+    return write
+
+
+def chosen_tree(
+    choice: Choice,
+    btf: Btf,
+    contents: Callable[[Composite], str],
+    space: dict[str, Any],
+    options: Options,
+) -> Callable[[bytes, int, str, list[str], int], None]:
+    """Values as lines; a function as :class:`usdt.btf.values.tree_codegen.Compiler` makes them.
+
+    Args:
+        choice: what there is.
+        btf: the types.
+        contents: makes the function for what stands within the brackets; gives its name.
+        space: where that is then.
+        options: how values look.
+    """
+    step, line_end = ("", "") if options.compact else (options.indent_str, "\n")
+
+    def made(name: str, member: Member | None) -> tuple[str, int, Any]:
+        inner = data_of(btf, member)
+        if inner is None or member is None:
+            return name, 0, None
+        return name, member.bit_offset // 8, space[contents(inner)]
+
+    which = Which(choice, btf.order, made)
+
+    def write(data: bytes, at: int, pad: str, out: list[str], end: int) -> None:
+        number = which.number(data[:end], at)
+        if number is None:
+            raise DumpError("E2BIG")
+        form = which.of(number)
+        name, byte, inner = (str(number), 0, None) if form is None else form
+        if inner is None:
+            out.append(name)
+            return
+        out.append(f"{name}{{{line_end}")
+        inner(data, at + byte, pad + step, out, end)
+        out.append(f"{pad}}}")
+
+    return write
+
+
+def _is_row(found: Composite) -> bool:
+    # Whether the fields have numbers for names, and none is a bit field.
+    names = {f"__{index}" for index in range(len(found.members))}
+    return {one.name for one in found.members} == names and not any(
+        one.bits for one in found.members
+    )
+
+
+def _zero(value: Any) -> str:
+    # What a line hides elsewhere.
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, list):
+        return "[]"
+    return str(value) if isinstance(value, str) and value else json.dumps(value)

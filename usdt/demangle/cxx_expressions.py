@@ -1,0 +1,346 @@
+"""The expressions of the C++ ABI's grammar: in template arguments, decltype and array bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.demangle.bounded import Malformed
+from usdt.demangle.cxx_nodes import (
+    Cast,
+    Encoding,
+    Expansion,
+    Literal,
+    Name,
+    Node,
+    Out,
+    Seq,
+    Template,
+)
+from usdt.demangle.cxx_types import BUILTINS, Types
+
+if TYPE_CHECKING:
+    from usdt.demangle.cxx_names import State
+
+__all__ = ("OPERATORS", "Expressions")
+
+# Code → how it is written, number of operands; "" has a form of its own in expressions only.
+OPERATORS: dict[str, tuple[str, int]] = {
+    code: (text, operands)
+    for operands, row in (
+        (1, "ad & co ~ de * ng - nt ! ps + pp ++ mm -- aw co_await"),
+        (
+            2,
+            (
+                "aN &= aS = aa && an & cm , dV /= dv / eO ^= eo ^ eq == ge >= gt > lS <<= le <="
+                " ls << lt < mI -= mL *= mi - ml * ne != oR |= oo || or | pL += pl + pm ->* rM %="
+                " rS >>= rm % rs >> ss <=> ds .* pt -> dt ."
+            ),
+        ),
+        (2, "ix []"),
+        (2, "cl ()"),
+        (3, "qu ? nw new na new[]"),
+        (1, "dl delete da delete[]"),
+    )
+    for code, text in zip(row.split()[::2], row.split()[1::2], strict=True)
+}
+_TYPED = {"st": "sizeof (", "at": "alignof (", "ti": "typeid ("}
+_VALUED = {"sz": "sizeof (", "az": "alignof (", "te": "typeid (", "nx": "noexcept ("}
+_CASTS = {
+    "dc": "dynamic_cast",
+    "sc": "static_cast",
+    "cc": "const_cast",
+    "rc": "reinterpret_cast",
+}
+_SUFFIXES = {"j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
+
+
+class Expressions(Types):
+    """<expression> and <expr-primary>."""
+
+    def name(self, state: State | None) -> Node:
+        """<name>."""
+        raise NotImplementedError
+
+    def template_arg(self) -> Node:
+        """<template-arg>."""
+        raise NotImplementedError
+
+    def type_name(self) -> Node:
+        return self.name(None)
+
+    def expression(self) -> Node:
+        with self:
+            peek = self.peek()
+            if peek == "L":
+                return self.literal()
+            if peek == "T":
+                return self.template_param()
+            if self.peek(2) in ("fp", "fL"):
+                return self._function_parameter()
+            if peek.isdigit() or self.peek(2) in ("on", "sr", "gs"):
+                return self._unresolved()
+            if peek == "f" and self.peek(2)[1:] in tuple("lrLR"):
+                return self._fold()
+            code = self.next(2)
+            found = self._particular(code)
+            if found is None:
+                found = self._operation(code)
+            return found
+
+    def literal(self) -> Node:
+        """<expr-primary>: L <type> <value> E, L <mangled-name> E."""
+        self.expect("L")
+        if self.take("_Z") or self.take("Z"):
+            found = self.encoding()
+            self.expect("E")
+            return found
+        if self.take("DnE") or self.take("Dn0E"):
+            return Seq("(decltype(nullptr))0")
+        letter = self.peek()
+        kind = self.type()
+        start = self.at
+        while self.peek() not in ("E", ""):
+            self.next()
+        value = self.text[start : self.at]
+        self.expect("E")
+        sign = "-" if value.startswith("n") else ""
+        value = value[bool(sign) :]
+        if letter == "b" and value in ("0", "1") and not sign:
+            return Literal("true" if value == "1" else "false")
+        if letter == "i":
+            return Literal(sign + value)
+        if letter in _SUFFIXES:
+            return Literal(f"{sign}{value}{_SUFFIXES[letter]}")
+        if letter in BUILTINS and letter in "fdeg":
+            return Seq("(", kind, f"){sign}[{value}]")
+        return Seq("(", kind, f"){sign}{value}")
+
+    def _function_parameter(self) -> Node:
+        # fp <CV> [<number>] _, fL <number> p <CV> [<number>] _; fpT is "this"
+        if self.take("fpT"):
+            return Name("this")
+        if self.next(2) == "fL":
+            self.number()
+            self.expect("p")
+        self.qualifiers()
+        found = self.digits()
+        self.expect("_")
+        return Name(f"{{parm#{int(found) + 2 if found else 1}}}")
+
+    def _fold(self) -> Node:
+        kind = self.next(2)[1]
+        word = OPERATORS.get(self.next(2), ("", 0))[0]
+        if not word:
+            raise Malformed
+        first = self.expression()
+        if kind == "l":
+            return Seq("(...", word, _Paren(first), ")")
+        if kind == "r":
+            return Seq("(", _Paren(first), word, "...)")
+        second = self.expression()
+        return Seq("(", _Paren(first), word, "...", word, _Paren(second), ")")
+
+    def _particular(self, code: str) -> Node | None:
+        # What is no plain operator; None for those.
+        if code in _TYPED:
+            return Seq(_TYPED[code], self.type(), ")")
+        if code in _VALUED:
+            return Seq(_VALUED[code], self.expression(), ")")
+        if code in _CASTS:
+            target = self.type()
+            return Seq(_CASTS[code], "<", target, ">(", self.expression(), ")")
+        match code:
+            case "sZ":
+                inner = self.template_param() if self.peek() == "T" else self._function_parameter()
+                return _PackSize(inner)
+            case "sP":
+                args = []
+                while not self.take("E"):
+                    args.append(self.template_arg())
+                return _ArgsSize(args)
+            case "sp":
+                return Expansion(self.expression())
+            case "tw":
+                return Seq("throw ", self.expression())
+            case "tr":
+                return Name("throw")
+            case "cl" | "cp":
+                return Seq(_Callee(self.expression()), "(", self._list(), ")")
+            case "cv":
+                return self._conversion()
+            case "tl":
+                return Seq(self.type(), "{", self._list(), "}")
+            case "il":
+                return _Bare("{", self._list(), "}")
+            case "di":
+                name = self.source_name()
+                return Seq(f".{name}=", self.expression())
+            case "dx":
+                index = self.expression()
+                return Seq("[", index, "]=", self.expression())
+            case "nw" | "na":
+                return self._new("new[] " if code == "na" else "new ")
+            case "dt" | "pt":
+                left = self.expression()
+                return Seq(_Paren(left), OPERATORS[code][0], self._unresolved())
+            case "ix":
+                left = self.expression()
+                return Seq(_Paren(left), "[", self.expression(), "]")
+            case "qu":
+                test, yes = self.expression(), self.expression()
+                return Seq(_Paren(test), "?", _Paren(yes), " : ", _Paren(self.expression()))
+        return None
+
+    def _operation(self, code: str) -> Node:
+        found = OPERATORS.get(code)
+        if found is None or found[1] > 2:
+            raise Malformed
+        word, operands = found
+        if operands == 1:
+            if code in ("pp", "mm") and not self.take("_"):
+                return Seq(_Paren(self.expression()), word)
+            gap = " " if word[0].isalpha() else ""
+            inner = self.expression()
+            if code == "ad" and isinstance(inner, Encoding) and inner.bare:
+                return Seq("&", inner.alone())
+            return Seq(word + gap, _Paren(inner))
+        left = self.expression()
+        right = self.expression()
+        if code == "gt":  # would end the template's arguments
+            return Seq("(", _Paren(left), word, _Paren(right), ")")
+        return Seq(_Paren(left), word, _Paren(right))
+
+    def _conversion(self) -> Node:
+        # cv <type> <expression>, cv <type> _ <expression>* E
+        target = self.type()
+        if self.take("_"):
+            return Seq("(", target, ")(", self._list(), ")")
+        return Seq("(", target, ")", _Paren(self.expression()))
+
+    def _new(self, word: str) -> Node:
+        placement: list[Node] = []
+        while not self.take("_"):
+            placement.append(self.expression())
+        kind = self.type()
+        parts: list[str | Node] = [word]
+        if placement:
+            parts += ["(", _List(placement), ") "]
+        parts.append(kind)
+        if self.take("pi"):
+            parts += ["(", self._list(), ")"]
+        elif self.take("il"):
+            parts += ["{", self._list(), "}"]
+        else:
+            self.expect("E")
+        return Seq(*parts)
+
+    def _list(self) -> Node:
+        found = []
+        while not self.take("E"):
+            found.append(self.expression())
+        return _List(found)
+
+    # ------------------------------------------------------------ unresolved names
+
+    def _unresolved(self) -> Node:
+        # <unresolved-name>
+        start = "::" if self.take("gs") else ""
+        if not self.take("sr"):
+            base = self._base()
+            return _Bare(start, base) if start else base
+        parts: list[str | Node] = [start]
+        if self.take("N"):
+            parts += [self._scope_type(), "::"]
+            while not self.take("E"):
+                parts += [self._simple(), "::"]
+        elif self.peek().isdigit():
+            while not self.take("E"):
+                parts += [self._simple(), "::"]
+        else:
+            parts += [self._scope_type(), "::"]
+        base = self._base()
+        return (Seq if isinstance(base, Template) else _Bare)(*parts, base)
+
+    def _scope_type(self) -> Node:
+        # <unresolved-type>: a parameter, decltype or substitution, perhaps with arguments.
+        return self.type()
+
+    def _simple(self) -> Node:
+        found: Node = Name(self.source_name())
+        if self.peek() == "I":
+            found = Template(found, self.template_args())
+        return found
+
+    def _base(self) -> Node:
+        # <base-unresolved-name>
+        if self.take("dn"):
+            inner = self._simple() if self.peek().isdigit() else self.type()
+            return Seq("~", inner)
+        if self.peek().isdigit():
+            return self._simple()
+        self.take("on")
+        if self.take("cv"):
+            return Cast(self.type())
+        word = OPERATORS.get(self.next(2), ("", 0))[0]
+        if not word:
+            raise Malformed
+        found: Node = Name(f"operator{' ' if word[0].isalpha() else ''}{word}")
+        if self.peek() == "I":
+            found = Template(found, self.template_args())
+        return found
+
+
+class _Paren(Node):
+    # An operand: names stand bare, everything else in parentheses.
+    def __init__(self, inner: Node) -> None:
+        self._inner = inner
+
+    def left(self, out: Out) -> None:
+        bare = type(self._inner.resolved(out)) in (Name, _Bare)
+        out.put("" if bare else "(")
+        out.node(self._inner)
+        out.put("" if bare else ")")
+
+
+class _Bare(Seq):
+    # What needs no parentheses as an operand.
+    pass
+
+
+class _Callee(_Paren):
+    # What is called: of a function its name.
+    def __init__(self, inner: Node) -> None:
+        super().__init__(_Bare(inner.alone()) if isinstance(inner, Encoding) else inner)
+
+
+class _List(Node):
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+
+    def left(self, out: Out) -> None:
+        for index, node in enumerate(self._nodes):
+            out.put(", " if index else "")
+            out.node(node)
+
+
+class _PackSize(Node):
+    # sizeof...(T), which is known: the number of arguments.
+    def __init__(self, pack: Node) -> None:
+        self._pack = pack
+
+    def left(self, out: Out) -> None:
+        items = getattr(self._pack.resolved(out), "items", None)
+        if items is None:
+            out.put("sizeof...(")
+            out.node(self._pack)
+            out.put(")")
+        else:
+            out.put(str(len(items)))
+
+
+class _ArgsSize(Node):
+    def __init__(self, args: list[Node]) -> None:
+        self._args = args
+
+    def left(self, out: Out) -> None:
+        out.put(str(len(self._args)))

@@ -1,0 +1,316 @@
+"""The names of the C++ ABI's grammar: nested, local, unnamed, operators, template arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.demangle.bounded import Malformed
+from usdt.demangle.cxx_expressions import OPERATORS, Expressions
+from usdt.demangle.cxx_nodes import Cast, Lambda, Name, Node, Pack, Param, Seq, Template
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("Names", "State")
+
+_BASE36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_STRING = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+_ABBREVIATIONS = {
+    "a": "std::allocator",
+    "b": "std::basic_string",
+    "s": _STRING,
+    "i": "std::basic_istream<char, std::char_traits<char> >",
+    "o": "std::basic_ostream<char, std::char_traits<char> >",
+    "d": "std::basic_iostream<char, std::char_traits<char> >",
+}
+_QUALIFIERS = {"r": " restrict", "V": " volatile", "K": " const"}
+
+
+class State:
+    """What the name of a function says about its type.
+
+    Attributes:
+        template: it ends in template arguments: the result's type is part of the mangled name.
+        special: constructor, destructor or conversion, which have no result.
+        qualifiers: ``const`` and ``&`` of a member function, as they stand behind it.
+    """
+
+    def __init__(self) -> None:
+        self.template = False
+        self.special = False
+        self.qualifiers = ""
+
+
+class Names(Expressions):
+    """<name> and what it is made of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.state: State | None = None
+
+    def name(self, state: State | None) -> Node:
+        """<name>; ``state`` is filled if the name is an encoding's."""
+        before, self.state = self.state, state
+        try:
+            with self:
+                return self._name(state)
+        finally:
+            self.state = before
+
+    def _name(self, state: State | None) -> Node:
+        if self.peek() == "N":
+            return self._nested(state)
+        if self.peek() == "Z":
+            return self.local_name()
+        if self.peek() == "S" and self.peek(2) != "St":
+            found = self.substitution()
+            if self.peek() != "I":
+                raise Malformed
+        else:
+            scope = None
+            if self.take("St"):
+                scope = Name("std")
+            found = self._unqualified(scope, state)
+            if self.peek() != "I" or not self.args_allowed:
+                return found
+            self.subs.append(found)
+        if state is not None:
+            state.template = True
+        return Template(found, self.template_args(tag=state is not None))
+
+    def local_name(self) -> Node:
+        """<local-name>; the encoding's parser has it."""
+        raise NotImplementedError
+
+    def _nested(self, state: State | None) -> Node:
+        # N [<CV-qualifiers>] [<ref-qualifier>] <prefix> <unqualified-name> E
+        self.expect("N")
+        self.take("H")
+        words = self.qualifiers()
+        words += " &" if self.take("R") else " &&" if self.take("O") else ""
+        if state is not None:
+            state.qualifiers = words
+        found: Node | None = None
+        while not self.take("E"):
+            before = found
+            found = self._component(before, state)
+            if found is not before and not self._abbreviated:
+                self.subs.append(found)
+        if found is None or not self.subs:
+            raise Malformed
+        if not self._abbreviated:
+            self.subs.pop()
+        return found
+
+    _abbreviated = False
+
+    def _component(self, scope: Node | None, state: State | None) -> Node:
+        # One more component of a nested name.
+        self._abbreviated = False
+        if state is not None and self.peek() != "I":
+            state.template = state.special = False
+        peek = self.peek()
+        if peek == "I" and scope is not None:
+            if state is not None:
+                state.template = True
+            found: Node = Template(scope, self.template_args(tag=state is not None))
+        elif scope is None and peek == "S":
+            self._abbreviated = True
+            found = Name("std") if self.take("St") else self.substitution()
+        elif scope is None and peek == "T":
+            found = self.template_param()
+        elif scope is None and self.peek(2) in ("Dt", "DT"):
+            found = self.decltype()
+        elif peek == "M" and scope is not None:  # a lambda in the initialiser of a member
+            self.next()
+            self._abbreviated = True
+            return scope
+        else:
+            return self._unqualified(scope, state)
+        return found
+
+    def qualifiers(self) -> str:
+        """<CV-qualifiers>, as they are written behind a type."""
+        words = ""
+        while self.peek() in _QUALIFIERS and self.peek():
+            words = _QUALIFIERS[self.next()] + words
+        return words
+
+    # ------------------------------------------------------------ unqualified names
+
+    def _unqualified(self, scope: Node | None, state: State | None) -> Node:
+        while self.take("W"):  # of a module
+            self.take("P")
+            self.source_name()
+        self.take("F")  # a friend that is like a member
+        self.take("L")  # internal linkage
+        peek = self.peek()
+        if peek.isdigit():
+            found: Node = Name(self.source_name())
+        elif peek == "U":
+            found = self._unnamed()
+        elif self.take("DC"):
+            names = []
+            while not self.take("E"):
+                names.append(self.source_name())
+            found = Name(f"[{', '.join(names)}]")
+        elif peek in ("C", "D") and scope is not None:
+            found = self._structor(scope)
+            if state is not None:
+                state.special = True
+        else:
+            found = self._operator(state)
+        while self.take("B"):
+            found = Seq(found, f"[abi:{self.source_name()}]")
+        return found if scope is None else Seq(scope, "::", found)
+
+    def source_name(self) -> str:
+        """<source-name>: a length and so many characters."""
+        size = self.number()
+        name = self.next(size)
+        if size >= 10 and name.startswith("_GLOBAL_") and name[8] in "_.$" and name[9] == "N":
+            return "(anonymous namespace)"
+        if not size:
+            raise Malformed
+        return name
+
+    def _structor(self, scope: Node) -> Node:
+        if self.take("C"):
+            inherited = self.take("I")
+            if self.next() not in "12345":
+                raise Malformed
+            return Name((self.type() if inherited else scope).last_name)
+        self.expect("D")
+        if self.next() not in "01245":
+            raise Malformed
+        return Name(f"~{scope.last_name}")
+
+    def _unnamed(self) -> Node:
+        # <unnamed-type-name> and <closure-type-name>
+        self.expect("U")
+        kind = self.next()
+        if kind == "t":
+            return Name(f"{{unnamed type#{self._ordinal()}}}")
+        if kind != "l":
+            raise Malformed
+        while self.peek() == "T" and self.peek(2)[1:] in tuple("ynptk"):
+            self._parameter_declaration()
+        parameters: list[Node] = []
+        if not self.take("v"):
+            while self.peek() not in ("E", "Q"):
+                parameters.append(self.type())
+        if self.take("Q"):
+            self.expression()
+        self.expect("E")
+        return Lambda(parameters, self._ordinal())
+
+    def _ordinal(self) -> int:
+        found = self.digits()
+        self.expect("_")
+        return int(found) + 2 if found else 1
+
+    def _parameter_declaration(self) -> None:
+        kind = self.next(2)
+        if kind == "Tn":
+            self.type()
+        elif kind == "Tk":
+            self.name(None)
+        elif kind == "Tp":
+            self._parameter_declaration()
+        elif kind == "Tt":
+            while not self.take("E"):
+                self._parameter_declaration()
+        elif kind != "Ty":
+            raise Malformed
+
+    def _operator(self, state: State | None) -> Node:
+        if self.take("cv"):
+            if state is not None:
+                state.special = True
+            args, self.args_allowed = self.args_allowed, False
+            try:
+                return Cast(self.type())
+            finally:
+                self.args_allowed = args
+        if self.take("li"):
+            return Name(f'operator"" {self.source_name()}')
+        if self.peek() == "v" and self.peek(2)[1:].isdigit():
+            self.next(2)
+            return Name(f"operator {self.source_name()}")
+        found = OPERATORS.get(self.next(2))
+        if found is None or not found[0]:
+            raise Malformed
+        word = found[0]
+        return Name(f"operator{' ' if word[0].isalpha() else ''}{word}")
+
+    # ------------------------------------------------------------ templates, substitutions
+
+    def template_args(self, *, tag: bool = False) -> Sequence[Node]:
+        """<template-args>; ``tag``: they are those that T_ means from here on."""
+        self.expect("I")
+        allowed, self.args_allowed = self.args_allowed, True
+        if tag:
+            self.params = []
+        own = self.params
+        found: list[Node] = []
+        with self:
+            while not self.take("E"):
+                if self.take("Q"):
+                    self.expression()
+                    continue
+                found.append(self.template_arg())
+                if tag:
+                    own.append(found[-1])
+                    self.params = own
+        self.args_allowed = allowed
+        return found
+
+    def template_arg(self) -> Node:
+        """<template-arg>."""
+        with self:
+            peek = self.peek()
+            if peek == "X":
+                self.next()
+                found = self.expression()
+                self.expect("E")
+                return found
+            if peek == "L":
+                return self.literal()
+            if self.take("J"):
+                items = []
+                while not self.take("E"):
+                    items.append(self.template_arg())
+                return Pack(items)
+            if peek == "T" and self.peek(2)[1:] in tuple("ynptk"):
+                self._parameter_declaration()
+                return self.template_arg()
+            return self.type()
+
+    def template_param(self) -> Node:
+        """<template-param>: T_, T0_, TL0__ and so on."""
+        self.expect("T")
+        if self.take("L"):
+            self.number()
+            self.expect("_")
+        found = self.digits()
+        self.expect("_")
+        return Param(int(found) + 1 if found else 0)
+
+    def substitution(self) -> Node:
+        """<substitution>, but for St."""
+        self.expect("S")
+        letter = self.peek()
+        if letter.islower():
+            self.next()
+            if letter not in _ABBREVIATIONS:
+                raise Malformed
+            found: Node = Name(_ABBREVIATIONS[letter])
+            if self.peek() == "B":
+                while self.take("B"):
+                    found = Seq(found, f"[abi:{self.source_name()}]")
+                self.subs.append(found)
+            return found
+        index = self.base(_BASE36)
+        if index >= len(self.subs):
+            raise Malformed
+        return self.subs[index]

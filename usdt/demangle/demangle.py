@@ -1,0 +1,39 @@
+"""Demangling: C++ (Itanium ABI) and Rust (legacy and v0) names as people write them.
+
+Total: any text comes back, demangled or as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from usdt.demangle.bounded import Malformed
+
+__all__ = ("demangle",)
+
+
+@functools.lru_cache(1 << 16)
+def demangle(name: str) -> str:
+    """A symbol's name, demangled as ``c++filt`` does; unchanged if it is none of these.
+
+    A suffix that compilers add to parts of functions (``.cold``, ``.constprop.0``, ``.lto_priv.1``)
+    is shown as c++filt shows it.
+    """
+    try:
+        if name.startswith(("_R", "__R")):
+            from usdt.demangle.rust import demangle_v0  # noqa: PLC0415 - seldom needed
+
+            return demangle_v0(name)
+        if name.startswith(("_ZN", "__ZN")) and "17h" in name:
+            from usdt.demangle.rust import demangle_legacy  # noqa: PLC0415
+
+            found = demangle_legacy(name)
+            if found is not None:
+                return found
+        if name.startswith(("_Z", "__Z", "___Z", "____Z", "_GLOBAL_")):
+            from usdt.demangle.cxx import demangle_cxx  # noqa: PLC0415
+
+            return demangle_cxx(name)
+    except (Malformed, RecursionError):
+        return name
+    return name

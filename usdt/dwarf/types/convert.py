@@ -1,0 +1,393 @@
+"""Entries of debug information → types of BTF.
+
+What BTF has no word for is kept beside it: which pointers are references, which members are base
+classes, which form a Rust enum has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.btf.format import Encoding, Kind
+from usdt.btf.tagged_union import CHOOSER
+from usdt.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    Enumerator,
+    Float,
+    Forward,
+    FunctionProto,
+    Int,
+    Member,
+    Modifier,
+    Parameter,
+    Pointer,
+    Typedef,
+    Unknown,
+)
+from usdt.dwarf.types.abi_known_types import declared_type
+from usdt.dwarf.types.variants import read_variants
+from usdt.dwarf.units.constants import At, Ate, Tag
+from usdt.dwarf.units.errors import DwarfError
+from usdt.dwarf.units.expressions import offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.types import Type
+    from usdt.dwarf.types.dwarf_btf import DwarfTypes
+    from usdt.dwarf.types.variants import VariantPart
+    from usdt.dwarf.units.dies import Die
+
+__all__ = ("Converter",)
+
+_MOST_MEMBERS = 1 << 16
+_MOST_SIZE = 1 << 40  # bytes of one value
+_MOST_ELEMENTS = 1 << 32
+_MOST_DIMENSIONS = 32
+_WORDS = (1, 2, 4, 8)
+_MINUS_ONE = frozenset(((1 << 32) - 1, (1 << 64) - 1))  # in four or eight bytes
+_SIGNED = frozenset((Ate.SIGNED, Ate.SIGNED_CHAR))
+_FLOATS = frozenset((Ate.FLOAT, 0x0F))  # decimal floats as well
+_STRINGS = frozenset(("char", "char8_t"))
+_COMPOSITES = frozenset((Tag.STRUCTURE, Tag.CLASS, Tag.INTERFACE, Tag.UNION))
+_TUPLE_FIELD = re.compile(r"std::(?:_Head_base|__\w+::__tuple_leaf)<(\d{1,4})U?L?,")
+_MODIFIERS = {
+    Tag.CONST: (Kind.CONST, ""),
+    Tag.VOLATILE: (Kind.VOLATILE, ""),
+    Tag.RESTRICT: (Kind.RESTRICT, ""),
+    Tag.IMMUTABLE: (Kind.CONST, ""),
+    Tag.ATOMIC: (Kind.TYPE_TAG, "atomic"),
+    Tag.PACKED: (Kind.TYPE_TAG, "packed"),
+    Tag.SHARED: (Kind.TYPE_TAG, "shared"),
+}
+
+
+class Converter:
+    """Makes types.
+
+    Args:
+        name: of the file, for messages.
+        qualified: the full name of an entry.
+        definition: the entry that defines what another only declares.
+
+    Attributes:
+        references: pointer → "&" or "&&".
+        bases: structure → the indexes of those of its members that are base classes.
+        variants: structure → its forms.
+        variable: arrays whose length is not known before the program runs.
+    """
+
+    types: DwarfTypes
+
+    def __init__(
+        self,
+        name: str,
+        qualified: Callable[[Die], str],
+        definition: Callable[[Die], Die | None],
+    ) -> None:
+        self._name = name
+        self._qualified = qualified
+        self._definition = definition
+        self.references: dict[int, str] = {}
+        self.bases: dict[int, dict[int, str]] = {}
+        self.variants: dict[int, VariantPart] = {}
+        self.variable: set[int] = set()
+
+    def __call__(self, number: int, die: Die) -> Type:
+        """The type of an entry, with a number.
+
+        Raises:
+            DwarfError: it is damaged or absurd.
+        """
+        tag = die.tag
+        if tag in _COMPOSITES:
+            return self._composite(number, die)
+        make = _MAKERS.get(tag)
+        if make is not None:
+            return make(self, number, die)
+        if tag in _MODIFIERS:
+            kind, name = _MODIFIERS[tag]
+            return Modifier(number, kind, name, self._target(die), flag=kind == Kind.TYPE_TAG)
+        return Unknown(number, die.text(), tag)
+
+    def _target(self, die: Die) -> int:
+        target = die.target(At.TYPE)
+        if target is None and At.TYPE in die:  # in a file that is not here: not void
+            return self.types.unknown
+        return self.types.id_of(target)
+
+    def _size(self, die: Die, default: int = 0) -> int:
+        size = die.number(At.BYTE_SIZE)
+        if size is None:
+            bits = die.number(At.BIT_SIZE)
+            size = default if bits is None else (bits + 7) // 8
+        if not 0 <= size <= _MOST_SIZE:
+            raise DwarfError(f"{self._name}: {die.where}: a type of {size} bytes")
+        return size
+
+    # ------------------------------------------------------------ plain types
+
+    def _base(self, number: int, die: Die) -> Type:
+        size, name, kind = self._size(die), die.text(), die.number(At.ENCODING)
+        if kind in _FLOATS:
+            return Float(number, name, size)
+        if kind == Ate.COMPLEX_FLOAT:
+            plain = name.replace("complex ", "").replace("_Complex ", "")  # gcc's, clang's none
+            half = self.types.add(lambda part: Float(part, plain, size // 2))
+            return Array(number, "", half, 0, 2)
+        if size > 255:
+            raise DwarfError(f"{self._name}: {die.where}: a number of {size} bytes")
+        encoding = Encoding.SIGNED if kind in _SIGNED else 0
+        if kind == Ate.BOOLEAN:
+            encoding = Encoding.BOOL
+        elif name in _STRINGS and size == 1:
+            encoding |= Encoding.CHAR
+        bits = die.number(At.BIT_SIZE) or 8 * size
+        return Int(number, name, size, int(encoding), bits, die.number(At.DATA_BIT_OFFSET) or 0)
+
+    def _pointer(self, number: int, die: Die) -> Type:
+        if die.tag != Tag.POINTER:
+            self.references[number] = "&" if die.tag == Tag.REFERENCE else "&&"
+        return Pointer(number, "", self._target(die))
+
+    def _typedef(self, number: int, die: Die) -> Type:
+        return Typedef(number, self._qualified(die), self._target(die))
+
+    def _unspecified(self, number: int, die: Die) -> Type:
+        # decltype(nullptr) has values, the others (void, Rust's "!") have none.
+        name = die.text()
+        target = self.types.pointer_to(0) if "null" in name else 0
+        return Typedef(number, name, target)
+
+    def _text(self, number: int, die: Die) -> Type:
+        size = self._size(die)
+        char = self.types.add(lambda one: Int(one, "char", 1, int(Encoding.CHAR), 8, 0))
+        return Array(number, "", char, 0, size)
+
+    def _array(self, number: int, die: Die) -> Type:
+        counts = [self._count(one, number) for one in die.children(Tag.SUBRANGE, Tag.ENUMERATION)]
+        if len(counts) > _MOST_DIMENSIONS:
+            raise DwarfError(f"{self._name}: {die.where}: {len(counts)} dimensions")
+        target = self._target(die)
+        for count in reversed(counts[1:]):
+            target = self._row(target, count)
+        return Array(number, "", target, 0, counts[0] if counts else 0)
+
+    def _row(self, target: int, count: int) -> int:
+        return self.types.add(lambda number: Array(number, "", target, 0, count))
+
+    def _count(self, die: Die, number: int) -> int:
+        if die.tag == Tag.ENUMERATION:
+            return sum(1 for _ in die.children(Tag.ENUMERATOR))
+        count = die.number(At.COUNT)
+        if count is None:
+            high = die.number(At.UPPER_BOUND)
+            if high is None:
+                if At.UPPER_BOUND in die or At.COUNT in die:
+                    self.variable.add(number)
+                return 0
+            if high in _MINUS_ONE:  # of an empty array
+                return 0
+            count = high + 1 - (die.number(At.LOWER_BOUND) or 0)
+        if count > _MOST_ELEMENTS:
+            raise DwarfError(f"{self._name}: {die.where}: an array of {count} elements")
+        return max(0, count)
+
+    def _enum(self, number: int, die: Die) -> Type:
+        whole = self._whole(die)
+        name = self._name_of(die)
+        size = self._size(whole, 4)
+        underlying = whole.target(At.TYPE)
+        signed_type = underlying is not None and self._is_signed(underlying)
+        values = []
+        for one in whole.children(Tag.ENUMERATOR):
+            value = one.number(At.CONST_VALUE, signed=size if signed_type else 0)
+            if signed_type and size and value is not None and value >> 8 * size - 1 == 1:
+                value -= 1 << 8 * size  # old versions of rustc write -1 of one byte as 255
+            values.append(Enumerator(one.text(), 0 if value is None else value))
+            if len(values) > _MOST_MEMBERS:
+                raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} values")
+        is_signed = signed_type if underlying is not None else any(one.value < 0 for one in values)
+        kind = Kind.ENUM if size <= 4 else Kind.ENUM64
+        return Enum(number, kind, name, size, is_signed, tuple(values))
+
+    def _is_signed(self, die: Die) -> bool:
+        try:
+            return bool(getattr(self.types.resolve(self.types.id_of(die)), "signed", False))
+        except BtfError:
+            return False
+
+    def _whole(self, die: Die) -> Die:
+        # What defines a type that an entry may only declare.
+        if not die.flag(At.DECLARATION) and At.SIGNATURE not in die:
+            return die
+        return self._definition(die) or die
+
+    def _name_of(self, die: Die) -> str:
+        # One that only refers to a type unit may leave the name to that.
+        return self._qualified(die) or self._qualified(self._whole(die))
+
+    # ------------------------------------------------------------ functions
+
+    def _prototype(self, number: int, die: Die) -> Type:
+        found = []
+        for one in die.children(Tag.PARAMETER, Tag.UNSPECIFIED_PARAMETERS):
+            target = self._target(one) if one.tag == Tag.PARAMETER else 0
+            found.append(Parameter(one.text() if target else "", target))
+            if len(found) > _MOST_MEMBERS:
+                raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} parameters")
+        return FunctionProto(number, "", self._target(die), tuple(found))
+
+    def _member_pointer(self, number: int, die: Die) -> Type:
+        # By the C++ ABI of all but Microsoft: an offset, or a function and what to add to "this".
+        types, size = self.types, self.types.pointer_size
+        signed_word = types.add(
+            lambda one: Int(one, "long", size, int(Encoding.SIGNED), 8 * size, 0)
+        )
+        target = die.target(At.TYPE)
+        if target is None or target.tag not in (Tag.SUBROUTINE, Tag.SUBPROGRAM):
+            return Typedef(number, "", signed_word)
+        pointer = types.pointer_to(types.id_of(target))
+        members = (Member("__pfn", pointer, 0, 0), Member("__delta", signed_word, 8 * size, 0))
+        return Composite(number, Kind.STRUCT, "", 2 * size, members, flag=False)
+
+    # ------------------------------------------------------------ structures
+
+    def _composite(self, number: int, die: Die) -> Type:
+        whole = self._whole(die)
+        name = self._name_of(die)
+        union = whole.tag == Tag.UNION
+        if whole.flag(At.DECLARATION):
+            return declared_type(self.types, number, name) or Forward(number, name, union)
+        size = self._size(whole)
+        members: list[Member] = []
+        bases: dict[int, str] = {}
+        part = None
+        for one in whole.children(Tag.MEMBER, Tag.INHERITANCE, Tag.VARIANT_PART):
+            if one.tag == Tag.VARIANT_PART:
+                part = one
+                continue
+            made = self._member(one)
+            if made is None:
+                continue
+            if one.tag == Tag.INHERITANCE:
+                base = one.target(At.TYPE)
+                called = "" if base is None else self._name_of(base)
+                field = self._tuple_field(made, called)
+                if field is None:
+                    bases[len(members)] = called
+                made = field or made
+            members.append(made)
+            if len(members) > _MOST_MEMBERS:
+                raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} members")
+        if part is not None:
+            self.variants[number] = forms = read_variants(part, self._member, self.types.size_of)
+            members += self._alternatives(forms, size)
+        if any(a.bit_offset > b.bit_offset for a, b in itertools.pairwise(members)):
+            bases, members = _by_place(bases, members)  # Rust puts them where they fit best
+        chooser = self._chooser(self.variants.get(number), members)
+        if chooser is not None and not bases:
+            members.insert(0, chooser)
+        if bases:
+            self.bases[number] = bases
+        kind = Kind.UNION if union else Kind.STRUCT
+        return Composite(number, kind, name, size, tuple(members), any(one.bits for one in members))
+
+    def _alternatives(self, forms: VariantPart, size: int) -> list[Member]:
+        # The forms as a union without a name, so that members of them are found by C's rules.
+        inner = tuple(one.member for one in forms.variants if one.member is not None)
+        if not inner:
+            return []
+        number = self.types.add(lambda one: Composite(one, Kind.UNION, "", size, inner, flag=False))
+        self.variants[number] = forms
+        return [Member("", number, 0, 0)]
+
+    def _tuple_field(self, base: Member, name: str) -> Member | None:
+        # A field of a std::tuple, which is a base class that all call by one name: as "__0".
+        match = _TUPLE_FIELD.match(name)
+        found = self.types.resolve(base.target) if match else None
+        if match is None or not isinstance(found, Composite) or len(found.members) != 1:
+            return None
+        (field,) = found.members
+        if field.name not in ("_M_head_impl", "__value_"):
+            return None
+        place = base.bit_offset + field.bit_offset
+        return Member(f"__{match[1]}", field.target, place, field.bits)
+
+    def _chooser(self, forms: VariantPart | None, members: list[Member]) -> Member | None:
+        # What tells which form a value has, as usdt.btf.tagged_union writes it.
+        if forms is None or forms.discriminant is None or len(members) != 1:
+            return None
+        told, size, names = forms.discriminant, forms.size, forms.numbers()
+        if names is None or told.bits or told.bit_offset % 8 or size not in _WORDS:
+            return None
+        values = tuple(Enumerator(name, value) for value, name in names)
+        kind = Kind.ENUM if size <= 4 else Kind.ENUM64
+        target = self.types.add(lambda one: Enum(one, kind, "", size, False, values))  # noqa: FBT003
+        return Member(CHOOSER, target, told.bit_offset, 0)
+
+    def _member(self, die: Die) -> Member | None:
+        # None of what is no part of the values: static members, virtual base classes.
+        if die.flag(At.EXTERNAL) or die.flag(At.DECLARATION) or At.CONST_VALUE in die:
+            return None
+        target = self._target(die)
+        name = "" if die.tag == Tag.INHERITANCE else die.text()
+        bits = die.number(At.BIT_SIZE) or 0
+        place = die.number(At.DATA_BIT_OFFSET)
+        if place is None:
+            offset = self._offset(die)
+            if offset is None:
+                return None
+            place = 8 * offset
+            if bits and At.BIT_OFFSET in die:
+                place += self._old_bits(die, target, bits)
+        if not 0 <= place <= 8 * _MOST_SIZE or bits > 8 * 64:
+            raise DwarfError(f"{self._name}: {die.where}: a member at bit {place}")
+        return Member(name, target, place, bits)
+
+    def _offset(self, die: Die) -> int | None:
+        if At.DATA_MEMBER_LOCATION not in die:
+            return 0
+        offset = die.number(At.DATA_MEMBER_LOCATION)
+        if offset is None:
+            expression = die.block(At.DATA_MEMBER_LOCATION)
+            offset = None if expression is None else offset_of(expression, die.unit.encoding)
+        return offset
+
+    def _old_bits(self, die: Die, target: int, bits: int) -> int:
+        # DWARF 2 and 3 count from the most significant bit of what the field is stored in.
+        before = die.number(At.BIT_OFFSET) or 0
+        if self.types.order == "big":
+            return before
+        unit = die.number(At.BYTE_SIZE)
+        if unit is None:
+            unit = self.types.size_of(target)
+        return 8 * unit - before - bits
+
+
+def _by_place(bases: dict[int, str], members: list[Member]) -> tuple[dict[int, str], list[Member]]:
+    order = sorted(range(len(members)), key=lambda index: members[index].bit_offset)
+    moved = {new: bases[old] for new, old in enumerate(order) if old in bases}
+    return moved, [members[index] for index in order]
+
+
+_MAKERS: dict[int, Callable[[Converter, int, Die], Type]] = {
+    Tag.BASE: Converter._base,  # noqa: SLF001 - its own
+    Tag.POINTER: Converter._pointer,  # noqa: SLF001
+    Tag.REFERENCE: Converter._pointer,  # noqa: SLF001
+    Tag.RVALUE_REFERENCE: Converter._pointer,  # noqa: SLF001
+    Tag.TYPEDEF: Converter._typedef,  # noqa: SLF001
+    Tag.TEMPLATE_ALIAS: Converter._typedef,  # noqa: SLF001
+    Tag.UNSPECIFIED: Converter._unspecified,  # noqa: SLF001
+    Tag.STRING: Converter._text,  # noqa: SLF001
+    Tag.ARRAY: Converter._array,  # noqa: SLF001
+    Tag.ENUMERATION: Converter._enum,  # noqa: SLF001
+    Tag.SUBROUTINE: Converter._prototype,  # noqa: SLF001
+    Tag.SUBPROGRAM: Converter._prototype,  # noqa: SLF001
+    Tag.PTR_TO_MEMBER: Converter._member_pointer,  # noqa: SLF001
+}

@@ -1,0 +1,164 @@
+"""Types and prototypes as the source language writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TracingError
+from usdt.btf.declare import Declarer
+from usdt.btf.format import Kind
+from usdt.btf.types import (
+    Array,
+    Composite,
+    Enum,
+    FunctionProto,
+    Modifier,
+    Pointer,
+    Void,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from usdt.btf.types import Type
+    from usdt.dwarf.types.dwarf_btf import DwarfTypes
+    from usdt.dwarf.types.functions import ParameterDebug
+
+__all__ = ("Prose",)
+
+_DEEPEST = 16
+_UNKNOWN = "?"
+
+
+class Prose:
+    """Writes types.
+
+    Args:
+        types: what they are numbered in.
+        references: which pointers are references.
+    """
+
+    def __init__(self, types: DwarfTypes, references: Mapping[int, str]) -> None:
+        self._types = types
+        self._references = references
+
+    def type(self, language: str, number: int, name: str = "") -> str:
+        """A type, by itself or as that of a variable."""
+        try:
+            if language == "rust":
+                text = self._rust(number, 0)
+                return f"{name}: {text}" if name else text
+            if language == "go":
+                text = self._go(number, 0)
+                return f"{name} {text}" if name else text
+            plain = language != "c"
+            return _Declarer(self._types, self._references, plain=plain).declare(number, name)
+        except TracingError:  # damaged: the rest is still worth showing
+            return f"{_UNKNOWN} {name}".rstrip()
+
+    def function(
+        self,
+        language: str,
+        name: str,
+        parameters: Sequence[ParameterDebug],
+        returns: int,
+        *,
+        variadic: bool,
+    ) -> str:
+        """A prototype; parameters that the compiler added are left out."""
+        shown = [
+            self.type(language, one.type_id, one.name)
+            if not one.problem
+            else f"{_UNKNOWN} {one.name}".rstrip()
+            for one in parameters
+            if not one.artificial
+        ]
+        if variadic:
+            shown.append("...")
+        if language == "rust":
+            arrow = f" -> {self._rust(returns, 0)}" if returns else ""
+            return f"fn {name}({', '.join(shown)}){arrow}"
+        if language == "go":
+            return f"func {name}({', '.join(shown)})"
+        listed = ", ".join(shown) or ("void" if language == "c" else "")
+        whole = f"{name}({listed}){' const' if self._is_const(parameters) else ''}"
+        # Constructors and destructors return nothing, not even void.
+        return whole if _is_structor(name) else self.type(language, returns, whole)
+
+    def _is_const(self, parameters: Sequence[ParameterDebug]) -> bool:
+        # Of a method that may be called of constant objects.
+        this = parameters[0] if parameters else None
+        if this is None or not this.artificial or this.name != "this":
+            return False
+        found = self._types.resolve(this.type_id)
+        target = self._types.type(found.target) if isinstance(found, Pointer) else found
+        return target.kind == Kind.CONST
+
+    def _rust(self, number: int, depth: int) -> str:
+        found = self._types.type(number)
+        die = self._types.die(number)
+        if depth > _DEEPEST:
+            return "…"
+        if isinstance(found, Pointer):
+            own = "" if die is None else die.text()  # "&str", "*const u8": rustc writes it
+            return own or f"*{self._rust(found.target, depth + 1)}"
+        if isinstance(found, Array):
+            return f"[{self._rust(found.target, depth + 1)}; {found.count}]"
+        if isinstance(found, Void):
+            return "()"
+        if isinstance(found, FunctionProto):
+            inner = ", ".join(self._rust(one.target, depth + 1) for one in found.parameters)
+            return f"fn({inner})"
+        return found.name or _UNKNOWN
+
+    def _go(self, number: int, depth: int) -> str:
+        found = self._types.type(number)
+        if depth > _DEEPEST:
+            return "…"
+        if isinstance(found, Pointer):
+            return f"*{self._go(found.target, depth + 1)}"
+        if isinstance(found, Array):
+            return f"[{found.count}]{self._go(found.target, depth + 1)}"
+        return found.name or _UNKNOWN
+
+
+class _Declarer(Declarer):
+    # C's declarations with references; in C++ without the words struct, union and enum.
+    def __init__(self, types: DwarfTypes, references: Mapping[int, str], *, plain: bool) -> None:
+        super().__init__(types)
+        self._references = references
+        self._plain = plain
+
+    def _before(self, found: Type, chain: list[Type], *, pointer: bool) -> str:
+        if isinstance(found, Pointer) and found.id in self._references:
+            mark = self._references[found.id]
+            return mark if pointer else f" {mark}"
+        if isinstance(found, Modifier) and found.flag:
+            return ""  # _Atomic and such: no part of what one reads
+        return super()._before(found, chain, pointer=pointer)
+
+    def _innermost(self, chain: list[Type], level: int) -> str:
+        found = chain[-1]
+        text = super()._innermost(chain, level)
+        if isinstance(found, Composite | Enum) and not found.name:
+            return text + "{…}"
+        return _TAG.sub(r"\1", text) if self._plain else text
+
+
+def _is_structor(name: str) -> bool:
+    owner, _, last = _without_arguments(name).rpartition("::")
+    return bool(owner) and last.removeprefix("~") == owner.rpartition("::")[2]
+
+
+def _without_arguments(name: str) -> str:
+    # Without what stands in angle brackets; operators keep theirs.
+    depth, kept = 0, []
+    for sign in name.partition("operator")[0]:
+        depth += (sign == "<") - (sign == ">")
+        if not depth and sign != ">":
+            kept.append(sign)
+    return "".join(kept)
+
+
+_TAG = re.compile(r"^((?:(?:const|volatile|restrict) )*)(?:struct|union|enum) ")

@@ -1,0 +1,139 @@
+"""Lists of ranges (``.debug_ranges``, ``.debug_rnglists``), and which range an address is in."""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from array import array
+from typing import TYPE_CHECKING
+
+from usdt.dwarf.units.forms import Malformed, unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from usdt.dwarf.units.forms import Encoding
+    from usdt.dwarf.units.units import Unit
+
+__all__ = ("RangeMap", "aranges", "old_ranges", "ranges_of_5")
+
+_MAX_ARANGES = 1 << 20
+_NONE = (1 << 32) - 1
+
+Range = tuple[int, int]
+
+
+def old_ranges(data: memoryview, at: int, unit: Unit, most: int) -> list[Range]:
+    """A list of ``.debug_ranges``, version 2 to 4."""
+    encoding, size, base = unit.encoding, unit.encoding.address_size, unit.base
+    highest = (1 << 8 * size) - 1
+    found: list[Range] = []
+    for _ in range(most):
+        start = encoding.number(data, at, size)
+        end = encoding.number(data, at + size, size)
+        at += 2 * size
+        if start == end == 0:
+            return found
+        if start == highest:
+            base = end
+        elif start < end:
+            found.append((base + start, base + end))
+    raise Malformed(f"a list of more than {most} ranges")
+
+
+def ranges_of_5(unit: Unit, at: int, most: int) -> list[Range]:
+    """A list of ``.debug_rnglists`` (DW_RLE_…)."""
+    data, encoding, base = unit.file.sections[".debug_rnglists"], unit.encoding, unit.base
+    size = encoding.address_size
+    found: list[Range] = []
+    for _ in range(most):
+        kind = data[at]
+        at += 1
+        if kind == 0:  # end_of_list
+            return found
+        if kind == 1:  # base_addressx
+            index, at = unsigned(data, at)
+            base = unit.indexed_address(index)
+            continue
+        if kind == 5:  # base_address
+            base, at = encoding.number(data, at, size), at + size
+            continue
+        if kind in (2, 3, 4):  # startx_endx, startx_length, offset_pair
+            first, at = unsigned(data, at)
+            second, at = unsigned(data, at)
+            start = base + first if kind == 4 else unit.indexed_address(first)
+            end = start + second if kind == 3 else base + second
+            end = unit.indexed_address(second) if kind == 2 else end
+        elif kind == 6:  # start_end
+            start, end = encoding.number(data, at, size), encoding.number(data, at + size, size)
+            at += 2 * size
+        elif kind == 7:  # start_length
+            start = encoding.number(data, at, size)
+            length, at = unsigned(data, at + size)
+            end = start + length
+        else:
+            raise Malformed(f"DW_RLE {kind:#x} is not known")
+        found.append((start, end))
+    raise Malformed(f"a list of more than {most} ranges")
+
+
+def aranges(data: memoryview, plain: Encoding) -> Iterator[tuple[int, int, int]]:
+    """Every range of ``.debug_aranges``: from, to, position of the unit."""
+    at, seen = 0, 0
+    while at < len(data):
+        length, start, size = plain.number(data, at, 4), at + 4, 4
+        if length == 0xFFFFFFFF:
+            length, start, size = plain.number(data, start, 8), start + 8, 8
+        end = min(start + length, len(data))
+        unit = plain.number(data, start + 2, size)
+        width = data[start + 2 + size]
+        if width not in (4, 8) or data[start + 3 + size]:
+            raise Malformed("ranges of addresses of a strange size, or with segments")
+        # Aligned to twice an address, counted from the header.
+        place = at + -(-(start + 4 + size - at) // (2 * width)) * 2 * width
+        while place + 2 * width <= end:
+            low = plain.number(data, place, width)
+            many = plain.number(data, place + width, width)
+            place += 2 * width
+            seen += 1
+            if seen > _MAX_ARANGES:
+                raise Malformed(f"more than {_MAX_ARANGES} ranges of units")
+            if low and many:
+                yield low, low + many, unit
+        at = end
+
+
+class RangeMap:
+    """Which of many ranges an address is in; of nested ones the innermost.
+
+    Args:
+        ranges: from, to, rank, number; a greater rank hides a smaller, then the shorter range
+            the longer one.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int, int, int]]) -> None:
+        self._starts, self._numbers = array("Q"), array("I")
+        rows = sorted(ranges)
+        points = sorted({point for low, high, _, _ in rows for point in (low, high)})
+        active: list[tuple[int, int, int, int]] = []  # the foremost first
+        following = 0
+        for point in points:
+            while following < len(rows) and rows[following][0] <= point:
+                low, high, rank, number = rows[following]
+                heapq.heappush(active, (-rank, high - low, number, high))
+                following += 1
+            while active and active[0][3] <= point:
+                heapq.heappop(active)
+            number = active[0][2] if active else _NONE
+            if not self._numbers or self._numbers[-1] != number:
+                self._starts.append(point)
+                self._numbers.append(number)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def find(self, address: int) -> int | None:
+        """The number of the foremost range; None where there is none."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        number = self._numbers[at] if at >= 0 else _NONE
+        return None if number == _NONE else number

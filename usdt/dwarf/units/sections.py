@@ -1,0 +1,400 @@
+"""The debug sections of one ELF file, plain or compressed.
+
+Plain ones are used where they lie. Compressed ones (SHF_COMPRESSED, or ``.zdebug_…`` as binutils
+wrote them before) are decompressed in pieces; large ones into the cache, so that the next program
+finds them done and memory does not hold them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import struct
+import threading
+import zlib
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TracingError
+from usdt.dwarf.units import cache
+from usdt.dwarf.units.errors import DwarfError
+from usdt.elf.format import SHF_COMPRESSED, SHT_NOBITS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from usdt.elf.file import ElfFile
+    from usdt.elf.format import Section
+
+__all__ = ("Arriving", "DebugSections", "Unkept", "let_go", "text_at")
+
+_ZLIB, _ZSTD = 1, 2  # ELFCOMPRESS_*, elf.h
+_MOST = 8 << 30  # bytes of one section
+_MOST_IN_MEMORY = 1 << 30
+_MOST_RATIO = 1100  # zlib packs at most 1032 bytes into one
+_MOST_PARTS = 1 << 16
+_KEPT = 1 << 20  # bytes from which a decompressed section is kept
+_PIECE = 1 << 20
+_LARGE_PIECE = 8 << 20  # fewer of them: after each a thread waits for its turn in the interpreter
+_OVERLAPPED = 16 << 20  # bytes from which a section is used while it is decompressed
+_MOST_TEXT = 1 << 16  # bytes of one string; C++ has names of ten thousand
+_NOTHING = memoryview(b"")
+
+
+class DebugSections:
+    """Debug sections of a file by name, ``".debug_info"``; a missing one is empty.
+
+    Args:
+        elf: the file; must stay open as long as the sections are used.
+
+    Attributes:
+        elf: the file.
+        name: what messages call it.
+        mark: its byte order as ``struct`` writes it, "<" or ">".
+        split: whether it is a file of split debug information (``.dwo``, ``.dwp``): its sections
+            are found without the ``.dwo`` that their names end with.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self.elf = elf
+        self.name = elf.path
+        self.mark = "<" if elf.byteorder == "little" else ">"
+        self.split = elf.section(".debug_info.dwo") is not None
+        self._views: dict[str, memoryview] = {}
+        self._identity: str | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def __getitem__(self, name: str) -> memoryview:
+        """A section's bytes, decompressed.
+
+        Raises:
+            DwarfError: it does not decompress to what its header says.
+            ElfError: it lies outside the file.
+        """
+        view = self._views.get(name)
+        if view is None:
+            section = self._find(name)
+            view = _NOTHING if section is None else self._read(section)
+            if section is not None and self.split:
+                view = self._all_of(section, view)
+            self._views[name] = view
+        return view
+
+    def _all_of(self, first: Section, view: memoryview) -> memoryview:
+        # gcc gives each type unit of a .dwo file a section of its own, all of one name.
+        others = [one for one in self.elf.sections if one.name == first.name and one != first]
+        if not others:
+            return view
+        size = sum(one.size for one in others)
+        if len(others) > _MOST_PARTS or size > _MOST_IN_MEMORY:
+            raise self._damaged(first, f"{len(others)} others of the same name, {size} bytes")
+        return memoryview(b"".join((view, *(self._read(one) for one in others))))
+
+    def prepare(self, *names: str) -> None:
+        """Decompress some sections at the same time; errors come when they are used."""
+        packed = [name for name in names if name not in self._views and self._is_packed(name)]
+        if len(packed) < 2:
+            return
+        _ = self.identity  # asked for by all of them
+        threads = [threading.Thread(target=self._quietly, args=(name,)) for name in packed]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def arriving(self, name: str) -> Arriving | None:
+        """A large section while it is decompressed for the first time; else None.
+
+        Its bytes are this object's from now on; what was not waited for must not be read.
+        """
+        section = None if name in self._views else self._find(name)
+        if section is None or not section.flags & SHF_COMPRESSED:
+            return None
+        try:
+            packed, kind, size = self._compressed(section)
+            self._check_size(section, packed, kind, size)
+            pieces = self._pieces(section, packed, kind, size, _LARGE_PIECE)
+        except TracingError:
+            return None  # it is said where the section is used
+        key = f"{self.identity} {section.name}"
+        if size < _OVERLAPPED or cache.load(key, "section") is not None:
+            return None
+        made = Arriving(key, pieces, size)
+        view = made.start()
+        if view is None:
+            return None
+        self._views[name] = view
+        return made
+
+    def forget(self, name: str) -> None:
+        """Read a section anew when it is asked for next."""
+        self._views.pop(name, None)
+
+    def _is_packed(self, name: str) -> bool:
+        section = self._find(name)
+        return section is not None and bool(section.flags & SHF_COMPRESSED)
+
+    def _quietly(self, name: str) -> None:
+        with contextlib.suppress(TracingError):
+            self[name]
+
+    def close(self) -> None:
+        """Forget the sections; the file is its owner's to close."""
+        self._views.clear()
+
+    def _find(self, name: str) -> Section | None:
+        tail = name.removeprefix(".")
+        endings = (".dwo", "") if self.split else ("",)
+        for wanted in [f".{tail}{ending}" for ending in endings] + [f".z{tail}"]:
+            section = self.elf.section(wanted)
+            if section is not None and section.type != SHT_NOBITS and section.size:
+                return section
+        return None
+
+    @property
+    def identity(self) -> str:
+        """What tells this file's debug information from any other's: for keys of the cache.
+
+        The build ID and the debug sections' headers, beginnings and ends; without a build ID the
+        path, time of change and length as well.
+        """
+        if self._identity is None:
+            digest = hashlib.sha256()
+            for section in self.elf.sections:
+                if section.name.startswith((".debug_", ".zdebug_")) and section.type != SHT_NOBITS:
+                    data = self.elf.contents(section)
+                    digest.update(f"{section.name} {section.flags} {section.size}".encode())
+                    digest.update(data[:4096])
+                    digest.update(data[-4096:])
+            self._identity = f"{self.elf.build_id or self._place()} {digest.hexdigest()}"
+        return self._identity
+
+    def _place(self) -> str:
+        try:
+            changed = os.stat(self.elf.path).st_mtime_ns  # noqa: PTH116 - text
+        except (OSError, ValueError):
+            changed = 0
+        return f"{self.elf.path} {changed} {self.elf.size}"
+
+    def _read(self, section: Section) -> memoryview:
+        if section.flags & SHF_COMPRESSED:
+            return self._decompressed(section, *self._compressed(section))
+        raw = self.elf.contents(section)
+        if section.name.startswith(".z"):
+            if len(raw) < 12 or bytes(raw[:4]) != b"ZLIB":
+                raise self._damaged(section, "does not begin with ZLIB and a size")
+            size = int.from_bytes(raw[4:12], "big")
+            return self._decompressed(section, raw[12:], _ZLIB, size)
+        return raw
+
+    def _compressed(self, section: Section) -> tuple[memoryview, int, int]:
+        # The packed bytes, the method, and how many bytes they hold.
+        raw = self.elf.contents(section)
+        layout = struct.Struct(self.mark + ("I4xQQ" if self.elf.bits == 64 else "III"))
+        if len(raw) < layout.size:
+            raise self._damaged(section, f"{len(raw)} bytes, {layout.size} of header expected")
+        kind, size, _ = layout.unpack_from(raw)
+        return raw[layout.size :], kind, size
+
+    def _check_size(self, section: Section, packed: memoryview, kind: int, size: int) -> None:
+        if kind not in (_ZLIB, _ZSTD):
+            raise self._damaged(section, f"compressed by method {kind}, 1 (zlib) or 2 (zstd) known")
+        if size > _MOST or (kind == _ZLIB and size > _MOST_RATIO * len(packed) + 64):
+            raise self._damaged(section, f"{len(packed)} bytes are said to hold {size}")
+
+    def _decompressed(
+        self, section: Section, packed: memoryview, kind: int, size: int
+    ) -> memoryview:
+        self._check_size(section, packed, kind, size)
+
+        def parts() -> Iterator[bytes]:
+            return self._pieces(section, packed, kind, size)
+
+        if size >= _KEPT:
+            key = f"{self.identity} {section.name}"
+            kept = cache.load(key, "section")
+            if kept is None or len(kept) != size:
+                kept = cache.store(key, "section", parts)
+            if kept is not None:
+                return kept
+        if size > _MOST_IN_MEMORY:
+            raise self._damaged(section, f"{size} bytes, and no cache to decompress them into")
+        return memoryview(b"".join(parts()))
+
+    def _pieces(
+        self,
+        section: Section,
+        packed: memoryview,
+        kind: int,
+        size: int,
+        most: int = _PIECE,
+    ) -> Generator[bytes, None, None]:
+        inflate = zlib.decompressobj() if kind == _ZLIB else self._zstd(section)
+        total = at = 0
+        pending: bytes | memoryview = b""
+        try:
+            while total <= size and not inflate.eof:
+                if not pending:
+                    pending = packed[at : at + _PIECE]
+                    at += len(pending)
+                piece = inflate.decompress(pending, most)
+                exhausted = at >= len(packed)
+                pending = getattr(inflate, "unconsumed_tail", b"")
+                if not piece and not pending and exhausted:
+                    break
+                total += len(piece)
+                yield piece
+                if total // _LARGE_PIECE != (total - len(piece)) // _LARGE_PIECE:
+                    let_go(packed)
+        except (zlib.error, OSError, ValueError) as err:
+            raise self._damaged(section, f"cannot be decompressed: {err}") from err
+        if total != size:
+            raise self._damaged(section, f"decompresses to {total} bytes, its header says {size}")
+
+    def _zstd(self, section: Section) -> _Inflate:
+        try:
+            from compression.zstd import (  # type: ignore[import-not-found]  # noqa: PLC0415
+                ZstdDecompressor,
+            )
+        except ImportError as err:
+            raise DwarfError(
+                f"{self.name}: section {section.name} is compressed with zstd, which Python reads"
+                " from 3.14 on; make a copy with: objcopy --decompress-debug-sections"
+            ) from err
+        return _Zstd(ZstdDecompressor())
+
+    def _damaged(self, section: Section, reason: str) -> DwarfError:
+        return DwarfError(f"{self.name}: section {section.name}: {reason}")
+
+
+class Arriving:
+    """A section that another thread decompresses into the cache.
+
+    Args:
+        key: its own there.
+        pieces: gives its bytes.
+        size: of all of it.
+    """
+
+    def __init__(self, key: str, pieces: Generator[bytes, None, None], size: int) -> None:
+        self._key = key
+        self._pieces = pieces
+        self._size = size
+        self._changed = threading.Condition()
+        self._view: memoryview | None = None
+        self._ready = 0
+        self._ended = self._stopped = False
+        self._error = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> memoryview | None:
+        """Begin; the bytes to be, or None where there is no cache for them."""
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._view is not None or self._ended)
+        return self._view
+
+    def wait(self, end: int) -> None:
+        """Wait until the bytes up to a position are there.
+
+        Raises:
+            DwarfError: they do not decompress to what the header says.
+            Unkept: they could not be written.
+        """
+        if end <= self._ready:
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready >= end or self._ended)
+        if self._ready < end:
+            raise DwarfError(self._error) if self._error else Unkept("the cache is full, or went")
+
+    def finish(self) -> None:
+        """Wait until all of it is there, or nothing more comes; raises as :meth:`wait`."""
+        self.wait(self._size)
+        self._thread.join()
+        if self._error:
+            raise DwarfError(self._error)
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._stopped = True
+        self._thread.join()
+        self._pieces.close()
+        self._view = None
+
+    def _run(self) -> None:
+        try:
+            cache.store(self._key, "section", self._counted, size=self._size, begun=self._begun)
+        except TracingError as err:
+            self._error = str(err)  # the rest of it has the mapped bytes
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _begun(self, view: memoryview) -> None:
+        with self._changed:
+            self._view = view
+            self._changed.notify_all()
+
+    def _counted(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            if self._stopped:
+                raise Unkept("no longer wanted")
+            yield piece
+            with self._changed:  # it is written
+                self._ready += len(piece)
+                self._changed.notify_all()
+
+
+class Unkept(TracingError):  # noqa: N818 - what it is
+    """What is decompressed cannot be kept."""
+
+
+class _Inflate:
+    # What zlib.decompressobj() is, as far as it is used here.
+    eof: bool
+    unconsumed_tail: bytes
+
+    def decompress(self, data: bytes | memoryview, most: int) -> bytes:
+        raise NotImplementedError
+
+
+class _Zstd(_Inflate):
+    def __init__(self, inner: _Inflate) -> None:
+        self._inner = inner
+        self.eof = False
+        self.unconsumed_tail = b""
+
+    def decompress(self, data: bytes | memoryview, most: int) -> bytes:
+        # It keeps what it was given; more is taken out of it with no further input.
+        made = self._inner.decompress(data, most)
+        parts = [made]
+        while len(made) == most and not self._inner.eof:
+            made = self._inner.decompress(b"", most)
+            parts.append(made)
+        self.eof = self._inner.eof
+        return b"".join(parts)
+
+
+def let_go(view: memoryview) -> None:
+    """Take a mapped file's pages out of memory, if it is one: none stays that is not read again."""
+    if isinstance(view.obj, mmap.mmap):
+        view.obj.madvise(mmap.MADV_DONTNEED)
+
+
+def text_at(view: memoryview, offset: int) -> bytes:
+    """The string at an offset of a string section, without its NUL.
+
+    Raises:
+        IndexError: it begins or ends outside the section, or is absurdly long.
+    """
+    for length in (128, _MOST_TEXT):
+        piece = bytes(view[offset : offset + length])
+        end = piece.find(b"\0")
+        if end >= 0:
+            return piece[:end]
+    raise IndexError(f"no string at {offset:#x} of {len(view):#x} bytes")

@@ -1,0 +1,176 @@
+"""Addresses of the symbols that operands name: from the file itself, or from its debug file.
+
+A stripped file keeps only the symbols other files link to. The rest may be in a file of debug
+symbols beside it, which belongs to it only if both have the same build ID.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, Self
+
+from usdt.base.errors import ElfError, TargetError
+from usdt.elf.file import ElfFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.elf.format import Section
+
+__all__ = ("DEBUG_ROOT", "SymbolResolver")
+
+DEBUG_ROOT = "/usr/lib/debug"
+
+GOT = "_GLOBAL_OFFSET_TABLE_"
+GOT_SECTIONS = (".got.plt", ".got")  # the table's symbol is at the start of the first there is
+GOT_SLOT = "@GOT"
+
+SHT_RELA, SHT_REL = 4, 9  # elf.h
+SYMBOL_SIZE = {64: 24, 32: 16}  # Elf64_Sym, Elf32_Sym; both begin with the name's offset
+ADDEND = {
+    (True, SHT_RELA): "8x",
+    (True, SHT_REL): "",
+    (False, SHT_RELA): "4x",
+    (False, SHT_REL): "",
+}
+GLOB_DAT = 6  # R_X86_64_GLOB_DAT and R_386_GLOB_DAT: "put the symbol's address here"
+MAX_SLOTS = 1 << 16  # the largest real tables have some thousands
+MAX_NAME = 1024
+
+
+class SymbolResolver:
+    """Finds link-time addresses for the symbols of one file; a context manager.
+
+    Args:
+        elf: the file whose probes name the symbols; stays the caller's to close.
+        debug_root: where the system keeps debug files.
+    """
+
+    def __init__(self, elf: ElfFile, *, debug_root: str = DEBUG_ROOT) -> None:
+        self._elf = elf
+        self._debug_root = debug_root
+        self._debug: ElfFile | None = None
+        self._searched = False  # for a debug file
+        self._slots: dict[bytes, int] | None = None
+        self._known: dict[str, int | str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the debug file, if one was opened."""
+        debug, self._debug = self._debug, None
+        if debug is not None:
+            debug.close()
+
+    def address(self, name: str) -> int | str:
+        """The link-time address of a symbol, or in one line why it is not known.
+
+        ``NAME@GOT`` is the slot of the global offset table that the loader fills with the
+        symbol's address.
+        """
+        if name not in self._known:
+            try:
+                self._known[name] = self._find(name)
+            except ElfError as err:
+                self._known[name] = str(err)
+        return self._known[name]
+
+    def _find(self, name: str) -> int | str:
+        if name.endswith(GOT_SLOT):
+            return self._slot(name.removesuffix(GOT_SLOT))
+        found = self._elf.symbol_addresses(name)
+        if not found and name == GOT:
+            sections = filter(None, map(self._elf.section, GOT_SECTIONS))
+            found = tuple(section.address for section in sections)[:1]
+        debug = None if found else self._debug_file()
+        if debug is not None:
+            found = debug.symbol_addresses(name)
+        if len(found) > 1:
+            return f"ambiguous: {len(found)} symbols named {name}"
+        return found[0] if found else self._missing(name)
+
+    def _missing(self, name: str) -> str:
+        if name.startswith(".L"):
+            return f"{name} is a label of the assembler's own: no symbol table keeps those"
+        where = f"symbol {name} is not in the symbol tables of {self._elf.path}"
+        if self._debug is None and self._elf.section(".symtab") is None:
+            return f"{where} (stripped); install its debug symbols"
+        return where
+
+    # The debug file
+
+    def _debug_file(self) -> ElfFile | None:
+        if not self._searched:
+            self._searched = True
+            self._debug = next(self._debug_files(), None)
+        return self._debug
+
+    def _debug_files(self) -> Iterator[ElfFile]:
+        # Those with the same build ID, and so with the same addresses.
+        build_id = self._elf.build_id
+        if build_id is None:
+            return
+        beside = os.path.realpath(self._elf.path).lstrip("/")
+        for name in (f".build-id/{build_id[:2]}/{build_id[2:]}.debug", f"{beside}.debug"):
+            try:
+                debug = ElfFile(os.path.join(self._debug_root, name))  # noqa: PTH118 - text
+            except (ElfError, TargetError):  # absent or damaged: as good as none
+                continue
+            if debug.build_id == build_id:
+                yield debug
+                return
+            debug.close()
+
+    # The global offset table
+
+    def _slot(self, name: str) -> int | str:
+        if self._slots is None:
+            self._slots = dict(self._read_slots())
+        slot = self._slots.get(name.encode("utf-8", "surrogateescape"))
+        if slot is None:
+            return f"symbol {name} has no slot in the global offset table of {self._elf.path}"
+        return slot
+
+    def _read_slots(self) -> Iterator[tuple[bytes, int]]:
+        if self._elf.machine_name not in ("x86_64", "i386"):
+            return
+        number = 0
+        sections = self._elf.sections
+        for section in sections:
+            if section.type in (SHT_RELA, SHT_REL) and 0 < section.link < len(sections):
+                for address, symbol in self._glob_dat(section):
+                    number += 1
+                    if number > MAX_SLOTS:
+                        return
+                    name = self._symbol_name(sections[section.link], symbol)
+                    if name:
+                        yield name, address
+
+    def _glob_dat(self, section: Section) -> Iterator[tuple[int, int]]:
+        # (address of the slot, index of the symbol) for each relocation of that type.
+        wide = self._elf.bits == 64
+        shift = 32 if wide else 8
+        layout = struct.Struct(("<QQ" if wide else "<II") + ADDEND[wide, section.type])
+        contents = self._elf.contents(section)
+        whole = len(contents) - len(contents) % layout.size
+        for address, info in layout.iter_unpack(contents[:whole]):
+            if info & ((1 << shift) - 1) == GLOB_DAT:
+                yield address, info >> shift
+
+    def _symbol_name(self, table: Section, index: int) -> bytes:
+        # "" where the tables do not hold it.
+        sections = self._elf.sections
+        symbols = self._elf.contents(table)
+        position = index * SYMBOL_SIZE[self._elf.bits]
+        if position + 4 > len(symbols) or not 0 < table.link < len(sections):
+            return b""
+        start = int.from_bytes(symbols[position : position + 4], "little")
+        name, end, _ = bytes(
+            self._elf.contents(sections[table.link])[start : start + MAX_NAME]
+        ).partition(b"\0")
+        return name if end else b""

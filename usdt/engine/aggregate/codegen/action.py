@@ -1,0 +1,300 @@
+"""What a program does at a hit: find the value of its key, add to it; remember starts.
+
+    hit      number → r7, key, value's address → r8, add
+    start    key of the pair; the time goes on the stack of its starts
+    end      key of the pair; the last start comes off, the time since → r7; then as a hit
+
+The starts of a key are a stack, because functions call themselves: 16 deep, what is nested deeper
+is counted and not measured. The depth changes atomically where the kernel can: threads may share a
+key. An entry goes when its last start has gone.
+
+Register use: r6 context, r7 number or time, r8 address, r9 pid_tgid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
+from usdt.engine.aggregate.codegen.keys import KeyWriter
+from usdt.engine.aggregate.codegen.values import ValueWriter
+from usdt.engine.aggregate.values import value_size
+from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionWriter
+from usdt.engine.compiler.codegen.program import lost_label, unread_label
+
+if TYPE_CHECKING:
+    from usdt.bpf.assembler import Assembler
+    from usdt.engine.aggregate.keys import KeyLayout
+    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.compiler.codegen.program import Case
+    from usdt.engine.compiler.plan import Output
+
+__all__ = (
+    "DEEP",
+    "NESTED",
+    "ODD",
+    "STARTS",
+    "START_SIZE",
+    "UNMATCHED",
+    "VALUES",
+    "ZEROS",
+    "Action",
+    "AggregateBody",
+)
+
+VALUES = "values"  # hash by key, or per-CPU array by row
+ZEROS = "zeros"  # array of one value: what a new entry begins with
+STARTS = "starts"  # hash by the pair's key: u64 depth, u64 times
+ODD = "odd"  # array of one entry: u64 ends without a start, u64 starts nested too deeply
+UNMATCHED, DEEP = 0, 8  # offsets in ODD
+NESTED = 16  # starts of one key that are kept
+START_SIZE = 8 + 8 * NESTED
+_NOEXIST = 1  # BPF_NOEXIST
+_ON_STACK = 64  # bytes of a value that are zeroed on the stack, not copied from a map
+
+
+@frozen
+class Action:
+    """What one case does.
+
+    Attributes:
+        role: ``hit``, ``start`` or ``end``.
+        row: in the key of what it adds to.
+        value: the number it adds, None without one and for a time.
+        pair: key of a start and its end, and its expressions.
+        keys: of what it adds to, and their expressions.
+    """
+
+    role: str
+    row: int
+    value: Output | None
+    pair: KeyLayout
+    pair_outputs: tuple[Output, ...]
+    keys: KeyLayout
+    key_outputs: tuple[Output, ...]
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether some part of a key can never be read."""
+        return any(output.form == "opaque" for output in (*self.pair_outputs, *self.key_outputs))
+
+    @property
+    def signed(self) -> bool:
+        """Whether the number it adds is signed."""
+        return self.value is not None and self.value.node.type.signed
+
+
+class AggregateBody:
+    """Writes the body of every case: a :class:`usdt.engine.compiler.codegen.program.Body`.
+
+    Args:
+        aggregation: what is computed.
+        atomics: whether the kernel has atomic instructions that give what was there.
+
+    Attributes:
+        actions: by the case's number; filled before its program is written.
+    """
+
+    def __init__(self, aggregation: Aggregation, *, atomics: bool) -> None:
+        self.aggregation = aggregation
+        self.atomics = atomics
+        self.actions: dict[int, Action] = {}
+
+    def __call__(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+        """Write it."""
+        _Writer(self, asm, case, sleepable=sleepable).write()
+
+
+class _Writer:
+    def __init__(self, body: AggregateBody, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+        self.aggregation = body.aggregation
+        self.atomics = body.atomics
+        self.action = body.actions[case.number]
+        self.asm = asm
+        self.sleepable = sleepable
+        self.kernel = case.plan.kernel
+        self.lost = lost_label(case)
+        self.unread = unread_label(case)
+        self.unmatched = f"unmatched.{case.number}"
+
+    def write(self) -> None:
+        match self.action.role:
+            case "start":
+                self._start()
+                return
+            case "end":
+                self._end()
+                self._add()
+                self._odd(self.unmatched, UNMATCHED)
+                return
+        if self.action.value is not None:
+            self._number(self.action.value)
+        self._add()
+
+    def _number(self, output: Output) -> None:
+        if output.form == "opaque":
+            self.asm.goto(self.unread)
+            return
+        writer = ExpressionWriter(
+            self.asm, sleepable=self.sleepable, fail=self.unread, kernel=self.kernel
+        )
+        writer.value(output.node)
+        self.asm.mov(R7, R0)
+
+    def _key(
+        self, layout: KeyLayout, outputs: tuple[Output, ...], text: str, *, tasks: bool = False
+    ) -> KeyWriter:
+        return KeyWriter(
+            self.asm,
+            layout,
+            outputs,
+            text=text,
+            sleepable=self.sleepable,
+            unread=self.unread,
+            lost=self.lost,
+            kernel=self.kernel,
+            tasks=tasks,
+        )
+
+    # ------------------------------------------------------------ adding
+
+    def _add(self) -> None:
+        action, asm = self.action, self.asm
+        if self.aggregation.keyed:
+            key = self._key(action.keys, action.key_outputs, self.aggregation.keys.text)
+            key.write(action.row, intervals=self.aggregation.intervals)
+            self._find_or_make(key)
+        else:
+            asm.store(R10, KEY_SLOT, action.row, 4)
+            self._call(Helper.MAP_LOOKUP_ELEM, VALUES, KEY_SLOT)
+            asm.jump(Jump.EQ, R0, 0, self.lost)
+        asm.mov(R8, R0)
+        ValueWriter(
+            asm,
+            self.aggregation,
+            signed=action.signed,
+            atomics=self.atomics,
+            lost=self.lost,
+        ).write()
+        asm.goto("exit")
+
+    def _find_or_make(self, key: KeyWriter) -> None:
+        # The address of the key's value into r0.
+        asm = self.asm
+        found = asm.new_label("found")
+        self._call(Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
+        asm.jump(Jump.NE, R0, 0, found)
+        size = value_size(self.aggregation)
+        if size <= _ON_STACK:
+            for offset in range(0, size, 8):
+                asm.store(R10, key.free + offset, 0)
+            asm.mov(R3, R10)
+            asm.add(R3, key.free)
+        else:
+            asm.store(R10, KEY_SLOT, 0, 4)
+            self._call(Helper.MAP_LOOKUP_ELEM, ZEROS, KEY_SLOT)
+            asm.jump(Jump.EQ, R0, 0, self.lost)
+            asm.mov(R3, R0)
+        asm.mov(R4, _NOEXIST)
+        self._call(Helper.MAP_UPDATE_ELEM, VALUES, key.base)
+        # Whether it was made or is there by now from elsewhere: what counts is what is found.
+        self._call(Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
+        asm.jump(Jump.EQ, R0, 0, self.lost)
+        asm.label(found)
+
+    def _call(self, helper: Helper, name: str, key: int) -> None:
+        asm = self.asm
+        asm.load_map(R1, name)
+        asm.mov(R2, R10)
+        asm.add(R2, key)
+        asm.call(helper)
+
+    # ------------------------------------------------------------ pairs
+
+    def _pair(self) -> KeyWriter:
+        action = self.action
+        pair = self.aggregation.pair
+        text = pair.text if pair is not None else ""
+        key = self._key(action.pair, action.pair_outputs, text, tasks=True)
+        key.write(0, intervals=False)
+        self._call(Helper.MAP_LOOKUP_ELEM, STARTS, key.base)
+        return key
+
+    def _start(self) -> None:
+        asm = self.asm
+        deep, nested = asm.new_label("deep"), asm.new_label("nested")
+        key = self._pair()
+        asm.jump(Jump.NE, R0, 0, nested)
+        asm.call(Helper.KTIME_GET_NS)
+        asm.store(R10, key.free, 1)
+        asm.store(R10, key.free + 8, R0)
+        for index in range(1, NESTED):
+            asm.store(R10, key.free + 8 + 8 * index, 0)
+        asm.mov(R3, R10)
+        asm.add(R3, key.free)
+        asm.mov(R4, _NOEXIST)
+        self._call(Helper.MAP_UPDATE_ELEM, STARTS, key.base)
+        asm.jump(Jump.EQ, R0, 0, "exit")
+        self._call(Helper.MAP_LOOKUP_ELEM, STARTS, key.base)  # a start of another thread's
+        asm.jump(Jump.EQ, R0, 0, self.lost)
+        asm.label(nested)
+        asm.mov(R8, R0)
+        asm.call(Helper.KTIME_GET_NS)
+        asm.mov(R7, R0)
+        self._change_depth(1)
+        asm.jump(Jump.GT, R1, NESTED - 1, deep)
+        asm.alu(Alu.LSH, R1, 3)
+        asm.add(R8, R1)
+        asm.store(R8, 8, R7)
+        asm.goto("exit")
+        self._odd(deep, DEEP)
+
+    def _end(self) -> None:
+        # The time since the last start into r7.
+        asm = self.asm
+        taken, measured = asm.new_label("taken"), asm.new_label("measured")
+        asm.call(Helper.KTIME_GET_NS)
+        asm.mov(R7, R0)
+        key = self._pair()
+        asm.jump(Jump.EQ, R0, 0, self.unmatched)
+        asm.mov(R8, R0)
+        self._change_depth(-1)
+        asm.jump(Jump.SGT, R1, 0, taken)
+        self._change_depth(1)
+        asm.goto(self.unmatched)
+        asm.label(taken)
+        asm.jump(Jump.GT, R1, NESTED, "exit")  # counted when it began
+        asm.mov(R2, R1)
+        asm.add(R2, -1)
+        asm.jump(Jump.GT, R2, NESTED - 1, "exit")  # never; tells the verifier the bound
+        asm.alu(Alu.LSH, R2, 3)
+        asm.add(R8, R2)
+        asm.load(R3, R8, 8)
+        asm.alu(Alu.SUB, R7, R3)
+        asm.jump(Jump.NE, R1, 1, measured)
+        self._call(Helper.MAP_DELETE_ELEM, STARTS, key.base)
+        asm.label(measured)
+
+    def _change_depth(self, by: int) -> None:
+        # The depth before the change into r1.
+        asm = self.asm
+        if self.atomics:
+            asm.mov(R1, by)
+            asm.fetch_add(R8, 0, R1)
+            return
+        asm.load(R1, R8, 0)
+        asm.mov(R2, R1)
+        asm.add(R2, by)
+        asm.store(R8, 0, R2)
+
+    def _odd(self, label: str, counter: int) -> None:
+        asm = self.asm
+        asm.label(label)
+        asm.store(R10, KEY_SLOT, 0, 4)
+        self._call(Helper.MAP_LOOKUP_ELEM, ODD, KEY_SLOT)
+        asm.jump(Jump.EQ, R0, 0, "exit")
+        asm.mov(R1, 1)
+        asm.atomic_add(R0, counter, R1)
+        asm.goto("exit")

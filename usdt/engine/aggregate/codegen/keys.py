@@ -1,0 +1,289 @@
+"""Code that makes a key on the BPF stack.
+
+Where it lies depends on its expressions. Strings that are compared need the stack's place for
+texts; otherwise the key has that place, which is larger.
+
+Register use: r8, beside the scratch registers; r7 is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Kept, Memory
+from usdt.base.errors import LanguageError
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
+from usdt.engine.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
+from usdt.engine.compiler.codegen.expressions import (
+    KEY_SLOT,
+    PIDNS_SLOT,
+    SLOTS,
+    STACK_BOTTOM,
+    ExpressionWriter,
+)
+from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT
+from usdt.engine.compiler.ir import Builtin, Fetched, Number, children, of_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.bpf.assembler import Assembler
+    from usdt.engine.aggregate.keys import Field, KeyLayout
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.plan import Output
+
+__all__ = ("EPOCH", "STACK_MAP", "KeyWriter")
+
+EPOCH = "interval"  # array: u64, number of the interval
+STACK_MAP = "stacks"  # stack traces by number
+_LARGE = PIDNS_SLOT - SLOTS  # bytes of the stack's place for texts
+_SMALL = 160  # bytes of the stack's end, which leaves 48 for temporaries
+_USER_STACK = 1 << 8  # BPF_F_USER_STACK
+_FAULT = -14  # EFAULT
+_FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
+_TEXT = frozenset(("CompareText", "CompareTexts"))
+
+
+class KeyWriter:
+    """Writes a key and what belongs to it.
+
+    Args:
+        asm: where instructions go.
+        layout: of the key.
+        outputs: its expressions, one for each part that is no stack.
+        text: the items as written, for messages.
+        sleepable: whether the program may take page faults.
+        unread, lost: labels to go to when a part cannot be read, or a stack found no room.
+        kernel: whether addresses may be the kernel's.
+        tasks: whether ``tid`` tells the idle tasks apart, one a CPU, which all are thread 0.
+
+    Attributes:
+        base: where the key lies, from r10.
+        free: where 136 bytes and more lie that are not in use once the key is made.
+
+    Raises:
+        LanguageError: the key does not fit the stack.
+    """
+
+    def __init__(
+        self,
+        asm: Assembler,
+        layout: KeyLayout,
+        outputs: Sequence[Output],
+        *,
+        text: str,
+        sleepable: bool,
+        unread: str,
+        lost: str,
+        kernel: bool = False,
+        tasks: bool = False,
+    ) -> None:
+        self.asm = asm
+        self.kernel = kernel
+        self.tasks = tasks
+        self.layout = layout
+        self.outputs = outputs
+        self.sleepable = sleepable
+        self.unread = unread
+        self.lost = lost
+        texts = any(map(_compares_text, _nodes(outputs)))
+        room = _SMALL if texts else _LARGE
+        if layout.size > room:
+            raise LanguageError(
+                text,
+                0,
+                f"keys of {layout.size - HEADER.size} bytes; at most {room - HEADER.size} fit: "
+                "give strings a length, str(EXPR, MAX), or all of them with --max-string",
+            )
+        self.base = STACK_BOTTOM if texts else SLOTS
+        self.free = SLOTS if texts else SLOTS - 136
+        self.bottom = STACK_BOTTOM + (layout.size if texts else 0)
+
+    def write(self, row: int, *, intervals: bool) -> None:
+        """Make the key; ``row`` is in its header, and the interval if there are any."""
+        asm = self.asm
+        asm.store(R10, self.base, row, 4)
+        if intervals:
+            asm.store(R10, KEY_SLOT, 0, 4)
+            asm.load_map(R1, EPOCH)
+            asm.mov(R2, R10)
+            asm.add(R2, KEY_SLOT)
+            asm.call(Helper.MAP_LOOKUP_ELEM)
+            asm.jump(Jump.EQ, R0, 0, self.lost)  # never: an array has its entries
+            asm.load(R0, R0, 0)
+            asm.store(R10, self.base + 4, R0, 4)
+        else:
+            asm.store(R10, self.base + 4, 0, 4)
+        ahead = iter(self.outputs)
+        for field in self.layout.fields:
+            if field.form in ("ustack", "kstack"):
+                self._stack(field)
+            else:
+                self._part(field, next(ahead))
+
+    def _part(self, field: Field, output: Output) -> None:
+        asm = self.asm
+        place = self.base + field.offset
+        writer = ExpressionWriter(
+            asm,
+            sleepable=self.sleepable,
+            fail=self.unread,
+            bottom=self.bottom,
+            kernel=self.kernel,
+        )
+        match field.form:
+            case "opaque":
+                asm.goto(self.unread)
+            case "func":
+                pass
+            case "comm":
+                asm.mov(R1, R10)
+                asm.add(R1, place)
+                asm.mov(R2, COMM_SIZE)
+                asm.call(Helper.GET_CURRENT_COMM)
+            case "string" | "buffer":
+                self._text(field, output, writer)
+            case "bytes":
+                self._zero(place, field.room)
+                if output.whole is not None:
+                    writer.copy_kept(output.whole, R10, place, field.size)
+                    return
+                writer.address(_memory(output.node))
+                asm.mov(R8, R3)
+                self._read(writer, output, place, field.size)
+            case _:
+                writer.value(output.node)
+                if self.tasks and isinstance(output.node, Builtin) and output.node.name == "tid":
+                    self._idle()
+                asm.store(R10, place, R0)
+                if field.form in ("usym", "ksym"):
+                    asm.mov(R1, R9)
+                    asm.alu(Alu.RSH, R1, 32)
+                    asm.store(R10, place + 8, R1)
+
+    def _idle(self) -> None:
+        # The thread in r0, of idle tasks (CPU + 1) << 32.
+        asm = self.asm
+        numbered = asm.new_label("thread")
+        asm.jump(Jump.NE, R0, 0, numbered)
+        asm.call(Helper.GET_SMP_PROCESSOR_ID)
+        asm.add(R0, 1)
+        asm.alu(Alu.LSH, R0, 32)
+        asm.label(numbered)
+
+    def _stack(self, field: Field) -> None:
+        asm = self.asm
+        asm.mov(R1, R6)
+        asm.load_map(R2, STACK_MAP)
+        asm.mov(R3, _USER_STACK if field.form == "ustack" else 0)
+        asm.call(Helper.GET_STACKID)
+        kept = asm.new_label("kept")
+        asm.jump(Jump.SGE, R0, 0, kept)
+        asm.jump(Jump.NE, R0, _FAULT, self.lost)  # EEXIST: two stacks claim one place; ENOMEM
+        asm.mov(R0, NO_FRAMES)  # a probe in user space has no kernel stack
+        asm.label(kept)
+        asm.store(R10, self.base + field.offset, R0, 4)
+        asm.mov(R1, R9)
+        asm.alu(Alu.RSH, R1, 32)
+        if field.form == "kstack":
+            asm.mov(R1, 0)
+        asm.store(R10, self.base + field.offset + 4, R1, 4)
+
+    def _text(self, field: Field, output: Output, writer: ExpressionWriter) -> None:
+        asm = self.asm
+        place = self.base + field.offset
+        self._zero(place, field.room)
+        if output.whole is not None:
+            self._kept(field, output.whole, writer)
+            return
+        if output.length is None:
+            writer.value(output.node)
+            asm.mov(R8, R0)
+            self._read(writer, output, place, output.reach)
+            return
+        writer.value(output.length)
+        self._clamp(field.size, signed=output.length.type.signed)
+        asm.store(R10, place, R0)
+        writer.value(output.node)
+        asm.mov(R8, R0)
+        where = None if isinstance(output.length, Number) else place
+        self._read(writer, output, place + 8, field.size, where)
+
+    def _kept(self, field: Field, kept: Kept, writer: ExpressionWriter) -> None:
+        # What was taken at a function's entry: its length, or a negative errno, and its bytes.
+        asm = self.asm
+        place = self.base + field.offset
+        asm.load(R0, R10, FRAME_SLOT)
+        asm.load(R0, R0, kept.offset)
+        asm.jump(Jump.SLT, R0, 0, self.unread)
+        if field.form == "buffer":
+            asm.store(R10, place, R0)
+            place += 8
+        text = Kept(kept.offset + 8, kept.size)
+        writer.copy_kept(text, R10, place, field.size)
+
+    def _read(
+        self,
+        writer: ExpressionWriter,
+        output: Output,
+        place: int,
+        size: int,
+        length: int | None = None,
+    ) -> None:
+        # From the address in r8 into the stack; ``length``: where the size is found.
+        asm = self.asm
+        text = output.form == "string"
+        helper = Helper.PROBE_READ_USER_STR if text else Helper.PROBE_READ_USER
+
+        def prepare() -> None:
+            asm.mov(R1, R10)
+            asm.add(R1, place)
+            asm.mov(R2, size)
+            if length is not None:
+                asm.load(R2, R10, length)
+                asm.jump(Jump.GT, R2, size, self.unread)  # never; tells the verifier the bound
+
+        done = asm.new_label("done")
+        for attempt in range(2 if self.sleepable else 1):
+            if attempt:
+                asm.jump(Jump.LT, R8, _FIRST_ADDRESS, self.unread)
+                asm.mov(R0, R8)
+                writer.touch(size)
+            asm.mov(R3, R8)
+            writer.call_reader(helper, prepare, kernel=of_kernel(output.node))
+            asm.jump(Jump.SGE, R0, 0, done)
+        asm.goto(self.unread)
+        asm.label(done)
+
+    def _clamp(self, most: int, *, signed: bool) -> None:
+        # r0 to 0…most.
+        asm = self.asm
+        small = asm.new_label("small")
+        if signed:
+            natural = asm.new_label("natural")
+            asm.jump(Jump.SGE, R0, 0, natural)
+            asm.mov(R0, 0)
+            asm.label(natural)
+        asm.jump(Jump.LE, R0, most, small)
+        asm.mov(R0, most)
+        asm.label(small)
+
+    def _zero(self, place: int, size: int) -> None:
+        for offset in range(0, size, 8):
+            self.asm.store(R10, place + offset, 0)
+
+
+def _nodes(outputs: Sequence[Output]) -> list[Node]:
+    nodes = [output.node for output in outputs]
+    return nodes + [output.length for output in outputs if output.length is not None]
+
+
+def _compares_text(node: Node) -> bool:
+    return type(node).__name__ in _TEXT or any(map(_compares_text, children(node)))
+
+
+def _memory(node: Node) -> Memory:
+    if isinstance(node, Fetched) and isinstance(node.fetch, Memory):
+        return node.fetch
+    raise TypeError(f"an aggregate lies in memory, not in {node}")

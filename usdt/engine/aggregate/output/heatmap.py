@@ -1,0 +1,105 @@
+"""Histograms over time: one row an interval, one column a bucket, the shade says how many.
+
+The columns are fixed by what has been seen so far; a row that needs more of them begins a new
+head. Shades are powers of four, so that a single hit shows beside thousands.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from usdt.engine.aggregate.output.text import label, number, spanned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.spec import Linear, Log2
+
+__all__ = ("Heatmap", "legend", "shade")
+
+_PLAIN = " .:-=+*#%@"
+# xterm's 256 colours, from dark to bright; a blank in the background's own colour is no hits
+_COLOURS = (None, 17, 18, 19, 55, 91, 127, 163, 203, 215, 229)
+_COLUMN = 2  # characters of a column
+_MARGIN = 8  # "HH:MM:SS"
+
+
+class Heatmap:
+    """Writes rows.
+
+    Args:
+        buckets: what columns mean.
+        unit: what is counted in buckets, "ns" or an expression.
+        colour: with a terminal's colours.
+    """
+
+    def __init__(self, buckets: Log2 | Linear, unit: str, *, colour: bool) -> None:
+        self.buckets = buckets
+        self.unit = unit
+        self.colour = colour
+        self._span = (0, -1)
+
+    def row(self, seconds: float, counts: Sequence[int]) -> list[str]:
+        """The lines of one interval; ``seconds``: its end, as time.time() has it."""
+        lines = []
+        first, last = spanned(counts)
+        if last >= first:
+            low, high = self._span
+            span = (first, last) if high < low else (min(low, first), max(high, last))
+            if span != self._span:
+                self._span = span
+                lines += self._head()
+        clock = time.strftime("%H:%M:%S", time.localtime(seconds))
+        low, high = self._span
+        cells = "".join(self._cell(counts[index]) for index in range(low, high + 1))
+        lines.append(f"{clock} |{cells}| {sum(counts)}\n")
+        return lines
+
+    def _cell(self, count: int) -> str:
+        if not self.colour:
+            return _PLAIN[min(shade(count), len(_PLAIN) - 1)] * _COLUMN
+        colour = _COLOURS[min(shade(count), len(_COLOURS) - 1)]
+        return " " * _COLUMN if colour is None else f"\x1b[48;5;{colour}m{'':{_COLUMN}}\x1b[0m"
+
+    def _head(self) -> list[str]:
+        # The least value of every fifth column, above it.
+        low, high = self._span
+        width = _COLUMN * (high - low + 1)
+        line = ""
+        for index in range(low, high + 1):
+            place = _COLUMN * (index - low)
+            text = _edge(self.buckets, index)
+            if (index == low or len(line) + 2 <= place) and place + len(text) <= max(width, 8):
+                line = f"{line:<{place}}{text}"
+        return [f"{'':{_MARGIN}} |{line:<{width}}| {self.unit}; count\n"]
+
+    def legend(self) -> list[str]:
+        """What the shades mean, and the columns."""
+        low, high = self._span
+        if high < low:
+            return []
+        cells = self._shades()
+        ends = f"{label(self.buckets, low)} to {label(self.buckets, high)}"
+        return [f"{'':{_MARGIN}}  columns {ends} {self.unit}; hits: {cells}\n"]
+
+    def _shades(self) -> str:
+        number_of = len(_COLOURS if self.colour else _PLAIN)
+        steps = map(legend, range(1, number_of))
+        return " ".join(f"{self._cell(least)}{text}" for least, text in steps)
+
+
+def _edge(buckets: Log2 | Linear, index: int) -> str:
+    low, high = buckets.edges(index)
+    return f"<{number(high or 0)}" if low is None else number(low)
+
+
+def shade(count: int) -> int:
+    """0 for no hits, 1 for one to three, then a step for each power of four."""
+    return (count.bit_length() + 1) // 2
+
+
+def legend(step: int) -> tuple[int, str]:
+    """The least count of a shade from 1 on, and how that is written, as in "16+"."""
+    least = 1 << 2 * (step - 1)
+    return least, f"{number(least)}+"

@@ -1,0 +1,70 @@
+"""Results as JSON lines; docs/json.md describes them."""
+
+from __future__ import annotations
+
+import json
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.aggregate.output.text import spanned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from usdt.engine.aggregate.results import Result
+    from usdt.engine.aggregate.session import Pairs
+    from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
+    from usdt.engine.aggregate.values import Value
+    from usdt.engine.runtime.session import Lost
+
+__all__ = ("bucket_list", "missed_line", "pairs_line", "result_line")
+
+
+def result_line(result: Result, aggregation: Aggregation, about: Mapping[str, Any]) -> str:
+    """One result; ``about`` are fields that all results of the command have."""
+    head = "".join(f"{quote(name)}: {json.dumps(value)}, " for name, value in about.items())
+    key = ""
+    if result.key:
+        parts = ", ".join(f"{quote(part.name)}: {part.json}" for part in result.key)
+        key = f'"key": {{{parts}}}, '
+        named = [f"{quote(part.name)}: {quote(part.named)}" for part in result.key if part.named]
+        if named:
+            key += f'"names": {{{", ".join(named)}}}, '
+    which = f'"probe": {quote(result.name)}, '
+    if result.probe != result.name:
+        which += f'"request": {quote(result.probe)}, '
+    numbers = json.dumps(_numbers(result.value, aggregation))[1:-1]
+    return f"{{{head}{which}{key}{numbers}}}\n"
+
+
+def _numbers(value: Value, aggregation: Aggregation) -> dict[str, Any]:
+    found: dict[str, Any] = {"count": value.count}
+    if aggregation.stats:
+        found["min"] = value.least
+        found["avg"] = value.average
+        found["max"] = value.greatest
+        found["sum"] = value.sum
+    if aggregation.buckets is not None:
+        found["buckets"] = bucket_list(value.buckets, aggregation.buckets)
+    return found
+
+
+def bucket_list(counts: tuple[int, ...], buckets: Log2 | Linear) -> list[dict[str, Any]]:
+    """Every bucket from the first with hits to the last."""
+    first, last = spanned(counts)
+    found = []
+    for index in range(first, last + 1):
+        low, high = buckets.edges(index)
+        found.append({"low": low, "high": high, "count": counts[index]})
+    return found
+
+
+def missed_line(item: Lost) -> str:
+    """What could not be aggregated at a probe."""
+    return json.dumps({"lost": item.lost, "unreadable": item.unread, "probe": item.probe}) + "\n"
+
+
+def pairs_line(pairs: Pairs) -> str:
+    """What was no pair."""
+    found = {"unfinished": pairs.unfinished, "unmatched": pairs.unmatched, "deep": pairs.deep}
+    return json.dumps(found) + "\n"

@@ -1,0 +1,165 @@
+"""Results as text for eyes: tables, histograms.
+
+Histograms look as bcc and bpftrace print them: bpftrace's labels and bars, from the first bucket
+with hits to the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.engine.aggregate.spec import Log2
+from usdt.engine.output.formatters import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.results import Result
+    from usdt.engine.aggregate.spec import Linear
+    from usdt.engine.aggregate.values import Value
+
+__all__ = (
+    "duration",
+    "folded_lines",
+    "histogram",
+    "histograms",
+    "key_text",
+    "label",
+    "number",
+    "spanned",
+    "table",
+)
+
+_WIDTH = 52  # of a bar
+_PREFIXES = ("", "K", "M", "G", "T", "P", "E")
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
+
+
+def table(results: Sequence[Result], *, stats: bool) -> list[str]:
+    """A line for each result, under a line of names; frames of stacks follow their line."""
+    if not results:
+        return []
+    names = ["COUNT", *(("MIN", "AVG", "MAX", "SUM") if stats else ())]
+    numbers = [_numbers(result.value, stats=stats) for result in results]
+    keys = [part.name for part in results[0].key if not part.frames]
+    words = [
+        [escape(result.probe), *(part.text for part in result.key if not part.frames)]
+        for result in results
+    ]
+    widths = [max(8, *map(len, column)) for column in zip(names, *numbers, strict=True)]
+    heads = ["PROBE", *keys]
+    columns = [max(map(len, column)) for column in zip(heads, *words, strict=True)]
+    lines = [_line(names, widths, heads, columns)]
+    for result, row, words_of in zip(results, numbers, words, strict=True):
+        lines.append(_line(row, widths, words_of, columns))
+        lines += [f"{'':10}{frame}\n" for part in result.key for frame in part.frames]
+    return lines
+
+
+def folded_lines(results: Sequence[Result]) -> list[str]:
+    """``comm;outer;…;inner COUNT`` for each distinct stack: what makes flame graphs.
+
+    Where there are several probes the probe is a frame below the command, other keys are, too.
+    """
+    counts: dict[str, int] = {}
+    several = len({result.probe for result in results}) > 1
+    for result in results:
+        words = [part for part in result.key if not part.folded]
+        comm = [part.text for part in words if part.name == "comm"]
+        others = [f"{part.name}={part.text}" for part in words if part.name != "comm"]
+        below = [*comm, *([escape(result.probe)] if several else []), *others]
+        stacks = sorted((p for p in result.key if p.folded), key=lambda p: p.name, reverse=True)
+        line = ";".join([*(text.replace(";", ":") for text in below), *(p.folded for p in stacks)])
+        counts[line] = counts.get(line, 0) + result.value.count
+    return [f"{line} {count}\n" for line, count in counts.items()]
+
+
+def _line(
+    numbers: Sequence[str], widths: Sequence[int], words: Sequence[str], columns: Sequence[int]
+) -> str:
+    left = "  ".join(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=True))
+    right = "  ".join(f"{text:<{width}}" for text, width in zip(words, columns, strict=True))
+    return f"{left}  {right}".rstrip() + "\n"
+
+
+def _numbers(value: Value, *, stats: bool) -> list[str]:
+    if not stats:
+        return [str(value.count)]
+    average = f"{value.average:.1f}".removesuffix(".0")
+    least, greatest = ("?" if v is None else str(v) for v in (value.least, value.greatest))
+    return [str(value.count), least, average, greatest, str(value.sum)]
+
+
+def histograms(
+    results: Sequence[Result], buckets: Log2 | Linear, *, what: str, times: bool = False
+) -> list[str]:
+    """A histogram for each result, under a line that says whose; ``times``: with their extremes."""
+    lines = []
+    for result in results:
+        lines.append(f"{escape(result.probe)}  {what}{key_text(result)}\n")
+        for part in result.key:
+            lines += [f"{'':10}{frame}\n" for frame in part.frames]
+        lines += histogram(result.value.buckets, buckets)
+        if times:
+            lines.append(_extremes(result.value))
+        lines.append("\n")
+    return lines
+
+
+def _extremes(value: Value) -> str:
+    least, average, greatest = (
+        duration(number) for number in (value.least or 0, value.average, value.greatest or 0)
+    )
+    return f"count {value.count}, min {least}, avg {average}, max {greatest}\n"
+
+
+def key_text(result: Result) -> str:
+    """The key on the line of the probe, two blanks before each part."""
+    return "".join(f"  {part.name}={part.text}" for part in result.key if not part.frames)
+
+
+def histogram(counts: Sequence[int], buckets: Log2 | Linear) -> list[str]:
+    """A line for each bucket from the first with hits to the last; as bpftrace's."""
+    first, last = spanned(counts)
+    most = max(counts, default=0) or 1
+    lines = []
+    for index in range(first, last + 1):
+        bar = "@" * (counts[index] * _WIDTH // most)
+        lines.append(f"{label(buckets, index):<16}{counts[index]:8} |{bar:<{_WIDTH}}|\n")
+    return lines
+
+
+def spanned(counts: Sequence[int]) -> tuple[int, int]:
+    """The first and the last bucket with hits; (0, -1) if there is none."""
+    used = [index for index, count in enumerate(counts) if count]
+    return (used[0], used[-1]) if used else (0, -1)
+
+
+def label(buckets: Log2 | Linear, index: int) -> str:
+    """``[8, 16)``, ``[512, 1K)``, ``[1]``, ``(..., 0)``, ``[100, ...)``."""
+    low, high = buckets.edges(index)
+    if low is None:
+        return f"(..., {number(high or 0)})"
+    if high is None:
+        return f"[{number(low)}, ...)"
+    if isinstance(buckets, Log2) and high - low == 1:
+        return f"[{low}]"
+    return f"[{number(low)}, {number(high)})"
+
+
+def number(value: int) -> str:
+    """A number, with a prefix of a power of 1024 that divides it: 3K, 1M; 1000."""
+    index = 0
+    while abs(value) >= 1024 and value % 1024 == 0 and index + 1 < len(_PREFIXES):
+        value //= 1024
+        index += 1
+    return f"{value}{_PREFIXES[index]}"
+
+
+def duration(nanoseconds: float) -> str:
+    """Three digits at least, in the unit that suits: 1.25 ms."""
+    for size, name in _UNITS:
+        if nanoseconds >= size:
+            value = nanoseconds / size
+            return f"{value:.2f} {name}" if value < 100 and size > 1 else f"{value:.0f} {name}"
+    return "0 ns"

@@ -1,0 +1,187 @@
+"""From probes and options to plans and what their cases do; no kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import LanguageError, TracingError
+from usdt.base.frozen import frozen
+from usdt.engine.aggregate.codegen.action import Action
+from usdt.engine.aggregate.keys import KeyLayout, lay_out
+from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
+from usdt.engine.compiler.ir import Opaque
+from usdt.engine.compiler.plan import HEADER_SIZE, Output, Plan, make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.resolve import Types
+    from usdt.engine.language.tree import Item, ProbeText
+
+__all__ = ("Layout", "Planner", "Source")
+
+
+@frozen
+class Source:
+    """Where a result comes from: a probe, by one of the requests.
+
+    Attributes:
+        request: its number, in the order given.
+        probe: its name.
+    """
+
+    request: int
+    probe: str
+
+
+@frozen
+class Layout:
+    """How the keys and values of a row number are read; equal ones share the number."""
+
+    source: Source
+    keys: KeyLayout
+    signed: bool
+
+
+class Planner:
+    """Plans the cases of an aggregation.
+
+    Args:
+        aggregation: what is computed.
+        requests: the probes; of a time between two, start and end.
+
+    Attributes:
+        layouts: by row number.
+
+    Raises:
+        LanguageError: a probe's items do not suit the aggregation.
+    """
+
+    def __init__(self, aggregation: Aggregation, requests: Sequence[ProbeText]) -> None:
+        self.aggregation = aggregation
+        self.layouts: list[Layout] = []
+        self._requests = requests
+        self._values = [aggregation.check(request) for request in requests]
+        self._rows: dict[Layout, int] = {}
+
+    def number_of(self, request: ProbeText) -> int:
+        """The place of a request among those given: by identity, as both may say the same."""
+        for number, known in enumerate(self._requests):
+            if known is request:
+                return number
+        raise TracingError(f"{request.text}: not among the probes of this session")
+
+    def sources(self) -> list[Source]:
+        """Every probe that gives results, in the order found."""
+        ends = (layout.source for layout in self.layouts if self._role(layout.source.request))
+        return list(dict.fromkeys(ends))
+
+    def plan(
+        self,
+        request: ProbeText,
+        probe: str,
+        arguments: Sequence[Argument],
+        *,
+        declared: int,
+        max_string: int,
+        function: str = "",
+        types: Types | None = None,
+        kernel: bool = False,
+    ) -> Plan:
+        """The plan of one probe for one set of arguments; outputs: value, pair's key, key.
+
+        Raises:
+            LanguageError: an item cannot be understood here, or the value is no integer.
+        """
+
+        def planned(items: Sequence[Item], text: str) -> Plan:
+            return make_plan(
+                items,
+                arguments,
+                text=text,
+                probe=probe,
+                declared=declared,
+                max_string=max_string,
+                function=function,
+                types=types,
+                kernel=kernel,
+            )
+
+        number = self.number_of(request)
+        if not request.items and not any(self._keys_of(number)):
+            return Plan((), (), HEADER_SIZE, -1, kernel=kernel)  # of thousands, as a rule
+        outputs: list[Output] = []
+        value = self._values[number]
+        if value is not None:
+            outputs.append(_integer(request, value, planned([value], request.text).outputs[0]))
+        for part in self._keys_of(number):
+            plain = [item for item in part.items if not is_stack(item)]
+            if plain:
+                made = planned(plain, part.text).outputs
+                for item, output in zip(plain, made, strict=False):
+                    if output.form == "array":
+                        reason = f"{item.text} is an array: name an element, {item.text}[0]"
+                        if output.text == "B" and output.size > 1:
+                            reason = f"{item.text} holds several values: name a member or element"
+                        raise LanguageError(part.text, item.expression.start, reason)
+                outputs += made
+        predicates = [item for item in request.items if item.is_predicate]
+        checks = planned(predicates, request.text).predicates if predicates else ()
+        returns = [item for item in request.items if is_return(item)]
+        planned(returns, request.text)  # an error where nothing returns
+        return Plan(checks, tuple(outputs), HEADER_SIZE, -1, returns=bool(returns), kernel=kernel)
+
+    def action(self, plan: Plan, probe: str, request: ProbeText) -> Action:
+        """What a case with this plan does."""
+        number = self.number_of(request)
+        outputs = list(plan.outputs)
+        value = outputs.pop(0) if self._values[number] is not None else None
+        layouts: list[KeyLayout] = []
+        expressions: list[tuple[Output, ...]] = []
+        for part in self._keys_of(number):
+            count = sum(not is_stack(item) for item in part.items)
+            mine, outputs = tuple(outputs[:count]), outputs[count:]
+            layouts.append(lay_out(part.items, mine))
+            expressions.append(mine)
+        signed = value is not None and value.node.type.signed
+        row = self._row(Layout(Source(number, probe), layouts[1], signed))
+        return Action(
+            self._role(number) or "start",
+            row,
+            value,
+            layouts[0],
+            expressions[0],
+            layouts[1],
+            expressions[1],
+        )
+
+    def _role(self, number: int) -> str:
+        # Empty for a start, which gives no results.
+        if self.aggregation.pair is None:
+            return "hit"
+        return "end" if number else ""
+
+    def _keys_of(self, number: int) -> tuple[Items, Items]:
+        # The pair's key and the result's key, of those that this request has.
+        pair = self.aggregation.pair or Items()
+        if number and self.aggregation.pair_end is not None:
+            pair = self.aggregation.pair_end
+        return pair, self.aggregation.keys if self._role(number) else Items()
+
+    def _row(self, layout: Layout) -> int:
+        number = self._rows.setdefault(layout, len(self.layouts))
+        if number == len(self.layouts):
+            self.layouts.append(layout)
+        return number
+
+
+def _integer(request: ProbeText, item: Item, output: Output) -> Output:
+    if output.form in ("integer", "bool", "hex", "opaque"):
+        return output
+    reason = f"{item.text} is no integer: only integers can be aggregated"
+    if is_pattern(request) and output.form in ("float", "bytes"):
+        # One probe of many: its hits are counted as those whose value cannot be read.
+        return Output(item.text, "opaque", Opaque(reason))
+    raise LanguageError(request.text, item.expression.start, reason)

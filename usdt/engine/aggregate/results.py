@@ -1,0 +1,138 @@
+"""From rows to results: names for stacks and addresses, order, the largest ones."""
+
+from __future__ import annotations
+
+import json
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.frozen import frozen
+from usdt.engine.aggregate.keys import Address, Cut, Stack
+from usdt.engine.compiler.value_names import NamedNumber
+from usdt.engine.output.formatters import escape
+from usdt.engine.output.stacks import folded, frame_json, frame_text, no_frames, no_frames_folded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from usdt.engine.aggregate.planning import Source
+    from usdt.engine.aggregate.session import AggregateSession, Row
+    from usdt.engine.aggregate.values import Value
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.stacks import StackResolver
+
+__all__ = ("Part", "Result", "Results")
+
+
+@frozen
+class Part:
+    """One part of a result's key.
+
+    Attributes:
+        name: the item as written.
+        text: for eyes, on one line; empty for a stack.
+        json: as JSON.
+        frames: of a stack, for eyes, innermost first.
+        folded: of a stack, ``outer;…;inner``.
+        named: the name of a number that has one.
+    """
+
+    name: str
+    text: str
+    json: str
+    frames: tuple[str, ...] = ()
+    folded: str = ""
+    named: str = ""
+
+
+@frozen
+class Result:
+    """One result as it is shown.
+
+    Attributes:
+        probe: its name; with the items where several requests give results at it.
+        name: its name alone.
+        key: parts of the key.
+        value: what was aggregated.
+    """
+
+    probe: str
+    name: str
+    key: tuple[Part, ...]
+    value: Value
+
+
+class Results:
+    """Makes results of the rows of a session.
+
+    Args:
+        session: whose rows they are.
+        requests: the probes as asked for.
+        resolver: names for stacks and addresses.
+    """
+
+    def __init__(
+        self, session: AggregateSession, requests: Sequence[ProbeText], resolver: StackResolver
+    ) -> None:
+        self._session = session
+        self._requests = requests
+        self._resolver = resolver
+
+    def of(self, rows: Iterable[Row], top: int | None = None) -> list[Result]:
+        """The results of some rows, the largest count last; ``top``: only so many of them."""
+        merged: dict[tuple[str, tuple[Part, ...]], Result] = {}
+        for row in rows:
+            label = self._label(row.source)
+            key = tuple(map(self._part, self._names(), row.key))
+            known = merged.get((label, key))
+            value = row.value if known is None else known.value.plus(row.value)
+            merged[label, key] = Result(label, row.source.probe, key, value)
+        found = sorted(merged.values(), key=_rank)
+        return found[-top:] if top else found
+
+    def _names(self) -> list[str]:
+        return [item.text for item in self._session.aggregation.keys.items]
+
+    def _label(self, source: Source) -> str:
+        sharing = {
+            other.request for other in self._session.sources() if other.probe == source.probe
+        }
+        items = self._requests[source.request].items
+        if len(sharing) == 1 or not items:
+            return source.probe
+        return f"{source.probe}({', '.join(item.text for item in items)})"
+
+    def _part(self, name: str, value: Any) -> Part:
+        if isinstance(value, Stack):
+            return self._stack(name, value)
+        if isinstance(value, Address):
+            frame = self._resolver.frame(_kind(value.kind), value.pid, value.address)
+            return Part(name, frame_text(frame), frame_json(frame))
+        if isinstance(value, str):
+            shown = escape(value) + ("..." if isinstance(value, Cut) else "")
+            return Part(name, shown, quote(value))
+        named = value.name if isinstance(value, NamedNumber) else ""
+        return Part(name, str(value), json.dumps(value), named=named)
+
+    def _stack(self, name: str, stack: Stack) -> Part:
+        kind = _kind(stack.kind)
+        addresses = self._session.addresses(stack)
+        if not addresses:
+            why = no_frames(kind, 0)
+            error = f'{{"error": {quote(why)}}}'
+            return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
+        frames = self._resolver.frames(kind, stack.pid, addresses)
+        text = f"[{', '.join(map(frame_json, frames))}]"
+        return Part(
+            name, "", text, tuple(map(frame_text, frames)), folded(frames, kernel=kind == "kstack")
+        )
+
+
+def _kind(word: str) -> Any:
+    # "ustack" or "kstack", which the resolver's type names one by one
+    return word
+
+
+def _rank(result: Result) -> tuple[int, str, str]:
+    # Count first; the rest keeps the order of equal ones from one reading to the next.
+    return result.value.count, result.probe, ",".join(part.json for part in result.key)

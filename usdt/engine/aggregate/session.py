@@ -1,0 +1,312 @@
+"""A session that counts in the kernel: maps, attached programs, and reading what they hold.
+
+What is read is what has been added since the last reading (deltas), or everything so far. Nothing
+is cleared while programs run, as hits between reading and clearing would be lost. Where values
+stand under keys, each interval has keys of its own; those of an interval are removed when the next
+one has passed, so that programs that began in it have long ended.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.errors import SyscallError, TracingError
+from usdt.base.frozen import frozen
+from usdt.bpf import features
+from usdt.bpf._uapi import MapType
+from usdt.bpf.maps import Map, MapSpec, possible_cpus
+from usdt.engine.aggregate.codegen.action import (
+    DEEP,
+    ODD,
+    START_SIZE,
+    STARTS,
+    UNMATCHED,
+    VALUES,
+    ZEROS,
+    Action,
+    AggregateBody,
+)
+from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
+from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
+from usdt.engine.aggregate.planning import Planner, Source
+from usdt.engine.aggregate.values import NONE, Value, unpack, value_size
+from usdt.engine.runtime.session import AnySession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from usdt.bpf.link import Via
+    from usdt.engine.aggregate.planning import Layout
+    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.compiler.codegen.program import Case, Filter
+    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.runtime.attach.attacher import Failure, Point
+
+__all__ = ("AggregateSession", "Pairs", "Row")
+
+MAX_FRAMES = 127  # PERF_MAX_STACK_DEPTH
+_ROWS = 1 << 14  # of a per-CPU array of counts, beside those of the first probe's places
+_ARRAY_SIZE = 16 << 20  # bytes of one with larger values, if that makes enough rows
+_MANY = 256  # rows that are not read one by one
+_STACKS = 1 << 14  # stacks that are kept; two may claim one place, so a multiple of what is usual
+_SHARED = 64  # bytes: larger values exist once, not for each CPU, where the kernel allows it
+
+
+@frozen
+class Row:
+    """One result: what was aggregated at one probe under one key."""
+
+    source: Source
+    key: tuple[Any, ...]
+    value: Value
+
+
+_Place = tuple[Source, tuple[Any, ...]]
+
+
+@frozen
+class Pairs:
+    """What became of starts and ends that are no pair.
+
+    Attributes:
+        unfinished: starts whose end did not come.
+        unmatched: ends without a start.
+        deep: starts nested too deeply to be measured.
+    """
+
+    unfinished: int
+    unmatched: int
+    deep: int
+
+
+class AggregateSession(AnySession):
+    """Programs that aggregate, and what they have aggregated; a context manager.
+
+    Args:
+        aggregation: what is computed.
+        requests: the probes; of a time between two, start and end.
+        accept: which processes count.
+        via: how to attach; None asks the kernel for its newest way.
+        max_string: bytes that str() keeps.
+
+    Raises:
+        LanguageError: a probe's items do not suit the aggregation.
+        SyscallError: EPERM without CAP_BPF and CAP_PERFMON; ENOMEM: too many keys.
+    """
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        requests: Sequence[ProbeText],
+        *,
+        accept: Filter | None = None,
+        via: Via | None = None,
+        max_string: int,
+    ) -> None:
+        self.aggregation = aggregation
+        self._planner = Planner(aggregation, requests)
+        self._body = AggregateBody(aggregation, atomics=features.have_fetching_atomics())
+        self._maps: dict[str, Map] = {}
+        self._epoch = 0
+        self._room = 0
+        self._late: dict[_Place, Value] = {}
+        self._before: dict[_Place, Value] = {}
+        self._frames_by_number: dict[int, tuple[int, ...]] = {}
+        super().__init__(
+            self._maps,
+            accept=accept,
+            via=via,
+            body=self._body,
+            max_string=max_string,
+            may_sleep=not aggregation.stacks,
+        )
+
+    def attach(
+        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
+    ) -> list[Failure]:
+        """As :meth:`AnySession.attach`; a pattern may stand for all functions of a kernel."""
+        self._room = max(self._room, len(points))
+        return super().attach(request, points, declared=declared)
+
+    # ------------------------------------------------------------ plans
+
+    def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
+        return self._planner.plan(
+            request,
+            point.probe,
+            point.arguments,
+            declared=declared,
+            max_string=self._max_string,
+            function=point.function,
+            types=point.types,
+            kernel=point.hook is not None,
+        )
+
+    def _number_of(self, request: ProbeText) -> int:
+        return self._planner.number_of(request)
+
+    def _announce(self, case: Case, probe: str, request: ProbeText) -> None:
+        action = self._planner.action(case.plan, probe, request)
+        self._make_maps(action)
+        self._body.actions[case.number] = action
+
+    # ------------------------------------------------------------ maps
+
+    def _make_maps(self, action: Action) -> None:
+        aggregation = self.aggregation
+        size = value_size(aggregation)
+        entries = aggregation.max_keys
+        if action.unreadable:
+            return  # its program goes no farther than to count what cannot be read
+        if action.role != "start" and aggregation.keyed:
+            kind = MapType.PERCPU_HASH
+            if size > _SHARED and (self._body.atomics or not aggregation.stats):
+                kind = MapType.HASH
+            most = 2 * entries if aggregation.intervals else entries
+            self._need(VALUES, kind, self._key_size(VALUES, action.keys.size), size, most)
+            self._need(ZEROS, MapType.ARRAY, 4, size, 1)
+            self._need(EPOCH, MapType.ARRAY, 4, 8, 1)
+            if aggregation.stacks:
+                self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, _STACKS)
+        elif action.role != "start":
+            self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._room)
+        if action.role != "hit":
+            key_size = self._key_size(STARTS, action.pair.size)
+            self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)
+            self._need(ODD, MapType.ARRAY, 4, 16, 1)
+
+    def _key_size(self, name: str, size: int) -> int:
+        # All keys of a map have one size: so do the same items at every call site, structures
+        # passed by value apart.
+        made = self._maps.get(name)
+        if made is None:
+            return size
+        if size != made.spec.key_size:
+            raise TracingError(
+                f"keys of {size} and of {made.spec.key_size} bytes at different call sites: "
+                "trace one of the probes, or cast what differs to an integer type"
+            )
+        return size
+
+    def _need(self, name: str, kind: MapType, key_size: int, size: int, entries: int) -> None:
+        if name in self._maps:
+            return
+        try:
+            made = MapSpec(kind, key_size, size, entries, name).create()
+        except SyscallError as err:
+            hint = "fewer --max-keys need less memory" if entries > 1 else ""
+            raise SyscallError(err.errno or 0, f"a map of {entries} entries", hint) from err
+        self._resources.callback(made.close)
+        self._maps[name] = made
+        self._attacher.add_map(name, made)
+
+    # ------------------------------------------------------------ reading
+
+    def sources(self) -> list[Source]:
+        """Every probe that is attached and gives results, in the order found."""
+        return self._planner.sources()
+
+    def read(self) -> list[Row]:
+        """Everything so far, in no order; with intervals what the last one has so far."""
+        return _rows(self._now(self._epoch))
+
+    def read_interval(self) -> list[Row]:
+        """What has been added since the last call; the next interval begins."""
+        if not self.aggregation.keyed:
+            now = self._now(0)
+            rows = {key: value.minus(self._before.get(key, NONE)) for key, value in now.items()}
+            self._before = now
+            return _rows(rows)
+        before, late = self._epoch, self._late
+        self._epoch += 1
+        if EPOCH in self._maps:
+            self._maps[EPOCH].set(bytes(4), struct.pack("=Q", self._epoch))
+        rows = dict(self._late_hits(before - 1, late))
+        self._late = self._now(before)
+        for key, value in self._late.items():
+            rows[key] = value.plus(rows.get(key, NONE))
+        return _rows(rows)
+
+    def _late_hits(self, epoch: int, shown: dict[_Place, Value]) -> Iterator[tuple[_Place, Value]]:
+        # What programs that were under way when an interval ended have added to it; it goes.
+        if epoch < 0:
+            return
+        for key, value in self._now(epoch, remove=True).items():
+            late = value.minus(shown.get(key, NONE))
+            if late.count:
+                yield key, late
+
+    def _now(self, epoch: int, *, remove: bool = False) -> dict[_Place, Value]:
+        found: dict[_Place, Value] = {}
+        if VALUES not in self._maps:
+            return found
+        for layout, key, data in self._entries(epoch, remove=remove):
+            place = layout.source, key
+            value = unpack(self.aggregation, data, signed=layout.signed)
+            if value.count:
+                found[place] = found[place].plus(value) if place in found else value
+        return found
+
+    def _entries(
+        self, epoch: int, *, remove: bool
+    ) -> Iterator[tuple[Layout, tuple[Any, ...], bytes]]:
+        table = self._maps[VALUES]
+        if not self.aggregation.keyed:
+            layouts = self._planner.layouts[: table.spec.entries]
+            nothing = bytes(table.value_size)
+            for (_, data), layout in zip(_in_order(table, len(layouts)), layouts, strict=False):
+                if data != nothing:
+                    yield layout, (), data
+            return
+        for key, data in list(table.items()):
+            number, when = HEADER.unpack_from(key)
+            if when == epoch % (1 << 32) and number < len(self._planner.layouts):
+                layout = self._planner.layouts[number]
+                yield layout, layout.keys.read(key), data
+                if remove:
+                    table.delete(key)
+
+    def addresses(self, stack: Stack) -> tuple[int, ...]:
+        """The frames of a stack, innermost first; none if the kernel found none."""
+        if stack.number == NO_FRAMES:
+            return ()
+        if stack.number not in self._frames_by_number:
+            data = self._maps[STACK_MAP].get(struct.pack("=I", stack.number)) or b""
+            words = struct.unpack(f"={len(data) // 8}Q", data)
+            self._frames_by_number[stack.number] = tuple(word for word in words if word)
+        return self._frames_by_number[stack.number]
+
+    def pairs(self) -> Pairs:
+        """What became of starts and ends that are no pair."""
+        if STARTS not in self._maps:
+            return Pairs(0, 0, 0)
+        depths = (
+            int(struct.unpack_from("=q", value)[0]) for _, value in self._maps[STARTS].items()
+        )
+        unfinished = sum(depth for depth in depths if depth > 0)
+        odd = self._maps[ODD].get(bytes(4)) or bytes(16)
+        unmatched, deep = (
+            int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, DEEP)
+        )
+        return Pairs(unfinished, unmatched, deep)
+
+
+def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
+    # The first so many rows of an array: all of them in a few calls where they are many.
+    if number > _MANY:
+        yield from table.items()
+        return
+    for row in range(number):
+        key = struct.pack("=I", row)
+        yield key, table.get(key) or b""
+
+
+def _rows_of(size: int) -> int:
+    # Probes that a per-CPU array has room for; hits of what goes beyond are counted as lost.
+    return _ROWS if size == 8 else max(256, min(_ROWS, _ARRAY_SIZE // (size * possible_cpus())))
+
+
+def _rows(found: dict[_Place, Value]) -> list[Row]:
+    return [Row(*place, value) for place, value in found.items() if value.count]

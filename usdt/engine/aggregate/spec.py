@@ -1,0 +1,230 @@
+"""What is to be computed: the words of the command line as values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import LanguageError, TracingError
+from usdt.base.frozen import frozen
+from usdt.engine.language import parse_items
+from usdt.engine.language.tree import Call, Name
+
+if TYPE_CHECKING:
+    from usdt.engine.language.tree import Item, ProbeText
+
+__all__ = (
+    "MAX_BUCKETS",
+    "STACKS",
+    "Aggregation",
+    "Items",
+    "Linear",
+    "Log2",
+    "is_pattern",
+    "is_return",
+    "is_stack",
+    "parse_keys",
+    "parse_linear",
+)
+
+STACKS = ("ustack", "kstack")
+MAX_BUCKETS = 1000  # of a linear histogram, as bpftrace has it
+_S64 = 1 << 63
+
+
+@frozen
+class Log2:
+    """Buckets of powers of two: negative, 0, 1, [2, 4), [4, 8) … [2^63, 2^64)."""
+
+    @property
+    def number(self) -> int:
+        """How many buckets there are."""
+        return 66
+
+    def edges(self, index: int) -> tuple[int | None, int | None]:
+        """The least value of a bucket, and the least beyond it; None: no end there."""
+        if index < 2:
+            return (None, 0) if index == 0 else (0, 1)
+        return 1 << index - 2, 1 << index - 1
+
+
+@frozen
+class Linear:
+    """Buckets of ``step`` from ``low`` on, and one for all below and all from ``high`` on."""
+
+    low: int
+    high: int
+    step: int
+
+    @property
+    def inner(self) -> int:
+        """How many buckets lie between low and high."""
+        return -(-(self.high - self.low) // self.step)
+
+    @property
+    def number(self) -> int:
+        """How many buckets there are."""
+        return self.inner + 2
+
+    def edges(self, index: int) -> tuple[int | None, int | None]:
+        """The least value of a bucket, and the least beyond it; None: no end there."""
+        if index == 0:
+            return None, self.low
+        if index > self.inner:
+            return self.high, None
+        return self.low + (index - 1) * self.step, min(self.high, self.low + index * self.step)
+
+
+@frozen
+class Items:
+    """Items as an option gave them: ``text`` is what errors point into."""
+
+    text: str = ""
+    items: tuple[Item, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+
+@frozen
+class Aggregation:
+    """What programs compute.
+
+    Attributes:
+        stats: count, least, greatest and sum of a value.
+        buckets: a histogram of it. With neither of the two, hits are counted.
+        keys: what results are divided by, besides the probe.
+        pair: of a time between two probes: what a start and its end have in common.
+        pair_end: the same at its end, where it is called something else there.
+        unit: of a time between two probes: nanoseconds that its buckets count in.
+        max_keys: distinct keys that are kept, in an interval if there are intervals.
+        intervals: whether results are taken from time to time.
+    """
+
+    stats: bool = False
+    buckets: Log2 | Linear | None = None
+    keys: Items = Items()
+    pair: Items | None = None
+    pair_end: Items | None = None
+    unit: int = 1
+    max_keys: int = 10240
+    intervals: bool = False
+
+    @property
+    def needs_value(self) -> bool:
+        """Whether probes give a value: ``PROBE(EXPR)``."""
+        return (self.stats or self.buckets is not None) and self.pair is None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether values are found by a key of bytes, not by the probe's number.
+
+        Least and greatest of an interval cannot be told from those of two longer ones, so with
+        intervals the interval becomes part of the key.
+        """
+        return bool(self.keys) or (self.intervals and self.stats)
+
+    @property
+    def stacks(self) -> bool:
+        """Whether a key is a stack."""
+        return any(is_stack(item) for item in self.keys.items)
+
+    @property
+    def names(self) -> bool:
+        """Whether some key is shown by the names of functions."""
+        return self.stacks or any(
+            isinstance(item.expression, Call) and item.expression.function in ("usym", "ksym")
+            for item in self.keys.items
+        )
+
+    def check(self, request: ProbeText) -> Item | None:
+        """The item of a probe that gives the value, None if there is none to give.
+
+        Raises:
+            LanguageError: too many values, or too few.
+        """
+        values = [item for item in request.items if not item.is_predicate]
+        if not self.needs_value:
+            # Of what has a return, ``return`` alone says which of its two ends is meant.
+            values = [item for item in values if item.text != "return"]
+            values = [item for item in values if not is_return(item)]  # it says where to hit
+            if values:
+                what = "a predicate" if self.pair else "a predicate (for keys there is --by)"
+                raise _misplaced(request, values[0], f"expected {what}, found {values[0].text}")
+            return None
+        if not values:
+            raise LanguageError(
+                request.text,
+                len(request.text),
+                "expected the value to aggregate in parentheses, as in provider:name(arg0)",
+            )
+        if len(values) > 1:
+            raise _misplaced(request, values[1], "expected one value to aggregate, found two")
+        return values[0]
+
+
+def is_stack(item: Item) -> bool:
+    """Whether an item is ``ustack`` or ``kstack``."""
+    return isinstance(item.expression, Name) and item.expression.name in STACKS
+
+
+def is_return(item: Item) -> bool:
+    """Whether an item is ``return`` alone: of a function, it makes the return the hit."""
+    return isinstance(item.expression, Name) and item.expression.name == "return"
+
+
+def is_pattern(request: ProbeText) -> bool:
+    """Whether a probe's name may stand for many."""
+    return any(character in f"{request.provider}{request.name}" for character in "*?[")
+
+
+def _misplaced(request: ProbeText, item: Item, reason: str) -> LanguageError:
+    return LanguageError(request.text, item.expression.start, reason)
+
+
+def parse_keys(text: str | None, option: str) -> Items:
+    """The items of ``--by`` or ``--key``.
+
+    Raises:
+        LanguageError: no items, or a comparison, which would be a predicate.
+    """
+    if text is None:
+        return Items()
+    items = {item.text: item for item in parse_items(text)}
+    if not items:
+        raise LanguageError(text, 0, f"{option}: expected an expression")
+    for item in items.values():
+        if is_stack(item) and option.lstrip("-") != "by":
+            raise LanguageError(
+                text, item.expression.start, f"{option}: a stack is no key of a pair"
+            )
+        if item.is_predicate:
+            raise LanguageError(
+                text,
+                item.expression.start,
+                f"{option}: a comparison chooses hits: write it in the probe's parentheses; "
+                f"for a key of 0 and 1 write ({item.text}) + 0",
+            )
+    return Items(text, tuple(items.values()))
+
+
+def parse_linear(text: str) -> Linear:
+    """``LO:HI:STEP``, integers as the language writes them.
+
+    Raises:
+        TracingError: not three integers, or more than a thousand buckets.
+    """
+    parts = text.split(":")
+    try:
+        low, high, step = (int(part, 0) for part in parts)
+    except ValueError:
+        raise TracingError(
+            f"--linear {text}: expected LO:HI:STEP, three integers, as in 0:100:10"
+        ) from None
+    if not -_S64 <= low < high < _S64 or step < 1:
+        raise TracingError(f"--linear {text}: expected LO < HI and a STEP from 1 on")
+    linear = Linear(low, high, step)
+    if linear.inner > MAX_BUCKETS:
+        raise TracingError(
+            f"--linear {text}: {linear.inner} buckets; at most {MAX_BUCKETS}: take a larger STEP"
+        )
+    return linear

@@ -1,0 +1,146 @@
+"""The words of a map's value, as programs write them, and what they say.
+
+    stats      u64 count, u64 sum of the low halves, s64 or u64 sum of the high halves,
+               u64 greatest, u64 complement of the least; the last two with the sign bit turned
+               over where values are signed, so that both are found by unsigned comparison and
+               begin at 0
+    buckets    u64 each, behind the statistics if there are any
+    count      u64, if there is neither
+
+Two halves, because a sum of 64-bit values does not fit 64 bits. Each half's own sum does for 2^32
+hits.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+
+if TYPE_CHECKING:
+    from usdt.engine.aggregate.spec import Aggregation
+
+__all__ = (
+    "COUNT",
+    "GREATEST",
+    "HIGH",
+    "LEAST",
+    "LOW",
+    "NONE",
+    "Value",
+    "buckets_at",
+    "total",
+    "unpack",
+    "value_size",
+)
+
+COUNT, LOW, HIGH, GREATEST, LEAST = 0, 8, 16, 24, 32  # offsets
+_STATS = 5  # words
+_SIGN = 1 << 63
+_ALL = (1 << 64) - 1
+
+
+@frozen
+class Value:
+    """What was aggregated under one key.
+
+    Attributes:
+        count: hits.
+        sum: of their values, exact; 0 without statistics.
+        least, greatest: None without statistics, or without hits.
+        buckets: hits in each; empty without a histogram.
+    """
+
+    count: int
+    sum: int = 0
+    least: int | None = None
+    greatest: int | None = None
+    buckets: tuple[int, ...] = ()
+
+    @property
+    def average(self) -> float:
+        """Of the values; 0.0 without hits."""
+        return self.sum / self.count if self.count else 0.0
+
+    def plus(self, other: Value) -> Value:
+        """Both together."""
+        least = [v for v in (self.least, other.least) if v is not None]
+        greatest = [v for v in (self.greatest, other.greatest) if v is not None]
+        return Value(
+            self.count + other.count,
+            self.sum + other.sum,
+            min(least, default=None),
+            max(greatest, default=None),
+            _added(self.buckets, other.buckets, 1),
+        )
+
+    def minus(self, earlier: Value) -> Value:
+        """What has been added since; least and greatest are None where they cannot be told."""
+        count, added = self.count - earlier.count, self.sum - earlier.sum
+        least, greatest = self.least, self.greatest
+        if earlier.count:
+            least = None if least == earlier.least else least
+            greatest = None if greatest == earlier.greatest else greatest
+            if count == 1 and self.least is not None:
+                least = greatest = added
+        buckets = _added(self.buckets, earlier.buckets, -1)
+        return Value(count, added, least, greatest, buckets)
+
+
+NONE = Value(0)
+
+
+def _added(one: tuple[int, ...], other: tuple[int, ...], sign: int) -> tuple[int, ...]:
+    if not one or not other:
+        return one or tuple(sign * number for number in other)
+    return tuple(a + sign * b for a, b in zip(one, other, strict=True))
+
+
+def total(values: list[Value]) -> Value:
+    """All of them together."""
+    result = NONE
+    for value in values:
+        result = result.plus(value)
+    return result
+
+
+def buckets_at(aggregation: Aggregation) -> int:
+    """Offset of the buckets in a value."""
+    return 8 * _STATS if aggregation.stats else 0
+
+
+def value_size(aggregation: Aggregation) -> int:
+    """Bytes of a value."""
+    if aggregation.buckets is None:
+        return 8 * _STATS if aggregation.stats else 8
+    return buckets_at(aggregation) + 8 * aggregation.buckets.number
+
+
+def unpack(aggregation: Aggregation, data: bytes, *, signed: bool) -> Value:
+    """A value, or the sum of the values that a per-CPU map has, one behind the other."""
+    size = value_size(aggregation)
+    parts = [
+        _unpack(aggregation, data[start : start + size], signed=signed)
+        for start in range(0, len(data), size)
+    ]
+    return parts[0] if len(parts) == 1 else total(parts)
+
+
+def _unpack(aggregation: Aggregation, data: bytes, *, signed: bool) -> Value:
+    words = struct.unpack(f"={len(data) // 8}Q", data)
+    if not aggregation.stats:
+        return Value(sum(words), buckets=words if aggregation.buckets else ())
+    count, low, high, greatest, least = words[:_STATS]
+    if not count:
+        return Value(0, buckets=words[_STATS:])
+    if signed and high & _SIGN:
+        high -= 1 << 64
+    turned = _SIGN if signed else 0
+    return Value(
+        count,
+        (high << 32) + low,
+        (least ^ _ALL) - turned,
+        greatest - turned,
+        words[_STATS:],
+    )

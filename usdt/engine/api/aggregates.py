@@ -1,0 +1,185 @@
+"""What the kernel has aggregated, as Python mappings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.aggregate.results import Results
+from usdt.engine.aggregate.session import AggregateSession
+from usdt.engine.aggregate.spec import is_pattern
+from usdt.engine.api.attach import start, user_symbols
+from usdt.engine.output.stacks import StackResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.results import Part, Result
+    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.aggregate.values import Value
+    from usdt.engine.api.attach import Whom
+    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.language.tree import ProbeText
+
+__all__ = ("Aggregate", "Histogram")
+
+
+class Histogram(Mapping[tuple[int | None, int | None], int]):
+    """Buckets of one histogram: (least value, least beyond it) → hits; None: no end there.
+
+    Only buckets with hits are in it, in order. Values are what was given to hist(), nanoseconds
+    of latency().
+
+    Attributes:
+        count: hits in all.
+
+    Example:
+        >>> session.hist("myapp:request(arg1)")["myapp:request"]
+        <histogram of 3: {(4, 8): 2, (8, 16): 1}>
+    """
+
+    def __init__(self, buckets: dict[tuple[int | None, int | None], int]) -> None:
+        self._buckets = buckets
+        self.count = sum(buckets.values())
+
+    def __getitem__(self, edges: tuple[int | None, int | None]) -> int:
+        return self._buckets[edges]
+
+    def __iter__(self) -> Iterator[tuple[int | None, int | None]]:
+        return iter(self._buckets)
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def __repr__(self) -> str:
+        return f"<histogram of {self.count}: {self._buckets}>"
+
+
+class Aggregate(Mapping[Any, Any]):
+    """What the kernel has aggregated so far: key → value, read when it is looked at.
+
+    Keys are the values of ``by``: one alone as it is, several as a tuple; a stack is a tuple of
+    its frames, innermost first. Where ``by`` is not given the key is the probe's name; where
+    several probes are aggregated by keys it comes first. Values: an int of count(); of stats()
+    and latency() a :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``least``,
+    ``greatest``, ``average``; a :class:`Histogram` of hist().
+
+    After the session's close() it keeps what it had then.
+
+    Raises:
+        KeyError: nothing has been counted under a key.
+        ProbeNotFound: from look(), and so from run(): no library with the probe came in time.
+
+    Example:
+        >>> counts = session.count("myapp:request", by="str(arg0)")
+        >>> dict(counts), counts.lost
+        ({'GET /': 42}, 0)
+    """
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        requests: Sequence[ProbeText],
+        whom: Whom,
+        *,
+        max_string: int,
+        **options: Any,
+    ) -> None:
+        self._aggregation = aggregation
+        self._resolver = StackResolver(
+            user_symbols if aggregation.names else None, lines=whom.lines
+        )
+        self._resolver.wanted = aggregation.names
+        self._lock = threading.RLock()
+        self._final: tuple[dict[Any, Any], int] | None = None
+        self._several = len(requests) > 1 or any(map(is_pattern, requests))
+        self._made: AggregateSession
+        self._resolver.begin(whom.pids)
+
+        def session(accept: Filter) -> AggregateSession:
+            self._made = AggregateSession(
+                aggregation, requests, accept=accept, max_string=max_string
+            )
+            return self._made
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._resolver.close)
+            # The end first: starts that nothing ends would stay, and fill what a key can hold.
+            order = requests[::-1] if aggregation.pair else requests
+            self._tracing = start(stack, whom, order, session, interval=None, **options).tracing
+            self._resources = stack.pop_all()
+        self._results = Results(self._made, requests, self._resolver)
+
+    def snapshot(self) -> dict[Any, Any]:
+        """All of it, of one moment."""
+        with self._lock:
+            if self._final is not None:
+                return dict(self._final[0])
+            rows = self._made.read()
+            return {
+                self._key(result): self._value(result.value) for result in self._results.of(rows)
+            }
+
+    @property
+    def lost(self) -> int:
+        """Hits that are in no value: no room for their key, or one that could not be read."""
+        with self._lock:
+            if self._final is not None:
+                return self._final[1]
+            return sum(item.lost + item.unread for item in self._tracing.lost())
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.snapshot()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.snapshot())
+
+    def __len__(self) -> int:
+        return len(self.snapshot())
+
+    def items(self) -> Any:
+        """Keys and values of one moment."""
+        return self.snapshot().items()
+
+    def __repr__(self) -> str:
+        return f"<aggregate {self.snapshot()}>"
+
+    def look(self) -> bool:
+        """Attach to what was loaded meanwhile; whether everything traced has ended."""
+        with self._lock:
+            if self._final is None and not self._tracing.ended:
+                self._tracing.poll(0.0)
+                self._resolver.observe(())
+            return self._final is not None or self._tracing.ended
+
+    def close(self) -> None:
+        """Detach; what was aggregated stays here. Again is fine."""
+        with self._lock:
+            if self._final is None:
+                with self._resources:
+                    for _ in self._tracing.drain():  # detaches, before the last reading
+                        pass
+                    self._final = self.snapshot(), self.lost
+
+    def _key(self, result: Result) -> Any:
+        parts = [_plain(part) for part in result.key]
+        if self._several or not parts:
+            parts.insert(0, result.probe)
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
+    def _value(self, value: Value) -> Any:
+        buckets = self._aggregation.buckets
+        if buckets is not None:
+            counted = enumerate(value.buckets)
+            return Histogram({buckets.edges(index): n for index, n in counted if n})
+        return value if self._aggregation.stats else value.count
+
+
+def _plain(part: Part) -> Any:
+    if part.frames:
+        return part.frames
+    value = json.loads(part.json)
+    return part.text if isinstance(value, (dict, list)) else value

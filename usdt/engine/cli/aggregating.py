@@ -1,0 +1,412 @@
+"""What the aggregating commands do when they run."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from usdt.engine.aggregate.keys import Address, Stack
+from usdt.engine.aggregate.output.heatmap import Heatmap
+from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
+from usdt.engine.aggregate.output.text import folded_lines, histograms, table
+from usdt.engine.aggregate.results import Results
+from usdt.engine.aggregate.session import AggregateSession, Row
+from usdt.engine.aggregate.spec import (
+    Aggregation,
+    Linear,
+    Log2,
+    is_pattern,
+    parse_keys,
+    parse_linear,
+)
+from usdt.engine.aggregate.values import NONE, total
+from usdt.engine.cli.losses import closing_line
+from usdt.engine.cli.options import check_lines, stacks_of
+from usdt.engine.cli.running import Front, run, say
+from usdt.engine.cli.trace import via_of
+from usdt.engine.language.pattern import find_items
+from usdt.engine.output.stacks import StackResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.output_file import FileSink
+    from usdt.engine.runtime.session import Lost
+
+__all__ = ("run_count", "run_heatmap", "run_hist", "run_latency", "run_stats")
+
+_UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+_LIVE = 1.0  # seconds between two drawings on a terminal
+_WATCH = 0.1  # seconds between two looks whether -n is reached, or which processes have stacks
+_MOST_ROWS = 1920  # of a picture: then two become one
+_RETURNING = frozenset(("uprobe", "kprobe", "fentry", "syscall"))  # kinds that have two ends
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def run_count(front: Front, options: dict[str, Any]) -> int:
+    """``count``; the exit code."""
+    return _run(front, options, _aggregation(options))
+
+
+def run_hist(front: Front, options: dict[str, Any]) -> int:
+    """``hist``; the exit code."""
+    return _run(front, options, _aggregation(options, buckets=_buckets(options)))
+
+
+def run_stats(front: Front, options: dict[str, Any]) -> int:
+    """``stats``; the exit code."""
+    return _run(front, options, _aggregation(options, stats=True))
+
+
+def run_latency(front: Front, options: dict[str, Any]) -> int:
+    """``latency``; the exit code."""
+    start = options["start"]
+    options["probes"] = (start, options["end"] or _return_of(front, start))
+    return _run(front, options, _times(options, stats=True))
+
+
+def _return_of(front: Front, text: str) -> str:
+    # The other end of a function that was given alone, with the predicates on its entry left out.
+    request = front.parse(text)
+    if request.kind not in _RETURNING:
+        raise click.UsageError(f"{text} has no return: latency takes START END")
+    return f"{text[: find_items(text)[0]]}(return)"
+
+
+def run_heatmap(front: Front, options: dict[str, Any]) -> int:
+    """``heatmap``; the exit code."""
+    options.update(dict.fromkeys(("stack", "ustack", "kstack", "folded"), False))
+    options.update(by=None, top=None, max_keys=Aggregation().max_keys)
+    number = len(options["probes"])
+    if number > 2:
+        raise click.UsageError(f"heatmap takes START END or PROBE(EXPR), not {number} probes")
+    if number == 2:
+        aggregation = _times(options, stats=False)
+    else:
+        if options["key"] is not None:
+            raise click.UsageError("--key is for START END")
+        aggregation = _aggregation(options, buckets=_buckets(options))
+    return _run(front, options, aggregation, job=_HeatmapJob)
+
+
+def _times(options: dict[str, Any], *, stats: bool) -> Aggregation:
+    key = options["key"] if options["key"] is not None else "tid"
+    return _aggregation(
+        options,
+        stats=stats,
+        buckets=_buckets(options),
+        pair=parse_keys(key, "--key"),
+        pair_end=parse_keys(options["end_key"], "--end-key") or None,
+        unit=_UNITS[options["unit"]],
+    )
+
+
+def _aggregation(options: dict[str, Any], **more: Any) -> Aggregation:
+    return Aggregation(
+        keys=parse_keys(_keys(options), "--by"),
+        max_keys=options["max_keys"],
+        intervals=options["interval"] is not None,
+        **more,
+    )
+
+
+def _keys(options: dict[str, Any]) -> str | None:
+    # --by, and what --ustack, --kstack and --folded add to it.
+    parse_keys(options["by"], "--by")  # errors point into what was written
+    words = [options["by"]] if options["by"] is not None else []
+    given = [word.strip() for word in (options["by"] or "").split(",")]
+    stacks = stacks_of(options)
+    if options["folded"]:
+        stacks = ("comm", *(() if {"ustack", "kstack"} & set(given) else stacks))
+    words += [word for word in stacks if word not in given]
+    return ",".join(words) or None
+
+
+def _buckets(options: dict[str, Any]) -> Log2 | Linear:
+    return Log2() if options["linear"] is None else parse_linear(options["linear"])
+
+
+def _run(
+    front: Front,
+    options: dict[str, Any],
+    aggregation: Aggregation,
+    job: type[_Job] | None = None,
+) -> int:
+    requests = [front.parse(text) for text in options["probes"]]
+    for request in requests:
+        aggregation.check(request)
+    symbols = front.symbols() if aggregation.names else None
+    if options["folded"] and options["as_json"]:
+        raise click.UsageError("--folded and --json exclude one another")
+    lines = check_lines(options, names=aggregation.names)
+    made = (job or _Job)(options, requests, aggregation, StackResolver(symbols, lines=lines))
+    made.resolver.begin(())
+    try:
+        # The end first: starts that nothing ends would stay, and fill what a key can hold.
+        return run(front, options, requests[::-1] if aggregation.pair else requests, made)
+    finally:
+        made.resolver.close()
+
+
+class _Job:
+    # What the five have in common, and all of count, hist, stats and latency.
+    def __init__(
+        self,
+        options: dict[str, Any],
+        requests: Sequence[ProbeText],
+        aggregation: Aggregation,
+        resolver: StackResolver,
+    ) -> None:
+        self.options = options
+        self.requests = requests
+        self.aggregation = aggregation
+        self.resolver = resolver
+        self.resolver.wanted = aggregation.names
+        self.total = 0
+        self.outputs = 0
+        self.next = math.inf
+        self.live = False
+        self.drawn = -math.inf
+        self.aggregates: AggregateSession
+        self.sink: FileSink
+
+    def session(self, accept: Filter) -> AggregateSession:
+        self.aggregates = AggregateSession(
+            self.aggregation,
+            self.requests,
+            accept=accept,
+            via=via_of(self.options),
+            max_string=self.options["max_string"],
+        )
+        return self.aggregates
+
+    def begin(self, sink: FileSink) -> None:
+        self.sink = sink
+        interval = self.options["interval"]
+        plain = self.options["as_json"] or self.options["folded"] or self.options["output"]
+        self.live = interval is None and sink.terminal and not plain
+        self.next = time.monotonic() + self._pause()
+        if self.aggregation.names:
+            self.resolver.begin(self.options["pids"])
+
+    def _pause(self) -> float:
+        # Seconds between two looks.
+        if self.options["interval"] is not None:
+            return float(self.options["interval"])
+        if self.options["count"] or self.aggregation.names:
+            return _WATCH
+        return _LIVE if self.live else math.inf
+
+    def until_look(self) -> float:
+        return self.next - time.monotonic()
+
+    def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - nothing comes by itself
+        return False
+
+    def look(self) -> bool:
+        if time.monotonic() < self.next:
+            return False
+        pause = self._pause()
+        # Steps of the interval from the beginning on; what took too long is left out.
+        self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
+        count = self.options["count"]
+        if self.options["interval"] is not None:
+            self._interval()
+            return count is not None and self.outputs >= count
+        rows = self.aggregates.read()
+        self._observe(rows)
+        if self.live and time.monotonic() >= self.drawn + _LIVE:
+            self.drawn = time.monotonic()
+            self._draw(rows)
+        return count is not None and sum(row.value.count for row in rows) >= count
+
+    def finish(self, lost: list[Lost]) -> str:
+        if self.options["interval"] is not None:
+            self._interval(last=True)
+        else:
+            rows = [*self.aggregates.read(), *self._zeros()]
+            self.total += sum(row.value.count for row in rows)
+            if self.live:
+                self.sink.write([_CLEAR])
+            self._write(rows)
+        self._complain(lost)
+        return closing_line(self.total, lost)
+
+    # ------------------------------------------------------------ what is shown
+
+    def _interval(self, *, last: bool = False) -> None:
+        rows = self.aggregates.read_interval()
+        self.total += sum(row.value.count for row in rows)
+        self._observe(rows)
+        if last and not rows:
+            return
+        self.outputs += 1
+        if not self.options["as_json"]:
+            self.sink.write([time.strftime("%H:%M:%S\n")])
+        self._write(rows)
+        if not self.options["as_json"]:
+            self.sink.write(["\n"])
+
+    def _write(self, rows: list[Row]) -> None:
+        lines = self._lines(rows)
+        if lines:
+            self.sink.write(lines)
+
+    def _lines(self, rows: list[Row]) -> list[str]:
+        results = Results(self.aggregates, self.requests, self.resolver)
+        found = results.of(rows, self.options["top"])
+        for notice in self.resolver.take_notices():
+            say(notice)
+        if self.options["folded"]:
+            return folded_lines(found)
+        if self.options["as_json"]:
+            about = self._about()
+            return [result_line(result, self.aggregation, about) for result in found]
+        if self.aggregation.buckets is None:
+            return table(found, stats=self.aggregation.stats)
+        paired = self.aggregation.pair is not None
+        return histograms(found, self.aggregation.buckets, what=self._what(), times=paired)
+
+    def _about(self) -> dict[str, Any]:
+        about: dict[str, Any] = {}
+        if self.options["interval"] is not None:
+            about["time"] = time.monotonic_ns()
+        if self.aggregation.pair is not None:
+            about["start"] = self.requests[0].text
+            about["unit"] = self.options["unit"]
+        elif self.aggregation.needs_value and len(self.requests) == 1:
+            about["value"] = self._what()
+        return about
+
+    def _what(self) -> str:
+        # What the numbers are: the expression, or a time and its unit.
+        if self.aggregation.pair is not None:
+            return f"{self.options['unit']} from {self.requests[0].text}"
+        values = [self.aggregation.check(request) for request in self.requests]
+        return ", ".join(dict.fromkeys(item.text for item in values if item is not None))
+
+    def _zeros(self) -> list[Row]:
+        # Probes named one by one that were never hit: 0 is what was asked for.
+        if self.aggregation.keys or self.aggregation.buckets or self.aggregation.stats:
+            return []
+        seen = {row.source for row in self.aggregates.read()}
+        return [
+            Row(source, (), NONE)
+            for source in self.aggregates.sources()
+            if source not in seen and not is_pattern(self.requests[source.request])
+        ]
+
+    def _draw(self, rows: list[Row]) -> None:
+        width, height = os.get_terminal_size(1)
+        lines = [line.rstrip("\n")[: width - 1] + "\n" for line in self._lines(rows)]
+        room = height - 2
+        if self.aggregation.buckets is None and len(lines) > room:  # the largest stand last
+            lines = [lines[0], *lines[len(lines) - room + 1 :]]
+        self.sink.write([_CLEAR, *lines[:room]])
+
+    def _observe(self, rows: list[Row]) -> None:
+        if self.aggregation.names:
+            parts = (part for row in rows for part in row.key)
+            pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
+            self.resolver.observe([*{*pids, *self.options["pids"]}])
+
+    # ------------------------------------------------------------ what is missing
+
+    def _complain(self, lost: list[Lost]) -> None:
+        as_json = self.options["as_json"]
+        for item in lost:
+            if as_json:
+                self.sink.write([missed_line(item)])
+            if item.unread:
+                say(
+                    f"{item.probe}: {item.unread} hits left out: a predicate, a key or the value "
+                    "could not be read"
+                )
+            if item.lost:
+                say(
+                    f"{item.probe}: {item.lost} hits lost: no room for their keys; "
+                    "a larger --max-keys may help"
+                )
+        if self.aggregation.pair is None:
+            return
+        pairs = self.aggregates.pairs()
+        if as_json:
+            self.sink.write([pairs_line(pairs)])
+        if pairs.unfinished:
+            say(f"{pairs.unfinished} starts whose end did not come")
+        if pairs.unmatched:
+            say(f"{pairs.unmatched} ends without a start")
+        if pairs.deep:
+            say(f"{pairs.deep} starts nested deeper than 16: not measured")
+
+
+class _HeatmapJob(_Job):
+    def begin(self, sink: FileSink) -> None:
+        super().begin(sink)
+        self.live = False
+        self.picture = str(self.options["output"]).lower().endswith(".svg")
+        self.rows: list[tuple[float, tuple[int, ...]]] = []
+        self.map: Heatmap | None = None
+        buckets = self.aggregation.buckets
+        if buckets is not None:
+            colour = sink.terminal and "NO_COLOR" not in os.environ
+            self.map = Heatmap(buckets, self._unit(), colour=colour)
+
+    def _unit(self) -> str:
+        return self.options["unit"] if self.aggregation.pair is not None else self._what()
+
+    def _interval(self, *, last: bool = False) -> None:
+        value = total([row.value for row in self.aggregates.read_interval()])
+        self.total += value.count
+        if last and not value.count:
+            return
+        self.outputs += 1
+        counts = value.buckets
+        if not counts and self.aggregation.buckets is not None:
+            counts = (0,) * self.aggregation.buckets.number
+        if self.picture:
+            self._keep(counts)
+        elif self.options["as_json"]:
+            self.sink.write([self._json(counts)])
+        elif self.map is not None:
+            self.sink.write(self.map.row(time.time(), counts))
+
+    def _keep(self, counts: tuple[int, ...]) -> None:
+        self.rows.append((time.time(), counts))
+        if len(self.rows) > _MOST_ROWS:
+            halves = zip(self.rows[::2], self.rows[1::2], strict=False)
+            self.rows = [
+                (when, tuple(a + b for a, b in zip(one, other, strict=True)))
+                for (_, one), (when, other) in halves
+            ] + self.rows[len(self.rows) // 2 * 2 :]
+
+    def _json(self, counts: tuple[int, ...]) -> str:
+        import json  # noqa: PLC0415 - only here
+
+        from usdt.engine.aggregate.output.json import bucket_list  # noqa: PLC0415 - only here
+
+        buckets = self.aggregation.buckets
+        found = self._about() | {
+            "probe": self.requests[-1].text,
+            "count": sum(counts),
+            "buckets": bucket_list(counts, buckets) if buckets is not None else [],
+        }
+        return json.dumps(found) + "\n"
+
+    def finish(self, lost: list[Lost]) -> str:
+        closing = super().finish(lost)
+        if self.picture and self.aggregation.buckets is not None:
+            from usdt.engine.aggregate.output.svg import Drawing, svg  # noqa: PLC0415 - only for -o FILE.svg
+
+            title = " → ".join(request.text for request in self.requests)
+            drawing = Drawing(title, self._unit(), self.aggregation.buckets, tuple(self.rows))
+            self.sink.write([svg(drawing)])
+        elif self.map is not None and not self.options["as_json"]:
+            self.sink.write(self.map.legend())
+        return closing

@@ -1,0 +1,196 @@
+"""What the commands have in common: the group that loads commands on demand, errors, sizes.
+
+Imports nothing of the engine: ``--help`` stays cheap.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from usdt.base.errors import LanguageError
+
+__all__ = ("SIZE", "LazyGroup", "escaped", "run")
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are run.
+
+    Args:
+        commands_at: name → ("module:function", one line of help).
+    """
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names in the order of the table."""
+        return [*self._commands_at]
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Import the command's module."""
+        if cmd_name not in self._commands_at:
+            return None
+        module, function = self._commands_at[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(module), function)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Like click's, which would make an exit code of 1 of a reader that has had enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return _quiet_end()
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """The list of commands, from the table, without importing them."""
+        rows = [(name, text) for name, (_, text) in self._commands_at.items()]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, naming the nearest command for one that does not exist."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self._commands_at:
+            import difflib  # noqa: PLC0415 - only for a message
+
+            near = difflib.get_close_matches(name, self._commands_at, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+_MOST_DIGITS = 20  # of a size; int() refuses thousands with an error of its own
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes: 65536, 64K, 8M, 1G."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        if isinstance(value, int):
+            return value
+        text = str(value).strip().upper().removesuffix("IB").removesuffix("B")
+        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+        digits = text[:-1] if factor > 1 else text
+        if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+            self.fail(f"{value!r} is not a size; write 65536, 64K or 8M.", param, ctx)
+        return int(digits) * factor
+
+
+SIZE = Size()
+
+
+def escaped(text: str) -> str:
+    """One line safe for a terminal."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Run a command and end the process: 0 done, 1 error (one line), 2 usage.
+
+    A probe that cannot be understood is usage, too: a caret points at the place in its text. A
+    broken pipe ends quietly with 0: the reader has had enough.
+    """
+    from usdt.base.errors import LanguageError, TracingError  # noqa: PLC0415
+
+    code: int
+    _repair_streams()
+    try:
+        code = _call(lambda: command.main(prog_name=name, standalone_mode=False))
+    except click.ClickException as err:
+        err.show()
+        code = err.exit_code
+    except click.Abort:
+        code = 130
+    except BrokenPipeError:
+        code = _quiet_end()
+    except LanguageError as err:
+        code = _misunderstood(err)
+    except TracingError as err:
+        code = _error(str(err))
+    except OSError as err:
+        if err.errno == errno.EPIPE:
+            code = _quiet_end()
+        else:
+            where = f"{err.filename}: " if err.filename else ""
+            code = _error(f"{where}{err.strerror or err}")
+    except KeyboardInterrupt:
+        code = 130
+    except RecursionError:
+        code = _error("the input is nested too deeply")
+    except MemoryError:
+        code = _error("out of memory")
+    _flush()
+    sys.exit(code)
+
+
+def _repair_streams() -> None:
+    # A standard stream that is closed would be the number of the next file we open, a map of the
+    # kernel perhaps; and a terminal without UTF-8 cannot show every name.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _call(function: Callable[[], Any]) -> int:
+    result = function()
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _error(message: str) -> int:
+    click.echo(f"Error: {escaped(message)}", err=True)
+    return 1
+
+
+def _misunderstood(error: LanguageError) -> int:
+    from usdt.engine.language.render import caret  # noqa: PLC0415 - only for this message
+
+    click.echo(caret(error), err=True)
+    _error(f"{error.reason}, at column {error.column + 1}")
+    return 2
+
+
+def _quiet_end() -> int:
+    # Python flushes stdout once more at exit and would complain about the pipe.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _quiet_end()

@@ -1,0 +1,128 @@
+"""The code around a call's frame: made at entry, found at return, removed when that is done.
+
+:mod:`usdt.engine.compiler.entry_return` says what a frame is. The return program keeps its address
+in FRAME_SLOT, 0 where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
+from usdt.engine.compiler.codegen.record import RecordWriter
+from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT, KEY_SLOT, SESSION_SLOT, TEXT_SLOT
+from usdt.engine.compiler.entry_return import blank_map, frame_map
+
+if TYPE_CHECKING:
+    from usdt.bpf.assembler import Assembler
+    from usdt.engine.compiler.codegen.program import Case
+    from usdt.engine.compiler.entry_return import CallPart
+
+__all__ = ("write_entry", "write_find_frame", "write_forget", "write_remove_frame")
+
+_KEY = TEXT_SLOT  # of no use to anybody else at these times
+_KEY_SIZE = 16
+
+
+def _key_pointer(asm: Assembler) -> None:
+    asm.mov(R2, R10)
+    asm.add(R2, _KEY)
+
+
+def _key(asm: Assembler, part: CallPart) -> None:
+    # All but the stack pointer, which is left in r8.
+    pointer = part.stack.pointer
+    if part.stack.session and not part.entry:
+        asm.load(R8, R10, SESSION_SLOT)
+    elif pointer is None:
+        asm.mov(R8, R6)
+    else:
+        asm.load(R8, R6, pointer.offset, pointer.size)
+    asm.store(R10, _KEY, R9 if part.stack.thread else 0, 4)
+    asm.store(R10, _KEY + 4, part.pair, 4)
+
+
+def write_entry(asm: Assembler, case: Case, part: CallPart, *, sleepable: bool) -> None:
+    """Write what fills a frame: the body of the entry's case."""
+    _EntryWriter(asm, case, part, sleepable=sleepable).write()
+
+
+class _EntryWriter(RecordWriter):
+    # A frame is filled as a record is, with r7 at its beginning.
+    def __init__(self, asm: Assembler, case: Case, part: CallPart, *, sleepable: bool) -> None:
+        super().__init__(asm, case, sleepable=sleepable)
+        self.part = part
+
+    def _body(self) -> None:
+        asm = self.asm
+        lost = f"lost.{self.case.number}"
+        _key(asm, self.part)
+        asm.store(R10, _KEY + 8, R8)
+        asm.store(R10, KEY_SLOT, 0, 4)
+        asm.load_map(R1, blank_map(self.part.size))
+        asm.mov(R2, R10)
+        asm.add(R2, KEY_SLOT)
+        asm.call(Helper.MAP_LOOKUP_ELEM)
+        asm.jump(Jump.EQ, R0, 0, lost)  # never: an array has its entries
+        asm.mov(R3, R0)
+        asm.load_map(R1, frame_map(self.part.size))
+        _key_pointer(asm)
+        asm.mov(R4, 0)
+        asm.call(Helper.MAP_UPDATE_ELEM)
+        asm.jump(Jump.NE, R0, 0, lost)
+        asm.load_map(R1, frame_map(self.part.size))
+        _key_pointer(asm)
+        asm.call(Helper.MAP_LOOKUP_ELEM)
+        asm.jump(Jump.EQ, R0, 0, lost)
+        asm.mov(R7, R0)
+        for offset in range(0, _KEY_SIZE, 8):
+            asm.load(R1, R10, _KEY + offset)
+            asm.store(R7, offset, R1)
+        if self.sleepable:
+            asm.mov(R8, 0)
+            asm.label(f"body.{self.case.number}")
+        self._values()
+        asm.goto("exit")
+
+    def _give_back(self) -> None:
+        pass  # nobody waits for a frame: it may be held while pages are faulted in
+
+
+def write_forget(asm: Assembler, part: CallPart) -> None:
+    """Remove what another call left at this place, as the one that begins is not followed."""
+    _key(asm, part)
+    asm.store(R10, _KEY + 8, R8)
+    asm.load_map(R1, frame_map(part.size))
+    _key_pointer(asm)
+    asm.call(Helper.MAP_DELETE_ELEM)
+
+
+def write_find_frame(asm: Assembler, part: CallPart, missing: str) -> None:
+    """Find the frame of the call that returns; go to ``missing`` if there is none."""
+    found = asm.new_label("frame")
+    _key(asm, part)
+    for popped in part.stack.popped:
+        asm.mov(R1, R8)
+        if popped:
+            asm.add(R1, -popped)
+        asm.store(R10, _KEY + 8, R1)
+        asm.load_map(R1, frame_map(part.size))
+        _key_pointer(asm)
+        asm.call(Helper.MAP_LOOKUP_ELEM)
+        asm.jump(Jump.NE, R0, 0, found)
+    asm.goto(missing)
+    asm.label(found)
+    asm.store(R10, FRAME_SLOT, R0)
+
+
+def write_remove_frame(asm: Assembler, size: int) -> None:
+    """Remove the frame that was found, if any; else go to ``leave``."""
+    asm.load(R7, R10, FRAME_SLOT)
+    asm.jump(Jump.EQ, R7, 0, "leave")
+    for offset in range(0, _KEY_SIZE, 8):
+        asm.load(R1, R7, offset)
+        asm.store(R10, _KEY + offset, R1)
+    asm.load_map(R1, frame_map(size))
+    _key_pointer(asm)
+    asm.call(Helper.MAP_DELETE_ELEM)

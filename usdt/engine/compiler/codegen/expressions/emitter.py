@@ -1,0 +1,227 @@
+"""Expressions as instructions: what a node leaves in r0, or where it branches to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from usdt.arch.locations import (
+    Address,
+    AtReturn,
+    Constant,
+    ContextBytes,
+    Kept,
+    Memory,
+    RecordBytes,
+    Register,
+    Unreadable,
+)
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R3, R6, R9, R10, Alu, Jump, Reg
+from usdt.engine.compiler.codegen.expressions.arithmetic import write_arithmetic
+from usdt.engine.compiler.codegen.expressions.memory import MemoryWriter
+from usdt.engine.compiler.codegen.expressions.strings import write_compare_text, write_compare_texts
+from usdt.engine.compiler.ir import (
+    Arithmetic,
+    Builtin,
+    Compare,
+    CompareText,
+    CompareTexts,
+    Convert,
+    Deref,
+    Fetched,
+    Gathered,
+    Logic,
+    Node,
+    Not,
+    Number,
+    Opaque,
+    Place,
+    Pointer,
+    children,
+    narrows,
+)
+
+if TYPE_CHECKING:
+    from usdt.bpf.assembler import Assembler
+
+__all__ = ("ExpressionWriter",)
+
+# For "jump if true": (unsigned, signed); the negation of each is its partner in _OPPOSITE.
+_JUMPS = {
+    "==": (Jump.EQ, Jump.EQ),
+    "!=": (Jump.NE, Jump.NE),
+    "<": (Jump.LT, Jump.SLT),
+    "<=": (Jump.LE, Jump.SLE),
+    ">": (Jump.GT, Jump.SGT),
+    ">=": (Jump.GE, Jump.SGE),
+}
+# Slots that a node takes beside those of its operands.
+_OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+class ExpressionWriter(MemoryWriter):
+    """Writes expressions into an assembler; arguments as :class:`MemoryWriter` has them."""
+
+    def __init__(self, asm: Assembler, *, sleepable: bool, fail: str, **more: Any) -> None:
+        super().__init__(asm, sleepable=sleepable, fail=fail, **more)
+        self._needs: dict[int, tuple[Node, int]] = {}
+
+    def value(self, node: Node) -> None:
+        """Leave the value of ``node`` in r0."""
+        match node:
+            case Number() | Fetched(fetch=Register() | Constant()):
+                self._leaf(R0, node)
+            case Fetched(fetch=Address() as fetch, type=kind):
+                self.asm.load(R0, R6, fetch.base, fetch.address_size)
+                self.asm.mov(R1, fetch.displacement)
+                self.asm.add(R0, R1)
+                self.extend(R0, kind)
+            case Fetched(fetch=AtReturn(register=register), type=kind):
+                self.value(Fetched(register, kind))
+            case Fetched(fetch=Kept() as fetch):
+                self.kept(fetch)
+                self.asm.load(R0, R0, fetch.offset)
+            case Fetched(fetch=RecordBytes() as fetch):
+                self.record_bytes(fetch)
+            case Fetched(fetch=Memory(kernel=True) | ContextBytes() as fetch, type=kind):
+                self.read_kernels(fetch, kind)
+            case Fetched(fetch=Unreadable()) | Opaque() | Gathered():
+                self.asm.goto(self.fail)
+            case Fetched(fetch=fetch, type=kind):
+                self.address(fetch)
+                self.read(kind)
+            case Builtin(name=name):
+                self._builtin(name)
+            case Convert(operand=operand, type=kind):
+                self.value(operand)
+                if narrows(operand.type, kind):
+                    self.extend(R0, kind)
+            case Pointer(address=address) | Place(address=address):
+                self.value(address)
+            case Deref(address=address, type=kind, kernel=kernel):
+                self.value(address)
+                self.asm.mov(R3, R0)
+                self.read(kind, kernel=kernel)
+            case Arithmetic():
+                write_arithmetic(self, node)
+            case Compare() | CompareText() | CompareTexts() | Logic() | Not():
+                self._truth(node)
+
+    def branch(self, node: Node, label: str, *, when: bool) -> None:
+        """Go to ``label`` if the truth of ``node`` is ``when``; otherwise fall through."""
+        match node:
+            case Number(value=value):
+                if bool(value) is when:
+                    self.asm.goto(label)
+            case Compare():
+                self._compare(node, label, when=when)
+            case CompareText():
+                write_compare_text(self, node, label, when=when)
+            case CompareTexts():
+                write_compare_texts(self, node, label, when=when)
+            case Not(operand=operand):
+                self.branch(operand, label, when=not when)
+            case Logic():
+                self._logic(node, label, when=when)
+            case Opaque() | Gathered():
+                self.asm.goto(self.fail)
+            case _:
+                self.value(node)
+                self.asm.jump(Jump.NE if when else Jump.EQ, R0, 0, label)
+
+    def _leaf(self, dst: Reg, node: Node) -> None:
+        match node:
+            case Number(value=value) | Fetched(fetch=Constant(value=value)):
+                self.asm.mov(dst, value)
+            case Fetched(fetch=Register(offset=offset, size=size), type=kind):
+                self.asm.load(dst, R6, offset, size)
+                if kind.signed:
+                    self.extend(dst, kind)
+
+    def _builtin(self, name: str) -> None:
+        asm = self.asm
+        if name in ("pid", "tid"):
+            asm.mov(R0, R9)  # pid_tgid, kept there by the caller
+            if name == "tid":
+                asm.alu(Alu.LSH, R0, 32)
+            asm.alu(Alu.RSH, R0, 32)
+        elif name in ("uid", "gid"):
+            asm.call(Helper.GET_CURRENT_UID_GID)
+            if name == "uid":
+                asm.alu(Alu.LSH, R0, 32)
+            asm.alu(Alu.RSH, R0, 32)
+        else:
+            asm.call(
+                {
+                    "cpu": Helper.GET_SMP_PROCESSOR_ID,
+                    "ts": Helper.KTIME_GET_NS,
+                    "cgroup": Helper.GET_CURRENT_CGROUP_ID,
+                }[name]
+            )
+
+    def operands(self, left: Node, right: Node) -> Reg | int:
+        """Leave ``left`` in r0; ``right`` is an immediate, or in the register returned."""
+        if isinstance(right, Number) and -(1 << 31) <= right.value < 1 << 31:
+            self.value(left)
+            return right.value
+        if isinstance(right, Number) or (
+            isinstance(right, Fetched) and isinstance(right.fetch, (Register, Constant))
+        ):
+            self.value(left)
+            self._leaf(R1, right)
+            return R1
+        # The side that needs more slots goes first, so that even deep expressions need few. Neither
+        # has an effect but to be unreadable, and then the whole is, whichever it was.
+        if self._slots(right) > self._slots(left):
+            self.value(right)
+            slot = self.push()
+            self.value(left)
+            self.asm.load(R1, R10, slot)
+        else:
+            self.value(left)
+            slot = self.push()
+            self.value(right)
+            self.asm.mov(R1, R0)
+            self.asm.load(R0, R10, slot)
+        self.pop()
+        return R1
+
+    def _slots(self, node: Node) -> int:
+        # How many slots of the stack evaluating a node takes.
+        known = self._needs.get(id(node))
+        if known is not None:
+            return known[1]
+        own = _OWN_SLOTS.get(type(node), 0)
+        needs = [self._slots(child) for child in children(node)]
+        if len(needs) == 2 and not isinstance(node, Logic):
+            first, second = max(needs), min(needs)
+            needs = [max(first, second + 1)]
+        found = max(own, *needs) if needs else own
+        self._needs[id(node)] = node, found  # kept with it: an ID is of what lives
+        return found
+
+    def _truth(self, node: Node) -> None:
+        no, done = self.asm.new_label("no"), self.asm.new_label("done")
+        self.branch(node, no, when=False)
+        self.asm.mov(R0, 1)
+        self.asm.goto(done)
+        self.asm.label(no)
+        self.asm.mov(R0, 0)
+        self.asm.label(done)
+
+    def _compare(self, node: Compare, label: str, *, when: bool) -> None:
+        operand = self.operands(node.left, node.right)
+        op = node.op if when else _OPPOSITE[node.op]
+        self.asm.jump(_JUMPS[op][node.operands.signed], R0, operand, label)
+
+    def _logic(self, node: Logic, label: str, *, when: bool) -> None:
+        # One side alone decides: a true one for ||, a false one for &&.
+        if when is (node.op == "||"):
+            self.branch(node.left, label, when=when)
+            self.branch(node.right, label, when=when)
+            return
+        past = self.asm.new_label("past")
+        self.branch(node.left, past, when=not when)
+        self.branch(node.right, label, when=when)
+        self.asm.label(past)

@@ -1,0 +1,289 @@
+"""Reads of memory, and temporaries on the BPF stack.
+
+Whose memory an address is: a process's at its own probes. At the kernel's, most CPUs tell by the
+highest bit, which only the kernel's addresses have. Where both spaces overlap (s390x) or are not
+split there (32-bit ones), an address that the kernel's types call a pointer is read as the kernel's
+first and, should that fail, as the process's; every other address is the process's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Memory
+from usdt.base.errors import TracingError
+from usdt.base.machine import KERNEL
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
+from usdt.engine.compiler.codegen.stack_slots import (
+    FRAME_SLOT,
+    MARKS,
+    READ_SLOT,
+    SLOTS,
+    STACK_BOTTOM,
+)
+from usdt.engine.compiler.record.length_prefix import USERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.arch.locations import ContextBytes, Fetch, Kept, RecordBytes, ValueType
+    from usdt.bpf.assembler import Assembler
+
+__all__ = ("MemoryWriter",)
+
+_FIRST_ADDRESS = 4096  # below it are NULL and its members; s390x has its lowcore there
+_PAGE = 4096  # the smallest page size: stepping by it reaches every page of larger ones as well
+_SPLIT = KERNEL in (
+    *("x86_64", "aarch64", "aarch64_be", "riscv64", "loongarch64", "ppc64", "ppc64le"),
+    *("mips64", "mips64el"),
+)
+# What reads the kernel's memory as the first reads a process's.
+_TWINS = {
+    Helper.PROBE_READ_USER: Helper.PROBE_READ_KERNEL,
+    Helper.PROBE_READ_USER_STR: Helper.PROBE_READ_KERNEL_STR,
+}
+
+
+class MemoryWriter:
+    """Writes reads into an assembler.
+
+    Args:
+        asm: where instructions go.
+        sleepable: whether the program may take page faults now.
+        fail: label to go to when something cannot be read.
+        bottom: where temporaries must end, from r10; what lies below is the caller's own.
+        kernel: whether addresses may be the kernel's: each is read where it points to.
+        split: whether the highest bit tells the kernel's addresses; by default as this CPU has it.
+    """
+
+    def __init__(
+        self,
+        asm: Assembler,
+        *,
+        sleepable: bool,
+        fail: str,
+        bottom: int = STACK_BOTTOM,
+        kernel: bool = False,
+        split: bool | None = None,
+    ) -> None:
+        self.asm = asm
+        self.sleepable = sleepable
+        self.fail = fail
+        self._kernel = kernel
+        self._split = _SPLIT if split is None else split
+        self._bottom = bottom
+        self._depth = 0
+
+    def read_kernels(self, fetch: Memory | ContextBytes, kind: ValueType) -> None:
+        """Read what is in the kernel's memory for certain into r0."""
+        if isinstance(fetch, Memory):
+            self.address(fetch)
+        else:
+            self.asm.mov(R3, R6)
+            self.asm.add(R3, fetch.offset)
+        self.call_read(Helper.PROBE_READ_KERNEL, READ_SLOT, fetch.size)
+        self.asm.load(R0, R10, READ_SLOT, fetch.size)
+        if kind.signed:
+            self.extend(R0, kind)
+
+    def kept(self, fetch: Kept) -> None:
+        """Leave the frame's address in r0; go to "fail" if that was not readable at entry."""
+        self.asm.load(R0, R10, FRAME_SLOT)
+        if fetch.bit >= 0:
+            self.asm.load(R1, R0, MARKS)
+            self.asm.alu(Alu.RSH, R1, fetch.bit)
+            self.asm.alu(Alu.AND, R1, 1)
+            self.asm.jump(Jump.NE, R1, 0, self.fail)
+
+    def copy_kept(self, fetch: Kept, base: Reg, offset: int, size: int) -> None:
+        """Copy so many bytes out of a frame to ``base + offset``."""
+        self.kept(fetch)
+        self.asm.mov(R3, R0)
+        self.asm.add(R3, fetch.offset)
+        self.asm.mov(R1, base)
+        self.asm.add(R1, offset)
+        self.asm.mov(R2, size)
+        self.asm.call(Helper.PROBE_READ_KERNEL)
+
+    def address(self, fetch: Fetch) -> None:
+        """Leave the address of a memory operand in r3."""
+        if not isinstance(fetch, Memory):
+            raise TracingError(f"no address: {fetch}")
+        asm = self.asm
+        width = fetch.address_size
+        if fetch.base is None:
+            asm.mov(R3, 0)
+        else:
+            asm.load(R3, R6, fetch.base, width)
+        if fetch.index is not None:
+            narrow = fetch.index_type
+            asm.load(R4, R6, fetch.index, width if narrow is None else narrow.size)
+            if narrow is not None and narrow.signed:
+                self.extend(R4, narrow)
+            if fetch.scale > 1:
+                asm.alu(Alu.LSH, R4, fetch.scale.bit_length() - 1)
+            asm.add(R3, R4)
+        if -(1 << 31) <= fetch.displacement < 1 << 31:
+            asm.add(R3, fetch.displacement)
+        else:
+            asm.mov(R4, fetch.displacement)
+            asm.add(R3, R4)
+        if width == 4:
+            asm.alu(Alu.LSH, R3, 32)
+            asm.alu(Alu.RSH, R3, 32)
+
+    def record_bytes(self, fetch: RecordBytes) -> None:
+        """Leave the address of bytes in the event's record in r0."""
+        asm = self.asm
+        if fetch.location == "here":
+            asm.mov(R0, R6)
+            asm.add(R0, fetch.offset)
+            return
+        asm.load(R1, R6, fetch.offset, 4)
+        asm.mov(R0, R1)
+        asm.alu(Alu.RSH, R0, 16)
+        asm.jump(Jump.EQ, R0, 0, self.fail)  # no bytes, not even a NUL
+        asm.alu(Alu.AND, R1, 0xFFFF)
+        asm.mov(R0, R6)
+        asm.add(R0, R1)
+        if fetch.location == "rel_loc":
+            asm.add(R0, fetch.offset + 4)
+
+    def call_reader(
+        self,
+        helper: Helper,
+        prepare: Callable[[], None],
+        *,
+        kernel: bool = False,
+        mark: bool = False,
+    ) -> None:
+        """Call a helper that reads the process's memory at r3, or the kernel's twin of it.
+
+        Args:
+            helper: that of the process.
+            prepare: leaves where to in r1 and how much in r2; may be written twice.
+            kernel: whether the kernel's types call the address a pointer.
+            mark: add :data:`usdt.engine.compiler.record.length_prefix.USERS` to what is returned
+            for a process's memory.
+        """
+        asm = self.asm
+        done = asm.new_label("read")
+        if not self._kernel or not (self._split or kernel):
+            prepare()
+            asm.call(helper)
+            if mark:
+                self._marked(helper, done)
+        elif self._split:
+            theirs = asm.new_label("kernel")
+            prepare()
+            asm.jump(Jump.SLT, R3, 0, theirs)
+            asm.call(helper)
+            if mark:
+                self._marked(helper, done)
+            asm.goto(done)
+            asm.label(theirs)
+            asm.call(_TWINS[helper])
+        else:
+            users = asm.new_label("user")
+            slot = self.push(R3)
+            asm.jump(Jump.LT, R3, _FIRST_ADDRESS, users)
+            prepare()
+            asm.call(_TWINS[helper])
+            asm.jump(Jump.SGE, R0, 0, done)
+            asm.label(users)
+            asm.load(R3, R10, slot)
+            prepare()
+            asm.call(helper)
+            if mark:
+                self._marked(helper, done)
+            self.pop()
+        asm.label(done)
+
+    def _marked(self, helper: Helper, done: str) -> None:
+        # Of what was read of a process, in r0, say so.
+        asm = self.asm
+        asm.jump(Jump.SLT, R0, 0, done)
+        if helper is Helper.PROBE_READ_USER_STR:
+            self.count_nul()
+        asm.mov(R1, USERS)
+        asm.alu(Alu.OR, R0, R1)
+
+    def touch(self, size: int) -> None:
+        """Fault in the pages of ``size`` bytes at the address in r0; what fails is ignored."""
+        slot = self.push()
+        steps = [*range(0, size, _PAGE), size - 1] if size > 1 else [0]
+        for step in dict.fromkeys(steps):
+            self.asm.load(R3, R10, slot)
+            self.asm.add(R3, step)
+            self.call_read(Helper.COPY_FROM_USER, READ_SLOT, 1)
+        self.pop()
+
+    def count_nul(self) -> None:
+        """Make the length of an empty string 1, what bpf_probe_read_user_str() left in r0.
+
+        Since Linux 6.16 ("maccess: fix strncpy_from_user_nofault() empty string handling") it
+        counts the NUL of an empty string as that of every other. Before that, it returns 0.
+        """
+        counted = self.asm.new_label("counted")
+        self.asm.jump(Jump.NE, R0, 0, counted)
+        self.asm.mov(R0, 1)
+        self.asm.label(counted)
+
+    def extend(self, dst: Reg, kind: ValueType) -> None:
+        """Extend a number of a type to 64 bits."""
+        shift = 64 - kind.size * 8
+        if shift:
+            self.asm.alu(Alu.LSH, dst, shift)
+            self.asm.alu(Alu.ARSH if kind.signed else Alu.RSH, dst, shift)
+
+    def read(self, kind: ValueType, *, kernel: bool = False) -> None:
+        """Read the number at the address in r3 into r0; ``kernel`` as in call_reader()."""
+        asm = self.asm
+        if self.sleepable:
+            slot = self.push(R3)
+            done = asm.new_label("read")
+            self.call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
+            asm.jump(Jump.EQ, R0, 0, done)
+            asm.load(R3, R10, slot)
+            self.call_read(Helper.COPY_FROM_USER, READ_SLOT, kind.size)
+            asm.jump(Jump.NE, R0, 0, self.fail)
+            asm.label(done)
+            self.pop()
+        else:
+            self.call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size, kernel=kernel)
+            asm.jump(Jump.NE, R0, 0, self.fail)
+        asm.load(R0, R10, READ_SLOT, kind.size)
+        if kind.signed:
+            self.extend(R0, kind)
+
+    def call_read(self, helper: Helper, slot: int, size: int, *, kernel: bool = False) -> None:
+        """Call a helper that reads memory at the address in r3 into so many bytes of the stack."""
+
+        def prepare() -> None:
+            self.asm.mov(R1, R10)
+            self.asm.add(R1, slot)
+            self.asm.mov(R2, size)
+
+        if helper in _TWINS:
+            self.call_reader(helper, prepare, kernel=kernel)
+        else:
+            prepare()
+            self.asm.call(helper)
+
+    def push(self, source: Reg = R0) -> int:
+        """Keep a register in a slot of the stack; its offset from r10.
+
+        Raises:
+            TracingError: no slot is left.
+        """
+        self._depth += 1
+        slot = SLOTS - 8 * self._depth
+        if slot < self._bottom:
+            raise TracingError("an expression is nested too deeply for the BPF stack; simplify it")
+        self.asm.store(R10, slot, source)
+        return slot
+
+    def pop(self) -> None:
+        """Give the last slot back."""
+        self._depth -= 1

@@ -1,0 +1,137 @@
+"""Code that compares strings; the package's docstring says what each register holds."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
+from usdt.engine.compiler.codegen.stack_slots import COMM_SLOT, TEXT_SLOT
+from usdt.engine.compiler.ir import of_kernel
+
+if TYPE_CHECKING:
+    from usdt.bpf.assembler import Assembler
+    from usdt.engine.compiler.codegen.expressions import ExpressionWriter
+    from usdt.engine.compiler.ir import CompareText, CompareTexts
+
+__all__ = ("write_compare_text", "write_compare_texts")
+
+_PIECE = 128  # bytes, NUL included, of two strings that are compared at once
+
+
+def write_compare_text(
+    writer: ExpressionWriter, node: CompareText, label: str, *, when: bool
+) -> None:
+    """Go to ``label`` if the comparison with a constant comes out as ``when``."""
+    asm = writer.asm
+    differ, done = asm.new_label("differ"), asm.new_label("same")
+    slot = COMM_SLOT if node.address is None else TEXT_SLOT
+    wanted = node.text if node.prefix or node.address else node.text + b"\0"
+    if node.address is None:
+        asm.mov(R1, R10)
+        asm.add(R1, COMM_SLOT)
+        asm.mov(R2, 16)
+        asm.call(Helper.GET_CURRENT_COMM)
+    else:
+        # One byte more than the text and its NUL shows whether the string goes on.
+        writer.value(node.address)
+        address = writer.push()
+        size = len(wanted) + (1 if node.prefix else 2)
+        _read_text(writer, address, 0, TEXT_SLOT, size, kernel=of_kernel(node.address))
+        writer.pop()
+        asm.jump(Jump.NE, R0, len(wanted) + 1, differ)
+    position = 0
+    while position < len(wanted):
+        size = next(size for size in (8, 4, 2, 1) if size <= len(wanted) - position)
+        asm.load(R1, R10, slot + position, size)
+        asm.mov(R2, int.from_bytes(wanted[position : position + size], sys.byteorder))
+        asm.jump(Jump.NE, R1, R2, differ)
+        position += size
+    asm.goto(label if when is node.equal else done)
+    asm.label(differ)
+    if when is not node.equal:
+        asm.goto(label)
+    asm.label(done)
+
+
+def write_compare_texts(
+    writer: ExpressionWriter, node: CompareTexts, label: str, *, when: bool
+) -> None:
+    """The same for two strings.
+
+    Piece by piece, as two strings do not fit the stack. A piece that is not full ends both.
+    """
+    asm = writer.asm
+    same, differ, done = (asm.new_label(hint) for hint in ("same", "differ", "done"))
+    writer.value(node.left)
+    left = writer.push()
+    writer.value(node.right)
+    right = writer.push()
+    length = writer.push()
+    for start in range(0, node.limit, _PIECE - 1):
+        size = min(_PIECE, node.limit - start + 1)
+        if size % 8:  # no byte of a word that is loaded may be unwritten
+            asm.store(R10, TEXT_SLOT + size // 8 * 8, 0)
+            asm.store(R10, TEXT_SLOT + _PIECE + size // 8 * 8, 0)
+        _read_text(writer, left, start, TEXT_SLOT, size, kernel=of_kernel(node.left))
+        asm.store(R10, length, R0)
+        place = TEXT_SLOT + _PIECE
+        _read_text(writer, right, start, place, size, kernel=of_kernel(node.right))
+        asm.load(R3, R10, length)
+        asm.jump(Jump.NE, R0, R3, differ)
+        _compare_pieces(asm, size, same, differ)
+    asm.label(same)
+    asm.goto(label if when is node.equal else done)
+    asm.label(differ)
+    if when is not node.equal:
+        asm.goto(label)
+    asm.label(done)
+    for _ in range(3):
+        writer.pop()
+
+
+def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
+    # Of two pieces of r3 bytes each; falls through if they are equal and full.
+    for word in range(0, size, 8):
+        whole, following = asm.new_label("whole"), asm.new_label("following")
+        asm.load(R1, R10, TEXT_SLOT + word)
+        asm.load(R2, R10, TEXT_SLOT + _PIECE + word)
+        asm.alu(Alu.XOR, R1, R2)
+        asm.jump(Jump.GE, R3, word + 8, whole)
+        # What lies behind the NUL means nothing: shifted out.
+        asm.mov(R4, word + 8)
+        asm.alu(Alu.SUB, R4, R3)
+        asm.alu(Alu.LSH, R4, 3)
+        asm.alu(Alu.LSH if sys.byteorder == "little" else Alu.RSH, R1, R4)
+        asm.jump(Jump.NE, R1, 0, differ)
+        asm.goto(same)
+        asm.label(whole)
+        asm.jump(Jump.NE, R1, 0, differ)
+        if word + 8 < size:
+            asm.jump(Jump.NE, R3, word + 8, following)
+            asm.goto(same)
+        asm.label(following)
+
+
+def _read_text(
+    writer: ExpressionWriter, address: int, start: int, slot: int, size: int, *, kernel: bool
+) -> None:
+    # The string at the address kept in a slot, from a byte on, into size bytes of the stack;
+    # its length with the NUL into r0.
+    asm = writer.asm
+    asm.load(R3, R10, address)
+    asm.add(R3, start)
+    writer.call_read(Helper.PROBE_READ_USER_STR, slot, size, kernel=kernel)
+    if writer.sleepable:
+        done = asm.new_label("text")
+        asm.jump(Jump.SGE, R0, 0, done)
+        asm.load(R0, R10, address)
+        asm.add(R0, start)
+        writer.touch(size)
+        asm.load(R3, R10, address)
+        asm.add(R3, start)
+        writer.call_read(Helper.PROBE_READ_USER_STR, slot, size)
+        asm.label(done)
+    asm.jump(Jump.SLT, R0, 0, writer.fail)
+    writer.count_nul()

@@ -1,0 +1,361 @@
+"""The code that makes a record of a hit: reserved in the ring buffer, filled in place, submitted.
+
+    body       reserve a record, fill it without ever sleeping, submit it
+    refault    only in sleepable programs, only after a read found its page absent:
+               give the record back, fault the pages in, do the body once more
+
+A record is never held while the program sleeps: readers cannot pass a record that is reserved,
+so a page that takes seconds to come (or never does, with userfaultfd) would stop the whole
+session.
+
+Register use: r6 context, r7 record, r8 attempt (0, then 1), r9 pid_tgid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Kind, Memory
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
+from usdt.engine.compiler.codegen.expressions import ExpressionWriter
+from usdt.engine.compiler.ir import Fetched, Gathered, Number, of_kernel
+from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
+
+if TYPE_CHECKING:
+    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.insn import Reg
+    from usdt.engine.compiler.codegen.program import Case
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.plan import Output
+
+__all__ = ("EVENTS", "RecordWriter", "write_record")
+
+EVENTS = "events"  # ring buffer
+_WAKEUP = 0  # flags: wake the reader if it has caught up; see usdt/bpf/ringbuf.py
+_USER_STACK = 1 << 8  # BPF_F_USER_STACK
+_REACH = 1 << 15  # of the signed 16-bit offset of loads and stores
+_FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
+
+
+def write_record(asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    """Write what makes a record of a hit: a :class:`usdt.engine.compiler.codegen.program.Body`."""
+    RecordWriter(asm, case, sleepable=sleepable).write()
+
+
+class RecordWriter:
+    """Writes what makes a record; what fills a function's frame is much the same."""
+
+    def __init__(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+        self.asm = asm
+        self.case = case
+        self.plan = case.plan
+        self.sleepable = sleepable
+        self._name = case.number
+
+    def write(self) -> None:
+        """Write it all."""
+        self._body()
+        if self.sleepable:
+            self._refault()
+
+    def _body(self) -> None:
+        asm = self.asm
+        if self.sleepable:
+            asm.mov(R8, 0)
+            asm.label(f"body.{self._name}")
+        asm.load_map(R1, EVENTS)
+        asm.mov(R2, self.plan.size)
+        asm.mov(R3, 0)
+        asm.call(Helper.RINGBUF_RESERVE)
+        asm.jump(Jump.EQ, R0, 0, f"lost.{self._name}")
+        asm.mov(R7, R0)
+        self._header()
+        self._values()
+        asm.mov(R1, R7)
+        asm.mov(R2, _WAKEUP)
+        asm.call(Helper.RINGBUF_SUBMIT)
+        asm.goto("exit")
+
+    def _values(self) -> None:
+        if self.plan.marks >= 0:
+            self.asm.store(R7, self.plan.marks, 0)
+        for index, output in enumerate(self.plan.outputs):
+            if output.offset >= 0:
+                self._output(index, output)
+
+    def _header(self) -> None:
+        asm = self.asm
+        asm.call(Helper.KTIME_GET_NS)
+        asm.store(R7, 0, R0)
+        asm.store(R7, 8, R9, 4)
+        asm.mov(R1, R9)
+        asm.alu(Alu.RSH, R1, 32)
+        asm.store(R7, 12, R1, 4)
+        asm.call(Helper.GET_SMP_PROCESSOR_ID)
+        asm.store(R7, 16, R0, 4)
+        asm.store(R7, 20, self.case.number, 4)
+        asm.mov(R1, R7)
+        asm.add(R1, 24)
+        asm.mov(R2, 16)
+        asm.call(Helper.GET_CURRENT_COMM)
+
+    def _writer(self, fail: str) -> ExpressionWriter:
+        return ExpressionWriter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
+
+    def _output(self, index: int, output: Output) -> None:
+        if output.form in ("string", "buffer", "array", "typed"):
+            if output.whole is None and output.form == "typed":
+                self._structure(output)
+            elif output.whole is None:
+                self._text(output)
+            else:
+                writer = ExpressionWriter(self.asm, sleepable=False, fail="exit")
+                writer.copy_kept(output.whole, R7, output.offset, 8 + output.size)
+            return
+        if output.form in ("ustack", "kstack"):
+            self._stack(output)
+            return
+        fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
+        writer = self._writer(fail)
+        if output.form == "bytes":
+            self._copy(writer, output)
+        else:
+            writer.value(output.node)
+            size = output.node.type.size if output.form == "float" else 8
+            self.asm.store(*self._place(output, R1), R0, size)
+        if output.fallible:
+            self.asm.goto(done)
+            self.asm.label(fail)
+            self._retry()
+            self.asm.load(R1, R7, self.plan.marks)
+            if index < 31:
+                self.asm.alu(Alu.OR, R1, 1 << index)
+            else:
+                self.asm.mov(R2, 1 << index)
+                self.asm.alu(Alu.OR, R1, R2)
+            self.asm.store(R7, self.plan.marks, R1)
+            self.asm.label(done)
+
+    def _stack(self, output: Output) -> None:
+        # Addresses, and before them how many bytes they are, or a negative errno.
+        asm = self.asm
+        asm.mov(R1, R6)
+        asm.mov(R2, R7)
+        asm.add(R2, output.offset + 8)
+        asm.mov(R3, output.size)
+        asm.mov(R4, _USER_STACK if output.form == "ustack" else 0)
+        asm.call(Helper.GET_STACK)
+        asm.store(*self._place(output, R1), R0)
+
+    def _copy(self, writer: ExpressionWriter, output: Output) -> None:
+        # A value of any size, from memory into the record.
+        if output.whole is not None:
+            writer.copy_kept(output.whole, R7, output.offset, output.node.type.size)
+            return
+        writer.address(_memory(output.node))
+
+        def prepare() -> None:
+            self._to(output.offset)
+            self.asm.mov(R2, output.node.type.size)
+
+        writer.call_reader(Helper.PROBE_READ_USER, prepare)
+        self.asm.jump(Jump.NE, R0, 0, writer.fail)
+
+    def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
+        # An instruction's offset reaches 32 KiB; what lies farther gets a register of its own.
+        if output.offset < _REACH:
+            return R7, output.offset
+        self.asm.mov(scratch, R7)
+        self.asm.add(scratch, output.offset)
+        return scratch, 0
+
+    def _to(self, offset: int) -> None:
+        # A place of the record into r1.
+        self.asm.mov(R1, R7)
+        self.asm.add(R1, offset)
+
+    def _retry(self) -> None:
+        # On the first attempt, give up the record and fault the pages in.
+        if self.sleepable:
+            self.asm.jump(Jump.EQ, R8, 0, f"refault.{self._name}")
+
+    def _text(self, output: Output) -> None:
+        asm = self.asm
+        fail, done = asm.new_label("fail"), asm.new_label("done")
+        writer = self._writer(fail)
+        helper = Helper.PROBE_READ_USER_STR if output.form == "string" else Helper.PROBE_READ_USER
+        asm.store(*self._place(output, R1), 0)
+        if output.length is not None and not isinstance(output.length, Number):
+            writer.value(output.length)
+            self._clamp(output, output.size, signed=output.length.type.signed)
+        elif output.length is not None:
+            asm.store(*self._place(output, R1), output.size)
+        writer.value(output.node)
+        kernel = of_kernel(output.node) and self.plan.kernel
+        if kernel and output.form == "string":
+            asm.jump(Jump.EQ, R0, 0, null := asm.new_label("null"))
+        asm.mov(R3, R0)
+
+        def prepare() -> None:
+            self._to(output.offset + 8)
+            if output.form == "string" or isinstance(output.length, Number):
+                asm.mov(R2, output.reach)
+            else:
+                asm.load(R2, *self._place(output, R2))
+                asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
+
+        mark = kernel and output.form == "string"
+        writer.call_reader(helper, prepare, kernel=kernel, mark=mark)
+        asm.jump(Jump.SLT, R0, 0, fail)
+        if output.form == "string":
+            writer.count_nul()
+            asm.store(*self._place(output, R1), R0)
+        asm.goto(done)
+        if mark:
+            asm.label(null)
+            asm.store(*self._place(output, R1), NULL)
+            asm.goto(done)
+        asm.label(fail)
+        self._retry()
+        asm.store(*self._place(output, R1), FAULT)
+        asm.label(done)
+
+    def _list(self, output: Output, length: Node) -> None:
+        # Lead, address, and as many bytes as are said to lie there, if there is room for them.
+        asm = self.asm
+        fail, done = asm.new_label("fail"), asm.new_label("done")
+        writer = self._writer(fail)
+        asm.store(*self._place(output, R1), 0)
+        writer.value(length)
+        self._clamp(output, output.size - 8, signed=length.type.signed)
+        writer.value(output.node)
+        self._to(output.offset)
+        asm.store(R1, 8, R0)
+        asm.mov(R3, R0)
+
+        def prepare() -> None:
+            self._to(output.offset + 16)
+            asm.load(R2, *self._place(output, R2))
+            asm.jump(Jump.GT, R2, output.size - 8, fail)  # never; tells the verifier the bound
+
+        writer.call_reader(Helper.PROBE_READ_USER, prepare)
+        asm.jump(Jump.SLT, R0, 0, fail)
+        asm.goto(done)
+        asm.label(fail)
+        self._retry()
+        asm.store(*self._place(output, R1), FAULT)
+        asm.label(done)
+
+    def _gathered(self, output: Output, node: Gathered) -> None:
+        # Lead, no address, and the bytes of some registers; what lies between them is 0.
+        asm = self.asm
+        self._to(output.offset)
+        asm.store(R1, 0, output.size - 8)
+        for offset in range(8, 8 + output.size, 8):
+            asm.store(R1, offset, 0)
+        for start, part in node.parts:
+            if start + part.type.size > output.size - 8:
+                continue  # beyond what is kept
+            self._writer("exit").value(part)
+            self._to(output.offset)
+            asm.store(R1, 16 + start, R0, part.type.size)
+
+    def _structure(self, output: Output) -> None:
+        # Lead, address, and what lies there.
+        if isinstance(output.node, Gathered):
+            self._gathered(output, output.node)
+            return
+        if output.length is not None:
+            self._list(output, output.length)
+            return
+        asm = self.asm
+        unknown, fault, null, done = map(asm.new_label, ("unknown", "fault", "null", "done"))
+        writer = self._writer(unknown)
+        kernel = of_kernel(output.node) and self.plan.kernel
+        size = output.size - 8
+        writer.value(output.node)
+        self._to(output.offset)
+        asm.store(R1, 8, R0)
+        asm.jump(Jump.EQ, R0, 0, null)
+        asm.mov(R3, R0)
+
+        def prepare() -> None:
+            self._to(output.offset + 16)
+            asm.mov(R2, size)
+
+        writer.call_reader(Helper.PROBE_READ_USER, prepare, kernel=kernel, mark=kernel)
+        asm.jump(Jump.SLT, R0, 0, fault)
+        asm.add(R0, size)
+        asm.store(*self._place(output, R1), R0)
+        asm.goto(done)
+        asm.label(null)
+        asm.store(*self._place(output, R1), NULL)
+        asm.goto(done)
+        for label, lead in ((fault, FAULT), (unknown, NO_ADDRESS)):
+            asm.label(label)
+            self._retry()
+            self._to(output.offset)
+            asm.store(R1, 0, lead)
+            if lead == NO_ADDRESS:
+                asm.store(R1, 8, 0)
+            asm.goto(done)
+        asm.label(done)
+
+    def _clamp(self, output: Output, room: int, *, signed: bool) -> None:
+        # The length in r0, at least 0 and at most the room, into the record, which holds 0.
+        asm = self.asm
+        big, stored = asm.new_label("big"), asm.new_label("stored")
+        if signed:
+            asm.jump(Jump.SLT, R0, 0, stored)
+        asm.jump(Jump.GT, R0, room, big)
+        asm.store(*self._place(output, R1), R0)
+        asm.goto(stored)
+        asm.label(big)
+        asm.store(*self._place(output, R1), room)
+        asm.label(stored)
+
+    def _refault(self) -> None:
+        asm = self.asm
+        asm.label(f"refault.{self._name}")
+        self._give_back()
+        for output in self.plan.outputs:
+            if output.whole is not None or isinstance(output.node, Gathered):
+                continue
+            if output.length is not None:
+                self._fault_in(output.length)
+            if output.form in ("string", "buffer", "bytes"):
+                self._fault_in(output.node, output.size)
+            elif output.form == "typed":
+                self._fault_in(output.node, output.size - 8)
+            elif output.fallible:
+                self._fault_in(output.node)
+        asm.mov(R8, 1)
+        asm.goto(f"body.{self._name}")
+
+    def _give_back(self) -> None:
+        asm = self.asm
+        asm.mov(R1, R7)
+        # What was submitted behind this record did not wake the reader: it waits for this one.
+        asm.mov(R2, _WAKEUP)
+        asm.call(Helper.RINGBUF_DISCARD)
+
+    def _fault_in(self, node: Node, size: int = 0) -> None:
+        # Evaluate the node, and touch so many bytes at the address it is, or lies at.
+        skip = self.asm.new_label("next")
+        writer = ExpressionWriter(self.asm, sleepable=True, fail=skip)
+        if node.type.kind is Kind.BYTES:
+            writer.address(_memory(node))
+            self.asm.mov(R0, R3)
+        else:
+            writer.value(node)
+        if size:
+            self.asm.jump(Jump.LT, R0, _FIRST_ADDRESS, skip)
+            writer.touch(size)
+        self.asm.label(skip)
+
+
+def _memory(node: Node) -> Memory:
+    if isinstance(node, Fetched) and isinstance(node.fetch, Memory):
+        return node.fetch
+    raise TypeError(f"an aggregate lies in memory, not in {node}")

@@ -1,0 +1,333 @@
+"""Functions followed from entry to return: one plan becomes two, and a frame between them.
+
+An item without ``return`` is taken at entry, also the memory it reads: at return that may be
+freed. An item with ``return`` is computed at return, its parts without ``return`` at entry. So
+``buf(arg1, return)`` reads at return, from the address that was passed. Built-ins and stacks are
+those of the hit that is shown, which is the return.
+
+What is taken at entry is kept in a *frame*, in a hash map of the kernel:
+
+    key     u32 thread or 0, u32 pair (which probe, which plan), u64 stack pointer
+    value   the key once more; u64 at 16: bit n = capture n could not be read; the captures
+
+The stack pointer tells the calls of a recursion apart, and needs no counting that an exception or
+longjmp() could upset: a frame that its function left in such a way is overwritten by the next call
+at the same place of the stack, and is never mistaken for another. The entry program makes the
+frame where its predicates hold; the return program does nothing without one, and removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from usdt.arch.locations import AtReturn, Constant, Kept
+from usdt.base.errors import SyscallError, TracingError
+from usdt.base.frozen import frozen
+from usdt.bpf._uapi import MapType
+from usdt.bpf.maps import MapSpec
+from usdt.engine.compiler.codegen.stack_slots import MARKS
+from usdt.engine.compiler.ir import (
+    U32,
+    U64,
+    CompareText,
+    CompareTexts,
+    Convert,
+    Deref,
+    Fetched,
+    Gathered,
+    Node,
+    Pointer,
+    can_fail,
+    children,
+    why_unreadable,
+)
+from usdt.engine.compiler.plan import LED, Output, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.arch.locations import Register
+    from usdt.bpf.maps import Map
+
+T = TypeVar("T")
+
+__all__ = (
+    "CallPart",
+    "CallStack",
+    "Frames",
+    "Split",
+    "blank_map",
+    "frame_map",
+    "narrowed",
+    "of_return",
+    "replaced",
+    "split",
+)
+
+_CAPTURES = MARKS + 8  # offset in a frame of what was taken
+_ROUND = 64  # frames' sizes are multiples of it, so that probes share maps
+_MEMORY = 16 << 20  # bytes of frames of one size, about
+_MOST = 1 << 14  # frames of one size
+_LEAST = 1 << 8
+_KEY = struct.Struct("=IIQ")
+_CAPTURED = 64  # bits of the word that marks unreadable ones
+_TEXTS = ("string", "buffer", "array", "typed", "bytes")  # forms of what takes more than a number
+_AT_ADDRESS = ("string", "buffer", "typed")  # forms whose expression is an address
+_AS_THEY_ARE = ("comm", "func", "opaque", "ustack", "kstack")  # forms of what is not computed
+_SWEEP = 10.0  # seconds between two looks for frames of threads that have ended
+
+
+@frozen
+class CallStack:
+    """How a function's entry and return find one another.
+
+    Attributes:
+        pointer: the stack pointer; None: the address of the context, which both ends share.
+        popped: bytes that a return takes off the stack, the usual number first.
+        thread: whether both are of one thread, whose ID does not change.
+        said: whether records say that they are of a return.
+        session: whether the kernel keeps the entry's pointer until the return, which has it in
+            SESSION_SLOT; registers of the return do not tell then.
+    """
+
+    pointer: Register | None
+    popped: tuple[int, ...] = (0,)
+    thread: bool = True
+    said: bool = True
+    session: bool = False
+
+
+@frozen
+class CallPart:
+    """What a case is of a pair.
+
+    Attributes:
+        entry: whether it makes the frame, instead of using it.
+        pair: tells frames of one stack pointer apart.
+        size: bytes of the frame.
+        stack: how the two find one another.
+    """
+
+    entry: bool
+    pair: int
+    size: int
+    stack: CallStack
+
+
+@frozen
+class Split:
+    """Plans of a function's two ends; ``entry`` is None where nothing has to be kept."""
+
+    entry: Plan | None
+    returned: Plan
+
+    @property
+    def size(self) -> int:
+        """Bytes of a frame."""
+        return 0 if self.entry is None else -(-self.entry.size // _ROUND) * _ROUND
+
+
+def frame_map(size: int) -> str:
+    """The name of the map of frames of a size."""
+    return f"calls.{size}"
+
+
+def blank_map(size: int) -> str:
+    """The name of the map with one empty frame of a size."""
+    return f"blank.{size}"
+
+
+def split(plan: Plan, *, said: bool = True) -> Split | None:
+    """A plan as two, or None where nothing in it is of the return; ``said``: see CallStack."""
+    nodes = [*plan.predicates]
+    for output in plan.outputs:
+        nodes += [output.node] if output.length is None else [output.node, output.length]
+    if not plan.returns and not any(map(of_return, nodes)):
+        return None
+    keeper = _Keeper()
+    outputs = tuple(map(keeper.output, plan.outputs))
+    later = tuple(keeper.node(node) for node in plan.predicates if of_return(node))
+    sooner = tuple(node for node in plan.predicates if not of_return(node))
+    pair = keeper.captures or any(map(_of_entry, sooner))
+    if not pair:
+        both = sooner + later
+        return Split(None, replaced(plan, predicates=both, outputs=outputs, returns=said))
+    captures = tuple(keeper.captures.values())
+    return Split(
+        Plan(sooner, captures, keeper.size, MARKS, kernel=plan.kernel),
+        replaced(plan, predicates=later, outputs=outputs, returns=said),
+    )
+
+
+def replaced(record: T, **changes: Any) -> T:
+    """A copy of a frozen record with some fields changed."""
+    return type(record)(**(_fields(record) | changes))
+
+
+def _fields(record: object) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in vars(type(record))["__match_args__"]}
+
+
+def _rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
+    # A copy with its operands changed.
+    fields = _fields(node).items()
+    operands = {name: inner(value) for name, value in fields if isinstance(value, Node)}
+    return replaced(node, **operands) if operands else node
+
+
+def narrowed(plan: Plan) -> Plan:
+    """A plan for a process of 32 bits, whose addresses have no sign to extend."""
+    predicates = tuple(map(_narrowed, plan.predicates))
+    outputs = tuple(
+        replaced(
+            output,
+            node=_unsigned(output.node) if output.form in _AT_ADDRESS else _narrowed(output.node),
+            length=None if output.length is None else _narrowed(output.length),
+        )
+        for output in plan.outputs
+    )
+    return replaced(plan, predicates=predicates, outputs=outputs)
+
+
+def _narrowed(node: Node) -> Node:
+    match node:
+        case Deref(address=address):
+            return replaced(node, address=_unsigned(address))
+        case CompareText(address=address) if address is not None:
+            return replaced(node, address=_unsigned(address))
+        case CompareTexts(left=left, right=right):
+            return replaced(node, left=_unsigned(left), right=_unsigned(right))
+    return _rebuilt(node, _narrowed)
+
+
+def _unsigned(address: Node) -> Node:
+    if isinstance(address, Gathered):
+        return address
+    return Convert(_narrowed(address), U32)
+
+
+def of_return(node: Node) -> bool:
+    """Whether a value is only known when the function returns."""
+    if isinstance(node, Fetched) and isinstance(node.fetch, AtReturn):
+        return True
+    return any(map(of_return, children(node)))
+
+
+def _of_entry(node: Node) -> bool:
+    # Whether it needs what only the entry has: arguments, or memory.
+    match node:
+        case Fetched(fetch=fetch):
+            return not isinstance(fetch, (AtReturn, Constant))
+        case Deref() | CompareTexts():
+            return True
+        case CompareText(address=address):
+            return address is not None
+    return any(map(_of_entry, children(node)))
+
+
+class _Keeper:
+    # Replaces what is of the entry by what will be in the frame.
+    def __init__(self) -> None:
+        self.captures: dict[tuple[str, Node, Node | None, int], Output] = {}
+        self.size = _CAPTURES
+
+    def output(self, output: Output) -> Output:
+        node, length = output.node, output.length
+        parts = [node] if length is None else [node, length]
+        if output.form in _TEXTS and not any(map(of_return, parts)):
+            if any(map(_of_entry, parts)):
+                node = self._text(output)
+        elif output.form not in _AS_THEY_ARE:
+            node = self.node(node)
+            length = None if length is None else self.node(length)
+        return replaced(output, node=node, length=length)
+
+    def node(self, node: Node) -> Node:
+        """What is evaluated at return instead of a number."""
+        if not of_return(node):
+            return self._number(node) if _of_entry(node) else node
+        return _rebuilt(node, self.node)
+
+    def _number(self, node: Node) -> Node:
+        if isinstance(node, Pointer):  # its type serves what is built on it
+            return replaced(node, address=self.node(node.address))
+        fallible = can_fail(node)
+        form = "integer"
+        made = self._keep(Output("", form, node, size=8, fallible=fallible))
+        reason = why_unreadable(node) if fallible else ""
+        bit = self._bit(made) if fallible else -1
+        return Fetched(Kept(made.offset, 0, bit, reason), node.type)
+
+    def _text(self, output: Output) -> Node:
+        made = self._keep(output)
+        fallible = output.form == "bytes"  # the others have their errno
+        reason = why_unreadable(output.node) if fallible else ""
+        fetch = Kept(made.offset, output.size, self._bit(made) if fallible else -1, reason)
+        return Fetched(fetch, output.node.type if fallible else U64)
+
+    def _bit(self, made: Output) -> int:
+        return next(n for n, known in enumerate(self.captures.values()) if known is made)
+
+    def _keep(self, output: Output) -> Output:
+        key = output.form, output.node, output.length, output.size
+        if key not in self.captures:
+            if len(self.captures) == _CAPTURED:
+                raise TracingError(f"more than {_CAPTURED} values of a function's entry are kept")
+            lead = 8 if output.form in LED else 0
+            self.captures[key] = replaced(output, key="", offset=self.size)
+            self.size += lead + -(-output.size // 8) * 8
+        return self.captures[key]
+
+
+class Frames:
+    """The maps of frames of one session."""
+
+    def __init__(self) -> None:
+        self._maps: dict[int, list[Map]] = {}
+        self._next = 0.0
+
+    def maps(self, size: int) -> dict[str, Map]:
+        """The maps for frames of a size, made when they are first asked for; {} later.
+
+        Raises:
+            SyscallError: ENOMEM, above all.
+        """
+        if size in self._maps:
+            return {}
+        entries = max(_LEAST, min(_MOST, _MEMORY // size))
+        specs = (
+            MapSpec(MapType.HASH, _KEY.size, size, entries, frame_map(size)),
+            MapSpec(MapType.ARRAY, 4, size, 1, blank_map(size)),
+        )
+        made = self._maps.setdefault(size, [])
+        for spec in specs:
+            try:
+                made.append(spec.create())
+            except SyscallError as err:
+                what = f"a map of {spec.entries} frames of {size} bytes"
+                raise SyscallError(err.errno or 0, what, "shorter strings need less") from err
+        return {one.spec.name: one for one in made}
+
+    def open(self) -> int:
+        """How many calls have begun and not returned."""
+        return sum(len(list(calls.keys())) for calls, *_ in self._maps.values())
+
+    def sweep(self, now: float) -> None:
+        """Now and then, remove what threads have left that ended inside a function."""
+        if now < self._next or not self._maps:
+            return
+        self._next = now + _SWEEP
+        for calls, *_ in self._maps.values():
+            for key in list(calls.keys()):
+                thread = _KEY.unpack(key)[0]  # 0: of every CPU's idle task, which never ends
+                if thread and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
+                    calls.delete(key)
+
+    def close(self) -> None:
+        """Free the maps."""
+        for made in self._maps.values():
+            for one in made:
+                one.close()
+        self._maps.clear()

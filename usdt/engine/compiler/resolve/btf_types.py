@@ -1,0 +1,331 @@
+"""Members through pointers, by BTF: what ``skb->dev->name`` is made of.
+
+A type is known here by its ID in BTF, which pointers and places carry as their ``handle``. Whose
+BTF it is does not matter: the kernel's, a module's, or one made of a program's debug information.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Kind, ValueType
+from usdt.base.errors import BtfError
+from usdt.base.machine import BIG_ENDIAN, KERNEL
+from usdt.btf import types as btf_types
+from usdt.btf.declare import declaration
+from usdt.btf.format import Encoding
+from usdt.btf.lookup import find_type
+from usdt.btf.traits import flag_names, is_char
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    S64,
+    U64,
+    Arithmetic,
+    Convert,
+    Deref,
+    Fetched,
+    Node,
+    Number,
+    Place,
+    Pointer,
+)
+from usdt.engine.compiler.scope import Shown
+from usdt.engine.compiler.value_names import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
+    from usdt.btf.values.type_snapshot import Shape
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.language.tree import Cast, Index, Member, Unary
+
+__all__ = ("BtfTypes", "enum_names", "value_type")
+
+_HOST_BIG_ENDIAN = KERNEL in BIG_ENDIAN
+_DEEPEST = 16  # anonymous structures within one another
+_BYTE = ValueType(Kind.UNSIGNED, 1)
+
+
+class BtfTypes:
+    """What a BTF knows: a :class:`usdt.engine.compiler.scope.Types`.
+
+    Args:
+        source: gives the BTF; called when a type is first asked for.
+        big_endian: of the machine whose values these are; by default this one.
+        kernel: whether pointers to these types are the kernel's, not a process's.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Btf],
+        *,
+        big_endian: bool = _HOST_BIG_ENDIAN,
+        kernel: bool = True,
+    ) -> None:
+        self._names: dict[Node, Names] = {}
+        self._shapes: dict[int, Shape | None] = {}
+        self._kernel = kernel
+        self._source = source
+        self._made: Btf | None = None
+        self._big_endian = big_endian
+
+    @property
+    def btf(self) -> Btf:
+        """The types.
+
+        Raises:
+            NotSupported: there are none.
+        """
+        if self._made is None:
+            self._made = self._source()
+        return self._made
+
+    def argument(self, argument: Argument, node: Node) -> Node:
+        """An argument as what its type says: a pointer knows what it points at."""
+        if not isinstance(argument.handle, int):
+            return node
+        found = self.btf.resolve(argument.handle)
+        if isinstance(found, btf_types.Pointer):
+            return self._pointer(node, found.target)
+        if isinstance(node, Fetched):
+            node = Fetched(node.fetch, node.type, argument.handle)
+        if argument.names is not None:
+            self._names[node] = argument.names
+        return node
+
+    def names(self, node: Node) -> Names | None:
+        """The names of an enum's values."""
+        return self._names.get(node)
+
+    def shown(self, node: Node) -> Shown | None:
+        """How an expression of a known type is shown where nobody says how."""
+        handle = getattr(node, "handle", None)
+        if not isinstance(handle, int):
+            return None
+        if isinstance(node, Place):
+            return Shown("typed", self._shape(handle))
+        if isinstance(node, Pointer):
+            return self._shown_pointer(handle)
+        found = self.btf.resolve(handle)
+        cast = declaration(self.btf, handle, strip=True)
+        return Shown("bool" if _is_truth(found) else "integer", cast=cast)
+
+    def _shown_pointer(self, target: int) -> Shown:
+        found = self.btf.resolve(target)
+        cast = f"{declaration(self.btf, target, strip=True)} *"
+        if is_char(found):
+            return Shown("string", cast=cast)
+        if isinstance(found, btf_types.FunctionProto):
+            return Shown("ksym" if self._kernel else "usym")
+        if isinstance(found, btf_types.Composite):
+            return Shown("typed", self._shape(target), cast)
+        return Shown("hex", cast=cast)
+
+    def _shape(self, number: int) -> Shape | None:
+        if number not in self._shapes:
+            from usdt.btf.values.type_snapshot import shape_of  # noqa: PLC0415 - only for structures
+
+            self._shapes[number] = shape_of(self.btf, number)
+        return self._shapes[number]
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """``target->name`` or ``target.name``.
+
+        Raises:
+            BtfError: its type is known, and has no such member.
+        """
+        handle = self._handle(target)
+        if handle is None or isinstance(target, Pointer) is not tree.arrow:
+            return None
+        found = self.btf.resolve(handle)
+        if isinstance(found, btf_types.Forward):
+            kind = "union" if found.union else "struct"
+            raise BtfError(f"{kind} {found.name} is only named here: its members are not known")
+        if not isinstance(found, btf_types.Composite):
+            return None
+        place = self._find(found, tree.name, 0, 0)
+        if place is None:
+            raise BtfError(self._no_member(found, tree.name))
+        bits, member = place
+        return self._at(_address(target), bits, member.target, member.bits)
+
+    def index(self, tree: Index, target: Node, index: Node) -> Node | None:  # noqa: ARG002
+        """``target[index]`` of an array, or through a pointer."""
+        handle = self._handle(target)
+        if handle is None:
+            return None
+        if isinstance(target, Place):
+            found = self.btf.resolve(handle)
+            if not isinstance(found, btf_types.Array):
+                return None
+            handle = found.target
+        try:
+            size = Number(self.btf.size_of(handle), S64)
+        except BtfError:  # void, a function, a structure that is only named
+            return None
+        scaled = fold(Arithmetic("*", _converted(index, S64), size, S64))
+        address = fold(Arithmetic("+", _address(target), _converted(scaled, U64), U64))
+        return self._at(address, 0, handle, 0)
+
+    def deref(self, tree: Unary, target: Node) -> Node | None:  # noqa: ARG002
+        """``*target``."""
+        handle = self._handle(target)
+        if handle is None or not isinstance(target, Pointer):
+            return None
+        return self._at(target.address, 0, handle, 0)
+
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        """``(struct X *)operand``, to an enum, or to a typedef."""
+        kind = tree.type
+        tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
+        number = find_type(self.btf, f"{tag}{kind.name}")
+        operand = operand.address if isinstance(operand, Pointer | Place) else operand
+        value = _converted(operand, U64)
+        if kind.pointers == 1:
+            return self._pointer(value, number)
+        if kind.pointers:
+            return self._pointers(value, f"{tag}{kind.name}", kind.pointers)
+        inner = self.btf.resolve(number)
+        if isinstance(inner, btf_types.Pointer):
+            return self._pointer(value, inner.target)
+        found = value_type(self.btf, number)
+        if found is None:
+            return None
+        node = Convert(_converted(operand, found), found, number)
+        names = enum_names(self.btf.resolve(number))
+        if names is not None:
+            self._names[node] = names
+        return node
+
+    def _pointers(self, value: Node, name: str, stars: int) -> Pointer:
+        # A pointer to pointers; what those point at is known if the BTF has such a pointer.
+        try:
+            return self._pointer(value, find_type(self.btf, name + "*" * (stars - 1)))
+        except BtfError:
+            return Pointer(value, U64, kernel=self._kernel)
+
+    # ------------------------------------------------------------ places
+
+    def _handle(self, target: Node) -> int | None:
+        handle = target.handle if isinstance(target, Pointer | Place) else None
+        return handle if isinstance(handle, int) else None
+
+    def _pointer(self, node: Node, target: int) -> Pointer:
+        found = value_type(self.btf, target)
+        if found is None:
+            try:
+                found = ValueType(Kind.BYTES, self.btf.size_of(target))
+            except BtfError:  # void, a function, a structure that is only named
+                found = _BYTE
+        return Pointer(node, found, handle=target, kernel=self._kernel)
+
+    def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
+        # What lies so many bits behind an address, of a type; of a bit field so many bits.
+        start = (
+            fold(Arithmetic("+", address, Number(bits // 8, U64), U64)) if bits // 8 else address
+        )
+        found = self.btf.resolve(number)
+        if width:
+            return self._bit_field(address, bits, width, found)
+        if isinstance(found, btf_types.Pointer):
+            word = ValueType(Kind.UNSIGNED, self.btf.pointer_size)
+            return self._pointer(
+                _converted(Deref(start, word, None, self._kernel), U64), found.target
+            )
+        kind = value_type(self.btf, number)
+        if kind is not None:
+            node = Deref(start, kind, number, self._kernel)
+            names = enum_names(found)
+            if names is not None:
+                self._names[node] = names
+            return node
+        if isinstance(found, btf_types.Array):
+            return self._array(start, found)
+        if isinstance(found, btf_types.Composite):
+            whole = ValueType(Kind.BYTES, found.size)
+            return Place(start, whole, handle=number, kernel=self._kernel)
+        return None
+
+    def _array(self, start: Node, found: btf_types.Array) -> Place:
+        element = value_type(self.btf, found.target)
+        size = self.btf.size_of(found.target) * found.count
+        inner = self.btf.resolve(found.target)
+        if isinstance(inner, btf_types.Int) and inner.size == 1 and inner.name == "char":
+            return Place(start, ValueType(Kind.STRING, size), element, found.id, self._kernel)
+        return Place(start, ValueType(Kind.BYTES, size), element, found.id, self._kernel)
+
+    def _bit_field(self, address: Node, bits: int, width: int, found: btf_types.Type) -> Node:
+        first, shift = divmod(bits, 8)
+        size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
+        if not size:
+            raise BtfError(f"a bit field of {width} bits across nine bytes is not read")
+        if self._big_endian:
+            shift = size * 8 - shift - width
+        start = fold(Arithmetic("+", address, Number(first, U64), U64))
+        word = Deref(start, ValueType(Kind.UNSIGNED, size), None, self._kernel)
+        whole = _converted(word, U64)
+        kind = S64 if getattr(found, "signed", False) else U64
+        left = fold(Arithmetic("<<", whole, Number(64 - shift - width, U64), U64))
+        value = fold(Arithmetic(">>", _converted(left, kind), Number(64 - width, U64), kind))
+        node = Convert(value, kind, found.id)
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
+        return node
+
+    def _find(
+        self, found: btf_types.Composite, name: str, bits: int, depth: int
+    ) -> tuple[int, btf_types.Member] | None:
+        # A member, also of structures without a name within; and where it is.
+        for member in found.members:
+            if member.name == name:
+                return bits + member.bit_offset, member
+        for member in found.members if depth < _DEEPEST else ():
+            if not member.name:
+                inner = self.btf.resolve(member.target)
+                if isinstance(inner, btf_types.Composite):
+                    place = self._find(inner, name, bits + member.bit_offset, depth + 1)
+                    if place is not None:
+                        return place
+        return None
+
+    def _no_member(self, found: btf_types.Composite, name: str) -> str:
+        import difflib  # noqa: PLC0415 - only for a message
+
+        names = [member.name for member in found.members if member.name]
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        kind = "union" if found.kind.name == "UNION" else "struct"
+        return f"{kind} {found.name or '{…}'} has no member {name!r}{hint}"
+
+
+def value_type(btf: Btf, number: int) -> ValueType | None:
+    """How a number of a type is read; None for what is no integer."""
+    found = btf.resolve(number)
+    if isinstance(found, btf_types.Int) and found.size in (1, 2, 4, 8):
+        return ValueType(Kind.SIGNED if found.signed else Kind.UNSIGNED, found.size)
+    if isinstance(found, btf_types.Enum) and found.size in (1, 2, 4, 8):
+        return ValueType(Kind.SIGNED if found.signed else Kind.UNSIGNED, found.size)
+    return None
+
+
+def enum_names(found: btf_types.Type) -> Names | None:
+    """The names of an enum's values, None of every other type."""
+    if not isinstance(found, btf_types.Enum):
+        return None
+    every = tuple((one.value, one.name) for one in found.values)
+    flags = flag_names(found)
+    return Names("symbols", every) if flags is None else Names("flags", every)
+
+
+def _is_truth(found: btf_types.Type) -> bool:
+    return isinstance(found, btf_types.Int) and bool(found.encoding & Encoding.BOOL)
+
+
+def _address(target: Node) -> Node:
+    return target.address if isinstance(target, Pointer | Place) else target
+
+
+def _converted(node: Node, kind: ValueType) -> Node:
+    return node if node.type == kind else fold(Convert(node, kind))

@@ -1,0 +1,65 @@
+"""C's conversions, and arithmetic with pointers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import S32, S64, U64, Arithmetic, Convert, Node, Number, Pointer
+
+if TYPE_CHECKING:
+    from usdt.arch.locations import ValueType
+    from usdt.engine.compiler.scope import Scope
+    from usdt.engine.language.tree import Binary
+
+__all__ = ("common", "convert", "moved", "no_pointers", "pointer_arithmetic", "promote")
+
+
+def promote(node: Node) -> Node:
+    """Integer promotion: what is smaller than ``int`` becomes ``int``."""
+    if node.type.size < 4:
+        return fold(Convert(node, S32))
+    return node
+
+
+def convert(node: Node, kind: ValueType) -> Node:
+    """A value as one of another integer type."""
+    return node if node.type == kind else fold(Convert(node, kind))
+
+
+def common(left: ValueType, right: ValueType) -> ValueType:
+    """The type in which two values meet: C17 6.3.1.8."""
+    if left.size != right.size:
+        return left if left.size > right.size else right
+    return left if not left.signed else right
+
+
+def pointer_arithmetic(tree: Binary, left: Node, right: Node, scope: Scope) -> Node:
+    """C17 6.5.6: a pointer moves by whole elements; two of a type differ by a number of them."""
+    if isinstance(left, Pointer) and isinstance(right, Pointer):
+        if tree.op != "-" or left.target.size != right.target.size:
+            raise scope.error(tree, no_pointers(tree.op))
+        bytes_apart = fold(Arithmetic("-", _number(left), _number(right), S64))
+        return fold(Arithmetic("/", bytes_apart, Number(left.target.size, S64), S64))
+    if isinstance(left, Pointer) and tree.op in ("+", "-"):
+        return moved(left, right, tree.op)
+    if isinstance(right, Pointer) and tree.op == "+":
+        return moved(right, left, tree.op)
+    raise scope.error(tree, no_pointers(tree.op))
+
+
+def no_pointers(op: str) -> str:
+    """Why an operator does not take a pointer."""
+    return f"{op} does not go with a pointer; for the address as a number write (long)(…)"
+
+
+def _number(pointer: Pointer) -> Node:
+    return fold(Convert(pointer.address, S64))
+
+
+def moved(pointer: Pointer, count: Node, op: str) -> Pointer:
+    """A pointer so many elements further on, or back."""
+    size = Number(pointer.target.size, S64)
+    scaled = fold(Arithmetic("*", convert(count, S64), size, S64))
+    address = fold(Arithmetic(op, pointer.address, convert(scaled, U64), U64))
+    return Pointer(address, pointer.target, handle=pointer.handle, kernel=pointer.kernel)

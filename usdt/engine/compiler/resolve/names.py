@@ -1,0 +1,78 @@
+"""Names and constants: arguments, built-ins, and what was meant by what is neither."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Constant, Kind, Unreadable, ValueType
+from usdt.engine.compiler.ir import Builtin, Fetched, Node, Number, Opaque, wrap
+from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from usdt.engine.language.tree import Integer, Name
+
+__all__ = ("KINDS", "near", "resolve_integer", "resolve_name")
+
+_STACKS = ("ustack", "kstack")
+KINDS = {True: Kind.SIGNED, False: Kind.UNSIGNED}  # by "is signed"
+
+
+def resolve_integer(tree: Integer) -> Node:
+    """A constant."""
+    return Number(tree.value, ValueType(KINDS[not tree.unsigned], tree.size))
+
+
+def resolve_name(tree: Name, scope: Scope) -> Node:
+    """An argument or a built-in.
+
+    Raises:
+        LanguageError: nothing has this name, or it is no number.
+    """
+    name = tree.name
+    if name in scope.arguments:
+        argument = scope.arguments[name]
+        if isinstance(argument.fetch, Unreadable):
+            return Opaque(argument.fetch.reason, argument.type)
+        if isinstance(argument.fetch, Constant) and argument.type.kind in KINDS.values():
+            return Number(wrap(argument.fetch.value, argument.type), argument.type)
+        node = Fetched(argument.fetch, argument.type)
+        if scope.types is not None and argument.handle is not None:
+            return scope.types.argument(argument, node)
+        return node
+    if name in INTEGER_BUILTINS:
+        return Builtin(name, INTEGER_BUILTINS[name])
+    if name.startswith("arg") and name[3:].isdigit():
+        if int(name[3:]) < scope.declared:
+            return Opaque(f"this call site has no {name}")
+        raise scope.error(tree, _no_argument(name, scope))
+    if name == "comm":
+        raise scope.error(tree, 'comm is a string: compare it, as in comm == "nginx"')
+    if name == "func":
+        raise scope.error(tree, 'func is a string: compare it, as in func == "a name"')
+    if name == "return":
+        raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
+    if name in _STACKS:
+        raise scope.error(tree, f"{name} stands alone as an item: a stack is no number")
+    raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
+
+
+def _no_argument(name: str, scope: Scope) -> str:
+    if not scope.declared:
+        return f"{scope.probe} has no arguments; {name} was asked for"
+    last = f"arg0…arg{scope.declared - 1}" if scope.declared > 1 else "arg0"
+    return f"{scope.probe} has {last}; {name} was asked for"
+
+
+def _nearest(name: str, scope: Scope) -> str:
+    known = [*scope.arguments, *INTEGER_BUILTINS, "comm", "func", *_STACKS]
+    close = near(name, known)
+    return f"; did you mean {close}?" if close else f"; known here: {', '.join(known)}"
+
+
+def near(name: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """The name that was most likely meant, "" if none was."""
+    import difflib  # noqa: PLC0415 - only for a message
+
+    return next(iter(difflib.get_close_matches(name, known, 1, alike)), "")

@@ -1,0 +1,121 @@
+"""What names mean at one probe, and what a front that knows types adds to the language."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from usdt.base.errors import LanguageError
+from usdt.base.frozen import frozen
+from usdt.engine.compiler.ir import U32, U64
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from usdt.arch.locations import ValueType
+    from usdt.btf.values.type_snapshot import Shape
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.language.tree import Cast, Expression, Index, Member, Unary
+
+__all__ = (
+    "DEFAULT_STRING",
+    "DEFAULT_STRUCT",
+    "INTEGER_BUILTINS",
+    "MAX_READ",
+    "Scope",
+    "Shown",
+    "Types",
+)
+
+INTEGER_BUILTINS = {
+    "pid": U32,
+    "tid": U32,
+    "uid": U32,
+    "gid": U32,
+    "cpu": U32,
+    "ts": U64,
+    "cgroup": U64,
+}
+MAX_READ = 1 << 16  # bytes of one string or buffer
+DEFAULT_STRING = 128  # bytes that str() keeps unless told otherwise
+DEFAULT_STRUCT = 4096  # bytes that are kept of a structure
+
+
+@frozen
+class Shown:
+    """How a value of a known type is shown.
+
+    Attributes:
+        form: as of :class:`usdt.engine.compiler.plan.Output`; ``typed``: what lies there, or what
+        it points at. shape: of that.
+        cast: its type in C.
+        begin: of a text (form ``buffer``), of numbers (``array``) or of what else there is a list
+            of (``typed``; the shape is of an array) that a value holds: where they are.
+        length: of them, in bytes.
+        element: what each of the numbers is.
+    """
+
+    form: str
+    shape: Shape | None = None
+    cast: str = ""
+    begin: Node | None = None
+    length: Node | None = None
+    element: ValueType | None = None
+
+
+class Types(Protocol):
+    """What a front that knows types adds to the language: BTF's, DWARF's.
+
+    Each method may answer None: then the error says that the type is not known here.
+    """
+
+    def argument(self, argument: Argument, node: Node) -> Node:
+        """An argument with its type, where its ``handle`` says one."""
+
+    def index(self, tree: Index, target: Node, index: Node) -> Node | None:
+        """``target[index]``."""
+
+    def deref(self, tree: Unary, target: Node) -> Node | None:
+        """``*target``."""
+
+    def names(self, node: Node) -> Names | None:
+        """Names of an expression's values: those of its enum."""
+
+    def shown(self, node: Node) -> Shown | None:
+        """How an expression of a known type is shown where nobody says how."""
+
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        """``(struct X *)operand``, or to an enum or a typedef."""
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """``target->name`` or ``target.name``."""
+
+
+@frozen
+class Scope:
+    """What names mean at one probe.
+
+    Attributes:
+        text: the whole probe as written, for messages.
+        probe: its name, for messages.
+        arguments: by name.
+        declared: how many arguments the probe has at most, over all its sites.
+        function: what ``func`` is: of a function its name, of a USDT probe ``provider:name``.
+        max_string: bytes that str() keeps where no MAX is given.
+        max_struct: bytes that are kept of a structure; 0: structures are not shown.
+        types: what knows members and named types; None: nothing does.
+    """
+
+    text: str
+    probe: str
+    arguments: Mapping[str, Argument]
+    declared: int
+    function: str = ""
+    max_string: int = DEFAULT_STRING
+    max_struct: int = 0
+    types: Types | None = None
+
+    def error(self, where: Expression, reason: str) -> LanguageError:
+        """An error that points at ``where``."""
+        return LanguageError(self.text, where.start, reason)

@@ -1,0 +1,185 @@
+"""C's type names, as they stand in a cast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from usdt.base.errors import LanguageError
+from usdt.engine.language.tree import TypeName
+
+if TYPE_CHECKING:
+    from usdt.engine.language.tokens import Token
+
+__all__ = ("NAMED_TYPES", "TYPE_WORDS", "read_cast")
+
+# C17 6.7.2, by the words of the type in any order, less "signed" and the "int" of "long int".
+# Sizes are those of LP64.
+_BASIC = {
+    "char": ("char", 1, True),
+    "signed char": ("signed char", 1, True),
+    "char unsigned": ("unsigned char", 1, False),
+    "short": ("short", 2, True),
+    "short unsigned": ("unsigned short", 2, False),
+    "int": ("int", 4, True),
+    "int unsigned": ("unsigned int", 4, False),
+    "long": ("long", 8, True),
+    "long unsigned": ("unsigned long", 8, False),
+    "long long": ("long long", 8, True),
+    "long long unsigned": ("unsigned long long", 8, False),
+    "_Bool": ("bool", 1, False),
+}
+
+# Names that are the same size wherever a long has eight bytes.
+NAMED_TYPES: dict[str, tuple[int, bool]] = {
+    "bool": (1, False),
+    "gfp_t": (4, False),
+    "gid_t": (4, False),
+    "intptr_t": (8, True),
+    "ktime_t": (8, True),
+    "loff_t": (8, True),
+    "off_t": (8, True),
+    "pid_t": (4, True),
+    "ptrdiff_t": (8, True),
+    "sector_t": (8, False),
+    "size_t": (8, False),
+    "ssize_t": (8, True),
+    "time_t": (8, True),
+    "uid_t": (4, False),
+    "uintptr_t": (8, False),
+    "umode_t": (2, False),
+}
+for _bits in (8, 16, 32, 64):
+    for _name in (f"u{_bits}", f"__u{_bits}", f"uint{_bits}_t"):
+        NAMED_TYPES[_name] = (_bits // 8, False)
+    for _name in (f"s{_bits}", f"__s{_bits}", f"int{_bits}_t"):
+        NAMED_TYPES[_name] = (_bits // 8, True)
+
+_QUALIFIERS = frozenset(("const", "volatile", "restrict", "__user", "__rcu"))
+_BASIC_WORDS = frozenset(("char", "short", "int", "long", "signed", "unsigned", "_Bool"))
+_TAGS: dict[str, Literal["struct", "union", "enum"]] = {
+    "struct": "struct",
+    "union": "union",
+    "enum": "enum",
+}
+_FLOATS = frozenset(("float", "double"))
+
+# Words that are a type and nothing else.
+TYPE_WORDS = _BASIC_WORDS | _QUALIFIERS | _FLOATS | frozenset(("void", *_TAGS))
+
+# What can follow "(name)" only if that is a cast, and what could also be a binary operator.
+_OPERAND_KINDS = frozenset(("name", "number", "string", "character"))
+_SURELY_OPERAND = frozenset(("(", "!", "~"))
+_MAYBE_OPERAND = frozenset(("-", "+", "*", "&"))
+
+
+def read_cast(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int] | None:
+    """The type of the cast whose ``(`` is ``tokens[index]``, and the index after its ``)``.
+
+    None if the parenthesis begins no cast. As nobody says here which names are types, ``(name)``
+    is a cast if an operand follows that could not be a binary operator's beginning.
+
+    Raises:
+        LanguageError: a type that is not complete, or that nothing can be cast to.
+    """
+    first = tokens[index + 1]
+    if first.kind != "name":
+        return None
+    if first.text in TYPE_WORDS:
+        return _closed(tokens, *_read_type(tokens, index + 1, text), text)
+    pointers, after = _stars(tokens, index + 2)
+    if tokens[after].text != ")" or tokens[after].kind != "operator":
+        return None
+    if not pointers and not _operand_follows(tokens[after + 1], known=first.text in NAMED_TYPES):
+        return None
+    return _named(first.text, pointers), after + 1
+
+
+def _operand_follows(token: Token, *, known: bool) -> bool:
+    if token.kind == "operator":
+        return token.text in _SURELY_OPERAND or (known and token.text in _MAYBE_OPERAND)
+    return token.kind in _OPERAND_KINDS
+
+
+def _named(name: str, pointers: int) -> TypeName:
+    if name in NAMED_TYPES:
+        return TypeName("integer", name, *NAMED_TYPES[name], pointers)
+    return TypeName("typedef", name, 0, signed=False, pointers=pointers)
+
+
+def _stars(tokens: list[Token], index: int) -> tuple[int, int]:
+    # How many "*", and the index after them and their qualifiers.
+    count = 0
+    while tokens[index].text == "*" or tokens[index].text in _QUALIFIERS:
+        count += tokens[index].text == "*"
+        index += 1
+    return count, index
+
+
+def _closed(tokens: list[Token], kind: TypeName, index: int, text: str) -> tuple[TypeName, int]:
+    found = tokens[index]
+    shown = kind.name if kind.kind in ("integer", "void", "typedef") else f"{kind.kind} {kind.name}"
+    if found.kind != "operator" or found.text != ")":
+        reason = f"expected ')' after the type {shown}, found {found}"
+        raise LanguageError(text, found.start, reason)
+    if not kind.pointers and kind.kind in ("struct", "union", "void"):
+        reason = f"nothing can be cast to {shown} itself: expected '*' before ')'"
+        raise LanguageError(text, found.start, reason)
+    return kind, index + 1
+
+
+def _read_type(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int]:
+    begin = index
+    words: list[Token] = []
+    while tokens[index].text in TYPE_WORDS:
+        if tokens[index].text not in _QUALIFIERS:
+            words.append(tokens[index])
+        index += 1
+    if words and words[-1].text in _TAGS:
+        return _read_tagged(tokens, words, index, text)
+    if not words and tokens[index].kind == "name":  # (const foo_t *)
+        pointers, after = _stars(tokens, index + 1)
+        return _named(tokens[index].text, pointers), after
+    if not words:
+        reason = f"expected a type's name after {tokens[index - 1]}, found {tokens[index]}"
+        raise LanguageError(text, tokens[index].start, reason)
+    pointers, after = _stars(tokens, index)
+    if [word.text for word in words] == ["void"]:
+        return TypeName("void", "void", 0, signed=False, pointers=pointers), after
+    name, size, signed = _basic(words, tokens[begin], text)
+    return TypeName("integer", name, size, signed, pointers), after
+
+
+def _read_tagged(
+    tokens: list[Token], words: list[Token], index: int, text: str
+) -> tuple[TypeName, int]:
+    tag, name = words[-1], tokens[index]
+    if len(words) > 1:
+        reason = f"{tag} does not go with '{words[0].text}' in one type"
+        raise LanguageError(text, tag.start, reason)
+    if name.kind != "name":
+        raise LanguageError(text, name.start, f"expected a name after {tag}, found {name}")
+    pointers, after = _stars(tokens, index + 1)
+    size = 4 if tag.text == "enum" else 0
+    return TypeName(_TAGS[tag.text], name.text, size, signed=False, pointers=pointers), after
+
+
+def _basic(words: list[Token], first: Token, text: str) -> tuple[str, int, bool]:
+    names = sorted(word.text for word in words)
+    if not _FLOATS.isdisjoint(names):
+        reason = "casts go to integer types and pointers, not to floating point"
+        raise LanguageError(text, words[0].start, reason)
+    spelled = " ".join(word.text for word in words)
+    if "char" not in names and names.count("signed") == 1 and "unsigned" not in names:
+        names.remove("signed")
+        names = names or ["int"]
+    if names == ["unsigned"]:
+        names = ["int", "unsigned"]
+    if names.count("int") == 1 and ("short" in names or "long" in names):
+        names.remove("int")
+    basic = _BASIC.get(" ".join(sorted(names, key=_ORDER.index)))
+    if basic is None:
+        raise LanguageError(text, first.start, f"'{spelled}' is not a type of C")
+    return basic
+
+
+_ORDER = ("signed", "char", "short", "int", "long", "_Bool", "unsigned", "void", *_TAGS)

@@ -1,0 +1,38 @@
+"""Whether items ask for what only debug information knows; it is not read for others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.engine.language.tree import BUILTINS, Cast, Member, names_in, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.language.tree import Item
+
+__all__ = ("needs_types", "untyped_names")
+
+
+def untyped_names(items: Sequence[Item]) -> list[str]:
+    """The names in items that only debug information can explain."""
+    names = [name for item in items for name in names_in(item.expression)]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if name not in BUILTINS
+        and name != "return"
+        and not (name.startswith("arg") and name[3:].isdigit())
+    ]
+
+
+def needs_types(items: Sequence[Item]) -> bool:
+    """Whether items cannot be understood without debug information."""
+    if untyped_names(items):
+        return True
+    return any(
+        isinstance(node, Member)
+        or (isinstance(node, Cast) and node.type.kind not in ("integer", "void"))
+        for item in items
+        for node in walk(item.expression)
+    )

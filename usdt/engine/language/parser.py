@@ -1,0 +1,390 @@
+"""The parser of the probe language: ``PROBE[(ITEM, …)]`` to a tree.
+
+Pure and total: any text ends in a tree or a :class:`~usdt.base.errors.LanguageError`. An
+expression is read by operator precedence with two stacks of its own, values and what waits for
+values, so no input can exhaust Python's. Both stacks and the trees are limited in height.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal, NamedTuple
+
+from usdt.base.errors import LanguageError
+from usdt.engine.language.c_type_names import TYPE_WORDS, read_cast
+from usdt.engine.language.pattern import find_items, read_pattern
+from usdt.engine.language.tokens import (
+    Token,
+    character_value,
+    check_length,
+    integer_value,
+    string_value,
+    tokenize,
+)
+from usdt.engine.language.tree import (
+    FUNCTIONS,
+    MAX_HEIGHT,
+    PRECEDENCE,
+    Binary,
+    Call,
+    Cast,
+    Expression,
+    Index,
+    Integer,
+    Item,
+    Member,
+    Name,
+    ProbeKind,
+    ProbeText,
+    Text,
+    TypeName,
+    Unary,
+)
+
+__all__ = ("parse_expression", "parse_items", "parse_probe")
+
+_PREFIXES = frozenset(("!", "~", "-", "+", "*"))
+_PREFIX_LEVEL = 1 + max(PRECEDENCE.values())
+
+# What C has and this language has not: why, and what to write instead.
+_REFUSED = {
+    "=": "'=' would assign: expected '==' to compare",
+    "++": "'++' would change a variable: the language only reads; put a blank between two signs",
+    "--": "'--' would change a variable: the language only reads; put a blank between two signs",
+    "?": "'?' begins a conditional, which the language does not have: give two items",
+    ";": "found ';': items are separated by ','",
+} | {
+    f"{op}=": f"'{op}=' would assign: the language only reads"
+    for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
+}
+_WORDS_OF_OTHERS = {"and": "&&", "or": "||", "is": "==", "eq": "==", "ne": "!=", "mod": "%"}
+
+
+def parse_probe(text: str, *, default: ProbeKind = "usdt") -> ProbeText:
+    """Read a probe with its items.
+
+    Args:
+        text: as the user wrote it.
+        default: the kind of a probe that names none.
+
+    Raises:
+        LanguageError: the text is no probe; it says where, what was found and what was expected.
+    """
+    check_length(text)
+    opening, closing = find_items(text)
+    pattern = read_pattern(text, opening, default)
+    items = _items(text, opening + 1, closing) if opening < closing else ()
+    return ProbeText(
+        text, pattern.kind, pattern.text, items, pattern.path, pattern.provider, pattern.name
+    )
+
+
+def parse_items(text: str) -> tuple[Item, ...]:
+    """Read items alone, separated by commas, as options take them; none if the text is blank.
+
+    Raises:
+        LanguageError: as :func:`parse_probe`.
+    """
+    check_length(text)
+    return _items(text, 0, len(text))
+
+
+def parse_expression(text: str) -> Item:
+    """Read exactly one item.
+
+    Raises:
+        LanguageError: as :func:`parse_probe`; also none, or more than one.
+    """
+    items = parse_items(text)
+    if len(items) != 1:
+        column = items[1].expression.start if items else len(text)
+        raise LanguageError(text, column, f"found {len(items)} expressions: expected one")
+    return items[0]
+
+
+def _items(text: str, start: int, end: int) -> tuple[Item, ...]:
+    tokens = tokenize(text, start, end)
+    if len(tokens) == 1:
+        return ()
+    items: list[Item] = []
+    first = 0
+    while True:
+        expression, last = _Reader(text, tokens, first).read()
+        items.append(Item(_written(tokens[first:last]), expression))
+        if tokens[last].kind == "end":
+            return tuple(items)
+        first = last + 1
+
+
+def _written(tokens: list[Token]) -> str:
+    # As written, less the blanks that separate nothing.
+    pieces = [tokens[0].text]
+    for before, token in itertools.pairwise(tokens):
+        if before.end < token.start and _would_join(before, token):
+            pieces.append(" ")
+        pieces.append(token.text)
+    return "".join(pieces)
+
+
+def _would_join(before: Token, token: Token) -> bool:
+    if before.kind in ("name", "number"):
+        # 1 .x is a member of 1 (whatever that means), 1.x no number.
+        return token.kind in ("name", "number") or (before.kind == "number" and token.text == ".")
+    return before.text == token.text and token.text in ("-", "+", "&")
+
+
+class _Value(NamedTuple):
+    # A finished operand; start and end include the parentheses around it.
+    tree: Expression
+    start: int
+    end: int
+    height: int
+
+
+class _Waiting(NamedTuple):
+    # What waits for operands to its right. Brackets have level 0: nothing is reduced across them.
+    kind: Literal["prefix", "cast", "binary", "group", "index", "call"]
+    level: int
+    token: Token
+    type: TypeName | None = None
+    below: int = 0  # call: how many values were there before its arguments
+
+
+class _Reader:
+    """Reads one expression, up to a comma or the end."""
+
+    def __init__(self, text: str, tokens: list[Token], index: int) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._index = index
+        self._values: list[_Value] = []
+        self._waiting: list[_Waiting] = []
+
+    def read(self) -> tuple[Expression, int]:
+        """The tree, and the index of the token after it: a comma or the end."""
+        while True:
+            while not self._operand():
+                pass
+            while (more := self._after_operand()) == "operator":
+                pass
+            if more == "done":
+                return self._values[0].tree, self._index
+
+    def _error(self, token: Token, reason: str) -> LanguageError:
+        return LanguageError(self._text, token.start, reason)
+
+    def _take(self) -> Token:
+        token = self._tokens[self._index]
+        self._index += 1
+        return token
+
+    def _wait(self, waiting: _Waiting) -> None:
+        if len(self._waiting) >= MAX_HEIGHT:
+            raise self._error(waiting.token, _too_deep())
+        self._waiting.append(waiting)
+
+    def _push(self, tree: Expression, start: int, end: int, *below: _Value) -> None:
+        height = 1 + max((value.height for value in below), default=0)
+        if height > MAX_HEIGHT:
+            raise LanguageError(self._text, start, _too_deep())
+        self._values.append(_Value(tree, start, end, height))
+
+    # --- where an operand is expected ---------------------------------------------------------
+
+    def _operand(self) -> bool:
+        # One token of what may stand before an operand, or the operand: then True.
+        token = self._take()
+        if token.kind == "name":
+            return self._name(token)
+        if token.kind != "operator":
+            self._constant(token)
+            return True
+        if token.text == "(":
+            self._open(token)
+        elif token.text in _PREFIXES:
+            self._wait(_Waiting("prefix", _PREFIX_LEVEL, token))
+        else:
+            raise self._error(token, self._no_operand(token))
+        return False
+
+    def _no_operand(self, token: Token) -> str:
+        if token.text == "&":
+            return "'&' takes an address, but a probe's values are copies and have none"
+        if token.text in _REFUSED and token.text != "=":
+            return _REFUSED[token.text]
+        return f"found {token}: expected a value{self._place()}"
+
+    def _place(self) -> str:
+        # Behind what the value was expected.
+        if self._index < 2:
+            return ""
+        return f" after {self._tokens[self._index - 2]}"
+
+    def _constant(self, token: Token) -> None:
+        start, end = token.start, token.end
+        if token.kind == "number":
+            value, unsigned, size = integer_value(token, self._text)
+            self._push(Integer(value, unsigned, size, start, end), start, end)
+        elif token.kind == "character":
+            value = character_value(token, self._text)
+            self._push(Integer(value, unsigned=False, size=4, start=start, end=end), start, end)
+        elif token.kind == "string":
+            prefix = token.text.endswith('*"')
+            content = string_value(self._text, start, end)
+            text = Text(content[:-1] if prefix else content, prefix, start, end)
+            self._push(text, start, end)
+        else:
+            raise self._error(token, self._no_operand(token))
+
+    def _name(self, token: Token) -> bool:
+        following = self._tokens[self._index]
+        if following.kind == "operator" and following.text == "(":
+            self._open_call(token)
+            return False
+        if token.text in TYPE_WORDS:
+            raise self._error(token, f"found the type {token}: a cast is written (type)value")
+        self._push(Name(token.text, token.start, token.end), token.start, token.end)
+        return True
+
+    def _open_call(self, token: Token) -> None:
+        if token.text not in FUNCTIONS:
+            raise self._error(token, _unknown_function(token))
+        self._wait(_Waiting("call", 0, token, below=len(self._values)))
+        self._index += 1
+        following = self._tokens[self._index]
+        if following.kind == "operator" and following.text == ")":
+            raise self._error(token, _wrong_count(token.text, 0))
+
+    def _open(self, token: Token) -> None:
+        cast = read_cast(self._tokens, self._index - 1, self._text)
+        if cast is None:
+            self._wait(_Waiting("group", 0, token))
+            return
+        type_name, self._index = cast
+        self._wait(_Waiting("cast", _PREFIX_LEVEL, token, type_name))
+
+    # --- where an operator is expected --------------------------------------------------------
+
+    def _after_operand(self) -> Literal["operator", "operand", "done"]:
+        # Reads one operator, and says what must come next.
+        token = self._tokens[self._index]
+        if token.kind == "end" or (token.kind == "operator" and token.text == ","):
+            return self._separated(token)
+        if token.kind != "operator":
+            raise self._error(token, self._no_operator(token))
+        self._index += 1
+        if token.text in ("->", "."):
+            self._member(token)
+        elif token.text in (")", "]"):
+            self._close(token)
+        elif token.text == "[":
+            self._wait(_Waiting("index", 0, token))
+            return "operand"
+        elif token.text in PRECEDENCE:
+            level = PRECEDENCE[token.text]
+            self._reduce(level)
+            self._wait(_Waiting("binary", level, token))
+            return "operand"
+        else:
+            raise self._error(token, _REFUSED.get(token.text) or self._no_operator(token))
+        return "operator"
+
+    def _no_operator(self, token: Token) -> str:
+        if token.text in _WORDS_OF_OTHERS:
+            meant = _WORDS_OF_OTHERS[token.text]
+            return f"found {token}: expected an operator, here perhaps '{meant}'"
+        if token.text == "(":
+            return f"found {token}: only {', '.join(sorted(FUNCTIONS))} can be called"
+        opener = next((w for w in reversed(self._waiting) if w.level == 0), None)
+        closer = "']'" if opener and opener.kind == "index" else "')'"
+        if opener is None and self._tokens[-1].text != ")":
+            closer = "the end"
+        wanted = "an operator, ','" if opener is None or opener.kind == "call" else "an operator"
+        return f"found {token}: expected {wanted} or {closer}"
+
+    def _separated(self, token: Token) -> Literal["operand", "done"]:
+        self._reduce(1)
+        if not self._waiting:
+            return "done"
+        opener = self._waiting[-1]
+        if token.kind == "end" or opener.kind != "call":
+            raise self._error(token, self._not_closed(opener, token))
+        self._index += 1
+        return "operand"
+
+    def _not_closed(self, opener: _Waiting, found: Token) -> str:
+        wanted = "']'" if opener.kind == "index" else "')'"
+        bracket = "'['" if opener.kind == "index" else "'('"
+        column = opener.token.end if opener.kind == "call" else opener.token.start
+        return f"found {found}: expected {wanted} for the {bracket} at column {column + 1}"
+
+    def _member(self, token: Token) -> None:
+        name = self._take()
+        if name.kind != "name":
+            raise self._error(name, f"found {name}: expected a member's name after {token}")
+        value = self._values.pop()
+        tree = Member(value.tree, name.text, token.text == "->", value.start, name.end)
+        self._push(tree, value.start, name.end, value)
+
+    def _close(self, token: Token) -> None:
+        self._reduce(1)
+        if not self._waiting:
+            raise self._error(token, f"found {token}, but nothing is open that it would close")
+        opener = self._waiting.pop()
+        if (opener.kind == "index") != (token.text == "]"):
+            raise self._error(token, self._not_closed(opener, token))
+        start, end = opener.token.start, token.end
+        if opener.kind == "group":
+            self._values[-1] = self._values[-1]._replace(start=start, end=end)
+        elif opener.kind == "index":
+            index, target = self._values.pop(), self._values.pop()
+            tree = Index(target.tree, index.tree, target.start, end)
+            self._push(tree, target.start, end, target, index)
+        else:
+            self._call(opener, end)
+
+    def _call(self, opener: _Waiting, end: int) -> None:
+        arguments = self._values[opener.below :]
+        del self._values[opener.below :]
+        function, start = opener.token.text, opener.token.start
+        least, most = FUNCTIONS[function]
+        if not least <= len(arguments) <= most:
+            raise self._error(opener.token, _wrong_count(function, len(arguments)))
+        trees = tuple(value.tree for value in arguments)
+        self._push(Call(function, trees, start, end), start, end, *arguments)
+
+    def _reduce(self, level: int) -> None:
+        # Build what binds at least as closely as level; equals group to the left.
+        while self._waiting and self._waiting[-1].level >= level:
+            waiting = self._waiting.pop()
+            right = self._values.pop()
+            start = waiting.token.start
+            if waiting.kind == "binary":
+                left = self._values.pop()
+                tree = Binary(waiting.token.text, left.tree, right.tree, left.start, right.end)
+                self._push(tree, left.start, right.end, left, right)
+            elif waiting.type is not None:
+                cast = Cast(waiting.type, right.tree, start, right.end)
+                self._push(cast, start, right.end, right)
+            else:
+                unary = Unary(waiting.token.text, right.tree, start, right.end)
+                self._push(unary, start, right.end, right)
+
+
+def _too_deep() -> str:
+    return f"the expression is nested deeper than {MAX_HEIGHT} levels: expected a simpler one"
+
+
+def _unknown_function(token: Token) -> str:
+    import difflib  # noqa: PLC0415 - only for a message
+
+    near = difflib.get_close_matches(token.text, FUNCTIONS, 1)
+    known = f"did you mean {near[0]}()?" if near else f"expected {', '.join(sorted(FUNCTIONS))}"
+    return f"{token} is no function: {known}"
+
+
+def _wrong_count(function: str, found: int) -> str:
+    least, most = FUNCTIONS[function]
+    wanted = str(least) if least == most else f"{least} or {most}"
+    plural = "" if wanted == "1" else "s"
+    return f"{function}() takes {wanted} argument{plural}, found {found or 'none'}"

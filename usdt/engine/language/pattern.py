@@ -1,0 +1,210 @@
+"""The part of a probe's text before its items: which probe, of what kind.
+
+    provider:name          name                    PATH:provider:name    usdt:[PATH:]provider:name
+    uprobe:TARGET:FUNCTION kprobe:[MODULE:]FUNCTION fentry:[MODULE:]FUNCTION
+    tracepoint:CATEGORY:EVENT                       rawtp:EVENT           syscall:NAME
+
+Names may be patterns with ``*``, ``?`` and ``[…]``. What stands in double quotes, with C's
+escapes, stands for itself, be it a colon, a parenthesis or a star.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple, cast, get_args
+
+from usdt.base.errors import LanguageError
+from usdt.engine.language.tokens import STRING, quotable, string_value
+from usdt.engine.language.tree import ProbeKind
+
+__all__ = ("Pattern", "find_items", "read_pattern")
+
+_KINDS = frozenset(get_args(ProbeKind))
+# How many colons at most separate what follows the kind's word.
+_COLONS = {
+    "usdt": 2,
+    "uprobe": 1,
+    "kprobe": 1,
+    "tracepoint": 1,
+    "rawtp": 0,
+    "syscall": 0,
+    "fentry": 1,
+}
+# What others call a probe that here is written otherwise. A provider of such a name is reached
+# by usdt:provider:name.
+_OTHERS = {
+    "fexit": "write fentry: with return among the items",
+    "kfunc": "write fentry:",
+    "kretfunc": "write fentry: with return among the items",
+    "kretprobe": "write kprobe: with return among the items",
+    "raw_tracepoint": "write rawtp:",
+    "uretprobe": "write uprobe: with return among the items",
+}
+_USAGE = {
+    "usdt": "PROVIDER:NAME",
+    "uprobe": "uprobe:TARGET:FUNCTION",
+    "kprobe": "kprobe:FUNCTION",
+    "tracepoint": "tracepoint:CATEGORY:EVENT",
+    "rawtp": "rawtp:EVENT",
+    "syscall": "syscall:NAME",
+    "fentry": "fentry:FUNCTION",
+}
+
+
+class Pattern(NamedTuple):
+    """What stands before the items; fields as of :class:`~usdt.engine.language.tree.ProbeText`."""
+
+    kind: ProbeKind
+    text: str
+    path: str | None
+    provider: str
+    name: str
+
+
+@functools.cache
+def _quoted_pattern() -> re.Pattern[str]:
+    # A string, or a character constant that could hide a parenthesis or a quote. The latter is
+    # kept so strict because a path may have an apostrophe in it.
+    return re.compile(STRING + r"""|'(?:[()"]|\\.)'""", re.DOTALL)
+
+
+def _masked(text: str) -> str:
+    # The text at the same columns, with nothing in it that quotes hide.
+    return _quoted_pattern().sub(lambda found: "q" * len(found[0]), text)
+
+
+def find_items(text: str) -> tuple[int, int]:
+    """The columns of the parentheses around the items; the text's length twice if there are none.
+
+    They are the last parenthesis of the text, which must end it, and the one that it closes.
+
+    Raises:
+        LanguageError: a quote or a parenthesis without its other half.
+    """
+    masked = _masked(text)
+    if '"' in masked:
+        reason = "the string that begins here is not closed: expected '\"' at its end"
+        raise LanguageError(text, masked.index('"'), reason)
+    last = len(masked.rstrip()) - 1
+    if last < 0 or masked[last] != ")":
+        return len(text), len(text)
+    open_columns: list[int] = []
+    closed = -1
+    for found in re.finditer(r"[()]", masked):
+        if found[0] == "(":
+            open_columns.append(found.start())
+        else:
+            closed = open_columns.pop() if open_columns else -1
+    if closed < 0:
+        raise LanguageError(text, last, "found ')', but nothing is open that it would close")
+    return closed, last
+
+
+def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
+    """Read ``text[:end]``.
+
+    Raises:
+        LanguageError: no name, too many of them, or characters that have to be in quotes.
+    """
+    if "\0" in text[:end]:
+        raise LanguageError(text, text.index("\0"), "found a NUL, which no name can hold")
+    masked = _masked(text)[:end]
+    kind, start = _read_kind(text, masked, default)
+    part = functools.partial(_part, text, masked, kind)
+    colons = _separators(text, masked, kind, start)
+    name = part(colons[-1] + 1 if colons else start, end)
+    shown = text[start:end].strip()
+    if not colons:
+        if kind == "usdt" and "/" in masked[start:]:
+            reason = "found a file without a probe: expected PATH:PROVIDER:NAME"
+            raise LanguageError(text, start, reason)
+        return Pattern(kind, shown, None, "*" if kind in ("usdt", "tracepoint") else "", name)
+    last, before = colons[-1], colons[-2] if len(colons) > 1 else start - 1
+    if kind == "uprobe":
+        return Pattern(kind, shown, _path(text, start, last), "", name)
+    if kind == "usdt" and "/" in masked[before + 1 : last]:  # PATH:NAME
+        return Pattern(kind, shown, _path(text, start, last), "*", name)
+    path = _path(text, start, before) if len(colons) > 1 else None
+    return Pattern(kind, shown, path, part(before + 1, last), name)
+
+
+def _read_kind(text: str, masked: str, default: ProbeKind) -> tuple[ProbeKind, int]:
+    # The kind, and the column after its word and colon.
+    colon = masked.find(":")
+    word = text[: max(colon, 0)].strip()
+    if word in _OTHERS:
+        column = text.index(word)
+        reason = f"found {word!r}: {_OTHERS[word]} (for a provider of that name, usdt:{word}:)"
+        raise LanguageError(text, column, reason)
+    if word in _KINDS:
+        return cast("ProbeKind", word), colon + 1
+    return default, 0
+
+
+def _separators(text: str, masked: str, kind: ProbeKind, start: int) -> list[int]:
+    # The columns of the colons between path, provider and name: the last ones, as a path may
+    # have some; a C++ function's :: is none.
+    colon = r"(?<!:):(?!:)" if kind == "uprobe" else ":"
+    columns = [found.start() for found in re.compile(colon).finditer(masked, start)]
+    most = _COLONS[kind]
+    if len(columns) > most and kind not in ("usdt", "uprobe"):
+        raise LanguageError(text, columns[most], f"found one ':' too many: expected {_USAGE[kind]}")
+    return columns[len(columns) - most :] if len(columns) > most else columns
+
+
+def _path(text: str, start: int, end: int) -> str | None:
+    return _unquoted(text, start, end, escape=False).strip() or None
+
+
+def _part(text: str, masked: str, kind: ProbeKind, start: int, end: int) -> str:
+    # A provider or a name, as a pattern for fnmatch.
+    while start < end and masked[start].isspace():
+        start += 1
+    while start < end and masked[end - 1].isspace():
+        end -= 1
+    if start == end:
+        found = f"found {quotable(text[end])}" if end < len(text) else "found the end"
+        raise LanguageError(text, end, f"{found} where a name belongs: expected {_USAGE[kind]}")
+    odd = re.compile(r"[\s()]").search(masked, start, end)
+    if odd is None:
+        return _unquoted(text, start, end, escape=True)
+    if odd[0] == "(":
+        raise _stray_parenthesis(text, masked, odd.start())
+    if odd[0] == ")":
+        reason = "found ')', but nothing is open that it would close"
+    else:
+        reason = "found a blank in a name: expected '(' before items, or the name in double quotes"
+    raise LanguageError(text, odd.start(), reason)
+
+
+def _stray_parenthesis(text: str, masked: str, column: int) -> LanguageError:
+    # One in a name, as it does not begin the items.
+    depth = 0
+    for found in re.compile(r"[()]").finditer(masked, column):
+        depth += 1 if found[0] == "(" else -1
+        if depth:
+            continue
+        after = found.end()
+        while after < len(text) and text[after].isspace():
+            after += 1
+        reason = f"found {quotable(text[after])} after the items: expected the end (a name with "
+        return LanguageError(text, after, reason + "parentheses stands in double quotes)")
+    return LanguageError(text, column, "this '(' is not closed: expected ')' at the end")
+
+
+def _unquoted(text: str, start: int, end: int, *, escape: bool) -> str:
+    # Quoted pieces decoded and, if so wanted, escaped so that fnmatch takes them literally.
+    pieces: list[str] = []
+    at = start
+    for found in re.compile(STRING, re.DOTALL).finditer(text, start, end):
+        literal = string_value(text, *found.span()).decode("utf-8", "surrogateescape")
+        if "\0" in literal:
+            raise LanguageError(text, found.start(), "found a NUL, which no name can hold")
+        pieces += [text[at : found.start()], _escaped(literal) if escape else literal]
+        at = found.end()
+    return "".join((*pieces, text[at:end]))
+
+
+def _escaped(literal: str) -> str:
+    return re.sub(r"[*?\[]", r"[\g<0>]", literal)

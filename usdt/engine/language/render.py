@@ -1,0 +1,140 @@
+"""Trees back to text, and errors shown under the text they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.engine.language.tree import (
+    PRECEDENCE,
+    Binary,
+    Call,
+    Cast,
+    Index,
+    Integer,
+    Member,
+    Name,
+    Text,
+    Unary,
+)
+
+if TYPE_CHECKING:
+    from usdt.base.errors import LanguageError
+    from usdt.engine.language.tree import Expression, TypeName
+
+__all__ = ("caret", "render", "render_type")
+
+_AROUND = 60  # characters shown on each side of the error
+_NAMED_BYTES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+
+
+def caret(error: LanguageError) -> str:
+    """The text on one line, and a line with ``^`` under the column of the error.
+
+    Made for terminals: what would move the cursor is escaped, a long text is cut on both sides,
+    and East Asian characters count as the two columns they take.
+    """
+    column = min(max(error.column, 0), len(error.text))
+    start, end = max(column - _AROUND, 0), column + _AROUND
+    before = ("…" if start else "") + _visible(error.text[start:column])
+    after = _visible(error.text[column:end]) + ("…" if end < len(error.text) else "")
+    return f"{before}{after}\n{' ' * _width(before)}^"
+
+
+def _visible(text: str) -> str:
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def _width(text: str) -> int:
+    # Columns of a terminal.
+    if text.isascii():
+        return len(text)
+    import unicodedata  # noqa: PLC0415 - only for a message
+
+    marks = sum(unicodedata.combining(character) != 0 for character in text)
+    wide = sum(unicodedata.east_asian_width(character) in ("W", "F") for character in text)
+    return len(text) + wide - marks
+
+
+def render(tree: Expression, *, full: bool = False) -> str:
+    """Canonical text of an expression; parsing it gives an equal tree.
+
+    Args:
+        tree: no higher than the parser makes them.
+        full: put parentheses around every operator with its operands, needed or not.
+    """
+    match tree:
+        case Name():
+            return tree.name
+        case Integer():
+            return _integer(tree)
+        case Text():
+            return _text(tree)
+        case Call():
+            arguments = ", ".join(render(argument, full=full) for argument in tree.arguments)
+            return f"{tree.function}({arguments})"
+        case Member():
+            return f"{_object(tree.object, full=full)}{'->' if tree.arrow else '.'}{tree.name}"
+        case Index():
+            return f"{_object(tree.object, full=full)}[{render(tree.index, full=full)}]"
+    text = _operation(tree, full=full)
+    return f"({text})" if full else text
+
+
+def _operation(tree: Unary | Cast | Binary, *, full: bool) -> str:
+    if isinstance(tree, Binary):
+        level = PRECEDENCE[tree.op]
+        left = _operand(tree.left, level, full=full)
+        return f"{left} {tree.op} {_operand(tree.right, level + 1, full=full)}"
+    operand = _operand(tree.operand, len(PRECEDENCE), full=full)
+    if isinstance(tree, Unary):
+        blank = " " if operand.startswith(tree.op) and tree.op in ("-", "+") else ""
+        return f"{tree.op}{blank}{operand}"
+    if tree.type.kind == "typedef" and not tree.type.pointers and operand[0] in "-+*":
+        operand = f"({operand})"  # (name)-1 would be a subtraction
+    return f"({render_type(tree.type)}){operand}"
+
+
+def _operand(tree: Expression, level: int, *, full: bool) -> str:
+    # In parentheses if it binds less closely than level.
+    text = render(tree, full=full)
+    needed = isinstance(tree, Binary) and PRECEDENCE[tree.op] < level
+    return f"({text})" if needed and not full else text
+
+
+def _object(tree: Expression, *, full: bool) -> str:
+    text = render(tree, full=full)
+    needed = isinstance(tree, Unary | Cast | Binary) and not full
+    return f"({text})" if needed or isinstance(tree, Integer) else text
+
+
+def render_type(kind: TypeName) -> str:
+    """A type as it stands in a cast, without the parentheses."""
+    tag = f"{kind.kind} " if kind.kind in ("struct", "union", "enum") else ""
+    stars = " " + "*" * kind.pointers if kind.pointers else ""
+    return f"{tag}{kind.name}{stars}"
+
+
+def _text(tree: Text) -> str:
+    body = "".join(map(_byte, tree.value))
+    if tree.prefix:
+        return f'"{body}*"'
+    if body.endswith("*"):  # one that is no pattern
+        body = body[:-1] + r"\052"
+    return f'"{body}"'
+
+
+def _integer(tree: Integer) -> str:
+    suffix = "u" if tree.unsigned else ""
+    if tree.size == 8 and tree.value < 1 << (32 if tree.unsigned else 31):
+        suffix += "l"
+    return f"{tree.value}{suffix}"
+
+
+def _byte(value: int) -> str:
+    if value in _NAMED_BYTES:
+        return "\\" + _NAMED_BYTES[value]
+    # Octal escapes end after three digits, so what follows cannot be taken for a part of them.
+    return chr(value) if 32 <= value < 127 else f"\\{value:03o}"

@@ -1,0 +1,275 @@
+"""From the ring buffer's bytes to lines or events, in bulk.
+
+Records of one case have one length and one layout, so a run of them is one
+``struct.iter_unpack``. Records of several probes that take turns are sorted by case, unpacked case
+by case, and put back into their order. What surrounds the values (probe, process, CPU, command)
+repeats from record to record and is formatted once per distinct combination; the rest is one
+expression per record, compiled for each layout (the standard library's dataclasses do the same).
+
+Bytes may come from a recording that somebody damaged: every record's length is compared with that
+of its case before it is read.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from usdt.arch.locations import Kind
+from usdt.base.errors import TracingError
+from usdt.bpf.ringbuf import DISCARD, HEADER, same, stride
+from usdt.engine.compiler.plan import HEADER_SIZE
+from usdt.engine.compiler.record.layout import Layout, layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.record.layout import Field
+    from usdt.engine.output.formatters import Form
+
+__all__ = ("CONTEXT", "BadRecord", "Consumer", "Decoder", "record_format", "swapped_words")
+
+CONTEXT = struct.Struct(
+    "=IIII16s"
+)  # thread, process, CPU, case, command: bytes 8 to 40 of a record
+_CASE_WORD = (HEADER + 20) // 4
+_BATCH = 2048  # records formatted between two looks at the ring buffer
+_RUN = 16  # records of one case in a row that are worth a batch of their own
+_CONTEXTS = 1 << 16  # distinct contexts kept; a tracer of short-lived threads forgets them all
+
+
+@runtime_checkable
+class Consumer(Protocol):
+    """What a session gives its records to; :class:`Decoder` is one."""
+
+    def add(self, number: int, probe: str, plan: Plan) -> None:
+        """Announce a case before its first record comes."""
+
+    def batches(self, data: bytes) -> Iterator[list[Any]]:
+        """Yield, in portions, what callers of the session get for whole records."""
+
+
+class Decoder:
+    """Turns records into what a form makes of them: JSON lines, text lines or events.
+
+    Args:
+        form: what records become.
+        byteorder: of the records, as :data:`sys.byteorder` has it.
+    """
+
+    def __init__(self, form: Form, byteorder: str = sys.byteorder) -> None:
+        self._form = form
+        self._foreign = byteorder != sys.byteorder
+        self._order = "<" if byteorder == "little" else ">"
+        self._cases: dict[int, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
+        self._sizes: dict[int, int] = {}
+        self._renderers: dict[Layout, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
+        self._hidden: set[int] = set()
+        self._contexts = _Contexts(form, self._order)
+
+    def add(self, number: int, probe: str, plan: Plan) -> None:
+        """Announce a case before its first record comes."""
+        self.add_layout(number, probe, layout_of(plan))
+
+    def add_layout(self, number: int, probe: str, layout: Layout, *, hidden: bool = False) -> None:
+        """The same from its layout alone; ``hidden``: its records are passed over."""
+        if hidden:
+            self._hidden.add(number)
+        self._contexts.probes[number] = probe
+        if layout.returns:
+            self._contexts.returns.add(number)
+        self._sizes[number] = layout.size
+        if layout not in self._renderers:
+            renderer = compile_renderer(layout, self._form, self._order)
+            self._renderers[layout] = record_format(layout, self._order), renderer
+        self._cases[number] = self._renderers[layout]
+
+    def batches(self, data: bytes) -> Iterator[list[Any]]:
+        """Yield the lines or events of whole records, some thousands at a time, in order.
+
+        Raises:
+            BadRecord: these are no records of the cases announced.
+        """
+        words = memoryview(swapped_words(data) if self._foreign else data).cast("I")
+        position = 0  # in words
+        while position < len(words):
+            step = stride(words[position])
+            count = same(words, position, step, _BATCH)
+            if count >= _RUN and position + _CASE_WORD < len(words):
+                count = same(words, position + _CASE_WORD, step, count)
+            end = position + count * step
+            if count < _RUN or end > len(words):
+                end, rows = self._mixed(data, words, position)
+            elif words[position] & DISCARD:
+                rows = []
+            else:
+                case = self._case(words, position)
+                layout, render = self._cases[case]
+                records = layout.iter_unpack(data[position << 2 : end << 2])
+                rows = [] if case in self._hidden else render(records, self._contexts)
+            if len(self._contexts) > _CONTEXTS:
+                self._contexts.clear()
+            if rows:
+                yield rows
+            position = end
+
+    def render(self, case: int, rows: list[tuple[Any, ...]]) -> list[Any]:
+        """What rows become that somebody else has unpacked, as record_format() says."""
+        if len(self._contexts) > _CONTEXTS:
+            self._contexts.clear()
+        return self._cases[case][1](rows, self._contexts)
+
+    def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
+        # Up to a batch of records of any case: the position behind them, and what they became.
+        total = len(words)
+        cases: list[int] = []
+        pieces: dict[int, list[bytes]] = {}
+        last = position + (_BATCH << 4)  # in words, should all be hidden or discarded
+        while position < min(total, last) and len(cases) < _BATCH:
+            header = words[position]
+            end = position + stride(header)
+            if not header & DISCARD or end > total:
+                case = self._case(words, position)
+                if case not in self._hidden:
+                    cases.append(case)
+                    pieces.setdefault(case, []).append(data[position << 2 : end << 2])
+            position = end
+        results = {}
+        for case, records in pieces.items():
+            layout, render = self._cases[case]
+            results[case] = iter(render(layout.iter_unpack(b"".join(records)), self._contexts))
+        return position, [next(results[case]) for case in cases]
+
+    def _case(self, words: memoryview, position: int) -> int:
+        # The case of the record there, which is whole and as long as that case's are.
+        header = words[position]
+        if position + stride(header) > len(words):
+            raise BadRecord(f"a record of {header:#x} bytes where {len(words) - position << 2} are")
+        case = words[position + _CASE_WORD] if header >= HEADER_SIZE else -1
+        size = self._sizes.get(case)
+        if size != header:
+            expected = "of no known probe" if size is None else f"where {size:#x} is expected"
+            raise BadRecord(f"a record that begins with {header:#x}, case {case}: {expected}")
+        return case
+
+
+class BadRecord(TracingError, ValueError):  # noqa: N818 - short for what it says
+    """Bytes that are no record of any case; only a damaged recording has them."""
+
+
+def swapped_words(data: bytes) -> memoryview:
+    """The bytes of words of 32 bits in this machine's byte order from those of the other."""
+    words = array("I", data)
+    words.byteswap()
+    return memoryview(words).cast("B")
+
+
+class _Contexts(dict[bytes, Any]):
+    # Bytes 8 to 40 of a record → what the form shows for them.
+    def __init__(self, form: Form, order: str) -> None:
+        self._form = form
+        self._format = struct.Struct(order + CONTEXT.format[1:])
+        self.probes: dict[int, str] = {}
+        self.returns: set[int] = set()
+
+    def __missing__(self, key: bytes) -> Any:
+        tid, pid, cpu, case, comm = self._format.unpack(key)
+        name = comm.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+        value = self._form.context(pid, tid, cpu, name, self.probes[case])
+        self[key] = value = self._form.returned(value) if case in self.returns else value
+        return value
+
+
+def record_format(layout: Layout, order: str = "=") -> struct.Struct:
+    """Unpacks records of a layout, each with the ring buffer's header before it.
+
+    Args:
+        layout: of the records.
+        order: of the bytes: "=" this machine's, "<" or ">".
+    """
+    parts = [f"{order}{HEADER}xQ32s"]
+    if layout.marks >= 0:
+        parts.append("Q")
+    end = HEADER_SIZE + (8 if layout.marks >= 0 else 0)
+    for field in layout.fields:
+        if field.offset >= 0:
+            parts.append(f"{field.offset - end}x{_codes(field)}")
+            end = field.end
+    parts.append(f"{layout.size - end}x")
+    return struct.Struct("".join(parts))
+
+
+def _codes(field: Field) -> str:
+    padding = -field.size % 8
+    size = field.type.size
+    match field.form:
+        case "string" | "buffer" | "array" | "typed" | "ustack" | "kstack":
+            return f"q{field.size}s{padding}x"
+        case "float":
+            return "d" if size == 8 else "f4x"
+        case "bytes":
+            return f"{size}s{field.size + padding - size}x"
+    return "q" if field.type.kind is Kind.SIGNED and field.form != "hex" else "Q"
+
+
+def compile_renderer(layout: Layout, form: Form, order: str = "=") -> Callable[..., list[Any]]:
+    """A function (rows, contexts) → list, made for one layout.
+
+    Its source is made of names, numbers and the keys of the items; a form quotes the keys. The
+    elements of arrays have the byte order given.
+    """
+    names = ["t", "c"] + (["m"] if layout.marks >= 0 else [])
+    values = []
+    form.begin(layout)
+    for index, field in enumerate(layout.fields):
+        values.append((field.key, _expression(index, field, form, order)))
+        if field.lead:
+            names.append(f"n{index}")
+        if field.offset >= 0:
+            names.append(f"v{index}")
+    source = f"lambda rows, contexts: [{form.record(values)} for {', '.join(names)} in rows]"
+    names_known = form.names | (form.return_names if layout.returns else {})
+    function: Callable[..., list[Any]] = eval(source, names_known)  # noqa: S307 - see above
+    return function
+
+
+def _expression(index: int, field: Field, form: Form, order: str) -> str:
+    value, length = f"v{index}", f"n{index}"
+    match field.form:
+        case "comm":
+            return form.comm()
+        case "opaque":
+            return form.unreadable(field.reason)
+        case "func":
+            return form.constant(field.reason)
+        case "string":
+            return form.text(value, length, field.size, field.key if field.reason else "")
+        case "buffer":
+            return form.text(value, length, 0)
+        case "typed":
+            return form.typed(value, length, field, order)
+        case "array":
+            return form.array(value, length, order + field.reason)
+        case "float":
+            expression = form.real(value)
+        case "bytes":
+            expression = form.raw(value)
+        case "ustack" | "kstack":
+            return form.stack(field.form, value, length)
+        case "usym" | "ksym":
+            expression = form.symbol("ustack" if field.form == "usym" else "kstack", value)
+        case "hex":
+            expression = form.hexadecimal(f"({value} & {(1 << 8 * field.type.size) - 1})")
+        case "bool":
+            expression = form.truth(value)
+        case _ if field.names is not None:
+            shown = f"(None if m & {1 << index} else {value})" if field.fallible else value
+            expression = form.named(field.key, shown, field.names)
+        case _:
+            expression = form.integer(value)
+    if field.fallible:
+        return f"({form.unreadable(field.reason)} if m & {1 << index} else {expression})"
+    return expression

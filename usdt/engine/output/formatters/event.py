@@ -1,0 +1,110 @@
+"""Records as events of the Python API."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from usdt.arch.locations import Unreadable
+from usdt.engine.compiler.record.length_prefix import reason_of
+from usdt.engine.output.formatters.formatter import Event, constant, decode_text, numbers
+from usdt.engine.output.stacks import StackResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.compiler.record.layout import Field, Layout
+    from usdt.engine.compiler.value_names import Names
+
+__all__ = ("EventForm",)
+
+
+class EventForm:
+    """:class:`Event` objects for Python callers.
+
+    Args:
+        stacks: names for stacks and addresses; by default user addresses have none.
+    """
+
+    def __init__(self, stacks: StackResolver | None = None) -> None:
+        self._stacks = stacks or StackResolver()
+        self.names: dict[str, Any] = {
+            "Event": Event,
+            "stacks": self._stacks,
+            "text": _event_text,
+            "array": _event_array,
+        }
+        self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
+
+    def begin(self, layout: Layout) -> None:
+        pass
+
+    def context(
+        self, pid: int, tid: int, cpu: int, comm: str, probe: str
+    ) -> tuple[int, int, int, str, str]:
+        return pid, tid, cpu, comm, probe
+
+    def returned(self, context: Any) -> Any:
+        return context
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        args = ", ".join(f"{key!r}: {value}" for key, value in values)
+        return f"Event(t, *contexts[c], {{{args}}})"
+
+    def integer(self, value: str) -> str:
+        return value
+
+    def hexadecimal(self, value: str) -> str:
+        return f"hex({value})"
+
+    def real(self, value: str) -> str:
+        return value
+
+    def raw(self, value: str) -> str:
+        return value
+
+    def text(self, value: str, length: str, room: int, key: str = "") -> str:
+        del key
+        return f"text({value}, {length}, {room})"
+
+    def typed(self, value: str, length: str, field: Field, order: str) -> str:
+        from usdt.engine.output.formatters.structures import StructureValue  # noqa: PLC0415 - seldom needed
+
+        return f"{constant(self.names, StructureValue(field, order))}({length}, {value})"
+
+    def truth(self, value: str) -> str:
+        return f"({value} != 0)"
+
+    def array(self, value: str, length: str, code: str) -> str:
+        return f"array({value}, {length}, {code!r})"
+
+    def named(self, key: str, value: str, names: Names) -> str:
+        del key
+        return f"{constant(self.names, names.number)}({value})"
+
+    def comm(self) -> str:
+        return "contexts[c][3]"
+
+    def constant(self, text: str) -> str:
+        return constant(self.names, text)
+
+    def unreadable(self, reason: str) -> str:
+        return constant(self.names, Unreadable(reason))
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        return self._stacks.source("value", kind, "contexts[c][0]", value, length)
+
+    def symbol(self, kind: str, value: str) -> str:
+        return self._stacks.source("frame", kind, "contexts[c][0]", value)
+
+
+def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:
+    if length < 0:
+        return Unreadable(reason_of(length))
+    return decode_text(value, length, room)
+
+
+def _event_array(value: bytes, length: int, code: str) -> list[int] | Unreadable:
+    if length < 0:
+        return Unreadable(reason_of(length))
+    return numbers(value, length, code)

@@ -1,0 +1,170 @@
+"""Records as JSON lines."""
+
+from __future__ import annotations
+
+import math
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.compiler.record.length_prefix import USERS, reason_of
+from usdt.engine.output.formatters.formatter import constant, decode_text, numbers, piece
+from usdt.engine.output.stacks import StackResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.compiler.record.layout import Field, Layout
+    from usdt.engine.compiler.value_names import Names
+
+__all__ = ("JsonForm",)
+
+
+class JsonForm:
+    """One JSON object per line, as docs/json.md fixes it. Output is ASCII.
+
+    Args:
+        stacks: names for stacks and addresses; by default user addresses have none.
+    """
+
+    def __init__(self, stacks: StackResolver | None = None) -> None:
+        self._stacks = stacks or StackResolver()
+        self._labels: list[str] = []
+        self._places: list[str] = []
+        self.return_names: dict[str, Any] = {}
+        self.names: dict[str, Any] = {
+            "stacks": self._stacks,
+            "text": _json_text,
+            "array": _json_array,
+            "labels": _json_labels,
+            "places": _json_places,
+            "real": _json_real,
+            "raw": _json_raw,
+            "hexadecimal": _json_hexadecimal,
+        }
+
+    def begin(self, layout: Layout) -> None:
+        pass
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
+        head = f'"pid": {pid}, "tid": {tid}, "cpu": {cpu}, "comm": {quote(comm)}'
+        return f'{head}, "probe": {quote(probe)}', quote(comm), pid
+
+    def returned(self, context: Any) -> Any:
+        return f'{context[0]}, "event": "return"', *context[1:]
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        head = '{{"time": {t}, {contexts[c][0]}, "args": '
+        labels = ", ".join(self._labels)
+        tail = f"{{labels(({labels},))}}" if labels else ""
+        places = ", ".join(self._places)
+        tail += f"{{places(({places},))}}" if places else ""
+        return f"f'''{head}{self.arguments(values)}{tail}}}}}\\n'''"
+
+    def arguments(self, values: Sequence[tuple[str, str]]) -> str:
+        """What stands in an f-string for the object of all values."""
+        self._labels.clear()
+        self._places.clear()
+        args = ", ".join(f"{piece(quote(key))}: {{{value}}}" for key, value in values)
+        return f"{{{{{args}}}}}"
+
+    def integer(self, value: str) -> str:
+        return value
+
+    def hexadecimal(self, value: str) -> str:
+        return f"hexadecimal({value})"
+
+    def real(self, value: str) -> str:
+        return f"real({value})"
+
+    def raw(self, value: str) -> str:
+        return f"raw({value})"
+
+    def text(self, value: str, length: str, room: int, key: str = "") -> str:
+        if key:
+            name = constant(self.names, _TextPlace(key))
+            self._places.append(f"({name}, {length}, b'')")
+        return f"text({value}, {length}, {room})"
+
+    def typed(self, value: str, length: str, field: Field, order: str) -> str:
+        from usdt.engine.output.formatters.structures import StructureJson  # noqa: PLC0415 - seldom needed
+
+        name = constant(self.names, StructureJson(field, order))
+        self._places.append(f"({name}.place, {length}, {value})")
+        return f"{name}({length}, {value})"
+
+    def truth(self, value: str) -> str:
+        return f"('true' if {value} else 'false')"
+
+    def array(self, value: str, length: str, code: str) -> str:
+        return f"array({value}, {length}, {code!r})"
+
+    def named(self, key: str, value: str, names: Names) -> str:
+        both = constant(self.names, (quote(key), names.find))
+        self._labels.append(f"({both}, {value})")
+        return value
+
+    def comm(self) -> str:
+        return "contexts[c][1]"
+
+    def constant(self, text: str) -> str:
+        return constant(self.names, quote(text))
+
+    def unreadable(self, reason: str) -> str:
+        return constant(self.names, _json_error(reason))
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        return self._stacks.source("json", kind, "contexts[c][2]", value, length)
+
+    def symbol(self, kind: str, value: str) -> str:
+        return self._stacks.source("symbol_json", kind, "contexts[c][2]", value)
+
+
+def _json_error(reason: str) -> str:
+    return f'{{"error": {quote(reason)}}}'
+
+
+def _json_raw(value: bytes) -> str:
+    return f'"{value.hex()}"'
+
+
+def _json_hexadecimal(value: int) -> str:
+    return f'"{value:#x}"'
+
+
+def _json_text(value: bytes, length: int, room: int) -> str:
+    if length < 0:
+        return _json_error(reason_of(length))
+    return quote(decode_text(value, length, room))
+
+
+def _json_array(value: bytes, length: int, code: str) -> str:
+    if length < 0:
+        return _json_error(reason_of(length))
+    return str(numbers(value, length, code))
+
+
+class _TextPlace:
+    # Says of a text that it is a process's, where types of the kernel led there.
+    def __init__(self, key: str) -> None:
+        self._key = quote(key)
+
+    def __call__(self, lead: int, _: bytes) -> str:
+        return f'{self._key}: {{"space": "user"}}' if lead >= USERS else ""
+
+
+def _json_places(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:
+    found = [text for place, lead, value in values if (text := place(lead, value))]
+    return f', "memory": {{{", ".join(found)}}}' if found else ""
+
+
+def _json_labels(values: tuple[tuple[tuple[str, Callable[[int], str | None]], int], ...]) -> str:
+    found = [(key, find(value)) for (key, find), value in values if value is not None]
+    named = ", ".join(f"{key}: {quote(name)}" for key, name in found if name is not None)
+    return f', "names": {{{named}}}' if named else ""
+
+
+def _json_real(value: float) -> str:
+    # JSON has no word for these, and a line that no parser takes would be lost.
+    if math.isfinite(value):
+        return repr(value)
+    return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'

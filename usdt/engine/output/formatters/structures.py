@@ -1,0 +1,209 @@
+"""Structures of records, for each form: compiled once per type, called once per record.
+
+What stands in a record is a lead (:mod:`usdt.engine.compiler.record.length_prefix`), the address,
+and the bytes there, perhaps not all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any, Literal
+
+from usdt.arch.locations import Unreadable
+from usdt.base.errors import BtfError
+from usdt.btf.format import parse_header
+from usdt.btf.reader import Btf
+from usdt.btf.types import Array
+from usdt.btf.values.json_codegen import Literals
+from usdt.btf.values.limits import Measure
+from usdt.btf.values.options import Options
+from usdt.btf.values.renderer import Renderer
+from usdt.btf.values.value_reader import Concise, Values
+from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
+from usdt.engine.output.formatters.formatter import escape
+
+if TYPE_CHECKING:
+    from usdt.btf.values.type_snapshot import Shape
+    from usdt.engine.compiler.record.layout import Field
+    from usdt.engine.output.stacks import StackResolver
+
+__all__ = ("PAD", "StructureJson", "StructureText", "StructureValue", "is_small")
+
+PAD = 36  # columns before a structure that has lines of its own
+_SMALL = 12  # values with which a structure fits a line, itself among them
+_LISTED = 16  # elements of a list that a line shows
+_FARTHEST = 1 << 16  # bytes behind a symbol that still count as its own
+
+
+@functools.lru_cache(maxsize=256)
+def _types(blob: bytes) -> Btf:
+    return Btf(blob, name="types of a structure")
+
+
+@functools.lru_cache(maxsize=256)
+def is_small(shape: Shape) -> bool:
+    """Whether values fit a line, all of them."""
+    return Measure(_types(shape.types)).values(shape.number) <= _SMALL
+
+
+class _Structure:
+    # What all forms need of a field.
+    def __init__(self, field: Field, order: str) -> None:
+        if field.shape is None:
+            raise BtfError(f"{field.key}: a structure without a type")
+        self.key = field.key
+        self.shape = field.shape
+        self.btf = _types(field.shape.types)
+        self.pointer = "*" in field.reason
+        self.kernel = "k" in field.reason
+        # Of a list: the type of its elements, and their size.
+        row = self.btf.resolve(self.shape.number) if "v" in field.reason else None
+        self.element = row.target if isinstance(row, Array) else 0
+        self.step = self.btf.size_of(self.element) if self.element else 0
+        self._order: Literal["little", "big"] = "big" if _is_big(order) else "little"
+
+    def address(self, value: bytes) -> int:
+        return int.from_bytes(value[:8], self._order)
+
+    def data(self, lead: int, value: bytes) -> bytes:
+        return value[8 : 8 + (lead & (USERS - 1))]
+
+
+def _is_big(order: str) -> bool:
+    return order == ">" or (order == "=" and sys.byteorder == "big")
+
+
+class StructureText(_Structure):
+    """A structure for eyes: lines of its own, or one.
+
+    Args:
+        field: of the layout.
+        stacks: names for code.
+        order: of the record's bytes.
+        wide: whether it has lines of its own.
+    """
+
+    def __init__(self, field: Field, stacks: StackResolver, order: str, *, wide: bool) -> None:
+        super().__init__(field, order)
+        self._stacks = stacks
+        self._pid = 0
+        self._wide = wide
+        tree = wide and not self.step
+        self._safe = tree and _is_printable(self.shape.types)  # concise texts hold any characters
+        self._wild = False  # whether a symbol is not printable
+        if tree:
+            options = Options(indent_str=" ", indent_level=PAD, emit_strings=True, words=True)
+            renderer = Renderer(self.btf, options, symbol=self._symbol)
+            self._render = renderer.text_of(self.shape.number)
+        else:
+            self._line = Concise(self.btf, symbol=self._symbol, code=True).line
+            whole = functools.partial(self._line, self.shape.number)
+            self._render = self._listed if self.step else whole
+
+    def __call__(self, lead: int, value: bytes, pid: int) -> str:
+        """The text of one record's."""
+        if lead == NULL:
+            return "NULL"
+        start = f"*({self.address(value):#x})" if self.pointer else ""
+        if lead < 0:
+            return f"{start} ?({reason_of(lead)})".lstrip() if self.pointer else _unread(lead)
+        self._pid = pid
+        users = " /* user */" if lead >= USERS else ""
+        data = self.data(lead, value)
+        text = self._render(data)
+        if not self._safe or self._wild:
+            text = escape_lines(text)
+            self._wild = False
+        size = self.shape.size
+        if self.step:
+            return f"\n{' ' * PAD}{text}" if self._wide else text
+        cut = f" /* {len(data)} bytes of {size} */" if len(data) < size else ""
+        if not self._wide:
+            return f"{start} {text}{cut}{users}".lstrip()
+        pad = f"\n{' ' * PAD}..." if cut else ""
+        return f"{start}{users}\n{text.rstrip() if cut else text}{pad}{cut}"
+
+    def _listed(self, data: bytes) -> str:
+        # A list has as many elements as there are bytes of them.
+        parts = [data[at : at + self.step] for at in range(0, len(data), self.step)]
+        shown = [self._line(self.element, part) for part in parts[:_LISTED]]
+        more = ", ..." if len(parts) > _LISTED else ""
+        return f"[{', '.join(shown)}{more}]"
+
+    def _symbol(self, address: int) -> str | None:
+        kind: Literal["kstack", "ustack"] = "kstack" if self.kernel else "ustack"
+        frame = self._stacks.frame(kind, self._pid, address)
+        if not frame.symbol or frame.offset > _FARTHEST:
+            return None
+        self._wild = self._wild or not frame.symbol.isascii() or not frame.symbol.isprintable()
+        return f"{frame.symbol}+{frame.offset:#x}" if frame.offset else frame.symbol
+
+
+def _is_printable(types: bytes) -> bool:
+    # Whether every name of some types is, as in all that compilers write.
+    names = types[slice(*parse_header(types, "types of a structure").strings)].replace(b"\0", b"")
+    return names.isascii() and names.decode("ascii").isprintable()
+
+
+def _unread(lead: int) -> str:
+    return f"?({reason_of(lead)})"
+
+
+def escape_lines(text: str) -> str:
+    """Text of several lines made safe for a terminal."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "\n".join(map(escape, text.split("\n")))
+
+
+class StructureValue(_Structure):
+    """A structure as dicts, lists, strings and numbers; a field and the order of its bytes."""
+
+    text = False  # whether it is JSON
+
+    def __init__(self, field: Field, order: str) -> None:
+        super().__init__(field, order)
+        number = self.shape.number
+        self._extent = Measure(self.btf).extent(number)
+        self._whole = Literals(self.btf, text=self.text).function(number)
+        self._part = Values(self.btf).reader(number)
+
+    def __call__(self, lead: int, value: bytes) -> Any:
+        """The value of one record's."""
+        if lead < 0:
+            return Unreadable(reason_of(lead))
+        data = self.data(lead, value)
+        if self.step:
+            return self._part(data, 0)[: len(data) // self.step]
+        return self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
+
+
+class StructureJson(StructureValue):
+    """A structure as JSON, and where it was."""
+
+    text = True
+
+    def __call__(self, lead: int, value: bytes) -> str:
+        """The JSON text of one record's."""
+        if lead < 0:
+            return f'{{"error": {quote(reason_of(lead))}}}'
+        data = self.data(lead, value)
+        if self.step:
+            return json.dumps(self._part(data, 0)[: len(data) // self.step])
+        if len(data) >= self._extent:
+            return str(self._whole(data, 0))
+        return json.dumps(self._part(data, 0))
+
+    def place(self, lead: int, value: bytes) -> str:
+        """A member that says where it was, and how much of it there is."""
+        address = self.address(value)
+        parts = [f'"address": "{address:#x}"'] if address or lead == NULL else []
+        if self.kernel and lead >= 0:
+            parts.append(f'"space": "{"user" if lead >= USERS else "kernel"}"')
+        size = self.shape.size
+        if lead >= 0 and (lead & (USERS - 1)) < size and not self.step:
+            parts.append(f'"bytes": {lead & (USERS - 1)}, "size": {size}')
+        return f"{quote(self.key)}: {{{', '.join(parts)}}}" if parts else ""

@@ -1,0 +1,120 @@
+r"""The kernel's symbols, from /proc/kallsyms: ``ffffffff81000000 T name\t[module]``.
+
+The file is large (some 200,000 lines), so it is read when the first kernel address is to be
+named, and names stay bytes until they are shown.
+"""
+
+from __future__ import annotations
+
+import bisect
+import zlib
+from typing import TYPE_CHECKING
+
+from usdt.engine.output.stacks import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("KALLSYMS", "KernelSymbols")
+
+KALLSYMS = "/proc/kallsyms"
+_NAMED = frozenset(b"tTwWdDbBrRvV")  # code and data, as nm(1) letters them
+_FARTHEST = 1 << 20  # bytes from a symbol without a successor that still count as its own
+_MAX_DUMP = 256 << 20
+_MAX_LINES = 1 << 22
+
+
+class KernelSymbols:
+    """Names for kernel addresses.
+
+    Args:
+        data: the contents of /proc/kallsyms.
+
+    Attributes:
+        notices: lines for people: why there are no names.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.notices: list[str] = []
+        self._rows = _symbols(data)
+        self._starts = [row[0] for row in self._rows]
+        if not self._rows:
+            self.notices.append(
+                "kernel addresses stay numbers: /proc/kallsyms shows none of them "
+                "(kernel.kptr_restrict; needs CAP_SYSLOG)"
+            )
+
+    @classmethod
+    def running(cls) -> KernelSymbols:
+        """Those of the running kernel; none where /proc/kallsyms cannot be read."""
+        try:
+            with open(KALLSYMS, "rb") as file:  # noqa: PTH123 - pathlib costs an import
+                return cls(file.read())
+        except OSError:
+            return cls(b"")
+
+    def frame(self, address: int) -> Frame:
+        """What is at an address."""
+        return self._frame(address, address)
+
+    def frames(self, addresses: Sequence[int]) -> list[Frame]:
+        """The frames of a stack, innermost first: all but that are return addresses."""
+        return [
+            self._frame(address, address - 1 if depth else address)
+            for depth, address in enumerate(addresses)
+        ]
+
+    def _frame(self, address: int, within: int) -> Frame:
+        # A return address may lie behind the last instruction of a function that ends in a call.
+        found = bisect.bisect_right(self._starts, within) - 1
+        if found < 0:
+            return Frame(address)
+        last = found + 1 == len(self._starts)
+        start, name = self._rows[found]
+        if last and within - start > _FARTHEST:
+            return Frame(address)
+        while found and self._rows[found - 1][0] == start:
+            found -= 1
+            name = self._rows[found][1]
+        symbol, _, module = name.partition(b"\t")
+        return Frame(
+            address, symbol.decode("utf-8", "replace"), address - start, _module_name(module)
+        )
+
+    def to_bytes(self) -> bytes:
+        """Everything, compressed, for a recording; :meth:`from_bytes` reads it."""
+        lines = b"\n".join(b"%x T %s" % row for row in self._rows)
+        return zlib.compress(lines, 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> KernelSymbols:
+        """What to_bytes() gave.
+
+        Raises:
+            ValueError: it did not give this.
+        """
+        inflate = zlib.decompressobj()
+        try:
+            return cls(inflate.decompress(data, _MAX_DUMP))
+        except zlib.error as err:
+            raise ValueError(f"damaged kernel symbols: {err}") from err
+
+
+def _module_name(field: bytes) -> str:
+    return field.decode("utf-8", "replace").strip() or "[kernel]"
+
+
+def _symbols(data: bytes) -> list[tuple[int, bytes]]:
+    # (address, name and module) by address; lines that make no sense are left out.
+    found = []
+    for line in data.split(b"\n", _MAX_LINES):
+        address, _, rest = line.partition(b" ")
+        if rest[:1] and rest[0] in _NAMED and rest[1:2] == b" ":
+            try:
+                value = int(address, 16)
+            except ValueError:
+                continue
+            if value:
+                found.append((value, rest[2:]))
+    found.sort(key=lambda row: row[0])  # stable: of equal addresses the first in the file is taken
+    return found

@@ -1,0 +1,122 @@
+"""Where lines go: a file or standard output, written in whole batches."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import stat
+from typing import TYPE_CHECKING, Self
+
+from usdt.base.errors import SyscallError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.runtime.session import Lost
+
+__all__ = ("FileSink",)
+
+
+class FileSink:
+    """Writes lines to a file, or to standard output; a context manager.
+
+    Every batch is one write, so that a reader at the other end of a pipe sees lines at once. What
+    an earlier run left in the file is gone with the first write, or when the sink ends well
+    without any: a run that fails before it has anything to say destroys nothing.
+
+    Args:
+        path: the file; None is standard output.
+
+    Raises:
+        TargetError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.name = path or "standard output"
+        self._owned = path is not None
+        self._begun = path is None
+        self._made: str | None = None
+        if path is None:
+            self._number = 1
+            return
+        if not os.path.lexists(path):
+            self._made = path
+        try:
+            self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except (OSError, ValueError) as err:  # ValueError: a NUL in the path
+            reason = err.strerror if isinstance(err, OSError) else err
+            raise TargetError(f"{path}: cannot be written: {reason}") from err
+
+    @property
+    def terminal(self) -> bool:
+        """Whether people look at it."""
+        return os.isatty(self._number)
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Write lines, each with its newline.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+            SyscallError: a full disk, above all.
+        """
+        self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write bytes; raises what write() does."""
+        data = memoryview(content)
+        try:
+            self._begin()
+            while data:
+                try:
+                    data = data[os.write(self._number, data) :]
+                except BlockingIOError:  # who shares the terminal or pipe made it non-blocking
+                    poller = select.poll()
+                    poller.register(self._number, select.POLLOUT)
+                    poller.poll()
+        except BrokenPipeError:
+            raise
+        except OSError as err:
+            raise SyscallError(err.errno or 0, f"write to {self.name}") from err
+
+    def _begin(self) -> None:
+        if not self._begun:
+            if stat.S_ISREG(os.fstat(self._number).st_mode):
+                os.ftruncate(self._number, 0)
+            self._begun = True
+
+    def check_reader(self) -> None:
+        """Notice a reader that has gone although there is nothing to write.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+        poller = select.poll()
+        poller.register(self._number, 0)
+        if any(event & select.POLLERR for _, event in poller.poll(0)):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    def lost(self, item: Lost, *, as_json: bool) -> None:
+        """Say in the output itself what a probe lost, where that output is JSON."""
+        if as_json and item.lost:
+            self.write([json.dumps({"lost": item.lost, "probe": item.probe}) + "\n"])
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        number, self._number = self._number, -1
+        if self._owned and number != -1:
+            os.close(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            if kind is None:
+                self.write_bytes(b"")
+            elif self._made is not None and not self._begun:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._made)  # noqa: PTH108 - the start need not load pathlib

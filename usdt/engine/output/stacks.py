@@ -1,0 +1,377 @@
+"""Stacks: what the kernel recorded of one, the names of its frames, and how both are shown.
+
+The kernel gives addresses, the innermost first (``bpf_get_stack``, ``BPF_MAP_TYPE_STACK_TRACE``).
+It walks frame pointers and nothing else. Names of kernel addresses come from
+:mod:`usdt.engine.output.kernel_symbols`; those of user addresses from whoever knows the processes:
+a front gives a :class:`UserSymbols`.
+"""
+
+from __future__ import annotations
+
+import struct
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+from usdt.arch.locations import Unreadable
+from usdt.base.frozen import frozen
+from usdt.engine.language.tree import Call, Name, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.kernel_symbols import KernelSymbols
+
+__all__ = (
+    "MAX_FRAMES",
+    "Frame",
+    "Kind",
+    "StackResolver",
+    "UserSymbols",
+    "addresses_in",
+    "folded",
+    "frame_json",
+    "frame_text",
+    "no_frames",
+    "no_frames_folded",
+    "printable",
+    "wants_user_symbols",
+)
+
+MAX_FRAMES = 127  # PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
+_INDENT = " " * 8
+_KEPT = 1 << 14  # distinct stacks whose rendering is kept
+
+Kind = Literal["ustack", "kstack"]
+
+
+@frozen
+class Frame:
+    """One address of a stack and what is known of it.
+
+    Attributes:
+        address: in the process, or in the kernel.
+        symbol: the function, demangled; "" where none is known.
+        offset: from the symbol's start; without a symbol from the module's (its link-time
+            address).
+        module: the file's name, ``[vdso]``, ``perf-PID.map``, ``[anon]``, ``[kernel]``,
+            ``[nf_tables]``; "" where nothing is known of the address.
+        file: path of the source, if lines were asked for and the file has them; else "".
+        line: in it; of a function that another was inlined into, that of the call; 0: none.
+        inlined: whether the function was inlined into that of the next frame, whose address and
+            offset are given here, too.
+    """
+
+    address: int
+    symbol: str = ""
+    offset: int = 0
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    inlined: bool = False
+
+
+class UserSymbols(Protocol):
+    """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one.
+
+    Attributes:
+        notices: lines for people that have come up.
+        lines: whether frames have source lines, and inlined functions frames of their own.
+    """
+
+    notices: list[str]
+    lines: bool
+
+    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
+        """The frames of a stack, innermost first."""
+
+    def frame(self, pid: int, address: int) -> Frame:
+        """What is at an address."""
+
+    def observe(self, pid: int) -> bool:
+        """Remember what a process has mapped now; whether that is news."""
+
+    def look(self) -> None:
+        """Note what processes have mapped since the last call."""
+
+    def close(self) -> None:
+        """Free what is held."""
+
+
+class StackResolver:
+    """Names for stacks and addresses; what the forms call for every record.
+
+    Args:
+        user: makes the source of user symbols when it is first needed; without it, or if
+            that gives None, user addresses stay numbers.
+        kernel: the kernel's symbols; None reads /proc/kallsyms when first needed.
+        order: of the bytes of recorded stacks: "=" this machine's, "<" or ">".
+        lines: show source lines, and inlined functions as frames of their own.
+
+    Attributes:
+        wanted: whether user symbols will be asked for: processes are then observed.
+    """
+
+    def __init__(
+        self,
+        user: Callable[[], UserSymbols | None] | None = None,
+        kernel: KernelSymbols | None = None,
+        order: str = "=",
+        *,
+        lines: bool = False,
+    ) -> None:
+        self.wanted = False
+        self._lines = lines
+        self._order = order
+        self._make_user = user
+        self._user: UserSymbols | None = None
+        self._kernel = kernel
+        self._kept: dict[Any, Any] = {}
+
+    # ------------------------------------------------------------ names
+
+    def frames(self, kind: Kind, pid: int, addresses: Sequence[int]) -> list[Frame]:
+        """The frames of a stack, innermost first.
+
+        Args:
+            kind: ``ustack`` or ``kstack``.
+            pid: the process, as /proc has it.
+            addresses: as the kernel gave them, without the zeros behind them.
+        """
+        if kind == "kstack":
+            return self._kernel_symbols().frames(addresses)
+        user = self._user_symbols()
+        if user is None:
+            return [Frame(address) for address in addresses]
+        return user.frames(pid, addresses)
+
+    def frame(self, kind: Kind, pid: int, address: int) -> Frame:
+        """What ``usym`` (kind ``ustack``) or ``ksym`` (``kstack``) shows of an address."""
+        if kind == "kstack":
+            return self._kernel_symbols().frame(address)
+        user = self._user_symbols()
+        return Frame(address) if user is None else user.frame(pid, address)
+
+    def observe(self, pids: Sequence[int]) -> None:
+        """Remember what processes have mapped, if stacks are shown at all."""
+        user = self._user_symbols() if self.wanted else None
+        if user is not None:
+            user.look()
+            if sum(user.observe(pid) for pid in pids):
+                self._kept.clear()
+
+    def begin(self, pids: Sequence[int]) -> None:
+        """Everything is attached, nothing has been hit: note from now on what is mapped."""
+        self.observe(pids)
+
+    def take_notices(self) -> list[str]:
+        """Lines for people that have come up since the last call."""
+        found: list[str] = []
+        for source in (self._user, self._kernel):
+            if source is not None:
+                found += source.notices
+                source.notices.clear()
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def source(self, method: str, kind: str, pid: str, *values: str) -> str:
+        """The source of a call of one of the methods for records; ``stacks`` is the resolver."""
+        self.wanted = self.wanted or kind == "ustack"
+        return f"stacks.{method}({kind!r}, {pid}, {', '.join(values)})"
+
+    def close(self) -> None:
+        """Free what is held; again is fine."""
+        if self._user is not None:
+            self._user.close()
+
+    def _user_symbols(self) -> UserSymbols | None:
+        if self._user is None and self._make_user is not None:
+            self._user = self._make_user()
+            if self._user is not None:
+                self._user.lines = self._lines
+        return self._user
+
+    def _kernel_symbols(self) -> KernelSymbols:
+        if self._kernel is None:
+            from usdt.engine.output.kernel_symbols import KernelSymbols  # noqa: PLC0415 - seldom needed
+
+            self._kernel = KernelSymbols.running()
+        return self._kernel
+
+    # ------------------------------------------------------------ records
+
+    def text(self, kind: Kind, pid: int, data: bytes, length: int) -> str:
+        """A recorded stack, for eyes: one line a frame, each begun by a newline."""
+        found = self._rendered(_stack_text, kind, pid, data, length)
+        return str(found)
+
+    def json(self, kind: Kind, pid: int, data: bytes, length: int) -> str:
+        """The same as JSON: a list of objects, or why there are none."""
+        found = self._rendered(_stack_json, kind, pid, data, length)
+        return str(found)
+
+    def fold(self, kind: Kind, pid: int, data: bytes, length: int) -> str:
+        """The same as ``outer;…;inner``."""
+        return str(self._rendered(_stack_folded, kind, pid, data, length))
+
+    def value(self, kind: Kind, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
+        """The same as frames."""
+        if length <= 0:
+            return Unreadable(no_frames(kind, length))
+        return self.frames(kind, pid, addresses_in(data[:length], self._order))
+
+    def symbol_text(self, kind: Kind, pid: int, address: int) -> str:
+        """An address for eyes."""
+        return frame_text(self.frame(kind, pid, address))
+
+    def symbol_json(self, kind: Kind, pid: int, address: int) -> str:
+        """An address as JSON."""
+        return frame_json(self.frame(kind, pid, address))
+
+    def _rendered(
+        self,
+        render: Callable[[Kind, list[Frame] | Unreadable], str],
+        kind: Kind,
+        pid: int,
+        data: bytes,
+        length: int,
+    ) -> str:
+        key = (render, kind, pid, length, data)
+        found = self._kept.get(key)
+        if found is None:
+            if kind == "ustack":
+                self.observe((pid,))
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            found = self._kept[key] = render(kind, self.value(kind, pid, data, length))
+        return str(found)
+
+
+def wants_user_symbols(request: ProbeText) -> bool:
+    """Whether a probe's items show names of functions of processes: ``ustack``, ``usym()``."""
+    nodes = [node for item in request.items for node in walk(item.expression)]
+    return any(
+        (isinstance(node, Name) and node.name == "ustack")
+        or (isinstance(node, Call) and node.function == "usym")
+        for node in nodes
+    )
+
+
+def addresses_in(data: bytes, order: str = "=") -> list[int]:
+    """The addresses of a stack as the kernel wrote it; zeros end it."""
+    whole = len(data) // 8
+    found = struct.unpack_from(f"{order}{whole}Q", data)
+    return list(found[: found.index(0)] if 0 in found else found)
+
+
+def no_frames(kind: Kind, length: int) -> str:
+    """Why a stack has no frames; ``length`` is what ``bpf_get_stack`` returned."""
+    if kind == "kstack":
+        return "no frames: hit in user mode, where the kernel has no stack of the task"
+    if length < 0:
+        return f"no frames: the kernel could not read the user stack (errno {-length})"
+    return "no frames: the task has no user stack"
+
+
+def no_frames_folded(kind: Kind) -> str:
+    """The same as one frame of a folded stack."""
+    return f"[no {'user' if kind == 'ustack' else 'kernel'} frames]"
+
+
+def frame_text(frame: Frame) -> str:
+    """``function+0x12 [module]``, as bcc writes it; ``0x7f… [module+0x…]`` without a symbol.
+
+    With a source line ``… at FILE:LINE``, as gdb writes it, and ``function (inlined) [module]``,
+    as perf does.
+    """
+    where = f" at {printable(_source(frame.file, frame))}" if frame.file else ""
+    return _frame_text(frame) + where
+
+
+def _frame_text(frame: Frame) -> str:
+    if frame.symbol:
+        where = " (inlined)" if frame.inlined else f"+{frame.offset:#x}"
+        return f"{printable(frame.symbol)}{where} {_bracketed(frame.module)}"
+    if not frame.module or frame.module == "[anon]":
+        return f"{frame.address:#x} {frame.module or '[unknown]'}"
+    if frame.module.startswith("["):
+        return f"{frame.address:#x} {frame.module}"
+    return f"{frame.address:#x} [{printable(frame.module)}+{frame.offset:#x}]"
+
+
+def _source(file: str, frame: Frame) -> str:
+    # As addr2line has it where code is of no line.
+    return f"{file}:{frame.line or '?'}"
+
+
+def frame_json(frame: Frame) -> str:
+    """One object: address, symbol (null where none is known), offset, module.
+
+    With a source line also file and line (null: of none), and inlined if the function was.
+    """
+    symbol = quote(frame.symbol) if frame.symbol else "null"
+    module = quote(frame.module) if frame.module else "null"
+    source = f', "file": {quote(frame.file)}, "line": {frame.line or "null"}' if frame.file else ""
+    source += ', "inlined": true' if frame.inlined else ""
+    return (
+        f'{{"address": {frame.address}, "symbol": {symbol}, '
+        f'"offset": {frame.offset}, "module": {module}{source}}}'
+    )
+
+
+def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
+    """``outer;…;inner``, for flame graphs: names without offsets; the kernel's end in ``_[k]``.
+
+    With source lines ``function (FILE:LINE)``, the file without its folders; inlined functions end
+    in ``_[i]``.
+    """
+    mark = "_[k]" if kernel else ""
+    return ";".join(_folded_name(frame, mark) for frame in reversed(frames))
+
+
+def _folded_name(frame: Frame, mark: str) -> str:
+    mark = "_[i]" if frame.inlined else mark
+    source = ""
+    if frame.file:
+        source = _source(f" ({frame.file.rpartition('/')[2]}", frame) + ")"
+        source = printable(source).replace(";", ":")
+    if frame.symbol:
+        return printable(frame.symbol).replace(";", ":") + source + mark
+    module = printable(frame.module).replace(";", ":")
+    return (module if module.startswith("[") else f"[{module or 'unknown'}]") + source
+
+
+def _bracketed(module: str) -> str:
+    return module if module.startswith("[") else f"[{printable(module) or 'unknown'}]"
+
+
+def _stack_text(_kind: Kind, stack: list[Frame] | Unreadable) -> str:
+    if isinstance(stack, Unreadable):
+        return f"?({stack.reason})"
+    return "".join(f"\n{_INDENT}{frame_text(frame)}" for frame in stack)
+
+
+def _stack_json(_kind: Kind, stack: list[Frame] | Unreadable) -> str:
+    if isinstance(stack, Unreadable):
+        return f'{{"error": {quote(stack.reason)}}}'
+    return f"[{', '.join(map(frame_json, stack))}]"
+
+
+def _stack_folded(kind: Kind, stack: list[Frame] | Unreadable) -> str:
+    if isinstance(stack, Unreadable):
+        return no_frames_folded(kind)
+    return folded(stack, kernel=kind == "kstack")
+
+
+def printable(text: str) -> str:
+    """A name out of a file made safe for a terminal and for one line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )

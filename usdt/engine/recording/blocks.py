@@ -1,0 +1,175 @@
+"""The file format's bytes: the magic number and the frame around every block.
+
+    0    8 bytes  MAGIC
+    8    …        blocks, to the end of the file
+
+A block is a header of 24 bytes and its content. Numbers in it are little-endian whatever the
+machine, so that the frame can be read before anything is known of its content:
+
+    0    char[4]  kind
+    4    u32      bytes of content
+    8    u32      records in it (kind DATA), else 0
+    12   u32      CRC-32 of the content (that of zlib and PNG)
+    16   u32      0
+    20   u32      CRC-32 of the 20 bytes before
+
+The header's own checksum tells a damaged length from a file that was cut.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+__all__ = (
+    "CASE",
+    "DATA",
+    "END",
+    "FILE",
+    "FORMAT",
+    "HEAD",
+    "KSYM",
+    "MAGIC",
+    "MAPS",
+    "MAX_CONTENT",
+    "MAX_DESCRIPTIONS",
+    "VERSION",
+    "Block",
+    "CutError",
+    "RecordingError",
+    "frame",
+    "read_block",
+    "read_magic",
+)
+
+MAGIC = b"\x89usdtrec"  # no text begins so, and a transfer as text would damage the first byte
+FORMAT = "usdt-recording"
+VERSION = 1
+MAX_CONTENT = 16 << 20  # bytes: what a reader has to have room for
+MAX_DESCRIPTIONS = 64 << 20  # bytes of HEAD, CASE, FILE and END together: they are kept in memory
+
+HEAD = b"HEAD"  # JSON: what this recording is; the first block
+CASE = b"CASE"  # JSON: probes and the layouts of their records, before the first of these
+FILE = b"FILE"  # JSON: traced files and their build IDs
+MAPS = b"MAPS"  # JSON: what a process has mapped, for the names of its stacks' frames
+KSYM = b"KSYM"  # the kernel's symbols, compressed by zlib: lines as in /proc/kallsyms
+DATA = b"DATA"  # records as the ring buffer had them
+END = b"END\0"  # JSON: what was lost; the last block
+
+_HEADER = struct.Struct("<4sIIIII")
+_KINDS = frozenset({HEAD, CASE, FILE, MAPS, KSYM, DATA, END})
+
+
+class RecordingError(TracingError, ValueError):
+    """A file that is no recording, one of a later version, or a damaged one."""
+
+
+class CutError(Exception):
+    """The file ends too early.
+
+    Attributes:
+        size: bytes that there are behind the last whole block, or the beginning.
+        kind: of the block that was cut, where its header is whole.
+        rest: what there is of its content.
+    """
+
+    def __init__(self, size: int, kind: bytes = b"", rest: bytes = b"") -> None:
+        super().__init__(size, kind, rest)
+        self.size = size
+        self.kind = kind
+        self.rest = rest
+
+
+@frozen
+class Block:
+    """One block.
+
+    Attributes:
+        kind: HEAD, CASE, …
+        content: its bytes, as many as they should be and with the right checksum.
+        records: how many there are in it; 0 unless it is DATA.
+        skipped: bytes of content that were not read.
+    """
+
+    kind: bytes
+    content: bytes
+    records: int = 0
+    skipped: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of it in the file."""
+        return _HEADER.size + len(self.content) + self.skipped
+
+
+def frame(block: Block) -> bytes:
+    """The bytes of a block in a file.
+
+    Raises:
+        RecordingError: there is more in it than a reader takes.
+    """
+    if len(block.content) > MAX_CONTENT:
+        raise RecordingError(
+            f"a block of {len(block.content)} bytes: at most {MAX_CONTENT} can be recorded"
+        )
+    checksum = zlib.crc32(block.content)
+    start = _HEADER.pack(block.kind, len(block.content), block.records, checksum, 0, 0)[:-4]
+    return start + zlib.crc32(start).to_bytes(4, "little") + block.content
+
+
+def read_magic(stream: BinaryIO, name: str) -> None:
+    """Read the beginning of a recording.
+
+    Raises:
+        RecordingError: it is something else.
+        CutError: it ends before it can be told.
+    """
+    found = stream.read(len(MAGIC))
+    if not MAGIC.startswith(found):
+        raise RecordingError(f"{name}: not a recording of usdt record; it begins with {found!r}")
+    if len(found) < len(MAGIC):
+        raise CutError(len(found))
+
+
+def read_block(stream: BinaryIO, *, skip_data: bool = False) -> Block | None:
+    """The next block; None at the end of the file.
+
+    Args:
+        stream: where the next byte is the first of a block.
+        skip_data: pass over the content of DATA, for which the stream must be seekable.
+
+    Raises:
+        RecordingError: its bytes are not what was written.
+        CutError: the file ends in it.
+    """
+    start = stream.read(_HEADER.size)
+    if not start:
+        return None
+    if len(start) < _HEADER.size:
+        raise CutError(len(start))
+    kind, length, records, checksum, zero, own = _HEADER.unpack(start)
+    if zlib.crc32(start[:-4]) != own:
+        raise RecordingError("the header of a block is damaged: its checksum does not fit")
+    if kind not in _KINDS or length > MAX_CONTENT or zero or (records and kind != DATA):
+        raise RecordingError(f"a block {kind!r} of {length} bytes is not known to this version")
+    if skip_data and kind == DATA:
+        here = stream.tell()
+        end = stream.seek(0, os.SEEK_END)
+        if here + length > end:
+            raise CutError(_HEADER.size + end - here, kind)
+        stream.seek(here + length)
+        return Block(kind, b"", records, length)
+    content = stream.read(length)
+    if len(content) < length:
+        raise CutError(_HEADER.size + len(content), kind, content)
+    if zlib.crc32(content) != checksum:
+        raise RecordingError(f"the {length} bytes of a block are damaged: their checksum differs")
+    return Block(kind, content, records)

@@ -1,0 +1,262 @@
+"""Names for the stacks of a recording: what processes had mapped, kept beside their records.
+
+Records hold addresses. While processes live, what they have mapped is noted, with the build IDs of
+the files; and the kernel's symbols, once. A report finds the files by their build IDs, on whatever
+machine it runs, and never looks at the processes there.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+from usdt.bpf.ringbuf import HEADER, runs
+from usdt.engine.output.kernel_symbols import KernelSymbols
+from usdt.engine.output.stacks import Frame, StackResolver
+from usdt.engine.recording.blocks import KSYM, MAPS, MAX_CONTENT, Block, RecordingError, frame
+from usdt.engine.recording.description import dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from usdt.engine.compiler.record.layout import Field, Layout
+
+__all__ = (
+    "Notes",
+    "RecordedStacks",
+    "Snapshots",
+    "pids_in",
+    "wants_kernel",
+    "wants_processes",
+    "wants_stacks",
+)
+
+_PID_WORD = (HEADER + 12) // 4
+_LARGE = 1 << 16  # bytes of a snapshot that is not written again at once
+_LONGEST = 64.0  # seconds between two snapshots of a process with many JIT-compiled functions
+_KEPT = 256 << 20  # bytes of snapshots that a report keeps
+_PROCESSES = 1 << 13  # whose snapshots it keeps
+
+
+class Snapshots(Protocol):
+    """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one."""
+
+    notices: list[str]
+    lines: bool
+
+    def observe(self, pid: int) -> bool:
+        """Remember what a process has mapped now; whether that is news."""
+
+    def snapshot(self, pid: int) -> dict[str, Any]:
+        """What is needed to name its addresses later, fit for JSON."""
+
+    def restore(self, pid: int, snapshot: dict[str, Any]) -> None:
+        """Take what snapshot() gave; ValueError for anything else."""
+
+    def forget(self, pid: int) -> None:
+        """Let go of what restore() took for a process."""
+
+    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
+        """The frames of a stack, innermost first."""
+
+    def frame(self, pid: int, address: int) -> Frame:
+        """What is at an address."""
+
+    def close(self) -> None:
+        """Free what is held."""
+
+
+def wants_processes(layout: Layout) -> bool:
+    """Whether records of a layout hold addresses of processes."""
+    return any(
+        field.form in ("ustack", "usym") or _holds_code(field, "") for field in layout.fields
+    )
+
+
+def wants_kernel(layout: Layout) -> bool:
+    """Whether they hold addresses of the kernel."""
+    return any(
+        field.form in ("kstack", "ksym") or _holds_code(field, "k") for field in layout.fields
+    )
+
+
+def _holds_code(field: Field, mark: str) -> bool:
+    # Whether a structure has pointers to code: of the kernel (mark "k") or of a process.
+    if field.shape is None or ("k" in field.reason) is not bool(mark):
+        return False
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - seldom needed
+    from usdt.btf.traits import has_code  # noqa: PLC0415
+
+    return has_code(Btf(field.shape.types))
+
+
+def wants_stacks(layout: Layout) -> bool:
+    """Whether they hold whole stacks."""
+    return any(field.form in ("ustack", "kstack") for field in layout.fields)
+
+
+def pids_in(data: bytes) -> set[int]:
+    """The processes that records are of."""
+    words = memoryview(data).cast("I")
+    found: set[int] = set()
+    for start, step, count, _ in runs(data):
+        first = (start >> 2) + _PID_WORD
+        found.update(words[first : (start + step * count) >> 2 : step >> 2])
+    return found
+
+
+class Notes:
+    """What is noted of processes while they are recorded.
+
+    Args:
+        symbols: makes what knows them, when it is first needed.
+    """
+
+    def __init__(self, symbols: Callable[[], Snapshots]) -> None:
+        self._make = symbols
+        self._symbols: Snapshots | None = None
+        self._changed: set[int] = set()
+        self._due: dict[int, tuple[float, float]] = {}  # not before; then not again for so long
+
+    def look(self, pids: Iterable[int]) -> None:
+        """See what processes have mapped; cheap if it is repeated at once."""
+        if self._symbols is None:
+            self._symbols = self._make()
+        for pid in pids:
+            if self._symbols.observe(pid) or pid not in self._due:
+                self._due.setdefault(pid, (0.0, 1.0))
+                self._changed.add(pid)
+
+    def blocks(self, *, final: bool = False) -> Iterator[bytes]:
+        """Yield blocks with what has changed; ``final``: whenever the last were."""
+        now = time.monotonic()
+        for pid in sorted(self._changed):
+            due, pause = self._due[pid]
+            if (final or now >= due) and self._symbols is not None:
+                self._changed.discard(pid)
+                content = _described(pid, self._symbols.snapshot(pid))
+                if len(content) > _LARGE:
+                    self._due[pid] = now + pause, min(2 * pause, _LONGEST)
+                yield frame(Block(MAPS, content))
+
+    def take_notices(self) -> list[str]:
+        """Lines for people that have come up since the last call."""
+        found: list[str] = []
+        if self._symbols is not None:
+            found += self._symbols.notices
+            self._symbols.notices.clear()
+        return found
+
+    def close(self) -> None:
+        """Free what is held; again is fine."""
+        if self._symbols is not None:
+            self._symbols.close()
+
+
+def _described(pid: int, snapshot: dict[str, Any]) -> bytes:
+    content = dump({"pid": pid, "snapshot": snapshot})
+    if (
+        len(content) > MAX_CONTENT
+    ):  # millions of compiled functions: the files' names are worth more
+        content = dump({"pid": pid, "snapshot": {**snapshot, "perf_map": ""}})
+    return content
+
+
+class _Restored:
+    # Processes as their snapshots have them; no other is ever looked at.
+    def __init__(self, make: Callable[[], Snapshots]) -> None:
+        self.notices: list[str] = []
+        self._make = make
+        self._symbols: Snapshots | None = None
+        self.lines = False
+        self._known: dict[int, int] = {}  # bytes of each one's snapshot, the latest last
+        self._kept = 0
+
+    def restore(self, data: dict[str, Any], size: int) -> None:
+        pid = data.get("pid")
+        if not isinstance(pid, int):
+            raise RecordingError("a snapshot of no process")
+        if self._symbols is None:
+            self._symbols = self._make()
+            self._symbols.lines = self.lines
+        try:
+            self._symbols.restore(pid, data.get("snapshot", {}))
+        except ValueError as err:
+            raise RecordingError(str(err)) from err
+        self._kept += size - self._known.pop(pid, 0)
+        self._known[pid] = size
+        while len(self._known) > 1 and (self._kept > _KEPT or len(self._known) > _PROCESSES):
+            oldest = next(iter(self._known))
+            self._kept -= self._known.pop(oldest)
+            self._symbols.forget(oldest)
+            self._note("too many snapshots of processes: some addresses stay numbers")
+
+    def observe(self, _pid: int) -> bool:
+        return False
+
+    def look(self) -> None:
+        pass
+
+    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
+        if self._symbols is None or pid not in self._known:
+            return [Frame(address) for address in addresses]
+        found = self._symbols.frames(pid, addresses)
+        self.notices += self._symbols.notices
+        self._symbols.notices.clear()
+        return found
+
+    def frame(self, pid: int, address: int) -> Frame:
+        if self._symbols is None or pid not in self._known:
+            return Frame(address)
+        return self._symbols.frame(pid, address)
+
+    def close(self) -> None:
+        if self._symbols is not None:
+            self._symbols.close()
+
+    def _note(self, text: str) -> None:
+        if text not in self.notices:
+            self.notices.append(text)
+
+
+class RecordedStacks(StackResolver):
+    """Names for the stacks of a recording.
+
+    Args:
+        symbols: makes what restores processes, when the first is to be restored.
+        byteorder: of the recording.
+        lines: show source lines, and inlined functions as frames of their own.
+    """
+
+    def __init__(
+        self, symbols: Callable[[], Snapshots], byteorder: str, *, lines: bool = False
+    ) -> None:
+        self._restored = _Restored(symbols)
+        self._restored.lines = lines
+        self._compressed = b""
+        order = "<" if byteorder == "little" else ">"
+        super().__init__(lambda: self._restored, order=order, lines=lines)
+
+    def take(self, block: Block) -> None:
+        """Take a block of kind MAPS or KSYM.
+
+        Raises:
+            RecordingError: it is damaged.
+        """
+        if block.kind == MAPS:
+            self._restored.restore(load(block.content), len(block.content))
+        elif block.kind == KSYM:
+            self._compressed = block.content
+            self._kernel = None
+        self._kept.clear()
+
+    def _kernel_symbols(self) -> KernelSymbols:
+        # Those of the recording, unpacked when the first is asked for; never this machine's.
+        if self._kernel is None:
+            try:
+                self._kernel = KernelSymbols.from_bytes(self._compressed or zlib.compress(b""))
+            except ValueError as err:
+                raise RecordingError(str(err)) from err
+            self._kernel.notices.clear()
+        return self._kernel

@@ -1,0 +1,253 @@
+"""Reading a recording: block after block, however long it is, whatever is in it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+from usdt.base.errors import TargetError
+from usdt.bpf.ringbuf import tally
+from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
+from usdt.engine.recording.blocks import (
+    CASE,
+    DATA,
+    END,
+    FILE,
+    HEAD,
+    KSYM,
+    MAGIC,
+    MAPS,
+    MAX_DESCRIPTIONS,
+    Block,
+    CutError,
+    RecordingError,
+    read_block,
+    read_magic,
+)
+from usdt.engine.recording.description import Case, Closing, Header, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+    from usdt.engine.output.formatters import Form
+    from usdt.engine.recording.processes import RecordedStacks
+
+__all__ = ("Reader",)
+
+
+class Reader:
+    """A recording, read from its beginning to its end; a context manager.
+
+    Args:
+        stream: its bytes; the reader closes it.
+        name: for messages.
+
+    Attributes:
+        header: what it says of itself; None if it was cut before the end of that.
+        closing: its closing block, once that was read.
+        cut: how many bytes the file has, if that is too few; or -1.
+        records: read so far.
+
+    Raises:
+        RecordingError: this is no recording, or one of another version.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self.header: Header | None = None
+        self.closing: Closing | None = None
+        self.cut = -1
+        self.records = 0
+        self.files: list[Any] = []
+        self._stream = stream
+        self._name = name
+        self._position = 0
+        self._described = 0
+        self._cases: dict[int, Case] = {}
+        try:
+            self._begin()
+        except BaseException:
+            stream.close()
+            raise
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Open a recording by its path; "-" is standard input.
+
+        Raises:
+            TargetError: the file cannot be opened.
+            RecordingError: it is no recording.
+        """
+        if path == "-":
+            return cls(open(0, "rb", closefd=False), "standard input")
+        try:
+            stream = open(path, "rb")  # noqa: SIM115, PTH123 - closed by the reader
+        except (OSError, ValueError) as err:
+            reason = err.strerror if isinstance(err, OSError) else err
+            raise TargetError(f"{path}: cannot be read: {reason}") from err
+        return cls(stream, path)
+
+    @property
+    def cases(self) -> list[Case]:
+        """Probes and layouts read so far."""
+        return list(self._cases.values())
+
+    def replay(
+        self,
+        form: Form,
+        wanted: Callable[[str], bool] | None = None,
+        stacks: RecordedStacks | None = None,
+    ) -> Iterator[list[Any]]:
+        """Yield what a form makes of the records, some thousands at a time, in their order.
+
+        Args:
+            form: what records become.
+            wanted: whether a probe's records are; None: all.
+            stacks: the form's, if it shows any.
+
+        Raises:
+            RecordingError: the recording is damaged; what came before that was yielded.
+        """
+        if self.header is None:
+            return
+        decoder = Decoder(form, self.header.byteorder)
+        for block in self._blocks():
+            if block.kind == CASE:
+                for case in self._add_cases(block):
+                    hidden = wanted is not None and not wanted(case.probe)
+                    decoder.add_layout(case.number, case.probe, case.layout, hidden=hidden)
+            elif block.kind == DATA:
+                self.records += block.records
+                try:
+                    yield from decoder.batches(block.content)
+                except BadRecord as err:
+                    raise self._damaged(err) from err
+            elif block.kind in (MAPS, KSYM) and stacks is not None:
+                try:
+                    stacks.take(block)
+                except RecordingError as err:
+                    raise self._damaged(err) from err
+
+    def survey(self) -> None:
+        """Read everything but the records: cases, files and the closing block.
+
+        Raises:
+            RecordingError: as replay().
+            TargetError: the file is a pipe, which cannot be read twice.
+        """
+        if not self._stream.seekable():
+            raise TargetError(f"{self._name}: this needs a file, not a pipe: it is read twice")
+        for block in self._blocks(skip_data=True):
+            if block.kind == CASE:
+                self._add_cases(block)
+            self.records += block.records
+
+    def close(self) -> None:
+        """Close the file; again is fine."""
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        try:
+            read_magic(self._stream, self._name)
+            self._position = len(MAGIC)
+            block = read_block(self._stream)
+        except CutError as err:
+            self.cut = self._position + err.size
+            return
+        except RecordingError as err:
+            raise (self._damaged(err) if self._position else err) from err
+        if block is None:
+            self.cut = self._position
+            return
+        if block.kind != HEAD:
+            raise RecordingError(f"{self._name}: damaged: no recording begins with {block.kind!r}")
+        try:
+            self.header = Header.from_json(load(block.content))
+        except RecordingError as err:
+            raise RecordingError(f"{self._name}: {err}") from err
+        self._position += block.size
+
+    def _blocks(self, *, skip_data: bool = False) -> Iterator[Block]:
+        # Every block behind the first, checked; what is left of the last one if it was cut.
+        while self.header is not None:
+            try:
+                block = read_block(self._stream, skip_data=skip_data)
+                if block is None:
+                    if self.closing is None:
+                        self.cut = self._position
+                    return
+                self._check(block, skip_data=skip_data)
+            except CutError as err:
+                if self.closing is not None:
+                    raise self._damaged(_behind()) from err
+                self.cut = self._position + err.size
+                if err.kind == DATA and (rest := self._whole(err.rest)):
+                    yield rest
+                return
+            except RecordingError as err:
+                raise self._damaged(err) from err
+            yield block
+            self._position += block.size
+
+    def _check(self, block: Block, *, skip_data: bool) -> None:
+        if self.closing is not None:
+            raise _behind()
+        if block.kind == DATA:
+            if not skip_data and self._tally(block.content) != (len(block.content), block.records):
+                raise RecordingError(f"a block does not hold its {block.records} records")
+            return
+        if block.kind in (MAPS, KSYM):
+            return
+        self._described += len(block.content)
+        if self._described > MAX_DESCRIPTIONS:
+            raise RecordingError(f"more than {MAX_DESCRIPTIONS} bytes of descriptions")
+        if block.kind == HEAD:
+            raise RecordingError("a second header")
+        if block.kind == FILE:
+            self.files += _list(load(block.content), "files")
+        elif block.kind == END:
+            self.closing = Closing.from_json(load(block.content))
+
+    def _add_cases(self, block: Block) -> list[Case]:
+        try:
+            return self._checked_cases(load(block.content))
+        except RecordingError as err:
+            raise self._damaged(err) from err
+
+    def _checked_cases(self, data: dict[str, Any]) -> list[Case]:
+        found = [Case.from_json(item) for item in _list(data, "cases")]
+        for case in found:
+            if self._cases.setdefault(case.number, case) != case:
+                raise RecordingError(f"case {case.number} is described twice")
+        return found
+
+    def _tally(self, content: bytes) -> tuple[int, int]:
+        if len(content) % 8 or self.header is None:
+            return -1, 0
+        native = self.header.byteorder == sys.byteorder
+        return tally(content if native else swapped_words(content))
+
+    def _whole(self, rest: bytes) -> Block | None:
+        # The whole records of a block that was cut.
+        size, records = self._tally(rest[: len(rest) & ~7])
+        return Block(DATA, rest[:size], records) if size > 0 else None
+
+    def _damaged(self, why: Exception) -> RecordingError:
+        return RecordingError(f"{self._name}: damaged at byte {self._position}: {why}")
+
+
+def _behind() -> RecordingError:
+    return RecordingError("something stands behind the closing block")
+
+
+def _list(data: dict[str, Any], name: str) -> list[Any]:
+    found = data.get(name)
+    if not isinstance(found, list):
+        raise RecordingError(f"{name}: a list expected")
+    return found

@@ -1,0 +1,172 @@
+"""Recordings as a trace of spans: the trace-event format of Chrome, which Perfetto reads.
+
+What the format needs ("Trace Event Format", the Chromium project): an object whose
+``traceEvents`` is a list of objects with ``ph`` (X: a span with a duration, i: an instant, M: a
+name), ``ts`` and ``dur`` in microseconds, ``pid`` and ``tid``.
+
+A span is a hit of one probe and the next hit of its counterpart in the same thread; of several
+that are open the latest ends first, as calls do.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.output.formatters import JsonForm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ("ChromeForm", "Spans")
+
+_STARTS = ("start", "begin", "entry", "enter")
+_ENDS = ("done", "end", "return", "exit", "stop", "finish")
+_MOST_OPEN = 1 << 18  # spans that wait for their ends; beyond, the oldest are shown as instants
+
+
+class ChromeForm(JsonForm):
+    """(time, (pid, tid, command, probe), arguments as a JSON object) of each record."""
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:  # noqa: ARG002
+        """Who, and the name for items."""
+        return (pid, tid, comm, probe), quote(comm), pid
+
+    def returned(self, context: Any) -> Any:
+        """The same: ``probe`` and what begins it are one name."""
+        return context
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        """A tuple of three."""
+        return f"(t, contexts[c][0], f'''{self.arguments(values)}''')"
+
+
+class _Start:
+    __slots__ = ("args", "time", "who")
+
+    def __init__(self, time: int, who: tuple[int, int, str, str], args: str) -> None:
+        self.time = time
+        self.who = who
+        self.args = args
+
+
+class Spans:
+    """Makes the events of the format out of records; give it what a ChromeForm makes of them.
+
+    Args:
+        given: pairs of probes that begin and end a span, besides those of usual names:
+            ``x__start`` and ``x__done`` begin and end ``x``; as do begin, entry, enter, and end,
+            return, exit, stop, finish.
+
+    Attributes:
+        unfinished, unbegun: how many beginnings and ends found no counterpart.
+    """
+
+    def __init__(self, given: Iterable[tuple[str, str]] = ()) -> None:
+        self.unfinished = self.unbegun = 0
+        self._given = list(given)
+        self._roles: dict[str, tuple[str, str]] = {}
+        self._open: OrderedDict[int, tuple[tuple[int, str], _Start]] = OrderedDict()
+        self._waiting: dict[tuple[int, str], deque[int]] = {}
+        self._next = 0
+        self._named: set[tuple[int, int, str]] = set()
+
+    def probes(self, names: Iterable[str]) -> None:
+        """Announce every probe of the recording so far."""
+        self._roles = _roles(set(names), self._given)
+
+    def events(self, batch: Iterable[tuple[int, tuple[int, int, str, str], str]]) -> Iterator[str]:
+        """Yield JSON objects, one line each, without what separates them."""
+        for time, who, args in batch:
+            pid, tid, comm, probe = who
+            if who[:3] not in self._named:
+                yield from self._names(pid, tid, comm)
+            role, name = self._roles.get(probe, ("i", probe))
+            if role == "i":
+                yield _instant(time, who, args)
+            elif role == "B":
+                self._begin((tid, name), _Start(time, who, args))
+                if len(self._open) > _MOST_OPEN:
+                    yield self._give_up()
+            else:
+                yield self._end((tid, name), time, who, args)
+
+    def rest(self) -> Iterator[str]:
+        """Yield what began and never ended."""
+        while self._open:
+            yield self._give_up()
+
+    def _names(self, pid: int, tid: int, comm: str) -> Iterator[str]:
+        # A thread may change its name; a process is called as its first thread is.
+        if len(self._named) > _MOST_OPEN:
+            self._named.clear()
+        self._named.add((pid, tid, comm))
+        name = quote(comm)
+        start = f'{{"ph": "M", "pid": {pid}, "tid": {tid}, "name": '
+        if pid == tid or (pid, 0, "") not in self._named:
+            self._named.add((pid, 0, ""))
+            yield f'{start}"process_name", "args": {{"name": {name}}}}}'
+        yield f'{start}"thread_name", "args": {{"name": {name}}}}}'
+
+    def _begin(self, key: tuple[int, str], start: _Start) -> None:
+        self._next += 1
+        self._open[self._next] = key, start
+        self._waiting.setdefault(key, deque()).append(self._next)
+
+    def _end(
+        self, key: tuple[int, str], time: int, who: tuple[int, int, str, str], args: str
+    ) -> str:
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self.unbegun += 1
+            return _instant(time, who, args)
+        _, start = self._open.pop(waiting.pop())
+        if not waiting:
+            del self._waiting[key]
+        pid, tid, _, probe = start.who
+        category = quote(probe.rpartition(":")[0])
+        return (
+            f'{{"ph": "X", "name": {quote(key[1])}, "cat": {category}, "ts": {_micro(start.time)}, '
+            f'"dur": {_micro(max(0, time - start.time))}, "pid": {pid}, "tid": {tid}, '
+            f'"args": {{"start": {start.args}, "end": {args}}}}}'
+        )
+
+    def _give_up(self) -> str:
+        # The oldest of the open ones: its end was not recorded, or never came.
+        _, (key, start) = self._open.popitem(last=False)
+        waiting = self._waiting[key]
+        waiting.popleft()
+        if not waiting:
+            del self._waiting[key]
+        self.unfinished += 1
+        return _instant(start.time, start.who, start.args)
+
+
+def _roles(names: set[str], given: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    # Probe → ("B" or "E", the span's name), for those with a counterpart.
+    found: dict[str, tuple[str, str]] = {}
+    bases: dict[str, tuple[list[str], list[str]]] = {}
+    for probe in sorted(names):
+        base, _, last = probe.rpartition("__")
+        if last in _STARTS or last in _ENDS:
+            bases.setdefault(base, ([], []))[last in _ENDS].append(probe)
+    for base, (starts, ends) in bases.items():
+        if starts and ends:
+            found |= dict.fromkeys(starts, ("B", base)) | dict.fromkeys(ends, ("E", base))
+    for start, end in given:
+        name = start.rpartition("__")[0] or start
+        found |= {start: ("B", name), end: ("E", name)}
+    return found
+
+
+def _instant(time: int, who: tuple[int, int, str, str], args: str) -> str:
+    pid, tid, _, probe = who
+    return (
+        f'{{"ph": "i", "s": "t", "name": {quote(probe)}, "ts": {_micro(time)}, '
+        f'"pid": {pid}, "tid": {tid}, "args": {args}}}'
+    )
+
+
+def _micro(nanoseconds: int) -> str:
+    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}"

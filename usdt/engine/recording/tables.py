@@ -1,0 +1,96 @@
+"""Recordings as tables: one line of comma-separated values for each record.
+
+Quoting is that of RFC 4180; lines end in a newline alone, as those of other Unix programs do. All
+probes share one table, whose columns are those that any of them has.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from usdt.arch.locations import Unreadable
+from usdt.engine.output.formatters import EventForm
+from usdt.engine.recording.blocks import RecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from usdt.engine.compiler.record.layout import Layout
+    from usdt.engine.output.stacks import StackResolver
+
+__all__ = ("CsvForm", "columns_of")
+
+_FIXED = ("time", "pid", "tid", "cpu", "comm", "probe")
+_SPECIAL = frozenset(',"\r\n\t ')
+
+
+def columns_of(layouts: Iterable[Layout]) -> list[str]:
+    """Every item of any layout, each once, in the order in which they come up."""
+    return list(dict.fromkeys(field.key for layout in layouts for field in layout.fields))
+
+
+class CsvForm(EventForm):
+    """Lines of comma-separated values: time, pid, tid, cpu, comm, probe, and the items.
+
+    Args:
+        columns: the items that have one; a record is empty in those that are not its own.
+        stacks: names for stacks and addresses.
+    """
+
+    def __init__(self, columns: Sequence[str], stacks: StackResolver | None = None) -> None:
+        super().__init__(stacks)
+        self.names["cell"] = _cell
+        self._columns = columns
+        self._integers: set[str] = set()
+
+    def title(self) -> str:
+        """The first line."""
+        return ",".join(map(_cell, (*_FIXED, *self._columns))) + "\n"
+
+    def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
+        """The columns that every record has, but the time; and the name for items."""
+        return f"{pid},{tid},{cpu},{_cell(comm)},{_cell(probe)}", comm, pid
+
+    def comm(self) -> str:
+        """The thread's name, which is quoted like any other text."""
+        return "contexts[c][1]"
+
+    def stack(self, kind: str, value: str, length: str) -> str:
+        """A stack in one cell, outermost frame first."""
+        return f"stacks.fold({kind!r}, contexts[c][2], {value}, {length})"
+
+    def symbol(self, kind: str, value: str) -> str:
+        """What is at an address, as text."""
+        return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
+
+    def integer(self, value: str) -> str:
+        """An integer, which never needs quotes."""
+        self._integers.add(value)
+        return value
+
+    def record(self, values: Sequence[tuple[str, str]]) -> str:
+        """A whole line."""
+        own = dict(values)
+        if not own.keys() <= set(self._columns):
+            raise RecordingError("the recording has grown since its columns were looked up")
+        cells = (self._cell(own[key]) if key in own else "" for key in self._columns)
+        return "f'''" + ",".join(("{t}", "{contexts[c][0]}", *cells)) + "\\n'''"
+
+    def _cell(self, expression: str) -> str:
+        if expression in self._integers:
+            return f"{{{expression}}}"
+        return f"{{cell({expression})}}"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Unreadable):
+        value = f"?({value.reason})"
+    if isinstance(value, dict):
+        value = json.dumps(value)
+    text = value if isinstance(value, str) else repr(value)
+    if _SPECIAL.isdisjoint(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,180 @@
+"""The kernel's own places that programs are attached to: events, raw tracepoints, system calls.
+
+    EventHook     a tracepoint as tracefs has it: the context is its record. One perf event each,
+                  and the kernel closes them one after the other, tens of milliseconds each.
+    RawHook       the same tracepoint's arguments, without a record: quick to attach and to leave.
+    SyscallHook   the raw tracepoints sys_enter and sys_exit, which every system call passes: one
+                  program and one link for any number of them, chosen by the call's number.
+    FunctionHook  a function, at its entry and its return, or an instruction in it.
+
+:mod:`usdt.engine.runtime.attach.kernel_events` attaches to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import NotSupported
+from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL
+
+if TYPE_CHECKING:
+    from usdt.bpf.kprobes import KernelVia
+
+__all__ = (
+    "TS_COMPAT",
+    "EventHook",
+    "FunctionHook",
+    "Hook",
+    "RawHook",
+    "SyscallHook",
+    "SyscallRegisters",
+    "compat_status",
+    "syscall_registers",
+)
+
+
+@frozen
+class EventHook:
+    """An event of the kernel.
+
+    Attributes:
+        name: ``sched:sched_switch``, for messages.
+        number: its ID.
+        size: bytes of its record up to the end of its last field; no program that reads beyond
+            may be attached (trace_event_get_offsets()).
+    """
+
+    name: str
+    number: int
+    size: int
+
+
+@frozen
+class RawHook:
+    """A raw tracepoint, by name; ``fallback``: the event that stands for it where it is none."""
+
+    name: str
+    fallback: EventHook | None = None
+
+
+@frozen
+class SyscallHook:
+    """A system call by number, at its begin or when it returns.
+
+    Of a point with a ``call`` the begin is followed, too.
+    """
+
+    number: int
+    returns: bool = False
+
+
+@frozen
+class FunctionHook:
+    """A function of the kernel, by one of the kernel's ways.
+
+    Attributes:
+        name: ``[MODULE:]FUNCTION[+OFFSET]``, for messages.
+        symbol: what the kernel knows it by.
+        address: of the instruction; 0: not known.
+        offset: in the function.
+        way: how to attach.
+        module: "" for the kernel itself.
+        number: its ID in the BTF of that, 0: none.
+    """
+
+    name: str
+    symbol: str
+    address: int
+    offset: int
+    way: KernelVia
+    module: str = ""
+    number: int = 0
+
+
+Hook = EventHook | RawHook | SyscallHook | FunctionHook
+
+
+@frozen
+class SyscallRegisters:
+    """Where ``struct pt_regs`` of the kernel has what a system call was given.
+
+    Attributes:
+        number: offset of the call's number, as it still is when the call returns.
+        width: bytes of it.
+        arguments: offsets of the six; what is returned overwrites none of them.
+        mode: offset of a word that tells a 32-bit program's call, -1: there are none.
+        mask, wide: the word under the mask is this in a call of a 64-bit program.
+        replaced: the number that returns of execve() have, once the process runs another program;
+            -1: its own.
+    """
+
+    number: int
+    width: int
+    arguments: tuple[int, ...]
+    mode: int = -1
+    mask: int = 0
+    wide: int = 0
+    replaced: int = -1
+
+
+# arch/*/include/asm/ptrace.h and syscall.h, of kernels whose own pt_regs begin as the ABI's do.
+_REGISTERS = {
+    # orig_rax; rdi rsi rdx r10 r8 r9; cs is 0x33 (__USER_CS) for 64-bit code
+    "x86_64": SyscallRegisters(120, 8, (112, 104, 96, 56, 72, 64), 136, 0xFFFF, 0x33),
+    # syscallno; orig_x0 x1…x5; pstate, PSR_MODE32_BIT
+    "aarch64": SyscallRegisters(280, 4, (272, 8, 16, 24, 32, 40), 264, 0x10, 0),
+    # a7; orig_a0 a1…a5
+    "riscv64": SyscallRegisters(136, 8, (280, 88, 96, 104, 112, 120)),
+    # r11; orig_a0 r5…r9
+    "loongarch64": SyscallRegisters(88, 8, (256, 40, 48, 56, 64, 72)),
+    # the low half of int_code; orig_gpr2 gprs[3]…; the upper word of the PSW's mask, PSW_MASK_EA
+    "s390x": SyscallRegisters(162, 2, (152, 48, 56, 64, 72, 80), 4, 1, 1),
+    # gpr[0]; orig_gpr3 gpr[4]…
+    "ppc64": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
+    "ppc64le": SyscallRegisters(0, 8, (272, 32, 40, 48, 56, 64)),
+    # orig_ax; bx cx dx si di bp
+    "i386": SyscallRegisters(44, 4, (0, 4, 8, 12, 16, 20)),
+    # r7; orig_r0 r1…r5; start_thread() in asm/processor.h makes all registers 0
+    "arm": SyscallRegisters(28, 4, (68, 4, 8, 12, 16, 20), replaced=0),
+}
+
+
+#: A call by the numbers of 32-bit programs, arch/x86/include/asm/thread_info.h.
+TS_COMPAT = 2
+
+
+@functools.cache
+def compat_status() -> int:
+    """Where a task of x86-64 says whose numbers its call has; -1: not known.
+
+    Programs of 64 bits can make calls of 32 bits, too (``int $0x80``): no register tells.
+    """
+    if KERNEL != "x86_64":
+        return -1
+    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - only for system calls
+    from usdt.btf.format import Kind  # noqa: PLC0415
+    from usdt.btf.types import Composite  # noqa: PLC0415
+
+    with contextlib.suppress(NotSupported):
+        btf = kernel_btf()
+        for number in btf.find("thread_info", Kind.STRUCT):  # what task_struct begins with
+            found = btf.type(number)
+            for member in found.members if isinstance(found, Composite) else ():
+                if member.name == "status":
+                    return member.bit_offset // 8
+    return -1
+
+
+def syscall_registers() -> SyscallRegisters:
+    """Where this kernel keeps the arguments of a system call.
+
+    Raises:
+        NotSupported: it is not known of this CPU.
+    """
+    found = _REGISTERS.get(KERNEL)
+    if found is None:
+        raise NotSupported(f"tracing system calls by number on {KERNEL}", None)
+    return found

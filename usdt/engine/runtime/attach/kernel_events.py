@@ -1,0 +1,245 @@
+"""Attaching to the kernel's own places: which hooks share a program, and how each is linked.
+
+Cookies say which hook was hit, where the kernel has them; system calls have numbers.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Constant
+from usdt.base.closeable import allow_descriptors
+from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.base.frozen import frozen
+from usdt.bpf import features
+from usdt.bpf._uapi import Helper, ProgType
+from usdt.bpf.assembler import CodeTooLarge
+from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
+from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
+from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
+from usdt.engine.compiler.ir import Fetched, children
+from usdt.engine.runtime.attach.attach_points import (
+    TS_COMPAT,
+    EventHook,
+    FunctionHook,
+    RawHook,
+    SyscallHook,
+    SyscallRegisters,
+    compat_status,
+    syscall_registers,
+)
+from usdt.engine.runtime.attach.attacher import Failure, Placed, Point, too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.link import Link
+    from usdt.bpf.program import Program
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.runtime.attach.attach_points import Hook
+    from usdt.engine.runtime.attach.attacher import Attacher
+
+__all__ = ("attach_hooked", "reads_context")
+
+_CASES = 256  # in one program
+_CASES_BY_NUMBER = 512  # of system calls, whose number is found by a few comparisons
+
+
+@frozen
+class _ByNumber:
+    # Selects the case by the system call's number.
+    registers: SyscallRegisters
+    keys: tuple[tuple[int, int], ...]
+
+    def write(self, asm: Assembler) -> None:
+        registers = self.registers
+        self._read(asm, registers.number, TEXT_SLOT)
+        if registers.mode >= 0:
+            self._read(asm, registers.mode, TEXT_SLOT + 8)
+            asm.load(R1, R10, TEXT_SLOT + 8)
+            asm.alu(Alu.AND, R1, registers.mask)
+            asm.jump(Jump.NE, R1, registers.wide, "exit")
+        if (status := compat_status()) >= 0:
+            asm.call(Helper.GET_CURRENT_TASK)
+            asm.mov(R3, R0)
+            self._copy(asm, status, TEXT_SLOT + 8)
+            asm.load(R1, R10, TEXT_SLOT + 8)
+            asm.alu(Alu.AND, R1, TS_COMPAT)
+            asm.jump(Jump.NE, R1, 0, "exit")
+        asm.load(R0, R10, TEXT_SLOT, registers.width)
+
+    def _read(self, asm: Assembler, offset: int, slot: int) -> None:
+        asm.load(R3, R6, 0)  # both tracepoints have struct pt_regs * first
+        self._copy(asm, offset, slot)
+
+    def _copy(self, asm: Assembler, offset: int, slot: int) -> None:
+        # From what R3 points at.
+        asm.mov(R1, R10)
+        asm.add(R1, slot)
+        asm.mov(R2, 8)
+        asm.add(R3, offset)
+        asm.call(Helper.PROBE_READ_KERNEL)
+        asm.jump(Jump.NE, R0, 0, "exit")
+
+
+def reads_context(plan: Plan) -> bool:
+    """Whether anything of a plan comes from the context."""
+    nodes = [*plan.predicates]
+    for output in plan.outputs:
+        nodes.append(output.node)
+        nodes += [output.length] if output.length is not None else []
+    return any(map(_reads, nodes))
+
+
+def _reads(node: Node) -> bool:
+    if isinstance(node, Fetched) and not isinstance(node.fetch, Constant):
+        return True
+    return any(map(_reads, children(node)))
+
+
+def attach_hooked(attacher: Attacher, placed: Sequence[Placed]) -> list[Failure]:
+    """Attach points that have a hook.
+
+    Raises:
+        SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
+        NotSupported: system calls of this CPU.
+    """
+    functions = [one for one in placed if isinstance(one.point.hook, FunctionHook)]
+    if not functions:
+        allow_descriptors(2 * len(placed))
+        return _Attaching(attacher).all(placed)
+    from usdt.engine.runtime.attach.kernel_functions import attach_functions  # noqa: PLC0415 - only for functions
+
+    others = [one for one in placed if not isinstance(one.point.hook, FunctionHook)]
+    return attach_functions(attacher, functions) + attach_hooked(attacher, others)
+
+
+class _Attaching:
+    def __init__(self, attacher: Attacher) -> None:
+        self.attacher = attacher
+        self.cookies = features.have_cookies()
+
+    def all(self, placed: Sequence[Placed]) -> list[Failure]:
+        groups: dict[Hashable, list[Placed]] = {}
+        seen: dict[tuple[Hashable, Hook | None], int] = {}
+        for item in placed:
+            family = self._family(item)
+            hook = item.point.hook
+            # One program is attached to a place once: what is there again goes into another.
+            times = seen[family, hook] = seen.get((family, hook), 0) + 1
+            groups.setdefault((family, times), []).append(item)
+        failures: list[Failure] = []
+        # Returns first: so no begin is followed whose return would be missed.
+        for group in sorted(groups.values(), key=lambda group: not _at_return(group[0])):
+            limit = _CASES_BY_NUMBER if isinstance(group[0].point.hook, SyscallHook) else _CASES
+            for part in _chunks(group, limit):
+                failures += self._part(part)
+        return failures
+
+    def _family(self, item: Placed) -> Hashable:
+        # Points of one family can share a program.
+        match item.point.hook:
+            case SyscallHook():
+                # Frames are of one size in a program.
+                frame = 0 if item.case.call is None else item.case.call.size
+                return "syscall", _at_return(item), frame
+            case EventHook(size=size) if self.cookies:
+                return "event", size
+            case RawHook(name=name):
+                free = features.have_raw_cookies() and not reads_context(item.case.plan)
+                return "raw", "" if free else name
+        return "event", item.case.number, item.point.hook
+
+    def _part(self, placed: list[Placed]) -> list[Failure]:
+        try:
+            return self._attach(placed)
+        except CodeTooLarge as err:
+            if len(placed) == 1:
+                raise too_large(placed[0]) from err
+        middle = len(placed) // 2
+        return self._part(placed[:middle]) + self._part(placed[middle:])
+
+    def _attach(self, placed: list[Placed]) -> list[Failure]:
+        first = placed[0].point.hook
+        if isinstance(first, SyscallHook):
+            return self._syscalls(placed, "sys_exit" if _at_return(placed[0]) else "sys_enter")
+        cases = list(dict.fromkeys(item.case for item in placed))
+        raw = isinstance(first, RawHook)
+        program = self.attacher.load(cases, ProgType.RAW_TRACEPOINT if raw else ProgType.TRACEPOINT)
+        failures, others = [], []
+        for item in placed:
+            hook = item.point.hook
+            try:
+                cookie = item.case.number if len(cases) > 1 else 0
+                self.attacher.keep(self._link(program, hook, cookie))
+            except (NotSupported, SyscallError) as err:
+                if isinstance(err, SyscallError) and err.errno == errno.EPERM:
+                    raise
+                if isinstance(hook, RawHook) and hook.fallback is not None:
+                    others.append(_moved(item, hook.fallback))
+                else:
+                    failures.append(Failure((item.point,), _explained(err, item.point.probe)))
+        way = "raw tracepoints" if raw else "perf events of tracepoints"
+        self.attacher.ways.append(f"{len(placed) - len(failures) - len(others)} {way}")
+        return failures + (self.all(others) if others else [])
+
+    def _link(self, program: Program, hook: Hook | None, cookie: int) -> Link:
+        match hook:
+            case RawHook(name=name):
+                return attach_raw_tracepoint(program, name, cookie=cookie)
+            case EventHook(number=number):
+                return attach_tracepoint(program, number, cookie=cookie if self.cookies else None)
+        raise TypeError(f"no place for one link: {hook}")
+
+    def _syscalls(self, placed: list[Placed], name: str) -> list[Failure]:
+        hooks = ((item.point.hook, item.case.number) for item in placed)
+        keys = [(hook.number, case) for hook, case in hooks if isinstance(hook, SyscallHook)]
+        registers = syscall_registers()
+        kept = [item.case.number for item in placed if item.case.call is not None]
+        replaced = registers.replaced
+        if kept and _at_return(placed[0]) and replaced >= 0 and replaced not in dict(keys):
+            # Calls without a frame from their begin are passed over there.
+            keys.append((replaced, kept[0]))
+        cases = list(dict.fromkeys(item.case for item in placed))
+        select = _ByNumber(registers, tuple(keys))
+        kind = ProgType.RAW_TRACEPOINT
+        program = self.attacher.load(cases, kind, select, excluded=os.getpid())
+        self.attacher.keep(attach_raw_tracepoint(program, name))
+        self.attacher.ways.append(f"{len(placed)} system calls: one raw tracepoint {name}")
+        return []
+
+
+def _at_return(item: Placed) -> bool:
+    # Of a pair the entry's case is of the begin, whatever its point says.
+    hook, call = item.point.hook, item.case.call
+    return isinstance(hook, SyscallHook) and hook.returns and not (call is not None and call.entry)
+
+
+def _moved(item: Placed, hook: EventHook) -> Placed:
+    point = item.point
+    there = Point(point.probe, "", "", 0, 0, point.arguments, hook=hook, types=point.types)
+    return Placed(there, item.case)
+
+
+def _chunks(items: list[Placed], size: int) -> Iterator[list[Placed]]:
+    # Parts with at most so many cases; there is one for each item.
+    ahead = iter(items)
+    while part := list(islice(ahead, size)):
+        yield part
+
+
+def _explained(err: TracingError, probe: str) -> TracingError:
+    if not isinstance(err, SyscallError):
+        return TracingError(f"{probe}: {err}")
+    number = err.errno or 0
+    hint = err.hint
+    if number == errno.EACCES:
+        hint = "the program reads beyond the event's record"
+    elif number == errno.EINVAL:
+        hint = "the kernel has no such event any more, or lets no program read so much of it"
+    return SyscallError(number, f"attach to {probe}", hint)

@@ -1,0 +1,216 @@
+"""Functions of the kernel by the thousand where there is no kprobe_multi: events of many places.
+
+Everything is defined before anything is armed: a kernel all of whose functions have a probe is slow
+to define more of them in.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.arch.pt_regs import PT_REGS
+from usdt.base.errors import NotSupported, TracingError
+from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL
+from usdt.bpf._uapi import Helper, MapType, ProgType
+from usdt.bpf.assembler import CodeTooLarge
+from usdt.bpf.insn import R0, R1, R2, R6, R10, Jump
+from usdt.bpf.maps import MapSpec
+from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
+from usdt.engine.runtime.attach.attach_points import FunctionHook
+from usdt.engine.runtime.attach.attacher import too_large
+from usdt.tracefs.multi_probe_events import KprobeSet, takes_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.program import Program
+    from usdt.engine.runtime.attach.attacher import Attacher, Placed
+    from usdt.tracefs.multi_probe_events import KprobeEvent
+
+__all__ = ("DEFINED", "ByPointer", "ManyFunctions", "find_number", "takes_many")
+
+POINTERS = "pointers"  # hash: instruction pointer → u32 the case's number
+_POINTER, _NUMBER = struct.Struct("=Q"), struct.Struct("=I")
+
+#: Definitions in tracefs with an event each, which is a folder with files.
+DEFINED = 64
+
+
+@frozen
+class ByPointer:
+    """Selects the case by the registers' instruction pointer, by comparisons.
+
+    Attributes:
+        keys: pointers, as the negative numbers that comparisons extend 32 bits to, and cases.
+    """
+
+    keys: tuple[tuple[int, int], ...]
+
+    def write(self, asm: Assembler) -> None:
+        """Leave the pointer in r0."""
+        asm.load(R0, R6, PT_REGS[KERNEL]["rip"])
+
+
+def find_number(asm: Assembler) -> None:
+    """Leave the case's number in r0, from the map ``POINTERS``; go to ``exit`` without any."""
+    asm.load(R0, R6, PT_REGS[KERNEL]["rip"])
+    asm.store(R10, TEXT_SLOT, R0)
+    asm.load_map(R1, POINTERS)
+    asm.mov(R2, R10)
+    asm.add(R2, TEXT_SLOT)
+    asm.call(Helper.MAP_LOOKUP_ELEM)
+    asm.jump(Jump.EQ, R0, 0, "exit")
+    asm.load(R0, R0, 0, 4)
+
+
+class ManyFunctions:
+    """Attaches points at the entries of functions, some hundreds at a time.
+
+    Args:
+        attacher: whose programs and links these are.
+        tell: called with how many more are done.
+        fail: called with what cannot be attached, and why.
+    """
+
+    def __init__(
+        self,
+        attacher: Attacher,
+        tell: Callable[[int], object],
+        fail: Callable[[Placed, TracingError], object],
+    ) -> None:
+        self._attacher = attacher
+        self._tell = tell
+        self._fail = fail
+        self._made: KprobeSet | None = None
+        self._groups: list[dict[int, Placed]] = []
+        self._waiting: list[tuple[KprobeEvent, Program, Sequence[Placed]]] = []
+        self._alike: list[tuple[KprobeEvent, dict[int, Placed]]] = []
+
+    def add(self, placed: Sequence[Placed]) -> None:
+        """Take them in, as one event's places."""
+        first: dict[int, Placed] = {}
+        again: list[Placed] = []
+        for item in placed:
+            why = _unfit(item)
+            if why:
+                self._fail(item, NotSupported(why, None))
+                self._tell(1)
+            elif first.setdefault(_address(item), item) is not item:
+                again.append(item)  # an alias
+        if first:
+            self._groups.append(first)
+        if again:
+            self.add(again)
+
+    @property
+    def _set(self) -> KprobeSet:
+        if self._made is None:
+            self._made = KprobeSet()
+            self._attacher.keep(self._made)
+        return self._made
+
+    def _define(self) -> None:
+        groups, self._groups = self._groups, []
+        if not groups:
+            return
+        for group in groups:
+            self._set.names.update((at, item.point.function) for at, item in group.items())
+        try:
+            events = self._set.define([list(group) for group in groups], self._tell)
+        except NotSupported as err:
+            for item in (item for group in groups for item in group.values()):
+                self._fail(item, err)
+            return
+        for event, group in zip(events, groups, strict=True):
+            for address, error in event.refused.items():
+                self._fail(group[address], error)
+            rest = {at: item for at, item in group.items() if at not in event.refused}
+            if rest and self._attacher.are_alike([item.case for item in rest.values()]):
+                self._alike.append((event, rest))
+            elif rest:
+                self._load(event, rest)
+
+    def _load(self, event: KprobeEvent, items: dict[int, Placed]) -> None:
+        numbers = {address: item.case.number for address, item in items.items()}
+        keys = tuple(
+            (pointer - (1 << 64), numbers[address])
+            for pointer, address in event.pointers.items()
+            if address in numbers
+        )
+        cases = list(dict.fromkeys(item.case for item in items.values()))
+        try:
+            program = self._attacher.load(
+                cases, ProgType.KPROBE, ByPointer(keys), excluded=os.getpid()
+            )
+        except CodeTooLarge as err:
+            if len(items) == 1:
+                raise too_large(next(iter(items.values()))) from err
+            pairs = list(items.items())  # an event takes several programs
+            middle = len(pairs) // 2
+            self._load(event, dict(pairs[:middle]))
+            self._load(event, dict(pairs[middle:]))
+        else:
+            self._waiting.append((event, program, list(items.values())))
+
+    def _load_alike(self) -> None:
+        # One program, which finds the case's number in a map by the pointer.
+        alike, self._alike = self._alike, []
+        if not alike:
+            return
+        numbers = [
+            (_POINTER.pack(pointer), _NUMBER.pack(items[address].case.number))
+            for event, items in alike
+            for pointer, address in event.pointers.items()
+            if address in items
+        ]
+        table = MapSpec(MapType.HASH, 8, 4, len(numbers), POINTERS).create()
+        self._attacher.own(table)
+        self._attacher.add_map(POINTERS, table)
+        table.set_many(numbers)
+        cases = [item.case for _, items in alike for item in items.values()]
+        program = self._attacher.load_alike(cases, find_number, excluded=os.getpid())
+        if program is None:
+            raise TypeError("cases that differ")
+        self._waiting += [(event, program, list(items.values())) for event, items in alike]
+
+    def arm(self) -> None:
+        """Define and attach all of them.
+
+        Raises:
+            TracingError: the items of a probe make too large a program.
+        """
+        self._define()
+        self._load_alike()
+        waiting, self._waiting = self._waiting, []
+        number = 0
+        for event, program, placed in waiting:
+            try:
+                self._set.arm(event, program)
+            except TracingError as err:
+                for item in placed:
+                    self._fail(item, err)
+            else:
+                number += len(placed)
+        if number:
+            events = len({event.name for event, _, _ in waiting})
+            self._attacher.ways.append(f"{number} kprobes as places of {events} events of tracefs")
+
+
+def _address(item: Placed) -> int:
+    hook = item.point.hook
+    return hook.address if isinstance(hook, FunctionHook) else 0
+
+
+def _unfit(item: Placed) -> str:
+    hook = item.point.hook
+    if not takes_many():
+        return f"more than {DEFINED} definitions in tracefs at a time, on this CPU"
+    if item.returns:
+        return f"returns of more than {DEFINED} functions, by tracefs"
+    if not isinstance(hook, FunctionHook) or hook.offset or not hook.address:
+        return "a place among many that is not a function's known entry, by tracefs"
+    return ""

@@ -1,0 +1,107 @@
+"""Functions at entry and return by one program, with a word kept between them (kprobe_multi).
+
+The kernel tells the program which end it is at, and keeps eight bytes of each call, for any number
+of them: here the stack pointer at the entry, by which everything else finds the call again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.bpf import features
+from usdt.bpf._uapi import Helper
+from usdt.bpf.insn import R0, R1, R6, R7, R10, Alu, Jump
+from usdt.engine.compiler.codegen.stack_slots import SESSION_SLOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.arch.locations import Register
+    from usdt.bpf.assembler import Assembler
+    from usdt.engine.runtime.attach.attacher import Placed
+
+__all__ = ("EndSelector", "Ends", "take_ends")
+
+
+@frozen
+class Ends:
+    """What is done at a function's return and, if anything, at its entry for that.
+
+    Attributes:
+        returned: where the function returns.
+        entry: what keeps values of the same call.
+    """
+
+    returned: Placed
+    entry: Placed | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a frame."""
+        call = self.returned.case.call
+        return 0 if call is None else call.size
+
+
+def take_ends(placed: Sequence[Placed]) -> list[Ends]:
+    """The returns that need to know of their entries, with what these keep for them."""
+    entries = {
+        (id(item.point), item.case.call.pair): item
+        for item in placed
+        if item.case.call is not None and item.case.call.entry
+    }
+    ends = []
+    for item in placed:
+        call = item.case.call
+        if item.returns and (call is not None or item.case.gate is not None):
+            entry = None if call is None else entries.get((id(item.point), call.pair))
+            ends.append(Ends(item, entry))
+    return ends
+
+
+@frozen
+class EndSelector:
+    """A ``Selector`` that finds which end of which function was hit.
+
+    The cookie is the number of the return's case.
+
+    Attributes:
+        ends: what the program serves.
+        pointer: where a program at an entry finds the stack pointer.
+    """
+
+    ends: tuple[Ends, ...]
+    pointer: Register
+
+    @property
+    def keys(self) -> list[tuple[int, int]]:
+        """Twice the cookie, and one more at a return."""
+        found = []
+        for one in self.ends:
+            number = one.returned.case.number
+            found.append((2 * number + 1, number))
+            if one.entry is not None:
+                found.append((2 * number, one.entry.case.number))
+        return list(dict.fromkeys(found))  # functions may share a case
+
+    def write(self, asm: Assembler) -> None:
+        """Keep the pointer, or bring it back; leave the key in r0."""
+        is_return, cookie = features.kprobe_session()
+        asm.mov(R1, R6)
+        asm.call_kernel(is_return)
+        asm.mov(R7, R0)
+        asm.alu(Alu.AND, R7, 1)  # a bool: the other bits are undefined
+        asm.mov(R1, R6)
+        asm.call_kernel(cookie)
+        asm.jump(Jump.NE, R7, 0, "returned")
+        asm.load(R1, R6, self.pointer.offset, self.pointer.size)
+        asm.store(R0, 0, R1)
+        asm.goto("kept")
+        asm.label("returned")
+        asm.load(R1, R0, 0)
+        asm.store(R10, SESSION_SLOT, R1)
+        asm.label("kept")
+        asm.mov(R1, R6)
+        asm.call(Helper.GET_ATTACH_COOKIE)
+        asm.alu(Alu.LSH, R0, 1)
+        asm.alu(Alu.OR, R0, R7)

@@ -1,0 +1,334 @@
+"""Functions called within one another, in a given order (``-s``): all entries, all returns.
+
+``A B C``: a call of C counts when it is made, at whatever distance, by a call of B that is made
+by a call of A, in one thread. The kernel's programs keep, for each thread, how far it has come:
+
+    key     u64: thread; of the idle tasks, which have no number, (CPU + 1) << 32
+    value   u64 level: how many of the functions are under way, outermost first; u64 scratch;
+            u64 stack pointer at the entry of each
+
+A function's entry is passed on if its turn has come, a return if its entry was. A call that an
+exception or longjmp() ended is noticed by the next entry whose stack pointer lies above; one at the
+same place of the stack is taken for a call that was made by a jump (a tail call). What was passed
+on is held here until the innermost function is entered (:class:`Sequencer`), and dropped
+when its function returns before that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from usdt.arch.locations import Unreadable
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.bpf._uapi import Helper, MapType
+from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
+from usdt.bpf.maps import MapSpec
+from usdt.bpf.ringbuf import DISCARD, HEADER, stride
+from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
+from usdt.engine.compiler.entry_return import Split, of_return, replaced, split
+from usdt.engine.language import parse_probe
+from usdt.engine.output.decode import BadRecord
+from usdt.engine.runtime.attach.attacher import Placed
+from usdt.engine.runtime.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.bpf.assembler import Assembler
+    from usdt.engine.compiler.entry_return import CallStack
+    from usdt.engine.compiler.plan import Output, Plan
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.decode import Consumer
+    from usdt.engine.runtime.attach.attacher import Point
+
+__all__ = ("SequenceSession", "Sequencer")
+
+_MAP = "sequence"
+_THREADS = 1 << 14  # followed at a time; the oldest make room
+_SCRATCH, _POINTERS = 8, 16  # offsets in a value
+_KERNEL_STACK = 1 << 16  # bytes, at most, of a kernel stack: beyond is another, an interrupt's
+_USER_STACK = 1 << 23
+_HELD = 1 << 16  # threads that have entered something and not yet all
+_RETURN = parse_probe("sequence:call(return)")
+_HEADER_WORDS = (HEADER + 40) // 4
+_TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
+
+
+@frozen
+class Gate:
+    """A case of a sequence: passed by those hits whose turn it is.
+
+    Attributes:
+        position: of the function, outermost 0.
+        count: of functions.
+        entry: whether it is entered here, or left.
+        stack: where the stack pointer is.
+        kernel: whether it is a function of the kernel.
+    """
+
+    position: int
+    count: int
+    entry: bool
+    stack: CallStack
+    kernel: bool
+
+    def settle(self, asm: Assembler) -> None:
+        """Forget calls that ended without a return, as this one's stack pointer shows."""
+        unknown = asm.new_label("unknown")
+        _key(asm)
+        _find(asm)
+        asm.jump(Jump.EQ, R0, 0, unknown)
+        self._level(asm)
+        asm.label(unknown)
+
+    def write(self, asm: Assembler, lost: str) -> None:
+        """Write what decides: falls through, or goes to ``exit``, or to ``lost`` without room."""
+        _key(asm)
+        if self.entry:
+            self._enter(asm, lost)
+        else:
+            self._leave(asm)
+
+    def _pointer(self, asm: Assembler) -> None:
+        # The stack pointer into r7. By way of the map it is a number, even if it is an address
+        # that only programs know.
+        pointer = self.stack.pointer
+        if self.stack.session and not self.entry:
+            asm.load(R7, R10, SESSION_SLOT)
+        elif pointer is None:
+            asm.store(R0, _SCRATCH, R6)
+            asm.load(R7, R0, _SCRATCH)
+        else:
+            asm.load(R7, R6, pointer.offset, pointer.size)
+
+    def _level(self, asm: Assembler) -> None:
+        # How many calls are under way, into r1 and the value; r7 is the stack pointer then.
+        self._pointer(asm)
+        asm.load(R1, R0, 0)
+        level = asm.new_label("level")
+        for number in reversed(range(self.count)):
+            lower = asm.new_label("lower")
+            asm.jump(Jump.NE, R1, number + 1, lower)
+            asm.mov(R2, R7)
+            asm.load(R3, R0, _POINTERS + 8 * number)
+            asm.alu(Alu.SUB, R2, R3)  # how far above that call's: one that lives lies below
+            if number < self.position:
+                asm.jump(Jump.EQ, R2, 0, level)  # unless that call ends in this one, as a jump
+            asm.jump(Jump.GE, R2, _KERNEL_STACK if self.kernel else _USER_STACK, level)
+            asm.mov(R1, number)
+            asm.label(lower)
+        asm.label(level)
+        asm.store(R0, 0, R1)
+
+    def _enter(self, asm: Assembler, lost: str) -> None:
+        _find(asm)
+        if self.position:
+            asm.jump(Jump.EQ, R0, 0, "exit")
+        else:
+            self._begin(asm, lost)
+        self._level(asm)
+        asm.jump(Jump.NE, R1, self.position, "exit")
+        asm.store(R0, _POINTERS + 8 * self.position, R7)
+        asm.mov(R1, self.position + 1)
+        asm.store(R0, 0, R1)
+
+    def _begin(self, asm: Assembler, lost: str) -> None:
+        # A value for a thread that has none.
+        known = asm.new_label("known")
+        asm.jump(Jump.NE, R0, 0, known)
+        for offset in range(0, _POINTERS + 8 * self.count, 8):
+            asm.store(R10, TEXT_SLOT + offset, 0)
+        asm.load_map(R1, _MAP)
+        asm.mov(R2, R10)
+        asm.add(R2, KEY_SLOT)
+        asm.mov(R3, R10)
+        asm.add(R3, TEXT_SLOT)
+        asm.mov(R4, 0)
+        asm.call(Helper.MAP_UPDATE_ELEM)
+        _find(asm)
+        asm.jump(Jump.EQ, R0, 0, lost)
+        asm.label(known)
+
+    def _leave(self, asm: Assembler) -> None:
+        _find(asm)
+        asm.jump(Jump.EQ, R0, 0, "exit")
+        self._pointer(asm)
+        asm.load(R1, R0, 0)
+        asm.jump(Jump.LE, R1, self.position, "exit")
+        asm.load(R2, R0, _POINTERS + 8 * self.position)
+        same = asm.new_label("same")
+        for popped in self.stack.popped:
+            asm.mov(R3, R7)
+            if popped:
+                asm.add(R3, -popped)
+            asm.jump(Jump.EQ, R3, R2, same)
+        asm.goto("exit")
+        asm.label(same)
+        asm.store(R0, 0, self.position)
+        if not self.position:
+            asm.load_map(R1, _MAP)
+            asm.mov(R2, R10)
+            asm.add(R2, KEY_SLOT)
+            asm.call(Helper.MAP_DELETE_ELEM)
+
+
+def _find(asm: Assembler) -> None:
+    # The thread's value into r0, 0: none.
+    asm.load_map(R1, _MAP)
+    asm.mov(R2, R10)
+    asm.add(R2, KEY_SLOT)
+    asm.call(Helper.MAP_LOOKUP_ELEM)
+
+
+def _key(asm: Assembler) -> None:
+    numbered = asm.new_label("thread")
+    asm.mov(R1, R9)
+    asm.alu(Alu.LSH, R1, 32)
+    asm.alu(Alu.RSH, R1, 32)
+    asm.jump(Jump.NE, R1, 0, numbered)
+    asm.call(Helper.GET_SMP_PROCESSOR_ID)
+    asm.mov(R1, R0)
+    asm.add(R1, 1)
+    asm.alu(Alu.LSH, R1, 32)
+    asm.label(numbered)
+    asm.store(R10, KEY_SLOT, R1)
+
+
+class Sequencer:
+    """Holds the records of calls back until the innermost function is entered.
+
+    Args:
+        inner: what gets those that are shown.
+        count: of functions.
+    """
+
+    def __init__(self, inner: Consumer, count: int) -> None:
+        self._inner = inner
+        self._count = count
+        self._places: dict[int, tuple[int, bool]] = {}
+        # Thread → its calls under way: the entry's record while it is held, b"" once it is shown,
+        # None where it was lost.
+        self._calls: dict[int, list[bytes | None]] = {}
+
+    def place(self, case: int, position: int, *, entry: bool) -> None:
+        """Say what the records of a case are, before the first comes."""
+        self._places[case] = position, entry
+
+    def add(self, number: int, probe: str, plan: Plan) -> None:
+        """Announce a case."""
+        self._inner.add(number, probe, plan)
+
+    def batches(self, data: bytes) -> Iterator[list[Any]]:
+        """Yield what the records become that are shown now."""
+        shown = b"".join(self._shown(data))
+        if shown:
+            yield from self._inner.batches(shown)
+
+    def _shown(self, data: bytes) -> Iterator[bytes]:
+        words = memoryview(data).cast("I")
+        position = 0
+        while position < len(words):
+            header = words[position]
+            end = position + stride(header)
+            if end > len(words) or end - position < _HEADER_WORDS:
+                raise BadRecord(f"a record of {header:#x} bytes is cut off")
+            if not header & DISCARD:
+                thread = words[position + _TID] or -1 - words[position + _CPU]
+                place = self._places.get(words[position + _CASE])
+                record = data[position << 2 : end << 2]
+                if place is None:
+                    yield record
+                elif place[1]:
+                    yield from self._entered(thread, place[0], record)
+                else:
+                    yield from self._left(thread, place[0], record)
+            position = end
+
+    def _entered(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:
+        calls = self._calls.setdefault(thread, [])
+        del calls[position:]
+        calls += [None] * (position - len(calls))
+        calls.append(record)
+        if position == self._count - 1:
+            yield from filter(None, calls)
+            calls[:] = [b""] * len(calls)
+        elif len(self._calls) > _HELD:
+            del self._calls[next(iter(self._calls))]
+
+    def _left(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:
+        calls = self._calls.get(thread, [])
+        if len(calls) > position and calls[position] == b"":
+            yield record
+        del calls[position:]
+        if not calls:
+            self._calls.pop(thread, None)
+
+
+class SequenceSession(Session):
+    """A session that shows functions only where they call one another in the order given.
+
+    Args:
+        inner: what shows their records.
+        count: how many functions; their requests come in the order of their calls.
+        settings: as :class:`usdt.engine.runtime.session.Session` has them.
+    """
+
+    def __init__(self, inner: Consumer, count: int, **settings: Any) -> None:
+        self._sequencer = Sequencer(inner, count)
+        self._count = count
+        self._positions: dict[object, int] = {}
+        super().__init__(self._sequencer, **settings)
+        size = _POINTERS + 8 * count
+        threads = MapSpec(MapType.LRU_HASH, 8, size, _THREADS, _MAP).create()
+        self._resources.callback(threads.close)
+        self._attacher.add_map(_MAP, threads)
+
+    def _placed(self, request: ProbeText, point: Point, plan: Plan) -> Iterator[Placed]:
+        call = point.call
+        if call is None:
+            raise TracingError(
+                f"{point.probe}: -s follows functions from entry to return (kprobe:FUNCTION, "
+                "uprobe:TARGET:FUNCTION); this is no function's entry"
+            )
+        plan = self._narrow(point, plan)
+        position, kernel = self._number_of(request), point.hook is not None
+        place = point.hook or (point.open_path, point.offset)
+        if self._positions.setdefault(place, position) != position:
+            raise TracingError(f"{point.probe}: -s takes each function once; it is named twice")
+        entry = replaced(
+            plan,
+            predicates=tuple(node for node in plan.predicates if not of_return(node)),
+            outputs=tuple(one for one in plan.outputs if not _of_return(one)),
+        )
+        gate = Gate(position, self._count, entry=True, stack=call, kernel=kernel)
+        enters = self._case(request, point.probe, entry, gate=gate)
+        self._sequencer.place(enters.number, position, entry=True)
+        yield Placed(point, enters)
+        gate = Gate(position, self._count, entry=False, stack=call, kernel=kernel)
+        for placed in self._ends(request, point, self._split(point, plan), call, gate):
+            if placed.returns:
+                self._sequencer.place(placed.case.number, position, entry=False)
+            yield placed
+
+    def _split(self, point: Point, plan: Plan) -> Split:
+        # The plan of the return, and of what is kept for it; without items of the return, it shows
+        # what is returned.
+        outputs = tuple(one for one in plan.outputs if _of_return(one))
+        ends = split(replaced(plan, outputs=outputs))
+        if ends is not None:
+            return ends
+        shown = self._narrow(point, self._plan(_RETURN, point, len(point.arguments)))
+        ends = split(shown) if _returns(point) else None
+        return ends or Split(None, replaced(shown, predicates=(), outputs=(), returns=True))
+
+
+def _of_return(output: Output) -> bool:
+    nodes = [output.node] if output.length is None else [output.node, output.length]
+    return any(map(of_return, nodes))
+
+
+def _returns(point: Point) -> bool:
+    # Whether there is something that can be shown of a return.
+    last = point.arguments[-1] if point.arguments else None
+    return last is not None and last.name == "return" and not isinstance(last.fetch, Unreadable)

@@ -1,0 +1,92 @@
+"""Expressions computed from the fields of a record, by the rules of C that programs follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Constant
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    Arithmetic,
+    Builtin,
+    Compare,
+    CompareText,
+    CompareTexts,
+    Convert,
+    Deref,
+    Fetched,
+    Logic,
+    Not,
+    Number,
+    Opaque,
+    Place,
+    Pointer,
+    children,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from usdt.engine.compiler.ir import Node
+
+__all__ = ("evaluate", "leaves")
+
+_UNREADABLE = Opaque("memory not readable")
+
+
+def leaves(node: Node) -> Iterator[Node]:
+    """What has to be fetched for an expression; addresses of texts are inside their comparison."""
+    match node:
+        case Fetched(fetch=Constant()) | Number() | Opaque():
+            return
+        case Fetched() | Deref() | Builtin() | Place() | CompareText() | CompareTexts():
+            yield node
+        case _:
+            for child in children(node):
+                yield from leaves(child)
+
+
+def evaluate(
+    node: Node, leaf: Callable[[Node], Node], text: Callable[[Node | None], bytes | None]
+) -> Node:
+    """The number that an expression is, or an Opaque.
+
+    Args:
+        node: the expression.
+        leaf: what one of its leaves is: a Number, or an Opaque.
+        text: the string at an address (None: the thread's name), or None if there is none to read.
+    """
+    if isinstance(node, Logic):
+        left = evaluate(node.left, leaf, text)
+        if isinstance(left, Number) and bool(left.value) is (node.op == "||"):
+            return Number(int(node.op == "||"), node.type)  # the other side does not count
+        return fold(Logic(node.op, left, evaluate(node.right, leaf, text), node.type))
+    match node:
+        case Number() | Opaque():
+            return node
+        case Fetched(fetch=Constant(value=value), type=kind):
+            return Number(value, kind)
+        case CompareText(address=address, text=wanted, prefix=prefix, equal=equal, type=kind):
+            found = text(address)
+            if found is None:
+                return _UNREADABLE
+            same = found.startswith(wanted) if prefix else found == wanted
+            return Number(int(same is equal), kind)
+        case CompareTexts(left=one, right=other, limit=limit, equal=equal, type=kind):
+            both = text(one), text(other)
+            if both[0] is None or both[1] is None:
+                return _UNREADABLE
+            return Number(int((both[0][:limit] == both[1][:limit]) is equal), kind)
+        case Pointer(address=inner):
+            return evaluate(inner, leaf, text)
+        case Convert(operand=inner, type=kind):
+            return fold(Convert(evaluate(inner, leaf, text), kind))
+        case Not(operand=inner, type=kind):
+            return fold(Not(evaluate(inner, leaf, text), kind))
+        case Arithmetic(op=op, left=one, right=two, type=kind):
+            right = None if two is None else evaluate(two, leaf, text)
+            return fold(Arithmetic(op, evaluate(one, leaf, text), right, kind))
+        case Compare(op=op, left=one, right=two, operands=operands, type=kind):
+            sides = evaluate(one, leaf, text), evaluate(two, leaf, text)
+            return fold(Compare(op, *sides, operands, kind))
+    return leaf(node)

@@ -1,0 +1,118 @@
+"""Predicates in the kernel's filter language (Documentation/trace/events.rst), as far as it goes.
+
+A field is compared there as what it is, by its own size and sign, with a constant; there is no
+arithmetic. What cannot be said is left out, and the filter passes more than was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from usdt.arch.locations import Kind
+from usdt.base.frozen import frozen
+from usdt.engine.compiler.ir import (
+    Builtin,
+    Compare,
+    CompareText,
+    Convert,
+    Deref,
+    Fetched,
+    Logic,
+    Not,
+    Number,
+    bounds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.compiler.ir import Node
+
+__all__ = ("Filter", "Naming", "kernel_filter")
+
+_LONGEST = 250  # bytes of a text, MAX_FILTER_STR_VAL is 256
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_GLOB = frozenset("*?[\\")
+_HEADS = {"tid": "common_pid", "cpu": "CPU"}
+
+
+class Naming(Protocol):
+    """What fields are called."""
+
+    def __call__(self, node: Node | None, *, text: bool) -> str | None:
+        """The field that holds a value, or the text at an address; None: none does."""
+
+
+@frozen
+class Filter:
+    """A filter.
+
+    Attributes:
+        text: in the kernel's language; "": none.
+        exact: whether it passes only what all the predicates do.
+    """
+
+    text: str
+    exact: bool
+
+
+def kernel_filter(predicates: Sequence[Node], naming: Naming) -> Filter:
+    """A filter that passes every hit on which all predicates hold."""
+    said = [_said(node, naming) for node in predicates]
+    known = [text for text in said if text is not None]
+    together = [f"({text})" if len(known) > 1 and "||" in text else text for text in known]
+    return Filter(" && ".join(together), len(known) == len(said))
+
+
+def _said(node: Node, naming: Naming) -> str | None:
+    match node:
+        case Logic(op=op, left=left, right=right):
+            both = _said(left, naming), _said(right, naming)
+            return None if None in both else f"({both[0]}) {op} ({both[1]})"
+        case Not(operand=inner):
+            if (text := _said(inner, naming)) is not None:
+                return f"!({text})"
+            return _compared(inner, "==", 0, naming)
+        case Compare(op=op, left=left, right=Number(value=value)):
+            return _compared(left, op, value, naming)
+        case Compare(op=op, left=Number(value=value), right=right):
+            return _compared(right, _MIRRORED[op], value, naming)
+        case CompareText(address=address, text=text, prefix=prefix, equal=equal):
+            name = naming(address, text=True)
+            return None if name is None else _matched(name, text, prefix=prefix, equal=equal)
+    return None
+
+
+def _compared(node: Node, op: str, value: int, naming: Naming) -> str | None:
+    # Conversions that change no value say nothing; others have no counterpart.
+    while isinstance(node, Convert):
+        inner, outer = node.operand.type, node.type
+        if inner.kind not in (Kind.SIGNED, Kind.UNSIGNED):
+            return None
+        low, high = bounds(outer)
+        if bounds(inner)[0] < low or bounds(inner)[1] > high:
+            return None
+        node = node.operand
+    if isinstance(node, Builtin):
+        name = _HEADS.get(node.name)
+    elif isinstance(node, Fetched | Deref) and node.type.kind in (Kind.SIGNED, Kind.UNSIGNED):
+        name = naming(node, text=False)
+    else:
+        return None
+    low, high = bounds(node.type)
+    if name is None or not low <= value <= high:
+        return None
+    return f"{name} {op} {value}"
+
+
+def _matched(name: str, text: bytes, *, prefix: bool, equal: bool) -> str | None:
+    if len(text) > _LONGEST or not all(32 <= byte < 127 for byte in text):
+        return None
+    said = text.decode()
+    quote = '"' if '"' not in said else "'"
+    if quote in said or (prefix and _GLOB & set(said)) or (not prefix and not said):
+        return None
+    if not prefix:
+        return f"{name} {'==' if equal else '!='} {quote}{said}{quote}"
+    matched = f"{name} ~ {quote}{said}*{quote}"
+    return matched if equal else f"!({matched})"

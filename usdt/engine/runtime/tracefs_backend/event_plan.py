@@ -1,0 +1,364 @@
+"""Plans as events of the kernel's tracer: what their definitions fetch, and records → rows.
+
+A row is what :mod:`usdt.engine.output.decode` unpacks of a BPF program's record: the time, 32
+bytes that say whose it is, the word of unreadable values if there is one, then the values. So both
+come out of the same forms.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from usdt.arch.locations import Address, Constant, Kind, ValueType
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.engine.compiler.ir import (
+    Builtin,
+    CompareText,
+    CompareTexts,
+    Fetched,
+    Number,
+    Opaque,
+    wrap,
+)
+from usdt.engine.compiler.record.layout import Field as Shown
+from usdt.engine.compiler.record.layout import Layout, layout_of
+from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
+from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
+from usdt.engine.runtime.tracefs_backend.fetch_args import Field, Inexpressible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.plan import Output, Plan
+    from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching
+    from usdt.tracefs.format import EventFormat
+
+__all__ = ("CASE", "COMM", "EventPlan", "Head", "RowMaker", "plan_event")
+
+COMM = "comm"  # the field with the thread's name; what filters call it anyway
+_HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that a record's head tells
+_EFAULT, _EOVERFLOW = -14, -75
+_NUMBER = "case"
+CASE = 2  # which of the values unpacked it is
+_FIRST = 3  # values before the fields': thread, instruction, case
+
+
+@frozen
+class Head:
+    """What is known of a hit besides its fields."""
+
+    time: int
+    pid: int
+    tid: int
+    cpu: int
+
+
+@frozen
+class EventPlan:
+    """A plan as a definition of an event.
+
+    Attributes:
+        plan: what was asked for.
+        fields: what the definition fetches, named a0, a1, ….
+        numbers: which field a leaf of an expression is.
+        texts: which field the string at an address is.
+        parts: which fields the bytes of a buffer or an aggregate are, by its form.
+        layout: the plan's, with what no event can fetch shown as unreadable.
+        problems: (item, why no event can fetch it).
+        filter: in the kernel's language: passes every hit that the predicates do, and perhaps more.
+    """
+
+    plan: Plan
+    fields: tuple[Field, ...]
+    numbers: dict[Node, int]
+    texts: dict[Node, int]
+    parts: dict[tuple[Node, str], tuple[int, ...]]
+    layout: Layout
+    problems: tuple[tuple[str, str], ...]
+    filter: str
+
+    def arguments(self, case: int) -> str:
+        """The definition's arguments; the first is a constant, the number of the case."""
+        named = [f"a{number}={field.text}" for number, field in enumerate(self.fields)]
+        return " ".join([f"{_NUMBER}=\\{case}:u32", *named, f"{COMM}=$comm:string"])
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The fields' types: what sites of one event have in common."""
+        return tuple(field.text.rpartition(":")[2] for field in self.fields)
+
+
+class _Planner:
+    def __init__(self, fetching: Fetching) -> None:
+        self.fetching = fetching
+        self.fields: dict[str, int] = {}
+        self.kept: list[Field] = []
+        self.numbers: dict[Node, int] = {}
+        self.texts: dict[Node, int] = {}
+        self.parts: dict[tuple[Node, str], tuple[int, ...]] = {}
+
+    def keep(self, field: Field) -> int:
+        number = self.fields.setdefault(field.text, len(self.kept))
+        if number == len(self.kept):
+            self.kept.append(field)
+        return number
+
+    def expression(self, node: Node) -> None:
+        if isinstance(node, Opaque):
+            raise Inexpressible(node.reason)
+        for leaf in leaves(node):
+            self._leaf(leaf)
+
+    def _leaf(self, leaf: Node) -> None:
+        match leaf:
+            case CompareText(address=address):
+                if address is not None:
+                    self.text(address)
+            case CompareTexts(left=left, right=right):
+                self.text(left)
+                self.text(right)
+            case Builtin(name=name) if name in _HEADS:
+                pass
+            case Fetched(fetch=Address(base=base)) if self.fetching.is_pointer(base):
+                pass  # every record has the instruction's address
+            case Fetched(fetch=Address(base=base, address_size=size)):
+                kind = ValueType(Kind.UNSIGNED, size)
+                self.numbers[leaf] = self.keep(self.fetching.saved(base, kind))
+            case _:
+                self.numbers[leaf] = self.keep(self.fetching.number(leaf))
+
+    def name(self, node: Node | None, *, text: bool) -> str | None:
+        """What a filter calls a leaf, or the text at an address; None: it has no field."""
+        if node is None:
+            return COMM
+        number = (self.texts if text else self.numbers).get(node)
+        if number is None or isinstance(getattr(node, "fetch", None), Address):
+            return None
+        signed = node.type.signed and self.kept[number].code.isupper()
+        return None if signed and not text else f"a{number}"
+
+    def text(self, address: Node) -> None:
+        self.texts[address] = self.keep(self.fetching.string(address))
+
+    def pieces(self, output: Output, fields: list[Field]) -> None:
+        self.parts[output.node, output.form] = tuple(map(self.keep, fields))
+
+    def output(self, output: Output) -> None:
+        match output.form:
+            case "comm" | "func":
+                pass
+            case "opaque":
+                raise Inexpressible(getattr(output.node, "reason", "unreadable"))
+            case "string":
+                self.text(output.node)
+            case "buffer":
+                length = output.length
+                if not isinstance(length, Number):
+                    raise Inexpressible("a length that is not constant")
+                size = min(length.value, output.size)
+                self.pieces(output, self.fetching.buffer(output.node, size))
+            case "bytes":
+                self.pieces(output, self.fetching.array(output.node, output.node.type.size))
+            case "integer" | "hex" | "usym" | "ksym" | "float":
+                self.expression(output.node)
+            case form:
+                raise Inexpressible(f"{form}, which an event does not record")
+
+
+def plan_event(plan: Plan, fetching: Fetching) -> EventPlan:
+    """What an event at one place has to fetch for a plan.
+
+    Raises:
+        TracingError: a predicate needs what no event can fetch.
+    """
+    planner = _Planner(fetching)
+    for predicate in plan.predicates:
+        try:
+            planner.expression(predicate)
+        except Inexpressible as err:
+            raise TracingError(f"a predicate cannot be decided through tracefs: {err}") from err
+    layout = layout_of(plan)
+    shown = list(layout.fields)
+    problems = []
+    for index, output in enumerate(plan.outputs):
+        try:
+            planner.output(output)
+        except Inexpressible as err:
+            problems.append((output.key, str(err)))
+            shown[index] = Shown(output.key, "opaque", shown[index].type, reason=str(err))
+    return EventPlan(
+        plan,
+        tuple(planner.kept),
+        planner.numbers,
+        planner.texts,
+        planner.parts,
+        Layout(layout.size, layout.marks, tuple(shown), layout.returns),
+        tuple(problems),
+        kernel_filter(plan.predicates, planner.name).text,
+    )
+
+
+def _text(record: bytes, location: int, room: int, name: int) -> tuple[int, bytes]:
+    # As a program leaves it: bytes with the NUL, or an errno; the text.
+    if not name >> 16:
+        return _EOVERFLOW, b""
+    if (location & 0xFFFF) + (location >> 16) > name & 0xFFFF:
+        return _EFAULT, b""  # older kernels leave all the room to a string that they cannot find
+    found = _located(record, location)
+    if found is None:
+        return _EFAULT, b""
+    return (room, found[: room - 1]) if len(found) >= room else (len(found) + 1, found)
+
+
+def _located(record: bytes, location: int) -> bytes | None:
+    length, offset = location >> 16, location & 0xFFFF
+    if not length or offset + length > len(record):
+        return None
+    return record[offset : offset + length - 1]
+
+
+class RowMaker:
+    """Records of one event → rows.
+
+    Args:
+        event: the event.
+        form: its format, as the kernel has made it.
+
+    Raises:
+        TracingError: the format is not that of the definition.
+    """
+
+    def __init__(self, event: EventPlan, form: EventFormat) -> None:
+        self._event = event
+        self._unpack = _layout(event, form).unpack_from
+        self.size = max(field.offset + field.size for field in form.fields)
+        self._computed: list[tuple[int, Output]] = []
+        self._make = self._compile()
+        self.plain = not (self._computed or event.plan.predicates)
+
+    def unpack(self, record: bytes) -> tuple[Any, ...]:
+        """Thread, instruction, the fields, where the thread's name is."""
+        return self._unpack(record)
+
+    def name(self, record: bytes, values: tuple[Any, ...]) -> bytes | None:
+        """The thread's name; None: a string of 4096 bytes or more took its room.
+
+        The kernel makes no room for such a string, and then copies as much of it as the strings
+        behind it have (fetch_store_strlen() and fetch_store_string(), kernel/trace/trace_uprobe.c).
+        The name, which is last, always has some: without it, no string can be trusted.
+        """
+        return _located(record, values[-1])
+
+    def row(
+        self, values: tuple[Any, ...], context: bytes, record: bytes, head: Head
+    ) -> tuple[Any, ...] | None:
+        """The row of a record, or None if a predicate does not hold.
+
+        Args:
+            values: what unpack() gave.
+            context: bytes 8 to 40 of a program's record.
+            record: all of it.
+            head: what else is known.
+        """
+        if self.plain:
+            row: tuple[Any, ...] = self._make(head.time, context, values, record, 0, ())
+            return row
+
+        def leaf(node: Node) -> Node:
+            return self._leaf(node, values, head)
+
+        def text(address: Node | None) -> bytes | None:
+            place = values[-1] if address is None else values[self._event.texts[address] + _FIRST]
+            if address is not None and _text(record, place, 1, values[-1])[0] < 0:
+                return None
+            return _located(record, place)
+
+        for predicate in self._event.plan.predicates:
+            found = evaluate(predicate, leaf, text)
+            if not isinstance(found, Number) or not found.value:
+                return None
+        marks = 0
+        computed: list[int] = []
+        for index, output in self._computed:
+            found = evaluate(output.node, leaf, text)
+            marks |= 0 if isinstance(found, Number) else 1 << index
+            computed.append(found.value if isinstance(found, Number) else 0)
+        made: tuple[Any, ...] = self._make(head.time, context, values, record, marks, computed)
+        return made
+
+    def _leaf(self, node: Node, values: tuple[Any, ...], head: Head) -> Node:
+        if isinstance(node, Builtin):
+            number = {"pid": head.pid, "tid": head.tid, "cpu": head.cpu, "ts": head.time}[node.name]
+            return Number(wrap(number, node.type), node.type)
+        if isinstance(node, Fetched) and isinstance(node.fetch, Address):
+            index = self._event.numbers.get(node)
+            base = values[1] if index is None else values[index + _FIRST]
+            return Number(wrap(base + node.fetch.displacement, node.type), node.type)
+        value = values[self._event.numbers[node] + _FIRST]
+        return Number(wrap(value, node.type), node.type)
+
+    def _compile(self) -> Callable[..., tuple[Any, ...]]:
+        # Its source is made of numbers alone.
+        parts = ["t", "c"] + (["m"] if self._event.layout.marks >= 0 else [])
+        names: dict[str, Any] = {"text": _text, "wrap": wrap}
+        for index, output in enumerate(self._event.plan.outputs):
+            if self._event.layout.fields[index].offset >= 0:
+                parts += self._parts(index, output, names)
+        source = f"lambda t, c, u, d, m, x: ({', '.join(parts)},)"
+        made: Callable[..., tuple[Any, ...]] = eval(source, names)  # noqa: S307 - see above
+        return made
+
+    def _parts(self, index: int, output: Output, names: dict[str, Any]) -> list[str]:
+        event, node = self._event, output.node
+        if output.form == "string":
+            place = event.texts[node] + _FIRST
+            return [f"*text(d, u[{place}], {output.size}, u[-1])"]
+        if output.form in ("buffer", "bytes"):
+            numbers = event.parts[node, output.form]
+            value = " + ".join(f"u[{number + _FIRST}]" for number in numbers)
+            size = sum(int(event.fields[number].code[:-1]) for number in numbers)
+            return [value] if output.form == "bytes" else [str(size), value]
+        if isinstance(node, Fetched) and isinstance(node.fetch, Constant):
+            names[f"k{index}"] = _constant(node.fetch.value, node.type)
+            return [f"k{index}"]
+        number = event.numbers.get(node, -1)
+        if number < 0 or isinstance(getattr(node, "fetch", None), Address):
+            self._computed.append((index, output))
+            return [f"x[{len(self._computed) - 1}]"]
+        value = f"u[{number + _FIRST}]"
+        if node.type.signed and event.fields[number].code.isupper():  # a part of a register
+            names[f"t{index}"] = node.type
+            return [f"wrap({value}, t{index})"]
+        return [value]
+
+
+def _constant(value: int, kind: ValueType) -> int | float:
+    if kind.kind is not Kind.FLOAT:
+        return value
+    bits = (value & (1 << 8 * kind.size) - 1).to_bytes(kind.size, "little")
+    number: float = struct.unpack("<f" if kind.size == 4 else "<d", bits)[0]
+    return number
+
+
+def _layout(event: EventPlan, form: EventFormat) -> struct.Struct:
+    known = {field.name: field for field in form.fields}
+    wanted = [
+        ("common_pid", "i"),
+        ("__probe_ip", "L" if struct.calcsize("L") == 4 else "Q"),
+        (_NUMBER, "I"),
+    ]
+    wanted += [(f"a{number}", field.code) for number, field in enumerate(event.fields)]
+    parts, end = ["="], 0
+    for name, code in (*wanted, (COMM, "I")):
+        field = known.get(name)
+        size = struct.calcsize(f"={code}")
+        if field is None or field.size != size or field.offset < end:
+            raise TracingError(
+                f"the kernel's format of {form.name} is not as its definition: {name}"
+            )
+        parts.append(f"{field.offset - end}x{code}")
+        end = field.offset + size
+    return struct.Struct("".join(parts))

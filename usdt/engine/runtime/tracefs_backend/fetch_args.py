@@ -1,0 +1,251 @@
+"""Expressions → fetch arguments of a definition (Documentation/trace/uprobetracer.rst).
+
+What a definition can fetch is little: a register, memory at a register and a displacement or at
+such memory in its turn, a constant, a string. That is what call sites of probes are made of; what
+is computed from it is computed by who reads the record
+(:mod:`usdt.engine.runtime.tracefs_backend.evaluate`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Address, AtReturn, Constant, Kind, Memory, Register, Unreadable
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.base.machine import BIG_ENDIAN, KERNEL, word_of
+from usdt.engine.compiler.ir import (
+    Arithmetic,
+    Builtin,
+    Convert,
+    Deref,
+    Fetched,
+    Number,
+    Opaque,
+    Place,
+    Pointer,
+)
+from usdt.tracefs.registers import slice_at
+
+if TYPE_CHECKING:
+    from usdt.arch.locations import ValueType
+    from usdt.engine.compiler.ir import Node
+    from usdt.tracefs.registers import Slice
+
+__all__ = ("MAX_ARRAY", "MAX_BYTES", "Fetching", "Field", "Inexpressible")
+
+MAX_ARRAY = 64  # elements, MAX_ARRAY_LEN of kernel/trace/trace_probe.h
+MAX_BYTES = 1024  # read as several arrays: an event has 128 arguments, and 3072 bytes
+_MAX_BODY = 63  # characters of an argument, MAX_ARGSTR_LEN of the same
+_MAX_DEPTH = 12  # pointers followed: the kernel compiles at most 16 steps
+_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
+
+
+class Inexpressible(TracingError):  # noqa: N818 - short for what it says
+    """What no definition of a probe event can fetch, and why."""
+
+
+@frozen
+class Field:
+    """One argument of a definition.
+
+    Attributes:
+        text: as the kernel has it, ``%di:s32``, without a name.
+        code: of :mod:`struct`, for its bytes in a record; of a string they say where it is.
+        type: of the value.
+    """
+
+    text: str
+    code: str
+    type: ValueType
+
+
+class Fetching:
+    """What a definition at one place can fetch.
+
+    Args:
+        offset: of the place in its file.
+        word: bytes of an address of the traced program.
+        kernel: the machine of the kernel, whose registers :class:`usdt.arch.locations.Register` and
+            its like point at.
+        returns: whether it is a return probe, which has ``$retval`` and no arguments.
+    """
+
+    def __init__(
+        self, offset: int, word: int, kernel: str = KERNEL, *, returns: bool = False
+    ) -> None:
+        self._offset = offset
+        self._word = word
+        self._kernel = kernel
+        self._returns = returns
+
+    def number(self, node: Node) -> Field:
+        """A field for an integer or float.
+
+        Raises:
+            Inexpressible: there is none.
+        """
+        kind = node.type
+        if self._is_result(node):
+            return _field("$retval", kind)
+        if isinstance(node, Fetched) and isinstance(node.fetch, Register):
+            return self._register(node.fetch, kind)
+        if isinstance(node, Fetched) and isinstance(node.fetch, Constant):
+            return _field(f"\\{node.fetch.value}", kind)
+        return _field(self._at(*self._location(node)), kind)
+
+    def _is_result(self, node: Node) -> bool:
+        if not self._returns or not isinstance(node, Fetched):
+            return False
+        if isinstance(node.fetch, (Register, Memory, Address)):
+            raise Inexpressible("what only the function's entry has, beside what it returns")
+        return isinstance(node.fetch, AtReturn) and isinstance(node.fetch.register, Register)
+
+    def string(self, address: Node) -> Field:
+        """A field for the string at an address."""
+        base, displacement = self._address(address)
+        return _checked(Field(f"{self._at(base, displacement)}:string", "I", address.type))
+
+    def array(self, node: Node, size: int) -> list[Field]:
+        """Fields for the bytes of an aggregate, one behind the other."""
+        return self._array(*self._location(node), size, node.type)
+
+    def buffer(self, address: Node, size: int) -> list[Field]:
+        """Fields for the bytes at an address."""
+        return self._array(*self._address(address), size, address.type)
+
+    def saved(self, offset: int, kind: ValueType) -> Field:
+        """A field for a saved register."""
+        return self._register(Register(offset, kind.size), kind)
+
+    def is_pointer(self, offset: int) -> bool:
+        """Whether the register saved there points at the instruction."""
+        found = slice_at(self._kernel, offset, self._word)
+        return found is not None and found.pointer
+
+    def _array(self, base: str, displacement: int, size: int, kind: ValueType) -> list[Field]:
+        if not 0 < size <= MAX_BYTES:
+            raise Inexpressible(f"{size} bytes, of which an event takes 1 to {MAX_BYTES}")
+        made = []
+        for start in range(0, size, MAX_ARRAY):
+            part = min(MAX_ARRAY, size - start)
+            text = f"{self._at(base, displacement + start)}:u8[{part}]"
+            made.append(_checked(Field(text, f"{part}s", kind)))
+        return made
+
+    def _register(self, fetch: Register, kind: ValueType) -> Field:
+        found = self._slice(fetch.offset, fetch.size)
+        bits = 8 * fetch.size
+        if not found.shift:
+            return _field(f"%{found.name}", kind)
+        container = 1 << (found.shift + bits - 1).bit_length()
+        text = f"%{found.name}:b{bits}@{found.shift}/{container}"
+        return _checked(Field(text, _CODES[container // 8].upper(), kind))
+
+    def _slice(self, offset: int, size: int) -> Slice:
+        found = slice_at(self._kernel, offset, size)
+        if found is None or not found.name:
+            raise Inexpressible("the kernel's event tracer has no name for the register")
+        return found
+
+    # Where memory is: what is around it ("" for an absolute address), and a displacement.
+
+    def _location(self, node: Node) -> tuple[str, int]:
+        match node:
+            case Fetched(fetch=Memory() as memory):
+                return self._memory(memory)
+            case Deref(address=address):
+                return self._address(address)
+        raise Inexpressible(_why(node))
+
+    def _memory(self, memory: Memory) -> tuple[str, int]:
+        if memory.kernel:
+            raise Inexpressible("the kernel's memory")
+        if memory.index is not None:
+            raise Inexpressible("indexed memory: events add a constant to one register at most")
+        if memory.base is None:
+            return "", memory.displacement
+        return self._based(memory.base, memory.displacement)
+
+    def _based(self, base: int, displacement: int) -> tuple[str, int]:
+        found = slice_at(self._kernel, base, self._word)
+        if found is None or (self._kernel not in BIG_ENDIAN and found.shift):
+            raise Inexpressible("memory at a part of a register")
+        if not found.name and found.pointer and self._offset + displacement >= 0:
+            # @+OFFSET is as far from the instruction in memory as it is in the file. It is for
+            # kernels without a name for that register: Linux 6.1 was seen to read 0 there.
+            return "@", self._offset + displacement
+        if not found.name:
+            raise Inexpressible("the kernel's event tracer has no name for the register")
+        return f"%{found.name}", displacement
+
+    def _address(self, node: Node, depth: int = 0) -> tuple[str, int]:
+        # The address that a node's value is.
+        if depth > _MAX_DEPTH:
+            raise Inexpressible("too many pointers to follow")
+        if self._is_result(node):
+            return "$retval", 0
+        match node:
+            case Pointer(address=inner):
+                return self._address(inner, depth + 1)
+            case Number(value=value) | Fetched(fetch=Constant(value=value)):
+                return "", value
+            case Fetched(fetch=Address(base=base, displacement=displacement)):
+                return self._based(base, displacement)
+            case Fetched(fetch=Register() as register) if register.size == self._word:
+                return f"%{self._slice(register.offset, register.size).name}", 0
+            case Arithmetic(op="+" | "-" as op, left=left, right=Number(value=value)):
+                name, offset = self._address(left, depth + 1)
+                return name, offset + (value if op == "+" else -value)
+            case Arithmetic(op="+", left=Number(value=value), right=right) if right is not None:
+                name, offset = self._address(right, depth + 1)
+                return name, offset + value
+            case Convert(operand=inner) if inner.type.size >= self._word:
+                return self._address(inner, depth + 1)
+            case Deref(type=kind) | Fetched(fetch=Memory(), type=kind):
+                if kind.size != word_of(self._kernel):
+                    raise Inexpressible(f"a pointer of {kind.size} bytes in memory")
+                return self._at(*self._location(node)), 0
+        raise Inexpressible(_why(node))
+
+    def _at(self, base: str, displacement: int) -> str:
+        if base == "@":
+            return f"@+{displacement:#x}"
+        if not base:
+            if displacement < 0:
+                raise Inexpressible("a negative address")
+            return f"@{displacement:#x}"
+        return f"{displacement:+d}({base})"
+
+
+def _field(text: str, kind: ValueType) -> Field:
+    if kind.size not in _CODES:
+        raise Inexpressible(f"a value of {kind.size} bytes")
+    if kind.kind is Kind.FLOAT:  # its bits; the code reads them as what they are
+        return _checked(Field(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
+    code = _CODES[kind.size]
+    letter, code = ("s", code) if kind.signed else ("u", code.upper())
+    return _checked(Field(f"{text}:{letter}{8 * kind.size}", code, kind))
+
+
+def _checked(field: Field) -> Field:
+    if len(field.text) > _MAX_BODY:
+        raise Inexpressible(f"too long for an event: {field.text}")
+    return field
+
+
+def _why(node: Node) -> str:
+    match node:
+        case Opaque(reason=reason) | Fetched(fetch=Unreadable(reason=reason)):
+            return reason
+        case Fetched(fetch=Address()):
+            return "the address of a symbol"
+        case Fetched(fetch=AtReturn()):
+            return "a value at the function's return"
+        case Fetched(fetch=Register(size=size)):
+            return f"an address of {size} bytes, which is not as wide as the program's"
+        case Builtin(name=name):
+            return f"{name}, which an event does not record"
+        case Place():
+            return "what is no number"
+    return "what has to be computed: an event's memory is at a register and a constant"

@@ -1,0 +1,434 @@
+"""A session without BPF: probes as events of the kernel's tracer, records in the same forms.
+
+Every site becomes a definition in a group of this run; sites whose arguments are of the same
+types are one event (several probes in one: Linux 5.4). An instance of its own records them. It has
+the processes that count in its ``set_event_pid``, and those they fork, by the option
+``event-fork``: that keeps the records of others out of the buffer. Which process a record is of is
+decided again when it is read, thread by thread (:mod:`usdt.procfs.thread_groups`): children that
+were not asked for are left out there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.output.decode import CONTEXT, Decoder
+from usdt.engine.runtime.attach.attacher import Failure
+from usdt.engine.runtime.poller import Polled
+from usdt.engine.runtime.session import Lost
+from usdt.engine.runtime.tracefs_backend.event_plan import CASE, Head, RowMaker, plan_event
+from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching
+from usdt.procfs.thread_groups import NEW_TASK, Tasks, name_of, threads_of
+from usdt.tracefs.definitions import Defined, define, remove
+from usdt.tracefs.format import parse_format
+from usdt.tracefs.instance import Instance
+from usdt.tracefs.mount import tracefs
+from usdt.tracefs.owner import own_name
+from usdt.tracefs.session import clean
+from usdt.tracefs.trace_pipe_reader import PageIntake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.formatters import Form
+    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.tracefs_backend.event_plan import EventPlan
+    from usdt.tracefs.format import EventFormat
+    from usdt.tracefs.trace_pipe_reader import Record
+
+__all__ = ("PLAIN_PATH", "ProbeSession", "event_label", "place_text")
+
+PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+,=~:@-]*")  # what a definition can hold as it is
+_LONGEST = 48  # characters of a probe's name in an event's, which has 63
+_CONTEXTS = 1 << 16  # distinct contexts kept
+_BATCH = 4096  # rows formatted in one go
+_PANICS = Path("/proc/sys/kernel/panic_on_warn")
+_ELF_CLASS = 4  # e_ident[EI_CLASS]: 1 is 32-bit
+
+
+def event_label(probe: str) -> str:
+    """A probe's name in the characters of an event's."""
+    return "_" * probe[:1].isdigit() + re.sub(r"\W", "_", probe, flags=re.ASCII)[:_LONGEST]
+
+
+def place_text(path: str, offset: int, ref_ctr_offset: int) -> str:
+    """A site as definitions have it."""
+    counter = f"({ref_ctr_offset:#x})" if ref_ctr_offset else ""
+    return f"{path}:{offset:#x}{counter}"
+
+
+class _Event:
+    # What is switched on and off, and read, as one: sites whose fields are of the same types. The
+    # kernel waits long for each event that is removed. What the fields of a record mean says its
+    # first, a constant of the site: the case.
+    def __init__(self, number: int, condition: str) -> None:
+        self.label = f"{own_name()}_{number}"  # told apart in uprobe_profile, which has no groups
+        self.name = f"{own_name()}/{self.label}"
+        self.recorded = 0
+        self.condition = condition
+        self.sites: list[tuple[Point, str]] = []
+        self.cases: list[_Case] = []
+
+
+class _Case:
+    def __init__(self, number: int, probe: str, plan: EventPlan) -> None:
+        self.number = number
+        self.probe = probe
+        self.plan = plan
+        self.rows: RowMaker
+
+
+class ProbeSession(Polled):
+    """Stands where :class:`usdt.engine.runtime.session.Session` does; a context manager.
+
+    Args:
+        form: what records become.
+        accept: which processes count.
+        buffer: bytes for each CPU.
+        max_string: bytes that str() keeps.
+
+    Attributes:
+        ways: what was defined: lines for ``-v``.
+
+    Raises:
+        NotSupported: the kernel has no such events.
+        TracingError: tracefs cannot be used, or what ``accept`` says cannot be done with it.
+    """
+
+    def __init__(self, form: Form, *, accept: Filter, buffer: int, max_string: int) -> None:
+        if accept.followed is not None:
+            raise TracingError("--via tracefs does not follow children (-f)")
+        if accept.namespace is not None:
+            raise TracingError(
+                "--via tracefs needs the initial PID namespace: its records have no other's IDs"
+            )
+        self._root = tracefs()
+        self._pids = accept.pids
+        self._max_string = max_string
+        self._decoder = Decoder(form)
+        self._formats: dict[int, RowMaker] = {}  # what unpacks an event, by its number
+        self._events: dict[int, _Event] = {}  # by the same
+        self._cases: list[_Case] = []
+        self._made = 0
+        self._missed: list[str] = []
+        self._defined: list[Defined] = []
+        self._contexts: dict[tuple[int, int, int, bytes], bytes | None] = {}
+        self._tasks = Tasks()
+        self._birth: tuple[EventFormat, int] | None = None
+        self._rest: Iterator[list[Any]] = iter(())
+        self._lost = 0
+        self._started = False
+        self.ways = [f"left by a killed run, removed: {name}" for name in clean(self._root)[0]]
+        self.listings: list[str] = []
+        self._resources = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            undo.push(self._resources)
+            self._resources.callback(self._remove)
+            self._instance = self._resources.enter_context(Instance(self._root, buffer=buffer))
+            self._intake = PageIntake(self._root, self._instance.path)
+            self._resources.callback(self._intake.close)
+            self._open(self._resources)
+            self._arrive_by(self._intake.arrived)
+            undo.pop_all()
+
+    # ------------------------------------------------------------ attaching
+
+    def attach(
+        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
+    ) -> list[Failure]:
+        """Define events for some sites and switch them on; again as more are found.
+
+        Raises:
+            LanguageError: an item does not fit the probe.
+            TracingError: a predicate cannot be decided.
+        """
+        self._start()
+        most = max((len(point.arguments) for point in points), default=0)
+        plans: dict[Any, Plan] = {}
+        events: dict[Any, _Event] = {}
+        cases: dict[Any, _Case] = {}
+        seen: set[Any] = set()
+        failures: list[Failure] = []
+        for point in points:
+            key = (point.probe, point.arguments)
+            if key not in plans:
+                plans[key] = self._plan(request, point, max(most, declared or 0))
+            with _reported(failures, (point,)):
+                status = Path(point.open_path).stat()
+                place = (point.probe, plans[key], status.st_dev, status.st_ino, point.offset)
+                if place in seen or plans[key].never:  # of another process, or never shown
+                    continue
+                seen.add(place)
+                made = plan_event(plans[key], Fetching(point.offset, _word(point.open_path)))
+                _check_strings(made)
+                form = (made.types, made.filter)
+                if form not in events:
+                    events[form] = _Event(self._made, made.filter)
+                    self._made += 1
+                case = cases.get((point.probe, plans[key]))
+                if case is None or case.plan.types != made.types:
+                    case = self._case(point.probe, made)
+                    cases[point.probe, plans[key]] = case
+                    events[form].cases.append(case)
+                events[form].sites.append((point, made.arguments(case.number)))
+        for event in events.values():
+            failures += self._define(event)
+        return failures
+
+    def _case(self, probe: str, plan: EventPlan) -> _Case:
+        case = _Case(len(self._cases), probe, plan)
+        self._cases.append(case)
+        self._decoder.add_layout(case.number, probe, plan.layout)
+        return case
+
+    def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
+        return make_plan(
+            request.items,
+            point.arguments,
+            text=request.text,
+            probe=point.probe,
+            declared=declared,
+            max_string=self._max_string,
+            function=point.function,
+            types=point.types,
+        )
+
+    def _start(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        with contextlib.suppress(OSError, TracingError):  # without: asked of /proc
+            path = self._instance.path / "events" / NEW_TASK / "format"
+            form = parse_format(path.read_text())
+            self._instance.enable(NEW_TASK)
+            self._birth = form, form.number
+        self._restrict()
+        self._tasks.observe(self._pids or None)
+        self._instance.start()
+        self._intake.start()
+
+    def _restrict(self) -> None:
+        # Children first, then those that are there, until no more turn up.
+        if not self._pids:
+            return
+        self._instance.write("options/event-fork", "1")
+        known: set[int] = set()
+        while fresh := {t for pid in self._pids for t in (pid, *threads_of(pid))} - known:
+            self._instance.write("set_event_pid", " ".join(map(str, sorted(fresh))))
+            known |= fresh
+
+    def _define(self, event: _Event) -> list[Failure]:
+        failures: list[Failure] = []
+        made = []
+        for point, arguments in event.sites:
+            with _reported(failures, (point,)), _path(point.open_path) as path:
+                where = place_text(path, point.offset, point.ref_ctr_offset)
+                text = f"p:{event.name} {where} {arguments}"
+                made.append(define(self._root, "uprobe_events", text, event.name))
+        if not made:
+            return failures
+        self._defined.append(made[0])  # one removal for all of the name
+        try:
+            self._watch(event)
+        except TracingError as err:
+            points = tuple(point for point, _ in event.sites)
+            return [*failures, Failure(points, TracingError(f"{points[0].probe}: {err}"))]
+        path = event.sites[0][0].path
+        self.ways.append(f"event {event.name} for {len(made)} sites of {path}, by tracefs")
+        return failures
+
+    def _watch(self, event: _Event) -> None:
+        form = parse_format((self._instance.path / "events" / event.name / "format").read_text())
+        for case in event.cases:
+            case.rows = RowMaker(case.plan, form)
+        self._formats[form.number] = event.cases[0].rows
+        self._events[form.number] = event
+        if event.condition:
+            self._instance.filter(event.name, event.condition)
+        self._instance.enable(event.name)
+
+    def _remove(self) -> None:
+        while self._defined:
+            with contextlib.suppress(SyscallError):  # left for clean(), which tells
+                remove(self._root, self._defined[-1])
+            self._defined.pop()
+
+    # ------------------------------------------------------------ what came
+
+    def _next_batch(self) -> list[Any]:
+        return self._next()
+
+    def _next(self, *, everything: bool = False) -> list[Any]:
+        while True:
+            batch = next(self._rest, None)
+            if batch:
+                return batch
+            records = self._intake.take(everything=everything)
+            if not records:
+                return []
+            self._rest = self._batches(records)
+
+    def drain(self) -> Iterator[list[Any]]:
+        """Switch the events off, then yield what is still there."""
+        self._instance.disable()
+        self._intake.finish()
+        while not self._intake.empty:
+            while batch := self._next(everything=True):
+                yield batch
+        self._lost = self._instance.dropped()
+        self._missed = [text for event in self._events.values() if (text := self._unseen(event))]
+
+    def _unseen(self, event: _Event) -> str:
+        # A record of more than a page is not made, and the kernel does not count that. What it
+        # counts is hits, of all processes.
+        if not any(case.plan.texts for case in event.cases):
+            return ""
+        hits = 0
+        with contextlib.suppress(OSError):
+            for line in (self._root / "uprobe_profile").read_text().splitlines():
+                words = line.split()
+                if len(words) > 2 and words[-2] == event.label and words[-1].isdigit():
+                    hits += int(words[-1])
+        number = hits - event.recorded - self._lost
+        if number <= 0:
+            return ""
+        names = ", ".join(dict.fromkeys(case.probe for case in event.cases))
+        return (
+            f"{number} hit{'s' * (number != 1)} of {names} not recorded: of other processes, kept "
+            "out by a predicate, or with more than 4000 bytes of strings"
+        )
+
+    def lost(self) -> list[Lost]:
+        """What did not find room: counted by the kernel for all probes together."""
+        number = self._lost or self._instance.dropped()
+        names = list(dict.fromkeys(case.probe for case in self._cases))
+        probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
+        return [Lost(probe, number, 0)] if number else []
+
+    def _batches(self, records: list[Record]) -> Iterator[list[Any]]:
+        rows: list[tuple[Any, ...]] = []
+        current = -1
+        for when, cpu, view in records:
+            kind = int.from_bytes(view[:2], sys.byteorder)
+            reader = self._formats.get(kind)
+            if reader is None or len(view) < reader.size:
+                self._other(kind, view)
+                continue
+            self._events[kind].recorded += 1
+            record = bytes(view)
+            values = reader.unpack(record)
+            number = values[CASE]
+            row = self._row(number, values, when, cpu, record)
+            if row is None:
+                continue
+            if number != current or len(rows) >= _BATCH:
+                if rows:
+                    yield self._decoder.render(current, rows)
+                current, rows = number, []
+            rows.append(row)
+        if rows:
+            yield self._decoder.render(current, rows)
+
+    def _row(
+        self, number: int, values: tuple[Any, ...], when: int, cpu: int, record: bytes
+    ) -> tuple[Any, ...] | None:
+        maker = self._cases[number].rows
+        name = maker.name(record, values)
+        key = (number, values[0], cpu, name_of(values[0]) if name is None else name)
+        if key not in self._contexts:
+            if len(self._contexts) >= _CONTEXTS:
+                self._contexts.clear()
+            self._contexts[key] = self._context(*key)
+        context = self._contexts[key]
+        if context is None:
+            return None
+        pid = 0 if maker.plain else self._tasks.process(values[0])
+        return maker.row(values, context, record, Head(when, pid, values[0], cpu))
+
+    def _context(self, number: int, tid: int, cpu: int, name: bytes) -> bytes | None:
+        pid = self._tasks.process(tid)
+        if self._pids and pid not in self._pids:
+            return None
+        return CONTEXT.pack(tid, pid, cpu, number, name)
+
+    def _other(self, kind: int, record: memoryview) -> None:
+        if self._birth is not None and kind == self._birth[1]:
+            values = self._birth[0].decode(record)
+            numbers = [values.get(name) for name in ("common_pid", "pid", "clone_flags")]
+            if all(isinstance(number, int) for number in numbers):
+                parent, child, flags = (int(str(number)) for number in numbers)
+                if self._tasks.born(parent, child, flags):
+                    self._contexts.clear()
+
+    def remarks(self) -> list[str]:
+        """What could not be expressed, item by item, and what may be missing."""
+        said = {
+            f"{case.probe}: {key} is not read through tracefs: {reason}": None
+            for case in self._cases
+            for key, reason in case.plan.problems
+        }
+        if number := self._intake.damaged:
+            said[f"{number} pages of the kernel's could not be read to their end"] = None
+        return [*said, *self._missed]
+
+    def close(self) -> None:
+        """Remove everything; again is fine."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _reported(failures: list[Failure], points: tuple[Point, ...]) -> Iterator[None]:
+    # What keeps one site from being traced does not keep the others.
+    try:
+        yield
+    except NotSupported:
+        raise
+    except TracingError as err:
+        failures.append(Failure(points, TracingError(f"{points[0].probe}: {err}")))
+    except OSError as err:
+        error = TracingError(f"{points[0].probe}: {points[0].path}: {err.strerror}")
+        failures.append(Failure(points, error))
+
+
+def _check_strings(plan: EventPlan) -> None:
+    # WARN_ON_ONCE() of prepare_uprobe_buffer(), kernel/trace/trace_uprobe.c: strings of one hit
+    # that are longer than a page together.
+    if plan.texts and _PANICS.exists() and _PANICS.read_text().strip() not in ("", "0"):
+        raise TracingError(
+            "strings longer than a page make the kernel's event tracer warn, and this kernel stops "
+            "at a warning (kernel.panic_on_warn): leave str() out"
+        )
+
+
+@contextlib.contextmanager
+def _path(path: str) -> Iterator[str]:
+    # The kernel splits definitions at blanks and ends them at "#": other files by descriptor.
+    if PLAIN_PATH.fullmatch(path):
+        yield path
+        return
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{number}"
+    finally:
+        os.close(number)
+
+
+def _word(path: str) -> int:
+    with Path(path).open("rb") as file:
+        return 4 if file.read(5)[_ELF_CLASS:] == b"\x01" else 8

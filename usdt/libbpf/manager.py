@@ -1,0 +1,438 @@
+"""Other people's programs on USDT probes: what libbpf's USDT manager does, without libbpf.
+
+A program that was compiled with ``usdt.bpf.h`` and loaded by whoever it may be asks two maps what
+it was hit by: ``__bpf_usdt_specs`` says how each argument is fetched, and on kernels without BPF
+cookies ``__bpf_usdt_ip_to_spec_id`` says which spec belongs to the address that was hit. A
+:class:`Manager` writes both and attaches::
+
+    manager = Manager("/sys/fs/bpf/x/__bpf_usdt_specs", "/sys/fs/bpf/x/__bpf_usdt_ip_to_spec_id")
+    with manager.attach("/sys/fs/bpf/x/on_gc", "python3.11", "python", "gc__start", cookie=7):
+        ...
+
+Spec IDs are small integers from 0, given out again after they come back, the last returned first.
+Within one attachment, sites with equal argument strings share a spec; attachments share none,
+because each has its own cookie. The manager knows only of IDs that it has given out itself: two
+managers, or libbpf and a manager, must not write to one map at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import sys
+from typing import TYPE_CHECKING, Protocol, Self
+
+from usdt.base.closeable import allow_descriptors
+from usdt.base.errors import ProbeNotFound, SyscallError, TargetError, TracingError
+from usdt.bpf import features
+from usdt.bpf._uapi import MapType, ProgType
+from usdt.bpf.link import (
+    Link,
+    UprobeSite,
+    Via,
+    attach_uprobe_ioctl,
+    attach_uprobe_multi,
+    attach_uprobe_perf,
+    close_links,
+    takes_uprobe_multi,
+)
+from usdt.bpf.maps import Map
+from usdt.bpf.objects import object_info
+from usdt.bpf.program import Program
+from usdt.libbpf.resolve import Wanted, addresses_of, collect
+from usdt.libbpf.usdt_spec import Layout, encode_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.libbpf.resolve import Place
+
+__all__ = ("Attachment", "Manager", "MapLike", "ProgramLike")
+
+
+class _HasMapFd(Protocol):
+    map_fd: int
+
+
+class _HasFd(Protocol):
+    fd: int
+
+
+MapLike = Map | int | str | os.PathLike[str] | _HasMapFd
+ProgramLike = Program | int | str | os.PathLike[str] | _HasFd
+
+_KEY = struct.Struct("=i")
+_ID = struct.Struct("=I")
+
+
+class SpecIds:
+    """The spec IDs of one map: which are free, and in which order they are given out.
+
+    Args:
+        limit: how many the map holds.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._next = 0
+        self._returned: list[int] = []
+
+    @property
+    def free(self) -> int:
+        """How many can be had."""
+        return self.limit - self._next + len(self._returned)
+
+    def take(self, number: int) -> list[int]:
+        """Give out IDs, the last returned first; there must be as many."""
+        taken = []
+        for _ in range(number):
+            if self._returned:
+                taken.append(self._returned.pop())
+            else:
+                taken.append(self._next)
+                self._next += 1
+        return taken
+
+    def give_back(self, ids: Sequence[int]) -> None:
+        """Take IDs back, in the order in which they were given out."""
+        self._returned += ids
+
+
+class Attachment:
+    """Sites attached together; a context manager. Closing it detaches them and frees the IDs.
+
+    Attributes:
+        sites: how many are attached.
+        spec_ids: of the specs they use, in the order in which they were given out.
+        via: the kernel's way of attaching.
+        notices: what was left out, and arguments that the program cannot read, one line each.
+
+    Example:
+        >>> with manager.attach(program, "python3.11", "python", "gc__start") as attachment:
+        ...     attachment.sites, attachment.spec_ids
+        (1, (0,))
+    """
+
+    def __init__(
+        self, manager: Manager, spec_ids: tuple[int, ...], via: Via, notices: tuple[str, ...]
+    ) -> None:
+        self.spec_ids = spec_ids
+        self.via = via
+        self.notices = notices
+        self.sites = 0
+        self._manager: Manager | None = manager
+        self._links: list[Link] = []
+        self._ips: list[bytes] = []
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is detached."""
+        return self._manager is None
+
+    def close(self) -> None:
+        """Detach; again is fine."""
+        manager, self._manager = self._manager, None
+        if manager is None:
+            return
+        links, self._links = self._links, []
+        try:
+            close_links(links)
+        finally:
+            # Programs of the links have ended by now: nobody reads these any more.
+            manager.release(self, self._ips)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Manager:
+    """Attaches programs that read libbpf's USDT maps; a context manager.
+
+    Args:
+        specs: the map ``__bpf_usdt_specs``: a :class:`usdt.bpf.maps.Map`, a descriptor, a pin, or
+        an
+            object with a descriptor ``map_fd``, as a table of bcc is.
+        ips: the map ``__bpf_usdt_ip_to_spec_id``; only needed where there are no BPF cookies.
+        via: how to attach; None takes the newest way that the kernel and the program allow.
+
+    Raises:
+        TargetError: what was given is no such map.
+        TracingError: a map of other keys or values than libbpf's.
+        SyscallError: no privilege, above all.
+
+    Example:
+        >>> with usdt.Manager("/sys/fs/bpf/x/__bpf_usdt_specs") as manager:
+        ...     gc = manager.attach("/sys/fs/bpf/x/on_gc", "python3.11", "python", "gc__start")
+        ...     gc.sites
+        1
+    """
+
+    def __init__(
+        self, specs: MapLike, ips: MapLike | None = None, *, via: Via | str | None = None
+    ) -> None:
+        self.via = None if via is None else Via(via)
+        self._attachments: dict[Attachment, None] = {}
+        with contextlib.ExitStack() as stack:
+            self._specs = _as_map(specs)
+            stack.callback(self._specs.close)
+            self._ips = None if ips is None else _as_map(ips)
+            if self._ips is not None:
+                stack.callback(self._ips.close)
+            self.layout = _layout_of(self._specs)
+            if self._ips is not None:
+                _check_ips(self._ips)
+            self._undo = stack.pop_all()
+        self._ids = SpecIds(self._specs.spec.entries)
+
+    def attach(
+        self,
+        program: ProgramLike,
+        target: str | os.PathLike[str] | None,
+        provider: str,
+        name: str,
+        *,
+        pid: int = 0,
+        cookie: int = 0,
+        strict: bool = False,
+    ) -> Attachment:
+        """Attach a program to every site of a probe.
+
+        Args:
+            program: loaded, of type kprobe: a :class:`usdt.bpf.program.Program`, a descriptor, a
+            pin, or
+                an object with a descriptor ``fd``, as a function of bcc is.
+            target: a path, a library as the loader knows it, or a program on PATH; None stands for
+                all files that the process has mapped.
+            provider: of the probe, exactly.
+            name: of the probe, exactly.
+            pid: only in this process; 0: in every process.
+            cookie: what ``bpf_usdt_cookie()`` answers.
+            strict: refuse the whole probe, as libbpf does, if any site cannot be attached or any
+                argument cannot be expressed. Otherwise these are left out and told in ``notices``.
+
+        Raises:
+            ProbeNotFound: no such probe there.
+            TargetError: no such file, process, program.
+            SyscallError: E2BIG if the spec map is too small; EEXIST if two sites of different specs
+                have one address; what libbpf would fail with in strict mode; what the kernel says.
+                Nothing stays attached.
+        """
+        wanted = Wanted(provider, name, pid, cookie, self.layout, strict)
+        found = collect(None if target is None else os.fspath(target), wanted)
+        with _as_program(program) as loaded:
+            via = self._way(loaded)
+            keys = tuple(dict.fromkeys(place.key for place in found.places))
+            if len(keys) > self._ids.free:
+                raise self._full(wanted, found.path, len(keys))
+            ids = self._ids.take(len(keys))
+            attachment = Attachment(self, tuple(ids), via, found.notices)
+            self._attachments[attachment] = None
+            try:
+                self._attach(attachment, loaded, found.places, dict(zip(keys, ids, strict=True)))
+            except (SyscallError, TracingError) as err:
+                attachment.close()
+                raise _explained(err, wanted, found.path) from err
+            except BaseException:
+                attachment.close()
+                raise
+        return attachment
+
+    def release(self, attachment: Attachment, ips: Sequence[bytes]) -> None:
+        """Take back what a detached attachment had; called by it."""
+        self._attachments.pop(attachment, None)
+        self._ids.give_back(attachment.spec_ids)
+        if self._ips is not None and not self._ips.fd.closed:
+            for key in ips:
+                self._ips.delete(key)
+
+    def close(self) -> None:
+        """Detach everything; the maps stay, as their owner's."""
+        for attachment in list(self._attachments):
+            attachment.close()
+        self._undo.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _way(self, program: Program) -> Via:
+        multi = features.have_uprobe_multi() and takes_uprobe_multi(program)
+        via = self.via
+        if via is None:
+            if multi:
+                return Via.UPROBE_MULTI
+            via = Via.PERF_LINK if features.have_cookies() else Via.PERF_EVENT
+        if via is Via.UPROBE_MULTI and not multi:
+            raise TracingError(
+                "attach by uprobe_multi: the program was not loaded for it (expected_attach_type "
+                "BPF_TRACE_UPROBE_MULTI), or the kernel has none (Linux 6.6)"
+            )
+        if via is not Via.UPROBE_MULTI and multi:
+            raise TracingError(
+                f"attach by {via}: the program was loaded for uprobe_multi, and the kernel attaches"
+                " it in no other way"
+            )
+        if via is Via.PERF_EVENT and self._ips is None:
+            raise TracingError(
+                "attach without cookies: the program finds its spec by address, and no map "
+                "__bpf_usdt_ip_to_spec_id was given"
+            )
+        return via
+
+    def _attach(
+        self,
+        attachment: Attachment,
+        program: Program,
+        places: Sequence[Place],
+        ids: dict[tuple[str, int], int],
+    ) -> None:
+        specs = {ids[place.key]: place.spec for place in places}
+        self._specs.set_many(
+            (_KEY.pack(number), encode_spec(spec, self.layout)) for number, spec in specs.items()
+        )
+        if attachment.via is Via.PERF_EVENT and self._ips is not None:
+            _map_addresses(self._ips, attachment, places, ids)
+        files: dict[tuple[str, int], list[UprobeSite]] = {}
+        for place in places:
+            point = place.point
+            site = UprobeSite(point.offset, point.ref_ctr_offset, ids[place.key])
+            files.setdefault((point.open_path, point.pid), []).append(site)
+        for (path, pid), sites in files.items():
+            # A note that is there twice is one site: the program must not run twice for a hit.
+            once = list(dict.fromkeys(sites))
+            _link(attachment, program, path, pid, once)
+
+    def _full(self, wanted: Wanted, path: str, number: int) -> SyscallError:
+        return SyscallError(
+            errno.E2BIG,
+            f"attach to {wanted.probe} in {path}",
+            f"its sites need {number} specs, and {self._ids.free} of the map's {self._ids.limit} "
+            "are free: make it larger (BPF_USDT_MAX_SPEC_CNT)",
+        )
+
+
+def _map_addresses(
+    ips: Map,
+    attachment: Attachment,
+    places: Sequence[Place],
+    ids: dict[tuple[str, int], int],
+) -> None:
+    known: dict[int, int] = {}
+    for place, address in addresses_of(places):
+        number = ids[place.key]
+        if known.get(address) == number:
+            continue  # the same note twice
+        key = address.to_bytes(ips.spec.key_size, sys.byteorder)
+        if address in known or not ips.add(key, _ID.pack(number)):
+            raise SyscallError(
+                errno.EEXIST,
+                f"address {address:#x} of spec {number}",
+                "another site or attachment has this address already",
+            )
+        known[address] = number
+        attachment._ips.append(key)  # noqa: SLF001 - a part of it
+
+
+def _link(
+    attachment: Attachment, program: Program, path: str, pid: int, sites: list[UprobeSite]
+) -> None:
+    links = attachment._links  # noqa: SLF001 - a part of it
+    if attachment.via is Via.UPROBE_MULTI:
+        links.append(attach_uprobe_multi(program, path, sites, pid=pid))
+    else:
+        linked = attachment.via is Via.PERF_LINK
+        attach = attach_uprobe_perf if linked else attach_uprobe_ioctl
+        _allow(len(sites) * (2 if linked else 1))
+        for site in sites:
+            links.append(attach(program, path, site, pid=pid))
+    attachment.sites += len(sites)
+
+
+def _allow(number: int) -> None:
+    # Better now than after hundreds of sites, each of which takes the kernel long to detach.
+    import resource  # noqa: PLC0415 - only this way of attaching needs it
+
+    allow_descriptors(number)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    in_use = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs an import
+    if limit != resource.RLIM_INFINITY and in_use + number > limit:
+        raise SyscallError(errno.EMFILE, f"{number} descriptors of at most {limit}")
+
+
+def _as_map(given: MapLike) -> Map:
+    # A map of our own to close.
+    if isinstance(given, Map):
+        return Map.from_fd(given.fd.fileno())
+    if isinstance(given, int):
+        return Map.from_fd(given)
+    if isinstance(given, str | os.PathLike):
+        return Map.from_pin(given)
+    return Map.from_fd(given.map_fd)
+
+
+def _as_program(given: ProgramLike) -> Program:
+    if isinstance(given, Program):
+        program = Program.from_fd(given.fd.fileno())
+    elif isinstance(given, int):
+        program = Program.from_fd(given)
+    elif isinstance(given, str | os.PathLike):
+        program = Program.from_pin(given)
+    else:
+        program = Program.from_fd(given.fd)
+    kind = _ID.unpack(object_info(program.fd, 4))[0]  # bpf_prog_info begins with the type
+    if kind != ProgType.KPROBE:
+        program.close()
+        raise TargetError(
+            f"a program of type {kind}: uprobes run programs of type kprobe ({ProgType.KPROBE:d})"
+        )
+    return program
+
+
+def _layout_of(specs: Map) -> Layout:
+    spec = specs.spec
+    sizes = [layout.value for layout in Layout]
+    usable = spec.type in (MapType.ARRAY, MapType.HASH) and spec.key_size == _KEY.size
+    if not usable or spec.value_size not in sizes:
+        raise TracingError(
+            f"map {spec.name!r} is no spec map of libbpf's: {spec.type.name} with keys of "
+            f"{spec.key_size} and values of {spec.value_size} bytes; keys of 4 and values of "
+            f"{' or '.join(map(str, sizes))} expected"
+        )
+    return Layout(spec.value_size)
+
+
+def _check_ips(ips: Map) -> None:
+    spec = ips.spec
+    if spec.type is not MapType.HASH or spec.key_size not in (4, 8) or spec.value_size != 4:
+        raise TracingError(
+            f"map {spec.name!r} does not map addresses to spec IDs: {spec.type.name} with keys of "
+            f"{spec.key_size} and values of {spec.value_size} bytes; HASH, 8 and 4 expected"
+        )
+
+
+def _explained(err: TracingError, wanted: Wanted, path: str) -> TracingError:
+    place = f"attach to {wanted.probe} in {path}"
+    if isinstance(err, ProbeNotFound | TargetError):
+        return err
+    if not isinstance(err, SyscallError):
+        return TracingError(f"{place}: {err}")
+    number = err.errno or 0
+    hint = err.hint
+    if number == errno.EINVAL:
+        hint = (
+            "another tracer may hold a site with another semaphore, or with none, as bcc's USDT "
+            "class does: stop it and try again"
+        )
+    elif number == errno.ESRCH or (number == errno.ENOENT and wanted.pid):
+        # ENOENT: the file was to be reached through /proc/PID.
+        number, hint = errno.ESRCH, f"process {wanted.pid} has ended"
+    elif number == errno.EMFILE:
+        hint = "by perf events each site needs its own; raise the limit: ulimit -n"
+    return SyscallError(number, f"{place}: {err.call}", hint)

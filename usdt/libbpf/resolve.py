@@ -1,0 +1,240 @@
+"""The sites of one probe that a program of somebody else's is attached to, with their specs.
+
+Files, probes, sites and arguments are found as the tracer finds them
+(:mod:`usdt.targets.target_files`, :mod:`usdt.probes.probe`, :mod:`usdt.probes.sites`); this adds
+what libbpf would say of them, in its words.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
+from usdt.base.frozen import frozen
+from usdt.elf.file import ElfFile
+from usdt.libbpf.usdt_spec import Layout, Problem, Spec, make_spec
+from usdt.probes.probe import read_probes
+from usdt.probes.sites import nearest, points_of
+from usdt.procfs import process
+from usdt.targets.target_files import resolve_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.probes.probe import Probe, Site
+
+__all__ = ("Collection", "Place", "Wanted", "addresses_of", "collect")
+
+ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
+MAX_NOTICES = 16
+
+
+@frozen
+class Place:
+    """One site to attach to.
+
+    Attributes:
+        point: as the tracer attaches to it.
+        site: as its note has it.
+        spec: its arguments in libbpf's words.
+        key: sites of one attachment with equal keys share a spec: the argument string, and the
+            address where an argument's address is relative to it.
+        fixed: whether the file runs at its link-time addresses.
+    """
+
+    point: Point
+    site: Site
+    spec: Spec
+    key: tuple[str, int]
+    fixed: bool
+
+
+@frozen
+class Wanted:
+    """A probe and how it is to be attached.
+
+    Attributes:
+        provider, name: of the probe, exactly.
+        pid: only in this process; 0: in every process.
+        cookie: goes into every spec.
+        layout: of the spec map.
+        strict: raise where something has to be left out.
+    """
+
+    provider: str
+    name: str
+    pid: int = 0
+    cookie: int = 0
+    layout: Layout = Layout.CLASSIC
+    strict: bool = False
+
+    @property
+    def probe(self) -> str:
+        """``provider:name``."""
+        return f"{self.provider}:{self.name}"
+
+
+@frozen
+class Collection:
+    """Everything to attach to; ``notices`` are lines on what had to be left out."""
+
+    path: str
+    places: tuple[Place, ...]
+    notices: tuple[str, ...]
+
+
+class _Notices:
+    # What cannot be expressed: an error in strict mode, a line otherwise.
+    def __init__(self, where: str, *, strict: bool) -> None:
+        self._where = where
+        self._strict = strict
+        self._seen: dict[str, int] = {}
+
+    def add(self, problem: Problem) -> None:
+        if self._strict:
+            raise SyscallError(problem.errno, f"attach to {self._where}", problem.text)
+        self._seen[problem.text] = self._seen.get(problem.text, 0) + 1
+
+    def lines(self) -> list[str]:
+        rows = [
+            f"{self._where}: {text}" + (f" ({number} sites)" if number > 1 else "")
+            for text, number in self._seen.items()
+        ]
+        more = len(rows) - MAX_NOTICES
+        return rows if more <= 0 else [*rows[:MAX_NOTICES], f"{self._where}: {more} more of these"]
+
+
+def collect(target: str | None, wanted: Wanted) -> Collection:
+    """Find every site of a probe, and express its arguments.
+
+    Args:
+        target: a TARGET word; None: every file that the process has mapped.
+        wanted: the probe.
+
+    Raises:
+        ProbeNotFound: no such probe.
+        TargetError: no such file or process, or neither is given.
+        ElfError: the file is damaged.
+        SyscallError: in strict mode, with libbpf's errno.
+    """
+    places: list[Place] = []
+    notices: list[str] = []
+    names: dict[str, None] = {}
+    paths: list[str] = []
+    for path, open_path in _files(target, wanted.pid):
+        found = read_probes(path, open_path=open_path)
+        paths.append(path)
+        for probe in found.probes:
+            names[probe.full_name] = None
+            if (probe.provider, probe.name) == (wanted.provider, wanted.name):
+                mine = _Notices(f"{probe.full_name} in {path}", strict=wanted.strict)
+                _check(probe, mine)
+                places += _places(probe, open_path, wanted, mine)
+                notices += mine.lines()
+    where = paths[0] if target is not None else f"process {wanted.pid}"
+    if not places:
+        raise _not_found(wanted.probe, where, names, notices)
+    return Collection(where, tuple(places), tuple(notices))
+
+
+def _files(target: str | None, pid: int) -> Iterator[tuple[str, str]]:
+    if target is not None:
+        found = resolve_target(target, pid=pid or None)
+        yield found.path, found.open_path
+        return
+    if not pid:
+        raise TargetError("which file? Give a target, or a process whose files are meant")
+    for file in process.mapped_files(pid):
+        if file.open_path is not None and ElfFile.is_elf(file.open_path):
+            yield file.path, file.open_path
+
+
+def _check(probe: Probe, notices: _Notices) -> None:
+    # libbpf takes files of its own class and byte order only, and needs every site and semaphore.
+    if probe.byteorder != sys.byteorder or probe.bits != (64 if sys.maxsize >> 32 else 32):
+        text = f"a program for {probe.machine}: its memory cannot be read by libbpf's specs"
+        notices.add(Problem(text, errno.EBADF))
+    for site in probe.sites:
+        if site.dead is not None:
+            notices.add(Problem(f"site {site.address:#x} left out: {site.dead}", errno.ESRCH))
+        if site.semaphore and not site.semaphore_offset:
+            text = f"the semaphore at {site.semaphore:#x} cannot be raised: it may stay off"
+            notices.add(Problem(text, errno.ESRCH))
+
+
+def _places(probe: Probe, open_path: str, wanted: Wanted, notices: _Notices) -> Iterator[Place]:
+    with ElfFile(open_path, name=probe.path) as elf:
+        fixed = elf.type == ET_EXEC
+    live = [site for site in probe.sites if site.dead is None]
+    known: dict[tuple[str, int], Spec] = {}
+    for point, site in zip(points_of(probe, open_path, pid=wanted.pid), live, strict=True):
+        operands = probe.operands(site)
+        relative = any(operand.symbol for operand in operands)
+        key = (site.args if operands else "", site.address if relative else 0)
+        if key not in known:
+            texts = [operand.text for operand in operands]
+            spec, problems = make_spec(
+                point.arguments, texts, cookie=wanted.cookie, layout=wanted.layout
+            )
+            for problem in problems:
+                notices.add(problem)
+            known[key] = spec
+        yield Place(point, site, known[key], key, fixed)
+
+
+def addresses_of(places: Sequence[Place]) -> Iterator[tuple[Place, int]]:
+    """Where each site is in the memory of processes: what a program sees as its ip.
+
+    Raises:
+        SyscallError: ENOTSUP if that depends on the process and none is given.
+        TargetError: the process has ended, or has not mapped a site.
+    """
+    known: dict[str, list[process.Mapping]] = {}
+    for place in places:
+        if place.fixed:
+            yield place, place.site.address
+            continue
+        point = place.point
+        if point.open_path not in known:
+            known[point.open_path] = _code(point)
+        found = [
+            mapping.start + point.offset - mapping.offset
+            for mapping in known[point.open_path]
+            if mapping.offset <= point.offset < mapping.offset + mapping.end - mapping.start
+        ]
+        if not found:
+            raise TargetError(
+                f"process {point.pid} has not mapped {point.path} at offset {point.offset:#x}"
+            )
+        for address in found:
+            yield place, address
+
+
+def _code(point: Point) -> list[process.Mapping]:
+    # The executable mappings of a point's file in its process.
+    if not point.pid:
+        raise SyscallError(
+            errno.EOPNOTSUPP,
+            "addresses of a position-independent file",
+            "without BPF cookies (Linux 5.15) these are known in one process only: give a pid",
+        )
+    identity = process.file_identity(point.open_path)
+    return [
+        mapping
+        for mapping in process.read_maps(point.pid)
+        if mapping.executable and (mapping.device, mapping.inode) == identity
+    ]
+
+
+def _not_found(wanted: str, where: str, names: Iterable[str], notices: list[str]) -> ProbeNotFound:
+    if notices:
+        return ProbeNotFound(f"{where}: no site of {wanted} can be attached: {notices[0]}")
+    known = list(names)
+    if not known:
+        return ProbeNotFound(f"{where}: no USDT probes at all; {wanted} was asked for")
+    near = nearest(wanted, known)
+    hint = f"nearest is {near}" if near else f"{len(known)} others"
+    return ProbeNotFound(f"{where}: no probe {wanted}; {hint}")

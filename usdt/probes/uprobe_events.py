@@ -1,0 +1,286 @@
+"""Probes as definitions of the kernel's event tracer: lines for tracefs's ``uprobe_events``.
+
+A definition is one place: a probe has as many as it has sites. What a definition fetches is what
+the items ask for, or all arguments; what it cannot fetch is told item by item, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from usdt.arch.pt_regs import PT_REGS
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL, word_of
+from usdt.engine.compiler.entry_return import of_return, replaced
+from usdt.engine.compiler.ir import Builtin, CompareText, CompareTexts, Number
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.runtime.tracefs_backend.evaluate import leaves
+from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
+from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching, Inexpressible
+from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, event_label, place_text
+from usdt.probes.sites import declared_arguments, foreign, points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.plan import Output, Plan
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.tracefs_backend.fetch_args import Field
+    from usdt.probes.probe import Probe
+    from usdt.uprobes.provider import FunctionRequest
+
+__all__ = ("GROUP", "SiteEvent", "function_events", "site_events")
+
+GROUP = "usdt"
+_HEADS = {"pid": "", "tid": "common_pid", "cpu": "the CPU of its buffer", "ts": "its time"}
+_LONGEST = 32  # characters of an argument's name, MAX_ARG_NAME_LEN
+_RESERVED = re.compile(r"common_|__probe_|arg\d+$")
+
+
+@frozen
+class SiteEvent:
+    """A site as a definition.
+
+    Attributes:
+        name: of the event, without its group.
+        text: the definition.
+        filter: for the event's ``filter`` file; "": none.
+        notes: lines on what could not be said.
+    """
+
+    name: str
+    text: str
+    filter: str
+    notes: tuple[str, ...]
+
+
+def site_events(
+    probe: Probe, request: ProbeText, *, group: str = GROUP, taken: set[str] | None = None
+) -> Iterator[SiteEvent]:
+    """A definition for each live site of a probe.
+
+    Args:
+        probe: the probe.
+        request: its items.
+        group: of the events.
+        taken: names that other events have; those made are added.
+
+    Raises:
+        LanguageError: an item does not fit the probe.
+        TracingError: a predicate is none of the kernel's filter language, or no definition can
+            name the file.
+        ElfError: the file's symbols have to be read and cannot be.
+    """
+    path = _plain(probe.path)
+    kernel = KERNEL if foreign(probe) is None else _native(probe.machine)
+    declared = declared_arguments([probe])
+    taken = set() if taken is None else taken
+    for number, point in enumerate(points_of(probe, probe.path)):
+        plan = make_plan(
+            request.items, point.arguments, text=request.text, probe=point.probe, declared=declared
+        )
+        fetching = Fetching(point.offset, word_of(probe.machine), kernel)
+        name = _free(f"{event_label(point.probe)}_site{number}", taken)
+        taken.add(name)
+        yield _SiteWriter(plan, fetching, point).event(group, name, path)
+
+
+def function_events(
+    request: FunctionRequest,
+    path: str,
+    open_path: str,
+    *,
+    group: str = GROUP,
+    taken: set[str] | None = None,
+) -> Iterator[SiteEvent]:
+    """Definitions for functions: of their entries, and of their returns where items ask for them.
+
+    Args:
+        request: what is asked of which functions.
+        path: the file.
+        open_path: what to open for it.
+        group: of the events.
+        taken: names that other events have; those made are added.
+
+    Raises:
+        LanguageError: an item does not fit a function.
+        TracingError: as of :func:`site_events`.
+    """
+    path = _plain(path)
+    taken = set() if taken is None else taken
+    words = {word_of(one.machine) for one in request.functions(path, open_path)}
+    for point in request.points(path, open_path):
+        plan = make_plan(
+            request.text.items,
+            point.arguments,
+            text=request.text.text,
+            probe=point.probe,
+            declared=request.declared,
+            function=point.function,
+            types=point.types,
+        )
+        late = tuple(output for output in plan.outputs if of_return(output.node))
+        late_predicates = tuple(node for node in plan.predicates if of_return(node))
+        soon = tuple(output for output in plan.outputs if output not in late)
+        predicates = tuple(node for node in plan.predicates if node not in late_predicates)
+        for returns in (False, True):
+            if not (late or late_predicates if returns else soon or predicates or not late):
+                continue
+            ends = (late, late_predicates) if returns else (soon, predicates)
+            part = replaced(plan, outputs=ends[0], predicates=ends[1])
+            name = _free(event_label(point.probe) + ("_return" if returns else ""), taken)
+            taken.add(name)
+            fetching = Fetching(point.offset, min(words), returns=returns)
+            writer = _SiteWriter(part, fetching, point, "r" if returns else "p")
+            if returns and predicates:
+                writer.notes.append("predicates on the entry do not filter returns")
+            yield writer.event(group, name, path)
+
+
+def _plain(path: str) -> str:
+    found = str(Path(path).absolute())
+    if not PLAIN_PATH.fullmatch(found):
+        raise TracingError(
+            f"{found}: the kernel cannot be given this name: blanks, # and others end it"
+        )
+    return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    # Other characters of probes' names may have become the same letters.
+    if name not in taken:
+        return name
+    return next(other for n in count(2) if (other := f"{name}_{n}") not in taken)
+
+
+def _native(machine: str) -> str:
+    return machine if machine in PT_REGS else f"{machine}x"  # s390 is what s390x runs
+
+
+class _SiteWriter:
+    def __init__(self, plan: Plan, fetching: Fetching, point: Point, kind: str = "p") -> None:
+        self.plan = plan
+        self.kind = kind
+        self.fetching = fetching
+        self.point = point
+        self.arguments: dict[str, str] = {}  # name → fetch argument
+        self.numbers: dict[Node, str] = {}
+        self.texts: dict[Node, str] = {}
+        self.parts: set[Node] = set()  # read without their sign, if they have one
+        self.notes: list[str] = []
+
+    def event(self, group: str, name: str, path: str) -> SiteEvent:
+        for output in self.plan.outputs:
+            try:
+                self._output(output)
+            except Inexpressible as err:
+                self.notes.append(f"{output.key}: {err}")
+        place = place_text(path, self.point.offset, self.point.ref_ctr_offset)
+        said = self._filter()
+        words = [f"{key}={text}" for key, text in self.arguments.items()]
+        line = " ".join([f"{self.kind}:{group}/{name}", place, *words])
+        return SiteEvent(name, line, said, tuple(self.notes))
+
+    def _filter(self) -> str:
+        for predicate in self.plan.predicates:
+            for leaf in leaves(predicate):
+                try:
+                    self._leaf(leaf)
+                except Inexpressible as err:
+                    raise TracingError(
+                        f"{self.point.probe}: a predicate needs what no event can fetch: {err}"
+                    ) from err
+        found = kernel_filter(self.plan.predicates, self._name)
+        if not found.exact:
+            raise TracingError(
+                f"{self.point.probe}: a predicate is none of the kernel's filter language, which "
+                "compares one field with one constant (and joins such by &&, || and !)"
+            )
+        return found.text
+
+    def _leaf(self, leaf: Node) -> None:
+        match leaf:
+            case Builtin():
+                return
+            case CompareText(address=address):
+                if address is not None and address not in self.texts:
+                    self.texts[address] = self._add("text", self.fetching.string(address))
+            case CompareTexts():
+                raise Inexpressible("two strings")
+            case _ if leaf not in self.numbers:
+                field = self.fetching.number(leaf)
+                self.numbers[leaf] = self._add("value", field)
+                if field.code.isupper():
+                    self.parts.add(leaf)
+
+    def _name(self, node: Node | None, *, text: bool) -> str | None:
+        if node is None:
+            return "comm"
+        if not text and node.type.signed and node in self.parts:
+            return None
+        return (self.texts if text else self.numbers).get(node)
+
+    def _output(self, output: Output) -> None:
+        node, key = output.node, output.key
+        match output.form:
+            case "comm":
+                self.arguments["comm"] = "$comm:string"
+            case "func":
+                pass  # the event's name says it
+            case "opaque":
+                raise Inexpressible(getattr(node, "reason", "unreadable"))
+            case "string":
+                self.texts[node] = self._add(key, self.fetching.string(node))
+            case "buffer" | "bytes":
+                self._bytes(output)
+            case "integer" | "hex" | "usym" | "ksym" | "float":
+                if isinstance(node, Builtin) and _HEADS.get(node.name):
+                    self.notes.append(f"{key}: in every record: {_HEADS[node.name]}")
+                    return
+                self._number(output)
+            case form:
+                raise Inexpressible(f"{form}, which an event does not record")
+
+    def _number(self, output: Output) -> None:
+        node, key = output.node, output.key
+        field = self.fetching.number(node)
+        name = self._add(key, field, hexadecimal=output.form not in ("integer", "float"))
+        unsigned = node.type.signed and (field.code.isupper() or output.form != "integer")
+        if not unsigned:  # else a filter would compare it as what it is not
+            self.numbers[node] = name
+        if output.form == "float":
+            self.notes.append(f"{key}: the bits of a float")
+        elif unsigned and output.form == "integer":
+            self.notes.append(f"{key}: without its sign, as the bits of a part of a register")
+
+    def _bytes(self, output: Output) -> None:
+        node = output.node
+        if output.form == "bytes":
+            fields = self.fetching.array(node, node.type.size)
+        elif isinstance(output.length, Number):
+            fields = self.fetching.buffer(node, min(output.length.value, output.size))
+        else:
+            raise Inexpressible("a length that is not constant")
+        for field in fields:
+            self._add(output.key, field)
+
+    def _add(self, key: str, field: Field, *, hexadecimal: bool = False) -> str:
+        # An argument's name is the item's in letters that the kernel takes.
+        base = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_")[: _LONGEST - 4] or "value"
+        if base[0].isdigit() or (_RESERVED.match(base) and base != key):
+            base = f"_{base}"
+        name, number = base, 1
+        while name in self.arguments:
+            number += 1
+            name = f"{base}_{number}"
+        head, colon, kind = field.text.rpartition(":")
+        if hexadecimal and kind[0] in "us" and kind[1:].isdigit():
+            kind = f"x{kind[1:]}"
+        self.arguments[name] = f"{head}{colon}{kind}"
+        return name

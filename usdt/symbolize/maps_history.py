@@ -1,0 +1,112 @@
+"""What a process has mapped, and when that changed: the addresses of one process, over time."""
+
+# /proc by the thousand, as in usdt/procfs/process.py:
+# ruff: noqa: PTH123
+
+from __future__ import annotations
+
+import bisect
+import os
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TargetError
+from usdt.procfs import process
+
+if TYPE_CHECKING:
+    from usdt.procfs.process import Mapping
+
+__all__ = ("Memory", "read_memory")
+
+_GENERATIONS = 8  # older mappings kept: a library that was unloaded, the program before exec
+_MAX_MAPPINGS = 1 << 18  # vm.max_map_count is 65,530 unless raised
+
+
+class Memory:
+    """The mappings of one process; asked by address.
+
+    Args:
+        pid: the process, as we see it.
+
+    Attributes:
+        pid: the process.
+        generation: counts the changes seen.
+        alive: whether the process could still be looked at the last time.
+        outdated: what is known is of another program: the process has executed one since.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.generation = 0
+        self.alive = True
+        self.outdated = False
+        self._start_time: int | None = None
+        self._data = b""
+        self._past: list[tuple[list[int], list[Mapping]]] = []
+
+    def refresh(self) -> bool:
+        """Look again; whether anything has changed."""
+        try:
+            data = _read_maps(self.pid)
+            if data and data == self._data:
+                self.outdated = False
+                return False
+            started = process.start_time(self.pid)
+        except (OSError, TargetError):
+            self.alive = False
+            return False
+        if not data:  # a zombie, or a kernel thread
+            self.alive = False
+            return False
+        if started != self._start_time:
+            self._past.clear()  # another process with the same number
+            self._start_time = started
+        self.alive = True
+        self._data = data
+        self.remember(process.parse_maps(data)[:_MAX_MAPPINGS])
+        return True
+
+    def remember(self, mappings: list[Mapping]) -> None:
+        """Take mappings as those of now."""
+        mappings = sorted(mappings, key=lambda one: one.start)
+        self._past.insert(0, ([one.start for one in mappings], mappings))
+        del self._past[_GENERATIONS:]
+        self.generation += 1
+        self.outdated = False
+
+    @property
+    def mappings(self) -> list[Mapping]:
+        """Those of now."""
+        return self._past[0][1] if self._past else []
+
+    def known(self) -> list[Mapping]:
+        """Those of now and before, the latest last."""
+        return [one for _, mappings in reversed(self._past) for one in mappings]
+
+    def find(self, address: int, *, before: bool = False) -> Mapping | None:
+        """The mapping that an address lies in now; or, ``before``, the last that it did."""
+        if self.outdated and not before:
+            return None
+        for starts, mappings in self._past if before else self._past[:1]:
+            at = bisect.bisect_right(starts, address) - 1
+            if at >= 0 and address < mappings[at].end:
+                return mappings[at]
+        return None
+
+
+def _read_maps(pid: int) -> bytes:
+    with open(f"/proc/{pid}/maps", "rb", buffering=0) as file:
+        return file.read()
+
+
+def read_memory(pid: int, start: int, size: int) -> bytes:
+    """Bytes of a process's memory; b"" where they cannot be read."""
+    try:
+        number = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.pread(number, size, start)
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        os.close(number)

@@ -1,0 +1,439 @@
+"""Libraries as the dynamic loader would find them: by name, and by what a program needs.
+
+Sources: ld.so(8); musl ``ldso/dynlink.c`` for its directories.
+
+Paths are strings, seen from ``root``: "/" for ourselves, ``/proc/PID/root`` for a process in
+another mount namespace. :func:`in_root` turns such a path into one that we can open.
+"""
+
+# Importing pathlib takes 6 ms, and thousands of names are looked at:
+# ruff: noqa: PTH100, PTH115, PTH116, PTH120, PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections import deque
+from functools import cache
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import ElfError, TargetError
+from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL
+from usdt.elf.dynamic import Dynamic, parse_dynamic
+from usdt.targets.ldcache import CacheEntry, parse_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = (
+    "dependencies",
+    "find_library",
+    "in_root",
+    "library_names",
+    "name_rank",
+    "read_dynamic",
+)
+
+CACHE = "/etc/ld.so.cache"
+MUSL_PATHS = "/etc/ld-musl-{machine}.path"
+
+_MAX_CACHE = 64 << 20  # a large desktop has 200 KiB
+_MAX_FILES = 2048  # of one program's closure
+_MAX_MUSL_PATHS = 1 << 16
+_MAX_SYMLINKS = 40  # MAXSYMLINKS, include/linux/namei.h
+
+# The x86-64 psABI's levels, newest first: what /proc/cpuinfo must show for the loader to search
+# glibc-hwcaps/LEVEL.
+_LEVELS = {
+    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
+    "x86-64-v3": "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave",
+    "x86-64-v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
+}
+
+
+def in_root(root: str, path: str) -> str:
+    """How we reach an absolute ``path`` of another root directory, symbolic links followed there.
+
+    ``/proc/PID/root`` followed by a path is wrong where a link on the way is absolute: we would
+    follow it in our own root. The result need not exist.
+
+    Raises:
+        TargetError: too many symbolic links.
+    """
+    if root == "/":
+        return path
+    todo = _parts(path)
+    done: list[str] = []
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            del done[-1:]
+            continue
+        try:
+            link = os.readlink("/".join((root, *done, part)))
+        except (OSError, ValueError):
+            done.append(part)  # not a link, or not there
+            continue
+        links += 1
+        if links > _MAX_SYMLINKS:
+            raise TargetError(f"{path}: more than {_MAX_SYMLINKS} symbolic links (below {root})")
+        if link.startswith("/"):
+            done.clear()
+        todo += _parts(link)
+    return "/".join((root, *done))
+
+
+def _parts(path: str) -> list[str]:
+    # Last first.
+    return [part for part in reversed(path.split("/")) if part not in {"", "."}]
+
+
+def _elf_kind(path: str) -> tuple[int, int] | None:
+    # (bits, e_machine), or None: not readable, not ELF, not a file.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        head = os.read(descriptor, 20)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if len(head) < 20 or not head.startswith(b"\x7fELF") or head[4] not in {1, 2}:
+        return None
+    order = ">" if head[5] == 2 else "<"
+    return 32 * head[4], struct.unpack_from(order + "H", head, 18)[0]
+
+
+@cache
+def _own_machine() -> int:
+    kind = _elf_kind("/proc/self/exe")
+    return kind[1] if kind else 0
+
+
+def name_rank(word: str, name: str) -> int | None:
+    """How well a file's name answers to a library's name as people write it; None is not at all.
+
+    0: the name itself (``libc.so.6``). 1: with ``.so`` or ``.so.VERSION`` added (``libc``), or a
+    version added (``libc.so``). 2: a version stands before the suffix (``libc-2.31.so``,
+    ``libpython3.11.so.1.0``; a number alone must follow a dash, so that ``libx`` is not
+    ``libx264.so``), or musl's ``libc.musl-x86_64.so.1``.
+    """
+    if name == word:
+        return 0
+    if not name.startswith(word) or not word:
+        return None
+    rest = name[len(word) :]
+    if rest == ".so" or rest.startswith(".so."):
+        return 1
+    if ".so" in word:
+        return 1 if rest[0] == "." and rest[1:2].isdecimal() else None
+    version, found, _ = rest.partition(".so")
+    number = version[1:] if version[:1] in {"-", "."} else version
+    versioned = number[:1].isdecimal() and number.replace(".", "").isalnum()
+    if found and ((versioned and version.strip("0123456789")) or version.startswith(".musl-")):
+        return 2
+    return None
+
+
+def find_library(
+    name: str,
+    *,
+    machine_bits: int = 64,
+    root: str = "/",
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Files that a library's name stands for, the one the loader would take first.
+
+    ``libc``, ``libc.so.6``, ``libstdc++``: see :func:`name_rank`; only files of the best rank
+    that was found are given. Searched: LD_LIBRARY_PATH, /etc/ld.so.cache, the default directories
+    of glibc and musl. Each file is given once, by the name it was found by; libraries of another
+    CPU come last and of another word size not at all.
+
+    Args:
+        name: without a slash.
+        machine_bits: 32 or 64.
+        root: "/" or ``/proc/PID/root``; paths are given as seen from there.
+        environment: where LD_LIBRARY_PATH is looked up; None is our own.
+    """
+    variables = os.environ if environment is None else environment
+    found: list[tuple[int, bool, str]] = []
+    identities: set[tuple[int, int]] = set()
+    for rank, path in _ranked(name, root, variables.get("LD_LIBRARY_PATH", "")):
+        try:
+            real = in_root(root, path)
+            identity = os.stat(real)
+        except (OSError, TargetError, ValueError):
+            continue
+        kind = _elf_kind(real)
+        if kind is None or kind[0] != machine_bits:
+            continue
+        if (identity.st_dev, identity.st_ino) not in identities:
+            identities.add((identity.st_dev, identity.st_ino))
+            found.append((rank, kind[1] != _own_machine(), path))
+    best = min((rank for rank, _, _ in found), default=0)
+    return [path for rank, _, path in sorted(found, key=_order) if rank == best]
+
+
+def _order(found: tuple[int, bool, str]) -> tuple[int, bool]:
+    return found[:2]  # equal ones stay in the loader's order
+
+
+def _ranked(name: str, root: str, library_path: str) -> Iterator[tuple[int, str]]:
+    # Every candidate in the loader's order of search, each with how well its name fits.
+    yield from _ranked_in(name, root, _split(library_path))
+    entries = ((name_rank(name, entry.name), entry.path) for entry in _cache_entries(root))
+    yield from _for_this_cpu([(rank, path) for rank, path in entries if rank is not None])
+    yield from _ranked_in(name, root, _default_directories(root))
+
+
+def _for_this_cpu(found: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    # Variants for newer CPUs (glibc-hwcaps) come first, or not at all, as the loader has it.
+    levels = (*_cpu_levels(), "")
+    rows = [(_hwcaps_level(path), rank, path) for rank, path in found]
+    return [(r, path) for wanted in levels for level, r, path in rows if level == wanted]
+
+
+def _hwcaps_level(path: str) -> str:
+    return (
+        path.rpartition("/glibc-hwcaps/")[2].partition("/")[0] if "/glibc-hwcaps/" in path else ""
+    )
+
+
+def _ranked_in(name: str, root: str, directories: Iterable[str]) -> Iterator[tuple[int, str]]:
+    for directory in directories:
+        fitting = [entry for entry in _names_in(root, directory) if entry.startswith(name)]
+        for entry in sorted(fitting, key=_natural, reverse=True):
+            rank = name_rank(name, entry)
+            if rank is not None:
+                yield rank, f"{directory}/{entry}"
+
+
+def _names_in(root: str, directory: str) -> list[str]:
+    try:
+        return os.listdir(in_root(root, directory))
+    except (OSError, TargetError, ValueError):
+        return []
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    # libfoo.so.10 after libfoo.so.9: digits compare as numbers (the last so many of them).
+    words = name.replace("-", ".").split(".")
+    return [(w.isdecimal(), int(w[-18:]) if w.isdecimal() else 0, w) for w in words]
+
+
+def _split(text: str) -> list[str]:
+    """Directories of LD_LIBRARY_PATH: parted by ``:`` or ``;``; an empty one is ``.``."""
+    if not text:
+        return []
+    return [directory or "." for directory in text.replace(";", ":").split(":")]
+
+
+def _cache_entries(root: str) -> list[CacheEntry]:
+    try:
+        with open(in_root(root, CACHE), "rb") as file:
+            return parse_cache(file.read(_MAX_CACHE))
+    except (OSError, TargetError):
+        return []  # a system without one: musl, distroless
+
+
+@cache
+def _cpu_levels() -> tuple[str, ...]:
+    """Subdirectories of glibc-hwcaps that the loader searches on this CPU, in its order."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            line = next((line for line in file if line.startswith("flags")), "")
+    except OSError:
+        return ()
+    flags = set(line.split())
+    levels: list[str] = []
+    for level, needed in reversed(_LEVELS.items()):  # each level includes those below it
+        if not flags.issuperset(needed.split()):
+            break
+        levels.insert(0, level)
+    return tuple(levels)
+
+
+# Multiarch names of the programs that a kernel runs, where they are not just the CPU's name.
+_TRIPLETS = {
+    "aarch64": ("aarch64-linux-gnu", "aarch64-linux-musl", "arm-linux-gnueabihf"),
+    "arm": ("arm-linux-gnueabihf", "arm-linux-gnueabi"),
+    "mips64": ("mips64-linux-gnuabi64",),
+    "mips64el": ("mips64el-linux-gnuabi64",),
+    "ppc": ("powerpc-linux-gnu",),
+    "ppc64": ("powerpc64-linux-gnu",),
+    "ppc64le": ("powerpc64le-linux-gnu",),
+    "x86_64": (
+        *("x86_64-linux-gnu", "x86_64-linux-musl"),
+        *("i386-linux-gnu", "x86_64-linux-gnux32"),
+    ),
+}
+
+
+def _default_directories(root: str = "/") -> tuple[str, ...]:
+    """Directories searched without being told, those of this CPU's multiarch name included."""
+    triplets = _TRIPLETS.get(KERNEL, (f"{KERNEL}-linux-gnu", f"{KERNEL}-linux-musl"))
+    names = [f"{top}/{triplet}" for triplet in triplets for top in ("/lib", "/usr/lib")]
+    names += ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib32", "/usr/lib32", "/usr/local/lib"]
+    return (*_musl_directories(root, os.uname().machine), *names)
+
+
+def _musl_directories(root: str, machine: str) -> list[str]:
+    try:
+        name = in_root(root, MUSL_PATHS.format(machine=machine))
+        with open(name, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(_MAX_MUSL_PATHS).replace(":", "\n").split()
+    except (OSError, TargetError):
+        return []
+
+
+def library_names(root: str = "/") -> set[str]:
+    """Names in the loader's cache: what to compare a misspelt one with."""
+    return {entry.name for entry in _cache_entries(root)}
+
+
+@frozen
+class _Loaded:
+    path: str
+    dynamic: Dynamic
+    loader: _Loaded | None  # who needed it first: its DT_RPATH counts, too
+
+
+class _Search:
+    # The loader's search for one program: dl-load.c, _dl_map_object().
+
+    def __init__(self, main: Dynamic, environment: Mapping[str, str]) -> None:
+        self.kind = main.bits, main.machine
+        self.environment = environment
+        self.library_path = _split(environment.get("LD_LIBRARY_PATH", ""))
+        self.cached: dict[str, list[str]] = {}
+        for entry in _cache_entries("/"):
+            self.cached.setdefault(entry.name, []).append(entry.path)
+
+    def find(self, name: str, needing: _Loaded) -> str | None:
+        if "/" in name:
+            name = _expanded(name, needing.path)[0]
+            return name if _elf_kind(name) == self.kind else None
+        return next((p for p in self._candidates(name, needing) if _elf_kind(p) == self.kind), None)
+
+    def _candidates(self, name: str, needing: _Loaded) -> Iterator[str]:
+        subdirectories = [f"/glibc-hwcaps/{level}" for level in _cpu_levels()] + [""]
+        for directory in self._before_cache(needing):
+            for subdirectory in subdirectories:
+                yield f"{directory}{subdirectory}/{name}"
+        for _, path in _for_this_cpu((0, path) for path in self.cached.get(name, ())):
+            yield path
+        for directory in _default_directories():
+            yield f"{directory}/{name}"
+
+    def _before_cache(self, needing: _Loaded) -> Iterator[str]:
+        ancestor: _Loaded | None = None if needing.dynamic.runpath else needing
+        while ancestor is not None:
+            for directory in ancestor.dynamic.rpath:
+                yield from _expanded(directory, ancestor.path)
+            ancestor = ancestor.loader
+        yield from self.library_path
+        for directory in needing.dynamic.runpath:
+            yield from _expanded(directory, needing.path)
+
+
+def _expanded(directory: str, path: str) -> list[str]:
+    # Dynamic string tokens, ld.so(8). What $LIB stands for was settled when the loader was built.
+    if "$" not in directory:
+        return [directory or "."]
+    machine = os.uname().machine
+    values = {"ORIGIN": os.path.dirname(os.path.abspath(path)), "PLATFORM": machine}
+    for token, value in values.items():
+        directory = directory.replace(f"${{{token}}}", value).replace(f"${token}", value)
+    triplet = _TRIPLETS.get(KERNEL, (f"{KERNEL}-linux-gnu",))[0]
+    libraries = (f"lib/{triplet}", "lib64", "lib")
+    if "$LIB" not in directory and "${LIB}" not in directory:
+        return [directory]
+    return [directory.replace("${LIB}", lib).replace("$LIB", lib) for lib in libraries]
+
+
+def read_dynamic(path: str) -> Dynamic:
+    """What the loader reads of a file.
+
+    Raises:
+        ElfError: not ELF, or damaged.
+        TargetError: the file cannot be read.
+    """
+    import mmap  # noqa: PLC0415 - most commands never need it
+
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return parse_dynamic(data, path)
+    except ElfError:
+        raise
+    except (OSError, ValueError) as err:  # ValueError: an empty file
+        reason = err.strerror if isinstance(err, OSError) else "empty file"
+        raise TargetError(f"{path}: {reason}") from err
+
+
+def dependencies(path: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
+    """The files mapped along with a program when it starts, so that they can be attached to before.
+
+    The program's interpreter (ld.so), LD_PRELOAD, then DT_NEEDED breadth first, as the loader
+    searches: DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, /etc/ld.so.cache, default directories. Each
+    file is given once; what cannot be found is left out, as are libraries of dlopen(3). The
+    program itself is not among them.
+
+    Args:
+        path: an ELF program or library (scripts: see :func:`resolve_program`).
+        environment: of the program to be; None is our own.
+
+    Raises:
+        ElfError: ``path`` is not ELF, or damaged.
+        TargetError: ``path`` cannot be read.
+    """
+    dynamic = read_dynamic(path)
+    main = _Loaded(os.path.realpath(path), dynamic, None)
+    search = _Search(dynamic, os.environ if environment is None else environment)
+    found: dict[tuple[int, int], str] = {_identity(path): ""}
+    if dynamic.interpreter and _elf_kind(dynamic.interpreter):
+        found.setdefault(_identity(dynamic.interpreter), dynamic.interpreter)
+    todo = deque((name, main) for name in (*_preloaded(search), *dynamic.needed))
+    names: set[str] = set()
+    while todo and len(found) < _MAX_FILES:
+        name, needing = todo.popleft()
+        library = search.find(name, needing) if name not in names else None
+        names.add(name)
+        if library is None or _identity(library) in found:
+            continue
+        found[_identity(library)] = library
+        loaded = _loaded(library, needing)
+        names.add(loaded.dynamic.soname)
+        todo += [(needed, loaded) for needed in loaded.dynamic.needed]
+    return [library for library in found.values() if library]
+
+
+def _loaded(path: str, needing: _Loaded) -> _Loaded:
+    try:
+        return _Loaded(path, read_dynamic(path), needing)
+    except (ElfError, TargetError):
+        return _Loaded(path, Dynamic(0, 0), needing)  # the loader will complain, not we
+
+
+def _preloaded(search: _Search) -> list[str]:
+    words = search.environment.get("LD_PRELOAD", "")
+    try:
+        with open("/etc/ld.so.preload", encoding="utf-8", errors="surrogateescape") as file:
+            words += " " + file.read(_MAX_MUSL_PATHS)
+    except OSError:
+        pass
+    return words.replace(":", " ").split()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return 0, 0
+    return found.st_dev, found.st_ino

@@ -1,0 +1,401 @@
+"""Start a command, hold it where its program is loaded but has not run yet, and let it go.
+
+Probes must be attached before the first instruction, and to the very file that will run. So the
+child waits on a pipe until its parent traces it, then executes the command; the kernel stops it at
+the new program's first instruction (PTRACE_EVENT_EXEC), where /proc/PID/exe and /proc/PID/maps
+already tell which files are mapped: the program and its dynamic loader (not yet the libraries it
+needs: see :func:`usdt.targets.library_search.dependencies`).
+
+PTRACE_SEIZE (Linux 3.4) is used rather than PTRACE_TRACEME because its options hold from the
+start: with PTRACE_O_EXITKILL no stopped command outlives a tracer that dies. Two things follow
+from ptrace(2): the thread that spawned a command is the one that must release it, and if that
+thread ends before, the command is killed.
+
+Where ptrace is refused (seccomp in containers, Yama's ptrace_scope 3), and where the program is
+set-user-ID, the child is held on the pipe before it executes the command: ``stopped_by`` is
+"pipe", and the program is the file that PATH and ``#!`` lead to. A traced process that executes a
+program with set-user-ID, set-group-ID or file capabilities gets none of them unless its tracer has
+CAP_SYS_PTRACE (cap_bprm_creds_from_file() in security/commoncap.c), so such a program is never
+traced here.
+"""
+
+# Importing pathlib takes 6 ms:
+# ruff: noqa: PTH116
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import stat
+import time
+import warnings
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
+
+from usdt.base.errors import ElfError, SyscallError, TargetError
+from usdt.procfs.process import MappedFile, exe, file_identity, open_pidfd
+from usdt.targets.executables import find_program, program_chain
+from usdt.targets.library_search import dependencies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ("Spawned", "split_command")
+
+# include/uapi/linux/ptrace.h
+PTRACE_CONT = 7
+PTRACE_DETACH = 17
+PTRACE_SEIZE = 0x4206
+PTRACE_EVENT_EXEC = 4
+PTRACE_EVENT_STOP = 128
+PTRACE_O_TRACEEXEC = 1 << PTRACE_EVENT_EXEC
+PTRACE_O_EXITKILL = 1 << 20  # Linux 3.8
+
+_MOST_WORDS = 64  # looked at for programs
+_NOT_FOUND = 127  # what shells give for a command that could not be executed
+# Signals that Python ignores; a command expects them as they were, and ^C to end it.
+_DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+
+
+def split_command(text: str) -> list[str]:
+    """Split a command given as one string into words, as a shell does (quotes, backslashes).
+
+    Raises:
+        TargetError: no command in it, or a quote that is not closed.
+    """
+    import shlex  # noqa: PLC0415 - a command given as words never needs it
+
+    try:
+        words = shlex.split(text)
+    except ValueError as err:
+        raise TargetError(f"command {text!r}: {err}") from err
+    if not words:
+        raise TargetError("the command is empty")
+    return words
+
+
+class Spawned:
+    """A command, stopped until :meth:`release`; a context manager.
+
+    Leaving the context kills a command that was never released; one that was runs on.
+
+    Attributes:
+        argv: its words.
+        pid: its process.
+        stopped_by: "ptrace" (at its first instruction) or "pipe" (before it is executed).
+        program: the file that runs. By ptrace it is read from the process; by pipe it is found as
+            the kernel will find it.
+        exit_code: None until :meth:`poll` or :meth:`wait` saw its end; 128 + N for a signal N.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        use_ptrace: bool = True,
+    ) -> None:
+        """Start a command and stop it.
+
+        Args:
+            argv: the command's words; the first is looked up on PATH if it has no slash.
+            environment: its environment; None is our own.
+            use_ptrace: False holds it by the pipe.
+
+        Raises:
+            TargetError: there is no such command, or it cannot be executed.
+        """
+        self.argv = tuple(argv)
+        self.exit_code: int | None = None
+        self.stopped_by: Literal["ptrace", "pipe"] = "pipe"
+        self._environment = dict(os.environ if environment is None else environment)
+        self._path = _executable(self.argv, self._environment)
+        self._chain = program_chain(self._path, environment=self._environment)
+        self._stopped = True
+        self._pidfd = self._go = self._status = -1
+        self.pid = self._fork()
+        try:
+            if use_ptrace and not _gains_privileges(self._chain) and _seize(self.pid):
+                self.stopped_by = "ptrace"
+                self._run_to_exec()
+            self._pidfd = _pidfd(self.pid)
+            self.program = self._program()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        """A pidfd, readable when the command has ended; -1 before Linux 5.3 and after close()."""
+        return self._pidfd
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it still waits for :meth:`release`."""
+        return self._stopped
+
+    def files(self) -> list[str]:
+        """What it will have mapped after its start: its program, scripts' interpreters, libraries.
+
+        What a program loads later (dlopen, another exec) is not among them: see
+        :class:`usdt.procfs.process.MapsWatch`.
+        """
+        return _with_libraries(self._chain, self._environment)
+
+    def mentioned(self) -> list[str]:
+        """What the programs will have mapped that its words name, as ``sh -c``, ``env`` have them.
+
+        A guess at what the command may execute in turn: words are split once more, and each that
+        leads to a program counts, whatever it is meant for.
+        """
+        found: dict[str, None] = {}
+        for word in _inner_words(self.argv[1:])[:_MOST_WORDS]:
+            path = find_program(word, environment=self._environment)
+            if path is not None:
+                with contextlib.suppress(TargetError):  # an interpreter that is not there
+                    chain = program_chain(path, environment=self._environment)
+                    found.update(dict.fromkeys(_with_libraries(chain, self._environment)))
+        return list(found)
+
+    def release(self) -> None:
+        """Let the command run; the second time nothing happens.
+
+        Raises:
+            TargetError: held by the pipe, and the kernel would not execute it.
+        """
+        if not self._stopped:
+            return
+        self._stopped = False
+        if self.stopped_by == "ptrace":
+            _detach(self.pid)
+            return
+        self._send_go()
+        self._check_exec()
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs or is stopped."""
+        if self.exit_code is None:
+            self._reap(os.WNOHANG)
+        return self.exit_code
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait until it has ended, ``timeout`` seconds at most; the exit code, or None.
+
+        A command that was not released never ends.
+        """
+        if timeout is None:
+            while self.exit_code is None:
+                self._reap(0)
+            return self.exit_code
+        deadline = time.monotonic() + timeout
+        while self.poll() is None and (left := deadline - time.monotonic()) > 0:
+            if self._pidfd != -1:
+                select.select([self._pidfd], [], [], left)
+            else:
+                time.sleep(min(left, 0.01))
+        return self.exit_code
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal; one that has ended gets none."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Kill it if it still waits for release, and forget it; a running command runs on."""
+        if self._stopped:
+            self._stopped = False
+            self.kill()
+            self.wait()
+        for name in ("_pidfd", "_go", "_status"):
+            number = getattr(self, name)
+            setattr(self, name, -1)  # the number may be reused at once
+            if number != -1:
+                os.close(number)
+
+    def _fork(self) -> int:
+        go_read, self._go = os.pipe()
+        self._status, status_write = os.pipe()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of threads; the child does nothing that could need their locks.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            os.close(self._go)  # or it would not see its parent die
+            _child(self._chain, self.argv, self._environment, (go_read, status_write))
+        os.close(go_read)
+        os.close(status_write)
+        return pid
+
+    def _send_go(self) -> None:
+        number, self._go = self._go, -1
+        try:
+            os.write(number, b"x")
+        except BrokenPipeError:
+            pass  # killed while it waited
+        finally:
+            os.close(number)
+
+    def _check_exec(self) -> None:
+        # The child's end of the pipe closes at exec; before, it may bring the reason against it.
+        number, self._status = self._status, -1
+        with os.fdopen(number, "rb") as file:
+            reason = file.read(16)
+        if reason:
+            self.wait()
+            raise TargetError(_refused(self._path, int(reason)))
+
+    def _run_to_exec(self) -> None:
+        self._send_go()
+        while True:
+            status = os.waitpid(self.pid, os.WUNTRACED)[1]
+            if not os.WIFSTOPPED(status):
+                self._ended(status)
+                self._check_exec()
+                raise TargetError(f"{self._path}: ended before it was executed")
+            event = status >> 16
+            if event == PTRACE_EVENT_EXEC:
+                break
+            # A signal on its way is passed on; other stops are left at once.
+            number = 0 if event == PTRACE_EVENT_STOP else os.WSTOPSIG(status)
+            _ptrace(PTRACE_CONT, self.pid, number)
+        self._check_exec()
+
+    def _program(self) -> MappedFile:
+        if self.stopped_by == "ptrace":
+            program = exe(self.pid)
+            if program is not None:
+                return program
+        path = self._chain[-1]
+        device, inode = file_identity(path)
+        return MappedFile(os.path.realpath(path), path, device, inode, deleted=False)
+
+    def _reap(self, flags: int) -> None:
+        try:
+            pid, status = os.waitpid(self.pid, flags)
+        except ChildProcessError:
+            self.exit_code = _NOT_FOUND  # reaped by someone else: its code is lost
+            return
+        if pid and not os.WIFSTOPPED(status):
+            self._ended(status)
+
+    def _ended(self, status: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        self.exit_code = code if code >= 0 else 128 - code
+        self._stopped = False
+
+
+def _with_libraries(chain: list[str], environment: dict[str, str]) -> list[str]:
+    # The files of a chain of interpreters that are mapped when its first one is executed.
+    found: dict[str, None] = {}
+    for path in dict.fromkeys(chain[1:] or chain):
+        found[path] = None
+        with contextlib.suppress(ElfError):  # an interpreter that is a script itself
+            found.update(dict.fromkeys(dependencies(path, environment=environment)))
+    return list(found)
+
+
+def _inner_words(words: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for word in words:
+        with contextlib.suppress(TargetError):  # no shell could split it
+            for inner in split_command(word):
+                found[inner.strip("();&|")] = None
+    return [word for word in found if word and word[0] != "-" and "\0" not in word]
+
+
+def _child(
+    chain: list[str], argv: tuple[str, ...], environment: dict[str, str], pipes: tuple[int, int]
+) -> NoReturn:
+    # Runs in the fork, and never returns into the parent's program.
+    path, (go, status) = chain[0], pipes
+    try:
+        if not os.read(go, 1):
+            os._exit(_NOT_FOUND)  # the parent is gone
+        for number in _DEFAULTS:
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.execve(path, argv, environment)  # noqa: S606 - no shell is wanted
+        except OSError as err:
+            if err.errno != errno.ENOEXEC or chain[-1] == path:
+                raise
+            # A text without "#!": execvp(3) and shells hand it to /bin/sh.
+            os.execve("/bin/sh", ("sh", path, *argv[1:]), environment)  # noqa: S606
+    except OSError as err:
+        os.write(status, str(err.errno or errno.EINVAL).encode())
+    finally:
+        os._exit(_NOT_FOUND)
+
+
+def _executable(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
+    if not argv or not argv[0]:
+        raise TargetError("the command is empty")
+    if any("\0" in word for word in argv):
+        raise TargetError(f"{argv[0]!r}: a word of the command contains a NUL byte")
+    name = argv[0]
+    path = find_program(name, environment=environment)
+    if path is not None:
+        return path
+    if "/" not in name:
+        raise TargetError(f"{name}: command not found (looked in PATH, {environment.get('PATH')})")
+    try:
+        mode = os.stat(name).st_mode
+    except OSError as err:
+        raise TargetError(f"{name}: {err.strerror}") from err
+    reason = "is a directory" if stat.S_ISDIR(mode) else "not executable (try: chmod +x)"
+    raise TargetError(f"{name}: {reason}")
+
+
+def _refused(path: str, number: int) -> str:
+    if number == errno.ENOENT:
+        return f"{path}: its interpreter does not exist"
+    return f"{path}: cannot be executed: {os.strerror(number)}"
+
+
+def _gains_privileges(chain: list[str]) -> bool:
+    # The kernel ignores these bits on scripts and honours them on interpreters.
+    mode = os.stat(chain[-1]).st_mode
+    if mode & stat.S_ISUID or (mode & stat.S_ISGID and mode & stat.S_IXGRP):
+        return True
+    try:
+        return bool(os.getxattr(chain[-1], "security.capability"))
+    except OSError:
+        return False  # ENODATA: none; ENOTSUP: a file system without
+
+
+def _ptrace(request: int, pid: int, data: int = 0) -> None:
+    from usdt.bpf._syscall import ptrace  # noqa: PLC0415 - loads libc, for -c only
+
+    ptrace(request, pid, 0, data)
+
+
+def _seize(pid: int) -> bool:
+    try:
+        _ptrace(PTRACE_SEIZE, pid, PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC)
+    except SyscallError as err:
+        # EPERM: Yama or seccomp; ENOSYS: seccomp, gVisor; EIO, EINVAL: a kernel without SEIZE.
+        if err.errno not in {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EIO, errno.EINVAL}:
+            raise
+        return False
+    return True
+
+
+def _detach(pid: int) -> None:
+    try:
+        _ptrace(PTRACE_DETACH, pid)
+    except SyscallError as err:
+        if err.errno != errno.ESRCH:  # killed while it was stopped
+            raise
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return open_pidfd(pid)
+    except TargetError:
+        return -1  # before Linux 5.3

@@ -1,0 +1,151 @@
+"""Writing definitions of probe events, and removing what was written; the kernel's errors told.
+
+One line for each write(2): of several in one, those before a wrong one would stay. Files are
+opened for appending, because truncating one deletes the events of everybody.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.tracefs.owner import is_orphan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("FILES", "Defined", "define", "listed", "orphans", "remove", "remove_group")
+
+#: Where each kind of definition goes.
+FILES = {
+    "p": "kprobe_events",
+    "r": "kprobe_events",
+    "e": "dynamic_events",
+    "f": "dynamic_events",
+    "t": "dynamic_events",
+    "user": "uprobe_events",
+}
+_FEATURES = {
+    "kprobe_events": "kprobe events (CONFIG_KPROBE_EVENTS)",
+    "uprobe_events": "uprobe events (CONFIG_UPROBE_EVENTS)",
+    "dynamic_events": "dynamic events (CONFIG_DYNAMIC_EVENTS)",
+}
+_LOGGED = re.compile(r"\[ *\d+\.\d+\] (\w+): error: (.*)\n  Command: (.*)\n( *)\^\n?")
+_CARET = 11  # columns before the command in error_log
+_PATIENCE = 20  # times that a removal is tried while the event is busy
+_HINTS = {
+    errno.EEXIST: "an event of this name has other arguments",
+    errno.EBUSY: "the event is in use",
+    errno.ENOENT: "no such symbol, file or event",
+    errno.EADDRNOTAVAIL: "the symbol is not unique",
+}
+
+
+class Defined:
+    """An event that was defined: the file it is in, and ``GROUP/EVENT``."""
+
+    def __init__(self, file: str, name: str) -> None:
+        self.file = file
+        self.name = name
+
+
+def define(root: Path, file: str, line: str, name: str) -> Defined:
+    """Define one event.
+
+    Args:
+        root: where tracefs is.
+        file: one of ``FILES``' values.
+        line: the definition.
+        name: its ``GROUP/EVENT``.
+
+    Raises:
+        NotSupported: the kernel has no events of this kind.
+        TracingError: the kernel refuses; its error_log is in the message.
+    """
+    path = root / file
+    try:
+        _append(path, line)
+    except FileNotFoundError as err:
+        if not path.exists():
+            raise NotSupported(_FEATURES[file], None) from err
+        raise _refused(root, line, err) from err
+    except OSError as err:
+        raise _refused(root, line, err) from err
+    return Defined(file, name)
+
+
+def remove(root: Path, event: Defined) -> None:
+    """Remove an event; one that is gone is fine.
+
+    Raises:
+        SyscallError: EBUSY while somebody uses it.
+    """
+    for attempt in range(_PATIENCE):
+        try:
+            _append(root / event.file, f"-:{event.name}")
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            if err.errno == errno.EBUSY and attempt + 1 < _PATIENCE:
+                # The kernel lets go of an event a moment after it was switched off.
+                os.sched_yield()
+                continue
+            number = err.errno or errno.EIO
+            raise SyscallError(number, f"removing {event.name}", _HINTS.get(number, "")) from err
+        return
+
+
+def remove_group(root: Path, event: Defined) -> bool:
+    """Remove all events of an event's group; whether that could be done in one go."""
+    try:
+        _append(root / event.file, f"-:{event.name.partition('/')[0]}/")
+    except OSError:
+        return False
+    return True
+
+
+def listed(root: Path) -> list[tuple[Defined, str]]:
+    """Every probe event there is, of everybody, with its definition as the kernel lists it."""
+    found = []
+    for file in ("kprobe_events", "uprobe_events", "dynamic_events"):
+        try:
+            text = (root / file).read_text(errors="surrogateescape")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            kind, _, name = line.split(" ", 1)[0].partition(":")
+            if name and (file != "dynamic_events" or kind[:1] in "eft"):
+                found.append((Defined(file, name), line))
+    return found
+
+
+def orphans(root: Path) -> list[Defined]:
+    """Events of this toolkit whose maker is gone."""
+    return [event for event, _ in listed(root) if is_orphan(event.name.partition("/")[0])]
+
+
+def _append(path: Path, line: str) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        os.write(number, line.encode("utf-8", "surrogateescape") + b"\n")
+    finally:
+        os.close(number)
+
+
+def _refused(root: Path, line: str, error: OSError) -> TracingError:
+    number = error.errno or errno.EIO
+    words = " ".join(line.split())
+    try:
+        log = (root / "error_log").read_text(errors="replace")
+    except OSError:
+        log = ""
+    for _, text, command, spaces in reversed(_LOGGED.findall(log)):
+        if command.strip() == words.strip():
+            column = max(0, len(spaces) - _CARET)
+            return TracingError(f"the kernel refuses {words!r}: {text}, at column {column + 1}")
+    hint = _HINTS.get(number, "")
+    tail = f" ({hint})" if hint else ""
+    return SyscallError(number, f"defining {words!r}", tail.strip(" ()"))

@@ -1,0 +1,153 @@
+"""An instance of the tracer: a buffer, switches and filters that are ours alone."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import time
+from typing import TYPE_CHECKING, Self
+
+from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.tracefs.mount import write_control
+from usdt.tracefs.owner import is_orphan, own_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("Instance", "orphaned_instances", "remove_instance")
+
+_ATTEMPTS = 100
+_PAUSE = 0.01
+_DROPPED = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.MULTILINE)
+
+
+class Instance:
+    """A private instance, made with the tracer off; a context manager.
+
+    Args:
+        root: where tracefs is.
+        buffer: bytes for each CPU.
+
+    Attributes:
+        path: its folder.
+
+    Raises:
+        NotSupported: the kernel has no instances.
+        TracingError: it cannot be made.
+    """
+
+    def __init__(self, root: Path, *, buffer: int) -> None:
+        self._root = root
+        self._enabled: list[str] = []
+        self.path = self._make()
+        try:
+            self.write("tracing_on", "0")
+            self.write("trace_clock", "mono")
+            self.write("buffer_size_kb", str(max(1, buffer >> 10)))
+            with contextlib.suppress(TracingError):  # Linux 5.0 and newer: wake for any event
+                self.write("buffer_percent", "0")
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self) -> Path:
+        folder = self._root / "instances"
+        for number in range(_ATTEMPTS):
+            path = folder / own_name(number)
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            except OSError as err:
+                if err.errno == errno.ENOENT and not folder.exists():
+                    raise NotSupported("instances of the tracer", None) from err
+                raise TracingError(f"{path}: cannot be made: {err.strerror}") from err
+            return path
+        raise TracingError(f"{folder}: this process has {_ATTEMPTS} instances already")
+
+    def write(self, name: str, text: str) -> None:
+        """Write one of the instance's files.
+
+        Raises:
+            SyscallError: the kernel refuses.
+        """
+        write_control(self.path / name, text)
+
+    def filter(self, event: str, text: str) -> None:
+        """Let only records pass that a filter of the kernel's language takes.
+
+        Raises:
+            TracingError: the kernel does not understand it; its words are in the message.
+        """
+        name = f"events/{event}/filter"
+        try:
+            self.write(name, text)
+        except SyscallError as err:
+            said = (self.path / name).read_text(errors="replace").splitlines()
+            with contextlib.suppress(SyscallError):
+                self.write(name, "0")
+            why = next((line for line in reversed(said) if line.strip()), err.strerror or "")
+            raise TracingError(f"the filter {text!r} of {event} is refused: {why.strip()}") from err
+
+    def enable(self, event: str) -> None:
+        """Switch an event on, in this instance."""
+        self.write(f"events/{event}/enable", "1")
+        self._enabled.append(event)
+
+    def disable(self) -> None:
+        """Switch off what was switched on."""
+        while self._enabled:
+            with contextlib.suppress(SyscallError):
+                self.write(f"events/{self._enabled[-1]}/enable", "0")
+            self._enabled.pop()
+
+    def start(self) -> None:
+        """Let it trace."""
+        self.write("tracing_on", "1")
+
+    def dropped(self) -> int:
+        """Records that found no room, or were overwritten before they were read."""
+        total = 0
+        for path in (self.path / "per_cpu").glob("cpu*/stats"):
+            with contextlib.suppress(OSError):
+                total += sum(map(int, _DROPPED.findall(path.read_text())))
+        return total
+
+    def close(self) -> None:
+        """Switch off and remove the instance; again is fine."""
+        self.disable()
+        remove_instance(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def remove_instance(path: Path) -> None:
+    """Remove an instance; one that is gone is fine.
+
+    Raises:
+        SyscallError: EBUSY while somebody reads it.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            if err.errno == errno.EBUSY and attempt + 1 < _ATTEMPTS:
+                time.sleep(_PAUSE)
+                continue
+            raise SyscallError(err.errno or errno.EIO, f"rmdir {path}") from err
+        return
+
+
+def orphaned_instances(root: Path) -> list[Path]:
+    """Instances of this toolkit whose maker is gone."""
+    folder = root / "instances"
+    if not folder.is_dir():
+        return []
+    return [path for path in sorted(folder.iterdir()) if is_orphan(path.name)]

@@ -1,0 +1,444 @@
+"""The types of a program in the probe language: members by debug information, C++ and Rust.
+
+What :class:`usdt.engine.compiler.resolve.btf_types.BtfTypes` does not know is here: values that
+lie in registers, references, and texts and lists of C++ and Rust, which are shown by what they
+hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import AtReturn, Kind, Register, Unreadable, ValueType
+from usdt.base.errors import BtfError
+from usdt.base.frozen import frozen
+from usdt.base.machine import BIG_ENDIAN
+from usdt.btf import format as btf_format
+from usdt.btf import types as btf_types
+from usdt.btf.tagged_union import choice_of
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    S64,
+    U64,
+    Arithmetic,
+    Compare,
+    Convert,
+    Deref,
+    Fetched,
+    Gathered,
+    Node,
+    Number,
+    Opaque,
+    Place,
+    Pointer,
+)
+from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
+from usdt.engine.compiler.scope import DEFAULT_STRUCT, Shown
+from usdt.engine.compiler.value_names import Names
+from usdt.engine.language.tree import Member
+from usdt.uprobes.containers import container_of
+from usdt.uprobes.smart_pointers import pointer_in, value_in
+
+if TYPE_CHECKING:
+    from usdt.arch.abi import Piece
+    from usdt.btf.values.type_snapshot import Shape
+    from usdt.dwarf.types.variants import Variant
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.language.tree import Cast, Index, Unary
+    from usdt.uprobes.containers import Container
+    from usdt.uprobes.debug_info import Debug, LazyDebug
+
+__all__ = ("AtAddress", "Held", "ProgramTypes")
+
+_WORD = 8  # bytes of registers in which numbers are put together
+_DEEPEST = 32  # structures within one another
+_VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
+
+
+@frozen
+class AtAddress:
+    """Handle of an argument whose value is the address of what it is."""
+
+    type: int
+
+
+@frozen
+class Held:
+    """Handle of what lies in registers.
+
+    Attributes:
+        type: its ID.
+        pieces: the registers.
+        bits: where it begins in them.
+        returned: whether they are the return's.
+    """
+
+    type: int
+    pieces: tuple[Piece, ...]
+    bits: int = 0
+    returned: bool = False
+
+
+class ProgramTypes(BtfTypes):
+    """What debug information knows: a :class:`usdt.engine.compiler.scope.Types`.
+
+    Args:
+        debug: the program's.
+        machine: its CPU.
+        rust: whether ``.`` goes through pointers, as in Rust.
+    """
+
+    def __init__(self, debug: Debug | LazyDebug, machine: str, *, rust: bool = False) -> None:
+        super().__init__(lambda: debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
+        self._debug = debug
+        self._rust = rust
+        self._lists: dict[int, Shape | None] = {}  # of elements, for as many as are kept
+
+    def argument(self, argument: Argument, node: Node) -> Node:
+        """An argument as what its type says; a reference is what it refers to."""
+        handle = argument.handle
+        if isinstance(handle, Held):
+            return self._held(handle, 0, handle.type, 0)
+        if isinstance(handle, AtAddress) and isinstance(node, Fetched):
+            found = self._at(Fetched(node.fetch, U64), 0, handle.type, 0)
+            return found or Opaque(f"values of {argument.type.size} bytes of its type are not read")
+        if isinstance(handle, int) and isinstance(node, Fetched):
+            return self._typed(node, handle)
+        return node
+
+    def _typed(self, node: Node, number: int) -> Node:
+        # A number of a type: a pointer, a reference, an enum.
+        found = self.btf.resolve(number)
+        if isinstance(found, btf_types.Pointer):
+            if self._debug.is_reference(number):
+                return self._at(node, 0, found.target, 0) or node
+            return self._pointer(node, found.target)
+        if isinstance(node, Fetched):
+            node = Fetched(node.fetch, node.type, number)
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
+        return node
+
+    # ------------------------------------------------------------ members
+
+    def member(self, tree: Member, target: Node) -> Node | None:
+        """``target->name`` or ``target.name``; also of what lies in registers."""
+        handle = target.handle if isinstance(target, Place) else None
+        if self._rust and isinstance(target, Pointer) and not tree.arrow:
+            known = target.handle if isinstance(target.handle, int) else 0
+            led = self._at(target.address, 0, known, 0)
+            return None if led is None else self.member(tree, led)
+        if tree.arrow and isinstance(target, Place):
+            inner = self._optional(target)
+            if isinstance(inner, Place):
+                plain = Member(tree.object, tree.name, False, tree.start, tree.end)  # noqa: FBT003
+                return self.member(plain, inner)
+        if not isinstance(handle, Held):
+            return super().member(tree, target)
+        if tree.arrow:
+            return None
+        found = self.btf.resolve(handle.type)
+        if not isinstance(found, btf_types.Composite):
+            return None
+        place = self._find(found, tree.name, handle.bits, 0)
+        if place is None:
+            raise BtfError(self._no_member(found, tree.name))
+        bits, member = place
+        return self._held(handle, bits, member.target, member.bits)
+
+    def deref(self, tree: Unary, target: Node) -> Node | None:
+        """``*target``, also of a std::optional."""
+        inner = self._optional(target) if isinstance(target, Place) else None
+        return inner or super().deref(tree, target)
+
+    def _optional(self, target: Place) -> Node | None:
+        number = getattr(target.handle, "type", target.handle)
+        found = self.btf.resolve(number) if isinstance(number, int) else None
+        name = found.name if isinstance(found, btf_types.Composite) else ""
+        return value_in(self, target, name) if "optional<" in name else None
+
+    def _no_member(self, found: btf_types.Composite, name: str) -> str:
+        virtual = self._debug.virtual_bases(found.id)
+        if not virtual:
+            return super()._no_member(found, name)
+        return (
+            f"struct {found.name} has no member {name!r} at a place that its type tells; members "
+            f"of its virtual base {', '.join(virtual)} are not read: where they are, only the "
+            "object knows"
+        )
+
+    def step(self, target: Node, name: str) -> Node | None:
+        """The member of a structure, wherever that lies; None if it has none of that name."""
+        handle = target.handle if isinstance(target, Place) else None
+        number = handle.type if isinstance(handle, Held) else handle
+        if not isinstance(target, Place) or not isinstance(number, int):
+            return None
+        found = self.btf.resolve(number)
+        if not isinstance(found, btf_types.Composite):
+            return None
+        place = self._find(found, name, 0, 0)
+        return None if place is None else self.part(target, *place)
+
+    def part(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
+        """A member of a structure that begins so many bits in it."""
+        handle = target.handle
+        if isinstance(handle, Held):
+            return self._held(handle, handle.bits + bits, member.target, member.bits)
+        return self._at(target.address, bits, member.target, member.bits)
+
+    def index(self, tree: Index, target: Node, index: Node) -> Node | None:
+        """``target[index]``, also of an array in registers and of a list of C++ or Rust."""
+        handle = target.handle if isinstance(target, Place) else None
+        if isinstance(handle, Held):
+            found = self.btf.resolve(handle.type)
+            if isinstance(found, btf_types.Array) and isinstance(index, Number):
+                bits = handle.bits + 8 * self.btf.size_of(found.target) * index.value
+                return self._held(handle, bits, found.target, 0)
+        place: Node | None = target
+        if self._rust and isinstance(target, Pointer) and isinstance(target.handle, int):
+            place = self._at(target.address, 0, target.handle, 0)
+        content = None if place is None else self.content(place)
+        if content is not None:
+            size = Number(self.btf.size_of(content.element), S64)
+            steps = fold(Convert(index, S64)) if index.type != S64 else index
+            offset = fold(Convert(fold(Arithmetic("*", steps, size, S64)), U64))
+            address = fold(Arithmetic("+", content.address, offset, U64))
+            return self._at(address, 0, content.element, 0)
+        return super().index(tree, target, index)
+
+    def cast(self, tree: Cast, operand: Node) -> Node | None:
+        """``(struct X *)operand``: the type is looked for in all of the debug information."""
+        kind = tree.type
+        tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
+        self._debug.type_id(f"{tag}{kind.name}")
+        return super().cast(tree, operand)
+
+    @property
+    def big_endian(self) -> bool:
+        """Whether the machine is."""
+        return self._big_endian
+
+    def content(self, node: Node) -> Container | None:
+        """What a text or a list of C++ or Rust holds; None of everything else."""
+        return container_of(self, node)
+
+    def shown(self, node: Node) -> Shown | None:
+        """How an expression is shown: texts and lists by what they hold, Rust's enums by name."""
+        place: Node | None = node
+        if self._rust and isinstance(node, Pointer) and isinstance(node.handle, int):
+            place = self._at(node.address, 0, node.handle, 0)
+        if not isinstance(place, Place):
+            return super().shown(node)
+        form = self._variant(place)
+        if form is not None:
+            handle = place.handle
+            number = handle.type if isinstance(handle, Held) else handle
+            shape = self._shape(number) if isinstance(number, int) else None
+            return Shown("chosen", shape, begin=form)
+        held = self.content(place)
+        if held is not None and held.text:
+            return Shown("buffer", begin=held.address, length=held.count)
+        element = None if held is None else value_type(self.btf, held.element)
+        if held is None and isinstance(place.handle, Held):
+            return Shown("typed", self._shape(place.handle.type))
+        if held is None:
+            return super().shown(node)
+        if element is None:
+            return self._listed(held) or super().shown(node)
+        size = Number(element.size, U64)
+        length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
+        return Shown("array", begin=held.address, length=length, element=element)
+
+    def _listed(self, held: Container) -> Shown | None:
+        # A list of structures, or of what else is no integer.
+        if held.element not in self._lists:
+            room = self.btf.size_of(held.element)
+            fits = 0 < room <= DEFAULT_STRUCT
+            row = self._debug.row_of(held.element, DEFAULT_STRUCT // room) if fits else 0
+            self._lists[held.element] = self._shape(row) if fits else None
+        shape = self._lists[held.element]
+        if shape is None:
+            return None
+        size = Number(self.btf.size_of(held.element), U64)
+        length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
+        return Shown("typed", shape, begin=held.address, length=length)
+
+    def _variant(self, place: Place) -> Node | None:
+        # Which of its forms a Rust enum has, as a number with names.
+        handle = place.handle
+        number = handle.type if isinstance(handle, Held) else handle
+        part = self._debug.variants(number) if isinstance(number, int) else None
+        if part is None or part.discriminant is None:
+            return None
+        chosen = part.discriminant
+        if isinstance(handle, Held):
+            bits = handle.bits + chosen.bit_offset
+            node: Node | None = self._held(handle, bits, chosen.target, chosen.bits)
+        else:
+            node = self._at(place.address, chosen.bit_offset, chosen.target, chosen.bits)
+        if node is None or isinstance(node, Place):
+            return None
+        value = fold(Convert(node, ValueType(Kind.UNSIGNED, part.size)))
+        listed = [pair for variant in part.variants for pair in _named(variant)]
+        rest = [v.name for v in part.variants if v.values is None]
+        if rest and len(listed) == 1:  # Option<&T>: None is 0, and Some everything else
+            one, name = listed[0]
+            same = fold(Compare("==", value, Number(one, value.type), value.type))
+            listed = [(1, name), (0, rest[0])]
+            value = same
+        self._names[value] = Names("symbols", tuple(listed))
+        return value
+
+    def type_named(self, name: str) -> int | None:
+        """The ID of a type, as its language spells it; None if there is none."""
+        try:
+            return self._debug.type_id(name)
+        except BtfError:
+            return None
+
+    def _shape(self, number: int) -> Shape | None:
+        # None of what has something in it that is only declared.
+        try:
+            return super()._shape(number) if self._whole(number, 0) else None
+        except BtfError:
+            return None
+
+    def _whole(self, number: int, depth: int) -> bool:
+        found = self.btf.resolve(number)
+        forms = self._debug.variants(number)
+        told = forms is None or forms.discriminant is None or choice_of(self.btf, found)
+        if not told and found.kind != btf_format.Kind.UNION:
+            return False  # which of its forms it has, a structure cannot say
+        if isinstance(found, btf_types.Array):
+            return self._whole(found.target, depth)
+        if isinstance(found, btf_types.Composite) and depth < _DEEPEST:
+            return all(self._whole(member.target, depth + 1) for member in found.members)
+        return isinstance(found, _VALUES)
+
+    # ------------------------------------------------------------ places
+
+    def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
+        found = self.btf.resolve(number)
+        start = fold(Arithmetic("+", address, Number(bits // 8, U64), U64))
+        if isinstance(found, btf_types.Pointer) and not width and self._debug.is_reference(number):
+            return self._at(Deref(start, U64), 0, found.target, 0)
+        if isinstance(found, btf_types.Forward):
+            return Place(start, ValueType(Kind.BYTES, 0), handle=number)
+        if isinstance(found, btf_types.Float) and found.size in (4, 8):
+            return Deref(start, ValueType(Kind.FLOAT, found.size), number)
+        node = super()._at(address, bits, number, width)
+        return self._pointed(node, found) if isinstance(node, Place) else node
+
+    def place_at(self, address: Node, number: int) -> Node | None:
+        """What lies at an address, of a type."""
+        return self._at(address, 0, number, 0)
+
+    def _pointed(self, node: Place, found: btf_types.Type) -> Node:
+        # A smart pointer is the pointer in it.
+        if not isinstance(found, btf_types.Composite) or "<" not in found.name:
+            return node
+        return pointer_in(self, node, found.name) or node
+
+    def _held(self, handle: Held, bits: int, number: int, width: int) -> Node:
+        # What lies so many bits behind the begin of some registers.
+        found = self.btf.resolve(number)
+        if width:
+            return self._held_bits(handle, bits, width, found)
+        if isinstance(found, btf_types.Pointer):
+            return self._typed(self._bytes(handle, bits // 8, ValueType(Kind.UNSIGNED, 8)), number)
+        kind = value_type(self.btf, number)
+        if isinstance(found, btf_types.Float) and found.size in (4, 8):
+            kind = ValueType(Kind.FLOAT, found.size)
+        if kind is not None:
+            return self._typed(self._bytes(handle, bits // 8, kind), number)
+        size = self.btf.size_of(number)
+        inner = Held(number, handle.pieces, bits, handle.returned)
+        start = self._gathered(handle, bits // 8, size, number)
+        return self._pointed(Place(start, ValueType(Kind.BYTES, size), handle=inner), found)
+
+    def _gathered(self, handle: Held, start: int, size: int, number: int) -> Node:
+        # All bytes of a structure or an array; unreadable if some of them are.
+        if self._shape(number) is None:
+            reason = "a structure in registers: its members can be read, not the whole"
+            return _unreadable(handle, reason, U64)
+        parts: list[tuple[int, Node]] = []
+        for piece in handle.pieces:
+            first, end = max(piece.start, start), min(piece.start + piece.size, start + size)
+            if first < end and piece.register is None:
+                return _unreadable(handle, piece.problem, U64)
+            while first < end and piece.register is not None:
+                at = piece.register.offset + first - piece.start
+                room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
+                kind = ValueType(Kind.UNSIGNED, room)
+                parts.append((first - start, self._bytes(handle, first, kind)))
+                first += room
+        return Gathered(tuple(parts), U64)
+
+    def _bytes(self, handle: Held, start: int, kind: ValueType) -> Node:
+        for piece in handle.pieces:
+            if piece.start <= start < piece.start + piece.size:
+                if piece.register is None:
+                    return _unreadable(handle, piece.problem, kind)
+                if start + kind.size > piece.start + piece.size:
+                    return self._across(handle, piece, start, kind)
+                at = Register(piece.register.offset + start - piece.start, kind.size)
+                return Fetched(AtReturn(at) if handle.returned else at, kind)
+        return _unreadable(handle, "it is in no register", kind)
+
+    def _across(self, handle: Held, first: Piece, start: int, kind: ValueType) -> Node:
+        # A number of a packed structure, with its beginning in one register, its end in the next.
+        later = next((one for one in handle.pieces if one.start == first.start + first.size), None)
+        halves = [None if one is None else one.register for one in (first, later)]
+        low, high = halves
+        if low is None or high is None or self._big_endian or low.size != _WORD:
+            return _unreadable(handle, "it lies in two registers", kind)
+        wide = Register(high.offset, _WORD)
+        parts = [Fetched(AtReturn(one) if handle.returned else one, U64) for one in (low, wide)]
+        skipped = 8 * (start - first.start)
+        begin = Arithmetic(">>", parts[0], Number(skipped, U64), U64)
+        end = Arithmetic("<<", parts[1], Number(8 * _WORD - skipped, U64), U64)
+        return fold(Convert(Arithmetic("|", begin, end, U64), kind))
+
+    def _held_bits(self, handle: Held, bits: int, width: int, found: btf_types.Type) -> Node:
+        first, shift = divmod(bits, 8)
+        size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
+        # Not more bytes than the register has that it lies in.
+        while size and first % 8 + size > 8 and first:
+            first, shift = first - 1, shift + 8
+        if not size or shift + width > 64:
+            reason = f"a bit field of {width} bits across two registers is not read"
+            return _unreadable(handle, reason, U64)
+        size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
+        whole = self._bytes(handle, first, ValueType(Kind.UNSIGNED, size))
+        if isinstance(whole, Opaque) or not _readable(whole):
+            return whole
+        if self._big_endian:
+            shift = size * 8 - shift - width
+        kind = S64 if getattr(found, "signed", False) else U64
+        left = fold(
+            Arithmetic("<<", fold(Convert(whole, U64)), Number(64 - shift - width, U64), U64)
+        )
+        value = fold(Arithmetic(">>", fold(Convert(left, kind)), Number(64 - width, U64), kind))
+        node = Convert(value, kind, found.id)
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
+        return node
+
+
+def _named(variant: Variant) -> list[tuple[int, str]]:
+    # The one discriminant of a form, and its name.
+    return [(low, variant.name) for low, high in variant.values or () if low == high]
+
+
+def _unreadable(handle: Held, reason: str, kind: ValueType) -> Node:
+    # Of the return it stays, so that the return is the hit.
+    if handle.returned:
+        return Fetched(AtReturn(Unreadable(reason)), kind)
+    return Opaque(reason, kind)
+
+
+def _readable(node: Node) -> bool:
+    fetch = node.fetch if isinstance(node, Fetched) else None
+    return not (isinstance(fetch, AtReturn) and isinstance(fetch.register, Unreadable))

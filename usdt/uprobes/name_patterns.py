@@ -1,0 +1,128 @@
+"""What a pattern means: names as they stand in symbol tables, and as people write them."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+from usdt.demangle.demangle import demangle
+
+__all__ = ("bare_name", "is_mangled", "literal_of", "name_matcher", "required_text", "shown_name")
+
+_MANGLED = ("_Z", "__Z", "_R", "__R")
+_ESCAPED = re.compile(r"\[([*?\[])\]")
+_MAGIC = re.compile(r"[*?\[]")
+_OPEN, _CLOSE = "(<[{", ")>]}"
+_METHOD = re.compile(r"<([\w:]+(?:<.*>)?)>(::.*)")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
+# What mangling abbreviates, or spells otherwise.
+_ABBREVIATED = frozenset(
+    (
+        *(
+            "std",
+            "allocator",
+            "basic_string",
+            "string",
+            "basic_istream",
+            "basic_ostream",
+            "basic_iostream",
+        ),
+        *("istream", "ostream", "iostream", "char_traits", "char", "traits", "operator"),
+        *("const", "unsigned", "signed", "short", "int", "long", "float"),
+        *("double", "bool", "void", "wchar_t", "anonymous", "namespace", "impl"),
+        *("dyn", "mut", "str", "new", "delete", "closure", "self"),
+        *("Self"),
+    )
+)
+
+
+def is_mangled(name: str) -> bool:
+    """Whether a symbol is a C++ or Rust name that may have another form."""
+    return name.startswith(_MANGLED)
+
+
+def literal_of(pattern: str) -> str | None:
+    """The one name that a pattern stands for; None if it may stand for several."""
+    plain = _ESCAPED.sub("", pattern)
+    return None if _MAGIC.search(plain) else _ESCAPED.sub(r"\1", pattern)
+
+
+def bare_name(demangled: str) -> str:
+    """A demangled name without parameters and result: ``void ns::f<int>(int)`` → ``ns::f<int>``."""
+    # Angle brackets of operators are none.
+    text = demangled
+    for operator in ("operator<<=", "operator>>=", "operator<=>", "operator<<", "operator>>"):
+        text = text.replace(operator, "operator" + "_" * (len(operator) - 8))
+    for operator in ("operator->*", "operator->", "operator<=", "operator>=", "operator<"):
+        text = text.replace(operator, "operator" + "_" * (len(operator) - 8))
+    text = text.replace("operator>", "operator_").replace("operator()", "operator__")
+    depth, end, start = 0, len(text), 0
+    for at, character in enumerate(text):
+        if character == "(" and not depth and not text.startswith("(anonymous", at):
+            end = at
+            break
+        if character in _OPEN:
+            depth += 1
+        elif character in _CLOSE:
+            depth -= 1
+        elif character == " " and not depth and "operator" not in text[start:at]:
+            start = at + 1
+    return demangled[start:end] or demangled
+
+
+def shown_name(symbol: str) -> str:
+    """What people call a symbol."""
+    return demangle(symbol) if is_mangled(symbol) else symbol
+
+
+def _without_templates(name: str) -> str:
+    # Template arguments at the end: std::sort<int*> is also meant by std::sort.
+    if not name.endswith(">") or "operator" in name:
+        return name
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += (name[at] == ">") - (name[at] == "<")
+        if not depth:
+            return name[:at]
+    return name
+
+
+def _of_method(name: str) -> str:
+    # Rust's newer mangling says <shop::Toy>::rename where people write shop::Toy::rename.
+    match = _METHOD.match(name)
+    return f"{match[1]}{match[2]}" if match and " as " not in match[1] else name
+
+
+class name_matcher:  # noqa: N801 - used as a function that remembers
+    """Whether symbols are meant by a pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self._match = re.compile(fnmatch.translate(pattern)).match
+        self._required = required_text(pattern)
+
+    def __call__(self, symbol: str) -> bool:
+        """Whether a symbol, as it stands in the table, is meant."""
+        if self._match(symbol):
+            return True
+        if not is_mangled(symbol) or self._required not in symbol:
+            return False
+        full = demangle(symbol)
+        if full == symbol:
+            return False
+        bare = bare_name(full)
+        return any(map(self._match, (full, bare, _without_templates(bare), _of_method(bare))))
+
+
+def required_text(pattern: str) -> str:
+    """What a mangled name has to contain to be meant; "" if that cannot be told.
+
+    An identifier stands in a mangled name as it is, unless the mangling has an abbreviation for it.
+    """
+    head = _ESCAPED.sub(" ", pattern).partition("(")[0].partition("<")[0]
+    if "operator" in head or "[" in head:
+        return ""
+    last = head.rpartition("::")[2]
+    if len(last) == 1 and last.isalpha():
+        return f"1{last}"  # manglings say how long it is
+    found = [word for word in _IDENTIFIER.findall(last) if word not in _ABBREVIATED]
+    return max(found, key=len, default="")

@@ -1,0 +1,259 @@
+"""What the tracer asks of a probe on functions: does a file have them, and where to attach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Kind
+from usdt.base.errors import LanguageError, TracingError
+from usdt.base.machine import KERNEL
+from usdt.engine.language.needs_types import needs_types, untyped_names
+from usdt.engine.language.tree import Name, names_in, walk
+from usdt.engine.runtime.attach.attacher import Point
+from usdt.probes.sites import foreign_machine
+from usdt.uprobes.arguments import (
+    MAX_ARGUMENTS,
+    arguments_of,
+    call_stack,
+)
+from usdt.uprobes.functions import FunctionFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.language.tree import Item, ProbeText
+    from usdt.engine.runtime.session import AnySession
+    from usdt.uprobes.arguments import Parameters
+    from usdt.uprobes.functions import Function
+    from usdt.uprobes.parameters import DebugParameters
+
+_MOST_TYPED = 200  # functions of a pattern whose results' types are looked for
+_MOST_NAMED = 4  # functions that a note names
+
+__all__ = ("FunctionRequest",)
+
+
+class FunctionRequest:
+    """One probe on functions, over all files it is looked for in.
+
+    Args:
+        text: the probe.
+        parameters: what knows arguments by name; by default debug information, if items ask.
+        keys: items of ``--by`` and ``--key``.
+        described: whether parameters are wanted even if no item asks.
+
+    Attributes:
+        notes: what ``-v`` says of what was found.
+
+    Raises:
+        LanguageError: it names no file.
+    """
+
+    def __init__(
+        self,
+        text: ProbeText,
+        parameters: Parameters | None = None,
+        *,
+        keys: Sequence[Item] = (),
+        described: bool = False,
+    ) -> None:
+        if text.path is None:
+            name = text.name if ":" not in text.name else "FUNCTION"
+            raise LanguageError(
+                text.text,
+                0,
+                f"whose function? expected uprobe:TARGET:{name}, as in uprobe:libc:malloc",
+            )
+        self.text = text
+        self.notes: list[str] = []
+        self._items = (*text.items, *keys)
+        self._parameters = parameters
+        self._described = described
+        self._found: dict[str, list[Function]] = {}
+        self._debug: dict[str, DebugParameters | None] = {}
+
+    def functions(self, path: str, open_path: str, pid: int = 0) -> list[Function]:
+        """The functions in a file; read once.
+
+        Args:
+            path: the file's name, as people know it.
+            open_path: what to open.
+            pid: the process whose file it is; 0: ours.
+
+        Raises:
+            ProbeNotFound: there is none; the message says why.
+            ElfError: the file is no program.
+        """
+        if open_path not in self._found:
+            roots = (f"/proc/{pid}/root", "") if pid else ("",)
+            with FunctionFile(path, open_path, roots=roots) as file:
+                found = file.find(self.text.name)
+                elsewhere = foreign_machine(file.machine)
+                if elsewhere is not None:
+                    raise TracingError(f"{path}: {elsewhere}")
+                found = self._check(file, found)
+                self.notes += file.notes
+            self._found[open_path] = found
+        return self._found[open_path]
+
+    def _check(self, file: FunctionFile, found: list[Function]) -> list[Function]:
+        # Those that have what items ask for.
+        names = {name for item in self.text.items for name in names_in(item.expression)}
+        bad = [one for one in found if one.no_return] if "return" in names else []
+        if bad and len(bad) == len(found):
+            raise TracingError(f"{file.path}: no return probe on {bad[0].name}: {bad[0].no_return}")
+        if bad:
+            shown = ", ".join(one.name for one in bad[:4])
+            file.notes.append(f"{file.path}: left out, as they have no return to probe: {shown}")
+            found = [one for one in found if not one.no_return]
+        inside = next((one for one in found if one.shift), None)
+        if inside is None:
+            return found
+        arguments = [name for name in names if name.startswith("arg") and name[3:].isdigit()]
+        if "return" in names or arguments:
+            what = "return" if "return" in names else min(arguments)
+            raise LanguageError(
+                self.text.text,
+                max(self.text.text.rfind(what), 0),
+                f"{inside.place} is inside a function: arguments are known where it begins, and "
+                "its return is found from there",
+            )
+        return found
+
+    def points(self, path: str, open_path: str, pid: int = 0) -> list[Point]:
+        """Where to attach in a file; ``pid``: in this one process.
+
+        Raises:
+            LanguageError: items ask for what is not known of these functions.
+            TracingError: the debug information is damaged.
+        """
+        found = self.functions(path, open_path, pid)
+        parameters = self._parameters_of(path, open_path, found, pid)
+        arguments = {one: self._arguments(one, parameters) for one in found}
+        absence = None if parameters is None else parameters.absence
+        found = self._with_names(path, arguments, absence)
+        return [
+            Point(
+                one.probe,
+                path,
+                open_path,
+                one.offset,
+                0,
+                () if one.shift else arguments[one],
+                pid,
+                one.name,
+                None if one.shift or one.no_return else call_stack(one.machine),
+                types=None if parameters is None else parameters.types(one),
+            )
+            for one in found
+        ]
+
+    def fitting(self, points: list[Point], session: AnySession) -> list[Point]:
+        """Of many functions' points those that have what keys name; of one, itself."""
+        if len(points) < 2 or len(self._items) == len(self.text.items):
+            return points
+        found = [point for point in points if session.misfit(self.text, point) is None]
+        return found or points[:1]
+
+    def _parameters_of(
+        self, path: str, open_path: str, found: list[Function], pid: int
+    ) -> Parameters | None:
+        # Debug information is read where items cannot do without, or for the type of the result.
+        names = {name for item in self.text.items for name in names_in(item.expression)}
+        needed = needs_types(self._items)
+        if self._parameters is not None or not (needed or self._described or "return" in names):
+            return self._parameters
+        if not needed and len(found) > _MOST_TYPED:
+            return None
+        if open_path not in self._debug:
+            self._debug[open_path] = self._open(path, open_path, pid, needed=needed)
+        return self._debug[open_path]
+
+    def _open(self, path: str, open_path: str, pid: int, *, needed: bool) -> DebugParameters | None:
+        from usdt.uprobes.debug_info import debug_of  # noqa: PLC0415
+        from usdt.uprobes.parameters import DebugParameters  # noqa: PLC0415
+
+        roots = (f"/proc/{pid}/root", "") if pid else ("",)
+        try:
+            debug = debug_of(path, open_path, roots)
+        except TracingError as err:
+            if needed:
+                raise
+            self.notes.append(f"the type of the result is not known: {err}")
+            return None
+        if debug is None and needed:
+            raise self._untyped(path, open_path)
+        return None if debug is None else DebugParameters(debug)
+
+    def _untyped(self, path: str, open_path: str) -> LanguageError:
+        from usdt.elf.file import ElfFile  # noqa: PLC0415
+        from usdt.uprobes.debug_package_hint import missing_debug  # noqa: PLC0415
+
+        with ElfFile(open_path, name=path) as elf:
+            reason = missing_debug(path, elf.build_id)
+        names = untyped_names(self._items)
+        if names:
+            return self._unknown(names[0], reason)
+        start = self.text.items[0].expression.start if self.text.items else 0
+        return LanguageError(self.text.text, start, reason)
+
+    def _unknown(self, name: str, reason: str) -> LanguageError:
+        places = (
+            node.start
+            for item in self.text.items
+            for node in walk(item.expression)
+            if isinstance(node, Name) and node.name == name
+        )
+        return LanguageError(self.text.text, next(places, 0), f"unknown name {name!r}: {reason}")
+
+    def _with_names(
+        self, path: str, arguments: dict[Function, tuple[Argument, ...]], absence: str | None
+    ) -> list[Function]:
+        # Those of a pattern whose parameters have the names that items ask for. ``absence``: which
+        # part of the debug information is not here; None: there is none at all.
+        wanted = untyped_names(self.text.items) if absence is not None else []
+        known = {one: {argument.name for argument in has} for one, has in arguments.items()}
+        lacking = [one for one in arguments if not known[one].issuperset(wanted)]
+        if lacking and len(lacking) == len(arguments):
+            name = next(name for name in wanted if name not in known[lacking[0]])
+            raise self._unknown(name, _other_names(lacking[0], arguments[lacking[0]], absence))
+        if lacking:
+            shown = ", ".join(one.name for one in lacking[:_MOST_NAMED])
+            names = ", ".join(wanted)
+            number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
+            self.notes.append(f"{path}: {number} left out without parameters {names}: {shown}")
+        return [one for one in arguments if one not in lacking]
+
+    def _arguments(self, function: Function, parameters: Parameters | None) -> tuple[Argument, ...]:
+        numbered = arguments_of(function.machine, go=function.go, no_return=function.no_return)
+        if parameters is None or function.shift:
+            return numbered
+        named = parameters.arguments(function)
+        if not (self._described or needs_types(self._items)):
+            # Where only arg0 and return are asked for, debug information that may be there or not
+            # makes no difference but for the size and sign of a number.
+            named = tuple(one for one in named if one.name == "return" and _is_number(one))
+        taken = {one.name for one in named}
+        return *named, *(one for one in numbered if one.name not in taken)
+
+    @property
+    def declared(self) -> int:
+        """How many arguments there are at most."""
+        return MAX_ARGUMENTS if arguments_of(KERNEL) else 0
+
+
+def _other_names(function: Function, arguments: tuple[Argument, ...], absence: str | None) -> str:
+    names = [one.name for one in arguments if not one.hidden and one.name != "return"]
+    if names:
+        return f"{function.name} has the parameters {', '.join(names)}"
+    if absence:
+        return f"no parameters of {function.name} are known: {absence}"
+    return (
+        f"no parameters of {function.name} are known: it has none, or what it is made from was "
+        "compiled without -g; arg0… and return work without"
+    )
+
+
+def _is_number(argument: Argument) -> bool:
+    return argument.type.kind in (Kind.SIGNED, Kind.UNSIGNED) and argument.form != "hex"

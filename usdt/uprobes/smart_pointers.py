@@ -1,0 +1,87 @@
+"""Pointers that are objects: of C++ the pointer in them, of Rust what they lead to.
+
+    std::unique_ptr<T>   libstdc++: the first of a tuple; libc++: __ptr_
+    std::shared_ptr<T>, std::weak_ptr<T>   _M_ptr; libc++: __ptr_
+    (libc++ before LLVM 19 has __ptr_.__value_ of the first of a pair in a unique_ptr)
+    Rc<T>, Arc<T>        ptr.pointer leads to the counts and the value
+    std::optional<T>     followed as a pointer: _M_payload._M_payload._M_value; libc++: __val_
+
+Types are known by their members as well as by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from usdt.btf.types import Composite
+from usdt.engine.compiler.ir import Place, Pointer
+
+if TYPE_CHECKING:
+    from usdt.engine.compiler.ir import Node
+    from usdt.uprobes.dwarf_types import ProgramTypes
+
+__all__ = ("pointer_in", "value_in")
+
+_CXX = re.compile(r"^std::(?:\w+::)*(?:unique|shared|weak)_ptr<")
+_RUST = re.compile(r"(?:^|::)(?:Rc|Arc)<")
+_PATHS = (("_M_ptr",), ("__ptr_",), ("__ptr_", "__value_"))
+_HEAD = "std::_Tuple_impl<0"
+_DEEPEST = 8
+
+
+def value_in(types: ProgramTypes, node: Place, name: str) -> Node | None:
+    """The value of a std::optional (libstdc++, libc++), whether it has one or not; else None."""
+    if not name.startswith("std::") or "optional<" not in name.partition("<")[0] + "<":
+        return None
+    inner = _followed(types, node, ("_M_payload", "_M_payload", "_M_value"))
+    return inner or types.step(node, "__val_")
+
+
+def pointer_in(types: ProgramTypes, node: Place, name: str) -> Node | None:
+    """What a smart pointer is: a pointer of C++, what one of Rust leads to; else None.
+
+    Args:
+        types: of the program.
+        node: the object.
+        name: of its type.
+    """
+    if _CXX.match(name):
+        found = (_followed(types, node, path) for path in _PATHS)
+        known = next((one for one in found if isinstance(one, Pointer)), None)
+        return known or _head(types, node, 0)
+    if not _RUST.search(name):
+        return None
+    inner = _followed(types, node, ("ptr", "pointer"))
+    if not isinstance(inner, Pointer) or not isinstance(inner.handle, int):
+        return None
+    counted = types.place_at(inner.address, inner.handle)
+    if not isinstance(counted, Place):
+        return None
+    return types.step(counted, "value") or types.step(counted, "data")
+
+
+def _head(types: ProgramTypes, node: Node | None, depth: int) -> Pointer | None:
+    # The first of a tuple of libstdc++, which is made of bases.
+    number = getattr(node, "handle", None)
+    if not isinstance(node, Place) or not isinstance(number, int) or depth > _DEEPEST:
+        return None
+    found = types.btf.resolve(number)
+    if not isinstance(found, Composite):
+        return None
+    if found.name.startswith(_HEAD):
+        inner = types.step(node, "__0")
+        return inner if isinstance(inner, Pointer) else None
+    parts = (types.part(node, one.bit_offset, one) for one in found.members[:_DEEPEST])
+    heads = (_head(types, one, depth + 1) for one in parts)
+    return next((one for one in heads if one is not None), None)
+
+
+def _followed(types: ProgramTypes, node: Node, path: tuple[str, ...]) -> Node | None:
+    # The member of a member.
+    for name in path:
+        inner = types.step(node, name)
+        if inner is None:
+            return None
+        node = inner
+    return node
