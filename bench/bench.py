@@ -149,8 +149,8 @@ def untraced(loop: Loop) -> Iterator[Outcome]:
 def empty_uprobe(loop: Loop) -> Iterator[Outcome]:
     """A program that returns at once, at every site: the floor that the kernel sets."""
     from usdt.bpf._uapi import AttachType  # noqa: PLC0415 - only this measurement loads programs
-    from usdt.bpf.assembler import Assembler  # noqa: PLC0415
-    from usdt.bpf.insn import R0  # noqa: PLC0415
+    from usdt.bpf.asm.assembler import Assembler  # noqa: PLC0415
+    from usdt.bpf.asm.insn import R0  # noqa: PLC0415
     from usdt.bpf.link import UprobeSite, attach_uprobe_multi  # noqa: PLC0415
     from usdt.bpf.program import ProgramSpec  # noqa: PLC0415
 

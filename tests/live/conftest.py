@@ -14,8 +14,8 @@ from usdt.arch.stubs import STUBS
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.machine import KERNEL, PROCESS
 from usdt.bpf import features
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe
 from usdt.bpf.program import ProgramSpec
 

@@ -20,9 +20,9 @@ from tracing_tools import bias, semaphores
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.machine import PROCESS
 from usdt.bpf._uapi import AttachType, ProgType
-from usdt.bpf.assembler import Assembler
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
 from usdt.bpf.features import best_way, have_uprobe_multi
-from usdt.bpf.insn import R0
 from usdt.bpf.link import (
     PerfLink,
     UprobeSite,
@@ -246,8 +246,8 @@ def test_a_guarded_probe_is_silent_without_its_semaphore(program: Path, way: str
 _TRACER = """\
 import json, sys, time
 from usdt.bpf._uapi import AttachType
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
 from usdt.bpf.link import UprobeSite, attach_uprobe_multi, attach_uprobe_perf
 from usdt.bpf.program import ProgramSpec
 

@@ -18,9 +18,9 @@ from skips import need_program
 from usdt.base.errors import NotSupported, SyscallError, VerifierError
 from usdt.bpf import features
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, Helper, MapType
-from usdt.bpf.assembler import Assembler
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.capabilities import missing_capabilities
-from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.maps import Map, MapSpec, possible_cpus, sum_per_cpu
 from usdt.bpf.program import ProgramSpec
 

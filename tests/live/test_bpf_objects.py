@@ -11,8 +11,8 @@ import pytest
 
 from usdt.base.errors import SyscallError, TargetError
 from usdt.bpf._uapi import MapType
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
 from usdt.bpf.maps import Map, MapSpec
 from usdt.bpf.objects import pin
 from usdt.bpf.program import Program, ProgramSpec

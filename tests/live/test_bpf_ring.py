@@ -16,8 +16,8 @@ from recorder import COOKIES, GIVEN_UP, newest_way, places, shared_semaphores, t
 from usdt.base.errors import SyscallError
 from usdt.base.machine import KERNEL_WORD
 from usdt.bpf._uapi import AttachType, Helper
-from usdt.bpf.assembler import Assembler, Code
-from usdt.bpf.insn import R0, R1, R2, R3, R6, Jump
+from usdt.bpf.asm.assembler import Assembler, Code
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, Jump
 from usdt.bpf.link import UprobeSite, attach_uprobe_multi
 from usdt.bpf.program import ProgramSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer

@@ -18,7 +18,7 @@ from usdt.base.closeable import FD
 from usdt.bpf import features
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, MapType
-from usdt.bpf.disasm import listing
+from usdt.bpf.asm.disasm import listing
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.program import _LAYOUT, ProgramSpec
 from usdt.engine.compiler.arguments import Argument
@@ -33,7 +33,7 @@ from usdt.probes.sites import matching, points_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usdt.bpf.assembler import Code
+    from usdt.bpf.asm.assembler import Code
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.plan import Plan
 

@@ -17,8 +17,8 @@ from tracing_tools import USDT, until
 
 from usdt.base.errors import ProbeNotFound, TargetError, TracingError
 from usdt.bpf._uapi import AttachType, ProgType
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
 from usdt.bpf.link import Via
 from usdt.bpf.objects import pin
 from usdt.bpf.program import Program, ProgramSpec

@@ -19,8 +19,8 @@ from house import ROOT
 import usdt
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import Command
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0, R10
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0, R10
 from usdt.bpf.program import ProgramSpec
 
 _SHARED = re.compile(rb"\x49\xb9.{8}\x65\x4c\x03\x0c\x25", re.DOTALL)

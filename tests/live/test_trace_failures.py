@@ -19,8 +19,8 @@ from tracing_tools import USDT, leftovers, one_error, private, run_usdt, tracing
 
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
 from usdt.bpf.link import UprobeSite, attach_uprobe_multi
 from usdt.bpf.program import ProgramSpec
 from usdt.probes.probe import read_probes

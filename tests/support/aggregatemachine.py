@@ -27,7 +27,7 @@ from usdt.engine.language import parse_probe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.bpf.assembler import Code
+    from usdt.bpf.asm.assembler import Code
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.arguments import Argument
 

@@ -18,7 +18,7 @@ from usdt.bpf._uapi import Helper
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.bpf.assembler import Code
+    from usdt.bpf.asm.assembler import Code
 
 __all__ = ("Machine",)
 

@@ -15,7 +15,7 @@ from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventForm
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Code
+    from usdt.bpf.asm.assembler import Code
     from usdt.engine.compiler.plan import Plan
 
 __all__ = (

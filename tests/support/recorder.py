@@ -24,8 +24,8 @@ from usdt.base.errors import NotSupported
 from usdt.base.machine import KERNEL, KERNEL_WORD
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType, Helper, MapType
-from usdt.bpf.assembler import Assembler, Code
-from usdt.bpf.insn import R0, R1, R2, R3, R6, R7, R8, R9, R10, Jump
+from usdt.bpf.asm.assembler import Assembler, Code
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R7, R8, R9, R10, Jump
 from usdt.bpf.link import (
     Link,
     UprobeSite,

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from usdt.bpf._uapi import MapType
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.maps import Map, MapSpec
     from usdt.bpf.program import Program, ProgramSpec
     from usdt.btf.reader import Btf as BTF  # noqa: N814 - an abbreviation
 
 _HOMES = {
-    "Assembler": ("usdt.bpf.assembler", "Assembler"),
+    "Assembler": ("usdt.bpf.asm.assembler", "Assembler"),
     "BTF": ("usdt.btf.reader", "Btf"),
     "Map": ("usdt.bpf.maps", "Map"),
     "MapSpec": ("usdt.bpf.maps", "MapSpec"),

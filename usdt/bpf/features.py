@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import NotSupported, SyscallError, VerifierError
 from usdt.base.machine import KERNEL
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0, R1, R6, R10
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0, R1, R6, R10
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_traced
 from usdt.bpf.link import Via, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec

@@ -16,7 +16,7 @@ from usdt.bpf.objects import duplicated, opened_pin
 if TYPE_CHECKING:
     import os
 
-    from usdt.bpf.assembler import Code
+    from usdt.bpf.asm.assembler import Code
 
 __all__ = ("Program", "ProgramSpec")
 
@@ -106,7 +106,7 @@ class Program(Closing):
 
     Example:
         >>> asm = usdt.bpf.Assembler()
-        >>> asm.mov(Reg.R0, 0)  # from usdt.bpf.insn import Reg
+        >>> asm.mov(Reg.R0, 0)  # from usdt.bpf.asm.insn import Reg
         >>> asm.exit()
         >>> with usdt.bpf.ProgramSpec(asm.assemble(), name="nothing").load({}) as program:
         ...     program.fd.fileno()

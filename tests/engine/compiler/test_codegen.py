@@ -25,8 +25,8 @@ from planning import argument, memory, plan
 from usdt.arch.locations import Address, Constant, Kind, Memory, Register, ValueType
 from usdt.base.errors import TracingError
 from usdt.bpf._uapi import Helper
-from usdt.bpf.assembler import Assembler, CodeTooLarge
-from usdt.bpf.insn import R1, R6, Jump
+from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
+from usdt.bpf.asm.insn import R1, R6, Jump
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.expressions import SLOTS, ExpressionWriter
 from usdt.engine.compiler.codegen.program import (

@@ -15,7 +15,7 @@ from usdt.arch.locations import (
     Unreadable,
 )
 from usdt.base.errors import TracingError
-from usdt.bpf.assembler import Assembler
+from usdt.bpf.asm.assembler import Assembler
 from usdt.engine.compiler import entry_return as calls
 from usdt.engine.compiler.codegen.expressions import ExpressionWriter
 from usdt.engine.compiler.ir import (

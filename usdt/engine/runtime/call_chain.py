@@ -22,7 +22,7 @@ from usdt.arch.locations import Unreadable
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper, MapType
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import DISCARD, HEADER, stride
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
@@ -35,7 +35,7 @@ from usdt.engine.runtime.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.entry_return import CallStack
     from usdt.engine.compiler.plan import Output, Plan
     from usdt.engine.language.tree import ProbeText

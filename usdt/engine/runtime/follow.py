@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Self
 from usdt.base.errors import SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper, MapType, ProgType
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R7, R9, R10, Alu, Jump
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R9, R10, Alu, Jump
 from usdt.bpf.link import Link, attach_raw_tracepoint
 from usdt.bpf.maps import Map, MapSpec
 from usdt.bpf.objects import object_info
@@ -38,8 +38,8 @@ from usdt.bpf.program import Program, ProgramSpec
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, PIDNS_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Code
-    from usdt.bpf.insn import Reg
+    from usdt.bpf.asm.assembler import Code
+    from usdt.bpf.asm.insn import Reg
 
 __all__ = (
     "ROOM",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
 from usdt.engine.aggregate.codegen.keys import KeyWriter
 from usdt.engine.aggregate.codegen.values import ValueWriter
 from usdt.engine.aggregate.values import value_size
@@ -25,7 +25,7 @@ from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionWriter
 from usdt.engine.compiler.codegen.program import lost_label, unread_label
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.codegen.program import Case

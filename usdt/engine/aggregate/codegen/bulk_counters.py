@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R8, R10, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R8, R10, Jump
 from usdt.engine.aggregate.codegen.action import VALUES, AggregateBody
 from usdt.engine.aggregate.codegen.values import ValueWriter
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT
@@ -13,7 +13,7 @@ from usdt.engine.compiler.codegen.expressions import KEY_SLOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.program import Body, Case
 
     RowWriter = Callable[[Assembler, str], None]

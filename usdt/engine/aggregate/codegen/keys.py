@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Kept, Memory
 from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from usdt.engine.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from usdt.engine.compiler.codegen.expressions import (
     KEY_SLOT,
@@ -28,7 +28,7 @@ from usdt.engine.compiler.ir import Builtin, Fetched, Number, children, of_kerne
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.keys import Field, KeyLayout
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.bpf.insn import R0, R1, R2, R3, R7, R8, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R7, R8, Alu, Jump
 from usdt.engine.aggregate.spec import Linear
 from usdt.engine.aggregate.values import COUNT, GREATEST, HIGH, LEAST, LOW, buckets_at
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.spec import Aggregation
 
 __all__ = ("ValueWriter",)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
 from usdt.engine.compiler.codegen.record import RecordWriter
 from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT, KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 from usdt.engine.compiler.entry_return import blank_map, frame_map
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.program import Case
     from usdt.engine.compiler.entry_return import CallPart
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
-from usdt.bpf.assembler import Assembler, Code
-from usdt.bpf.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
+from usdt.bpf.asm.assembler import Assembler, Code
+from usdt.bpf.asm.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.entry_state import (
     write_entry,
     write_find_frame,

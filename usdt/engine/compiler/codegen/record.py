@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Kind, Memory
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionWriter
 from usdt.engine.compiler.ir import Fetched, Gathered, Number, of_kernel
 from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Assembler
-    from usdt.bpf.insn import Reg
+    from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
     from usdt.engine.compiler.codegen.program import Case
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output

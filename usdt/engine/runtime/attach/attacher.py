@@ -18,7 +18,7 @@ from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
-from usdt.bpf.assembler import CodeTooLarge
+from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.link import (
     Link,
     UprobeSite,
@@ -36,7 +36,7 @@ from usdt.engine.compiler.codegen.record import write_record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.bpf.assembler import Assembler, Code
+    from usdt.bpf.asm.assembler import Assembler, Code
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.codegen.program import Body, Selector
@@ -272,7 +272,7 @@ class Attacher:
 
     def listings(self) -> list[str]:
         """The instructions of the programs loaded, one a line."""
-        from usdt.bpf.disasm import listing  # noqa: PLC0415 - only for people who look inside
+        from usdt.bpf.asm.disasm import listing  # noqa: PLC0415 - only for people who look inside
 
         lines = []
         for number, code in enumerate(self._code, 1):

@@ -16,8 +16,8 @@ from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import Helper, ProgType
-from usdt.bpf.assembler import CodeTooLarge
-from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
+from usdt.bpf.asm.assembler import CodeTooLarge
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
 from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
 from usdt.engine.compiler.ir import Fetched, children
@@ -36,7 +36,7 @@ from usdt.engine.runtime.attach.attacher import Failure, Placed, Point, too_larg
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.link import Link
     from usdt.bpf.program import Program
     from usdt.engine.compiler.ir import Node

@@ -17,7 +17,7 @@ from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError, VerifierError
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType, ProgType
-from usdt.bpf.assembler import CodeTooLarge
+from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.btfobjects import open_module_btf
 from usdt.bpf.kprobes import (
     KernelVia,

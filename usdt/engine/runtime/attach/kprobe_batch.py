@@ -15,8 +15,8 @@ from usdt.base.errors import NotSupported, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL
 from usdt.bpf._uapi import Helper, MapType, ProgType
-from usdt.bpf.assembler import CodeTooLarge
-from usdt.bpf.insn import R0, R1, R2, R6, R10, Jump
+from usdt.bpf.asm.assembler import CodeTooLarge
+from usdt.bpf.asm.insn import R0, R1, R2, R6, R10, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
 from usdt.engine.runtime.attach.attach_points import FunctionHook
@@ -26,7 +26,7 @@ from usdt.tracefs.multi_probe_events import KprobeSet, takes_many
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.program import Program
     from usdt.engine.runtime.attach.attacher import Attacher, Placed
     from usdt.tracefs.multi_probe_events import KprobeEvent

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R6, R7, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R6, R7, R10, Alu, Jump
 from usdt.engine.compiler.codegen.stack_slots import SESSION_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.arch.locations import Register
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.runtime.attach.attacher import Placed
 
 __all__ = ("EndSelector", "Ends", "take_ends")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.bpf.insn import R0, R1, R2, Alu, Jump, Reg
+from usdt.bpf.asm.insn import R0, R1, R2, Alu, Jump, Reg
 from usdt.engine.compiler.ir import Number
 
 if TYPE_CHECKING:

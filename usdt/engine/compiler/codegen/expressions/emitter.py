@@ -16,7 +16,7 @@ from usdt.arch.locations import (
     Unreadable,
 )
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R3, R6, R9, R10, Alu, Jump, Reg
+from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.expressions.arithmetic import write_arithmetic
 from usdt.engine.compiler.codegen.expressions.memory import MemoryWriter
 from usdt.engine.compiler.codegen.expressions.strings import write_compare_text, write_compare_texts
@@ -42,7 +42,7 @@ from usdt.engine.compiler.ir import (
 )
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
 
 __all__ = ("ExpressionWriter",)
 

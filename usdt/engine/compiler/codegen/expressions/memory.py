@@ -14,7 +14,7 @@ from usdt.arch.locations import Memory
 from usdt.base.errors import TracingError
 from usdt.base.machine import KERNEL
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.stack_slots import (
     FRAME_SLOT,
     MARKS,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.arch.locations import ContextBytes, Fetch, Kept, RecordBytes, ValueType
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
 
 __all__ = ("MemoryWriter",)
 

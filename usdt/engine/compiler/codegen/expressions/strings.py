@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
 from usdt.engine.compiler.codegen.stack_slots import COMM_SLOT, TEXT_SLOT
 from usdt.engine.compiler.ir import of_kernel
 
 if TYPE_CHECKING:
-    from usdt.bpf.assembler import Assembler
+    from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.expressions import ExpressionWriter
     from usdt.engine.compiler.ir import CompareText, CompareTexts
 

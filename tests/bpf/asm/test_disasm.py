@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.assembler import Assembler
-from usdt.bpf.disasm import disassemble, listing
-from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.disasm import disassemble, listing
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
 
 _ONE = [
     (encode(0xBF, 6, 1), "(bf) r6 = r1"),

@@ -1,4 +1,4 @@
-"""usdt.bpf.insn: eight bytes, as the instruction set's specification has them."""
+"""usdt.bpf.asm.insn: eight bytes, as the instruction set's specification has them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usdt.bpf import insn
-from usdt.bpf.insn import R0, R1, R2, R6, R9, R10, Alu, Jump, Reg, encode, size_code
+from usdt.bpf.asm import insn
+from usdt.bpf.asm.insn import R0, R1, R2, R6, R9, R10, Alu, Jump, Reg, encode, size_code
 
 little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="needs a little-endian CPU")
 

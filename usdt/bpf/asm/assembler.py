@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.bpf.insn import R0, Alu, Jump, Reg, encode, size_code
+from usdt.bpf.asm.insn import R0, Alu, Jump, Reg, encode, size_code
 
 __all__ = ("Assembler", "Code", "CodeTooLarge")
 

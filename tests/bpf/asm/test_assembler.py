@@ -1,4 +1,4 @@
-"""usdt.bpf.assembler: labels, wide constants and named maps, without a kernel."""
+"""usdt.bpf.asm.assembler: labels, wide constants and named maps, without a kernel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdt.base.errors import TracingError
-from usdt.bpf.assembler import Assembler, Code, CodeTooLarge
-from usdt.bpf.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
+from usdt.bpf.asm.assembler import Assembler, Code, CodeTooLarge
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
 from usdt.bpf.program import ProgramSpec
 
 
