@@ -31,10 +31,6 @@ SYMBOLS: dict[str, int | str] = {
 R = PT_REGS_X86_64
 
 
-def symbol_address(name: str) -> int | str:
-    return SYMBOLS.get(name, f"no {name}")
-
-
 def one(text: str, machine: str) -> Operand:
     (operand,) = parse_arguments(text, machine)
     return operand
@@ -43,7 +39,7 @@ def one(text: str, machine: str) -> Operand:
 def fetch_of(text: str, machine: str = "x86_64", elf_type: int = ET_DYN) -> Fetch:
     return x86.fetch(
         one(text, machine),
-        symbol_address=symbol_address,
+        symbol_address=lambda name: SYMBOLS.get(name, f"no {name}"),
         location=LOCATION,
         machine=machine,
         elf_type=elf_type,

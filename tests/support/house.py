@@ -73,7 +73,8 @@ def text_files() -> tuple[Path, ...]:
             and not name.endswith(".egg-info")
             and (not name.startswith(".") or name == ".ci")
         )
-        found += [Path(folder, name) for name in sorted(names)]
+        # In a linked worktree .git is a file.
+        found += [Path(folder, name) for name in sorted(names) if name != ".git"]
     return tuple(path for path in found if _is_text(path))
 
 
