@@ -80,7 +80,7 @@ def _whole(taken: Taken, data: bytes, form: TextForm | JsonForm | EventForm) -> 
 
 def rendering() -> None:
     """Measure, and print a line for each form."""
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - --help does not pay for it
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - --help does not pay for it
     from usdt.btf.values import Options, Renderer  # noqa: PLC0415
     from usdt.btf.values.value_reader import Concise  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def rendering() -> None:
     layout = layout_of(taken.cases[0][2])
     place = HEADER + layout.fields[0].offset + 16
     step = HEADER + layout.size
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     number = find_type(btf, "struct sk_buff")
     size = btf.size_of(number)
     values = [data[at + place : at + place + size] for at in range(0, len(data), step)]

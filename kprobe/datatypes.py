@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from usdt.btf.c_dump import definition
-from usdt.btf.files import kernel_btf, load
 from usdt.btf.lookup import find_type
+from usdt.btf.reader import Btf
 from usdt.btf.values.libbpf import render_libbpf
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
 from usdt.btf.values.value_reader import Concise, Values
 
 if TYPE_CHECKING:
-    from usdt.btf.reader import Btf
     from usdt.btf.values.options import Rendered
 
 __all__ = ("DataType", "Types", "types")
@@ -150,5 +149,5 @@ def types(path: str | None = None, *, base: str | None = None) -> Types:
         };
     """
     if path is None:
-        return Types(kernel_btf())
-    return Types(load(path, base=load(base) if base else None))
+        return Types(Btf.from_kernel())
+    return Types(Btf.from_file(path, base=Btf.from_file(base) if base else None))

@@ -33,9 +33,10 @@ def btf(file: str | None, base: str | None, form: str) -> None:
 
     FILE is raw BTF, an ELF object or a module (also .gz and .xz).
     """
-    from usdt.btf.files import KERNEL, load  # noqa: PLC0415 - --help must not pay
+    from usdt.btf.files import KERNEL  # noqa: PLC0415 - --help must not pay
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - --help must not pay
 
-    found = load(file or KERNEL, base=load(base) if base else None)
+    found = Btf.from_file(file or KERNEL, base=Btf.from_file(base) if base else None)
     sys.stdout.writelines(_texts(found, form))
 
 

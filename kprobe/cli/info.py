@@ -46,10 +46,10 @@ def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: b
 
 def _type_texts(name: str, *, needed: bool) -> list[str]:
     from usdt.btf.c_dump import Definitions, definition  # noqa: PLC0415 - not for functions
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415
     from usdt.btf.lookup import find_type  # noqa: PLC0415
+    from usdt.btf.reader import Btf  # noqa: PLC0415
 
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     number = find_type(btf, name)
     if needed:
         return [escaped_lines(text) for text in Definitions(btf).needed(number)]

@@ -110,13 +110,13 @@ def _call_fields(key: Any) -> Iterator[dict[str, Any]]:
 def _raw_fields(key: Any) -> Iterator[dict[str, Any]]:
     from kprobe.tracepoints.raw import arguments_of  # noqa: PLC0415
     from usdt.btf.declare import declaration  # noqa: PLC0415 - only for them
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415
+    from usdt.btf.reader import Btf  # noqa: PLC0415
 
     for one in arguments_of(key):
         if not one.hidden:
             declared = one.name
             if isinstance(one.handle, int):
-                declared = declaration(kernel_btf(), one.handle, one.name)
+                declared = declaration(Btf.from_kernel(), one.handle, one.name)
             yield _field(one, declared)
 
 

@@ -17,14 +17,14 @@ from kprobe.functions.symbols import (
 from usdt.base.errors import BtfError, NotSupported, ProbeNotFound
 from usdt.base.frozen import frozen
 from usdt.btf.declare import declaration
-from usdt.btf.files import kernel_btf, module_btf, modules
+from usdt.btf.files import modules
 from usdt.btf.format import Kind
+from usdt.btf.reader import Btf
 from usdt.btf.types import Function, FunctionProto
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from usdt.btf.reader import Btf
 from kprobe.functions.symbols import Kallsyms
 
 __all__ = ("FunctionInfo", "Functions", "current_functions", "split_pattern")
@@ -287,7 +287,7 @@ class Functions:
         """
         if module not in self._types:
             try:
-                self._types[module] = module_btf(module) if module else kernel_btf()
+                self._types[module] = Btf.from_module(module) if module else Btf.from_kernel()
             except (BtfError, NotSupported):
                 if not module:
                     raise

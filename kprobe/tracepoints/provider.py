@@ -200,7 +200,7 @@ def _point(
 @functools.cache
 def _types() -> BtfTypes:
     # One reading of the kernel's BTF serves all.
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.engine.compiler.resolve.btf_types import BtfTypes  # noqa: PLC0415
 
-    return BtfTypes(kernel_btf)
+    return BtfTypes(Btf.from_kernel)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-from typing import TYPE_CHECKING
 
 from kprobe.tracepoints.catalog import nearest
 from usdt.arch.locations import Kind, Register, Unreadable, ValueType
@@ -16,13 +15,10 @@ from usdt.base.errors import ProbeNotFound
 from usdt.base.machine import BIG_ENDIAN, KERNEL
 from usdt.btf import types as btf_types
 from usdt.btf.declare import declaration
-from usdt.btf.files import kernel_btf
 from usdt.btf.format import Kind as BtfKind
+from usdt.btf.reader import Btf
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
-
-if TYPE_CHECKING:
-    from usdt.btf.reader import Btf
 
 __all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
 
@@ -39,7 +35,7 @@ def raw_tracepoints() -> tuple[str, ...]:
     Raises:
         NotSupported: the kernel shows no BTF.
     """
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     return tuple(
         sorted(
             name.removeprefix(_TYPEDEF)
@@ -68,7 +64,7 @@ def matching(pattern: str) -> list[str]:
 @functools.cache
 def _callers() -> dict[str, int]:
     # Raw tracepoint → the ID of the function that runs its programs, of all.
-    named = kernel_btf().named(BtfKind.FUNC)
+    named = Btf.from_kernel().named(BtfKind.FUNC)
     return {
         name.removeprefix(_FUNCTION): number for number, name in named if name.startswith(_FUNCTION)
     }
@@ -79,7 +75,7 @@ def _caller(name: str) -> list[int]:
     # Looking for one takes some milliseconds, going through all functions as long as for a few.
     if _caller.cache_info().misses > _FEW:
         return [_callers()[name]] if name in _callers() else []
-    return kernel_btf().find(f"{_FUNCTION}{name}", BtfKind.FUNC)
+    return Btf.from_kernel().find(f"{_FUNCTION}{name}", BtfKind.FUNC)
 
 
 def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
@@ -100,7 +96,7 @@ def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
 
 def arguments_of(name: str) -> tuple[Argument, ...]:
     """The arguments of a raw tracepoint; ``arg0``… name them as well."""
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     prototype = _prototype(btf, name)
     if prototype is None:
         return ()
@@ -129,7 +125,7 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
 
 def declaration_of(name: str) -> str:
     """Its parameters in C: ``netif_receive_skb(struct sk_buff *skb)``."""
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     prototype = _prototype(btf, name)
     if prototype is None:
         return f"{name}()"

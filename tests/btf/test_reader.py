@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdt.base.errors import BtfError
-from usdt.btf import files
 from usdt.btf.c_dump import header
 from usdt.btf.declare import declaration
+from usdt.btf.files import KERNEL
 from usdt.btf.format import RECORD_SIZES, Encoding, Kind, Linkage
 from usdt.btf.lookup import find_type
 from usdt.btf.raw_dump import raw_lines
@@ -41,7 +41,7 @@ from usdt.btf.values import Options, render, render_libbpf
 from usdt.btf.values.value_reader import Concise
 from usdt.btf.writer import BtfWriter
 
-VMLINUX = Path(files.KERNEL)
+VMLINUX = Path(KERNEL)
 need_vmlinux = pytest.mark.skipif(
     not VMLINUX.exists(), reason="needs CONFIG_DEBUG_INFO_BTF: /sys/kernel/btf/vmlinux"
 )
@@ -362,7 +362,7 @@ def test_the_section_of_an_elf_file(fmt: Format, tmp_path: Path) -> None:
     order = fmt.byteorder
     raw = every_kind(order).data()
     path.write_bytes(object_file((b".text", b"x"), (b".BTF", raw), fmt=fmt))
-    assert files.load(str(path)).end == 22
+    assert Btf.from_file(str(path)).end == 22
 
 
 def test_compressed_modules(tmp_path: Path) -> None:
@@ -370,10 +370,10 @@ def test_compressed_modules(tmp_path: Path) -> None:
     for name, packed in (("m.ko.gz", gzip.compress(raw)), ("m.ko.xz", lzma.compress(raw))):
         path = tmp_path / name
         path.write_bytes(packed)
-        assert files.load(str(path)).end == 22
+        assert Btf.from_file(str(path)).end == 22
         path.write_bytes(packed[: len(packed) // 2])
         with pytest.raises(BtfError):
-            files.load(str(path))
+            Btf.from_file(str(path))
 
 
 def test_zstd_is_unpacked_or_refused_with_advice(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_zstd_is_unpacked_or_refused_with_advice(tmp_path: Path) -> None:
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(20))
     advice = "cannot be unpacked" if sys.version_info >= (3, 14) else "zstd -d"
     with pytest.raises(BtfError, match=advice):
-        files.load(str(path))
+        Btf.from_file(str(path))
 
 
 def test_a_module_with_a_base_of_its_own(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_a_module_with_a_base_of_its_own(tmp_path: Path) -> None:
     out.pointer(5)
     path = tmp_path / "m.ko"
     path.write_bytes(object_file((b".BTF", out.data()), (b".BTF.base", every_kind().data())))
-    btf = files.load(str(path))
+    btf = Btf.from_file(str(path))
     assert declaration(btf, 22) == "struct s *"
 
 
@@ -408,27 +408,27 @@ def test_files_without_btf(contents: bytes, message: str, tmp_path: Path) -> Non
     path = tmp_path / "file"
     path.write_bytes(contents)
     with pytest.raises(BtfError, match=message):
-        files.load(str(path))
+        Btf.from_file(str(path))
 
 
 @need_vmlinux
 def test_the_kernel_itself() -> None:
-    btf = files.kernel_btf()
+    btf = Btf.from_kernel()
     (number,) = btf.find("tcp_sendmsg", Kind.FUNC)
     function = btf.type(number)
     assert isinstance(function, Function)
     text = declaration(btf, function.target, function.name)
     assert text == "int tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size)"
-    assert files.kernel_btf() is btf
+    assert Btf.from_kernel() is btf
     assert btf.size_of(find_type(btf, "struct list_head")) == 16
 
 
 @need_vmlinux
 def test_little_is_decoded_before_it_is_asked_for() -> None:
     code = (
-        "from usdt.btf.files import kernel_btf\n"
+        "from usdt.btf.reader import Btf\n"
         "from usdt.btf.format import Kind\n"
-        "btf = kernel_btf(); btf.find('tcp_sendmsg', Kind.FUNC); print(len(btf._types))"
+        "btf = Btf.from_kernel(); btf.find('tcp_sendmsg', Kind.FUNC); print(len(btf._types))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 10

@@ -17,7 +17,7 @@ from kprobe.tracepoints import catalog, raw
 from kprobe.tracepoints import provider as source
 from kprobe.tracepoints.syscall_numbers import numbers
 from usdt.arch.locations import Unreadable
-from usdt.btf.files import kernel_btf
+from usdt.btf.reader import Btf
 from usdt.engine.compiler.codegen.program import Filter
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
@@ -251,7 +251,7 @@ def test_one_of_every_category_attaches_with_its_record() -> None:
 def test_every_raw_tracepoint_has_arguments_by_btf() -> None:
     names = raw.raw_tracepoints()
     assert len(names) > 500
-    types = BtfTypes(kernel_btf)
+    types = BtfTypes(Btf.from_kernel)
     for name in names[::10]:
         arguments = raw.arguments_of(name)
         make_plan((), arguments, text="", probe=name, declared=0, types=types, kernel=True)

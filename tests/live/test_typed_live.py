@@ -17,7 +17,6 @@ from tracing_tools import USDT, run_usdt
 
 import kprobe as kernel
 from usdt.base.machine import KERNEL, KERNEL_WORD
-from usdt.btf.files import kernel_btf
 from usdt.btf.format import Kind
 from usdt.btf.lookup import find_type
 from usdt.btf.minimize import subset
@@ -207,7 +206,7 @@ def test_structures_are_no_keys() -> None:
 
 
 def test_whole_structures_of_every_kind_are_the_same_by_both_readers() -> None:
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     for name in ("sk_buff", "task_struct", "sock", "net_device", "inode", "request", "page"):
         number = find_type(btf, f"struct {name}")
         types, own = subset(btf, number)
@@ -219,7 +218,7 @@ def test_whole_structures_of_every_kind_are_the_same_by_both_readers() -> None:
 
 
 def test_lines_of_the_kernels_structures_do_not_depend_on_how_they_are_made() -> None:
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     symbol = {1 << 40: "one", 2 << 40: "two"}.get
     made, plain = Concise(btf, symbol=symbol), Concise(btf, symbol=symbol, once=True)
     for name in ("sk_buff", "net_device", "inode", "page"):
@@ -232,7 +231,7 @@ def test_lines_of_the_kernels_structures_do_not_depend_on_how_they_are_made() ->
 
 
 def test_every_structure_has_a_subset() -> None:
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     for number in list(btf.ids(Kind.STRUCT, Kind.UNION))[::50]:
         types, own = subset(btf, number)
         assert Btf(types).size_of(own) == btf.size_of(number)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from usdt.base.errors import BtfError
 from usdt.btf.c_dump import Definitions, header, keyword
-from usdt.btf.files import KERNEL, kernel_btf, load
+from usdt.btf.files import KERNEL
 from usdt.btf.format import Encoding, Kind, Linkage
 from usdt.btf.raw_dump import raw_lines, to_json
 from usdt.btf.reader import Btf
@@ -95,12 +95,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @need_vmlinux
 def test_the_kernels_types_are_listed_as_bpftool_lists_them() -> None:
     expected = bpftool("btf", "dump", "file", KERNEL, "format", "raw")
-    assert "".join(raw_lines(load(KERNEL))) == expected
+    assert "".join(raw_lines(Btf.from_file(KERNEL))) == expected
 
 
 @need_vmlinux
 def test_modules_types_are_listed_as_bpftool_lists_them(tmp_path: Path) -> None:
-    base = kernel_btf()
+    base = Btf.from_kernel()
     out = BtfWriter(first=base.end, strings_before=base.strings_end)
     number = out.composite(Kind.STRUCT, "own_name", 16, [("list", 1, 0, 0), ("more", 2, 64, 0)])
     out.record(Kind.FUNC, "own_function", out.prototype(number, [("a", out.pointer(number))]))
@@ -109,11 +109,11 @@ def test_modules_types_are_listed_as_bpftool_lists_them(tmp_path: Path) -> None:
     files = [path, *(one for one in Path(KERNEL).parent.iterdir() if one.name != "vmlinux")][:4]
     for file in files:
         expected = bpftool("-B", KERNEL, "btf", "dump", "file", file, "format", "raw")
-        assert "".join(raw_lines(load(str(file), base=base))) == expected
+        assert "".join(raw_lines(Btf.from_file(str(file), base=base))) == expected
 
 
 def test_objects_are_listed_as_bpftool_lists_them(compiled: Path) -> None:
-    btf = load(str(compiled))
+    btf = Btf.from_file(str(compiled))
     assert "".join(raw_lines(btf)) == bpftool("btf", "dump", "file", compiled, "format", "raw")
     ours = {"types": [to_json(btf, btf.type(number)) for number in range(1, btf.end)]}
     theirs = json.loads(bpftool("-j", "btf", "dump", "file", compiled))
@@ -208,11 +208,11 @@ def check_header(btf: Btf, folder: Path) -> None:
 
 @need_vmlinux
 def test_a_header_of_the_kernels_types_compiles_to_the_same_layout(tmp_path: Path) -> None:
-    check_header(kernel_btf(), tmp_path)
+    check_header(Btf.from_kernel(), tmp_path)
 
 
 def test_a_header_of_an_object_compiles_to_the_same_layout(compiled: Path, tmp_path: Path) -> None:
-    check_header(load(str(compiled)), tmp_path)
+    check_header(Btf.from_file(str(compiled)), tmp_path)
 
 
 def test_named_types_as_members_without_a_name(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def places(btf: Btf, found: Composite, start: int = 0) -> dict[str, tuple[int, i
 
 @need_vmlinux
 def test_bit_fields_of_the_header_are_where_they_were(tmp_path: Path) -> None:
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     wanted: dict[str, Composite] = {}
     twice = set()
     for number, name in btf.named(Kind.STRUCT):
@@ -257,7 +257,7 @@ def test_bit_fields_of_the_header_are_where_they_were(tmp_path: Path) -> None:
     (tmp_path / "bits.c").write_text(text)
     words = [tool("clang"), "-std=gnu11", "-target", "bpf", "-g", "-w", "-c", tmp_path / "bits.c"]
     subprocess.run([*words, "-o", tmp_path / "bits.o"], check=True)
-    again = load(str(tmp_path / "bits.o"))
+    again = Btf.from_file(str(tmp_path / "bits.o"))
     assert len(chosen) > 20
     for name in chosen:
         (number,) = again.find(name, Kind.STRUCT)
@@ -365,7 +365,7 @@ def cases(btf: Btf, count: int, seed: int) -> Iterator[tuple[int, bytes, Options
 
 
 def compare(path: str, dumper: Path, quirks: frozenset[Quirk], *, count: int) -> None:
-    btf = load(path)
+    btf = Btf.from_file(path)
     different = 0
     with Dumper(dumper, path) as ask:
         for number, data, options in cases(btf, count, seed=count):

@@ -176,11 +176,11 @@ def kprobe_session() -> tuple[int, int]:
     """
     if KERNEL not in _SESSIONS or not (have_vmlinux_btf() and have_kprobe_multi()):
         return 0, 0
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.btf.format import Kind  # noqa: PLC0415
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.btf.types import Composite  # noqa: PLC0415
 
-    btf = kernel_btf()
+    btf = Btf.from_kernel()
     (is_return, *_), (cookie, *_) = (
         (*btf.find(name, Kind.FUNC), 0) for name in ("bpf_session_is_return", "bpf_session_cookie")
     )
@@ -237,10 +237,10 @@ def have_fentry() -> bool:
     """
     if not have_vmlinux_btf():
         return False
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.btf.format import Kind  # noqa: PLC0415
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
 
-    found = [number for name in _TRACED for number in kernel_btf().find(name, Kind.FUNC)]
+    found = [number for name in _TRACED for number in Btf.from_kernel().find(name, Kind.FUNC)]
     if not found:
         return False
     asm = Assembler()

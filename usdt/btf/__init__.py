@@ -1,5 +1,5 @@
-"""BTF, the kernel's description of its own types: reading, finding, declaring in C.
+"""BTF, the kernel's description of its own types: read, look up, print as C or JSON, write.
 
-``files.kernel_btf()`` and ``files.load(path)`` make a :class:`~usdt.btf.reader.Btf`; nothing is
-decoded before it is asked for.
+``Btf.from_kernel()`` and ``Btf.from_file(path)`` return a :class:`~usdt.btf.reader.Btf`, which
+decodes a type when it is first asked for.
 """

@@ -13,8 +13,9 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import BtfError
+from usdt.base.errors import BtfError, NotSupported
 from usdt.btf.decode import decode
+from usdt.btf.files import FOLDER, KERNEL, modules, read_btf
 from usdt.btf.format import MOST_NESTED, Kind, endless, kind_of, parse_header
 from usdt.btf.types import (
     Array,
@@ -85,26 +86,43 @@ class Btf:
 
     @classmethod
     def from_kernel(cls) -> Btf:
-        """The running kernel's types.
+        """Return the running kernel's types: the same object each time.
 
         Raises:
-            NotSupported: it shows none.
+            NotSupported: the kernel has no BTF.
         """
-        from usdt.btf.files import kernel_btf  # noqa: PLC0415 - which imports this module
+        return _kernel_btf()
 
-        return kernel_btf()
+    @classmethod
+    def from_module(cls, name: str) -> Btf:
+        """Return the types of a loaded kernel module, which continue the kernel's.
+
+        Raises:
+            BtfError: no module of that name is loaded, or it has no BTF.
+        """
+        if name not in modules():
+            raise BtfError(f"{name}: no such module is loaded with BTF; see {FOLDER}")
+        return cls.from_file(f"{FOLDER}/{name}")
 
     @classmethod
     def from_file(cls, path: str, *, base: Btf | None = None) -> Btf:
-        """The types in a file, raw or ELF, packed or not; see :func:`usdt.btf.files.load`.
+        """Return the types in a file of raw BTF, an ELF file or a module.
+
+        Args:
+            path: the file; ``.gz``, ``.xz`` and (with Python 3.14) ``.zst`` are decompressed.
+            base: the BTF that split BTF continues; by default ``.BTF.base`` of the file, the
+                running kernel's for modules and files in /sys/kernel/btf, and none for others.
 
         Raises:
-            BtfError: there is no BTF in it, or it is damaged.
+            BtfError: the file has no BTF, or is damaged.
             OSError: the file cannot be read.
         """
-        from usdt.btf.files import load  # noqa: PLC0415 - which imports this module
-
-        return load(path, base=base)
+        file = read_btf(path)
+        if base is None and file.base is not None:
+            base = Btf(file.base, name=f"{path}: .BTF.base")
+        elif base is None and file.of_module:
+            base = cls.from_kernel()
+        return Btf(file.types, name=path, base=base)
 
     def __init__(self, data: bytes, *, name: str = "BTF", base: Btf | None = None) -> None:
         """Check the header; the records are looked at when they are needed.
@@ -201,7 +219,7 @@ class Btf:
         if self.base and number < self.first:
             return self.base.type(number)
         place = self._place(number)
-        made = decode(self, number, self._words, place, place + self._words_of(number))
+        made = decode(self.string, number, self._words, place, place + self._words_of(number))
         self._types[number] = made
         return made
 
@@ -381,3 +399,12 @@ class Btf:
 def _kind_name(found: Type) -> str:
     kind = found.kind
     return kind.name if isinstance(kind, Kind) else f"kind {kind}"
+
+
+@functools.cache
+def _kernel_btf() -> Btf:
+    try:
+        return Btf(read_btf(KERNEL).types, name=KERNEL)
+    except FileNotFoundError as err:
+        feature = f"BTF of the kernel ({KERNEL}, CONFIG_DEBUG_INFO_BTF)"
+        raise NotSupported(feature) from err

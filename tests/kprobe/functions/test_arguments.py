@@ -20,7 +20,7 @@ from usdt.arch.locations import (
 )
 from usdt.base.errors import LanguageError, NotSupported, ProbeNotFound
 from usdt.base.machine import KERNEL
-from usdt.btf.files import kernel_btf
+from usdt.btf.reader import Btf
 from usdt.engine.compiler.ir import Fetched, Node, children
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.language import parse_probe
@@ -105,7 +105,7 @@ def test_members_of_structures_in_registers(probe: str, nodes: set[tuple[int, in
         declared=0,
         max_string=20,
         max_struct=64,
-        types=FunctionTypes(kernel_btf, _REGISTERS),
+        types=FunctionTypes(Btf.from_kernel, _REGISTERS),
         kernel=True,
     )
     assert _registers(plan.outputs[0].node) == nodes

@@ -1,4 +1,4 @@
-#include <usdt/btf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>

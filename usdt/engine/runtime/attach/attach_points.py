@@ -154,12 +154,12 @@ def compat_status() -> int:
     """
     if KERNEL != "x86_64":
         return -1
-    from usdt.btf.files import kernel_btf  # noqa: PLC0415 - only for system calls
     from usdt.btf.format import Kind  # noqa: PLC0415
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - only for system calls
     from usdt.btf.types import Composite  # noqa: PLC0415
 
     with contextlib.suppress(NotSupported):
-        btf = kernel_btf()
+        btf = Btf.from_kernel()
         for number in btf.find("thread_info", Kind.STRUCT):  # what task_struct begins with
             found = btf.type(number)
             for member in found.members if isinstance(found, Composite) else ():
