@@ -18,9 +18,9 @@ from kprobe.events.values import Argument, Comm
 from usdt.engine.cli.click_group import SIZE, escaped
 from usdt.engine.cli.options import output_options, stop_options
 from usdt.engine.cli.running import signals
+from usdt.engine.output.frames import frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.output_file import FileSink
-from usdt.engine.output.stacks import frame_json, frame_text
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from symbol_programs import compiled, running, told
 
-from usdt.engine.output.stacks import Frame, StackResolver, folded, frame_json, frame_text
+from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
+from usdt.engine.output.stacks import StackResolver
 from usdt.symbolize import Symbolizer, symbolizer
 
 # Prints an address within each function, and the one that the innermost would return to.

@@ -13,7 +13,7 @@ import pytest
 from skips import need_program, requires_root
 from symbol_programs import TELLER, compiled, running, told
 
-from usdt.engine.output.stacks import Frame
+from usdt.engine.output.frames import Frame
 from usdt.symbolize import FileSymbols, Symbolizer
 from usdt.symbolize.perfmap import PerfMap
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from usdt.base.errors import ElfError, TargetError
 from usdt.demangle.demangle import demangle
 from usdt.elf.symbols import DEBUG_ROOT
-from usdt.engine.output.stacks import Frame
+from usdt.engine.output.frames import Frame
 from usdt.procfs import process
 from usdt.symbolize.files import FileSymbols
 from usdt.symbolize.maps_history import Memory, read_memory

@@ -32,8 +32,9 @@ from usdt.engine.compiler.ir import (
     Place,
     Pointer,
 )
+from usdt.engine.compiler.limits import DEFAULT_STRUCT
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
-from usdt.engine.compiler.scope import DEFAULT_STRUCT, Shown
+from usdt.engine.compiler.scope import Shown
 from usdt.engine.compiler.value_names import Names
 from usdt.engine.language.tree import Member
 from usdt.uprobes.containers import container_of

@@ -8,7 +8,8 @@ from planning import EVERY_TYPE, argument, memory, plan
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
 from usdt.engine.compiler.ir import S32, U64, Builtin, Number, Opaque, can_fail
-from usdt.engine.compiler.plan import HEADER_SIZE, MAX_OUTPUTS, MAX_READ, Plan, make_plan
+from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
+from usdt.engine.compiler.plan import HEADER_SIZE, Plan, make_plan
 from usdt.engine.language import parse_probe
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from skips import requires_root
 
+from usdt.engine.output.frames import Frame, frame_text
 from usdt.engine.output.kernel_symbols import KALLSYMS, KernelSymbols
-from usdt.engine.output.stacks import Frame, frame_text
 
 TEXT = b"""\
 ffffffff81000000 T first

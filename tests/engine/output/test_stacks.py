@@ -8,20 +8,12 @@ import struct
 import pytest
 
 from usdt.arch.locations import Unreadable
+from usdt.engine.compiler.limits import MAX_FRAMES
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventForm, FoldedForm, JsonForm, TextForm
+from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
-from usdt.engine.output.stacks import (
-    MAX_FRAMES,
-    Frame,
-    StackResolver,
-    addresses_in,
-    folded,
-    frame_json,
-    frame_text,
-    no_frames,
-    wants_user_symbols,
-)
+from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols
 
 KERNEL = KernelSymbols(
     b"ffffffff81000000 T inner\nffffffff81000100 T outer\nffffffff81000200 T x\n"

@@ -14,8 +14,8 @@ from recordings import header, make, read, record
 
 from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output.formatters import EventForm
+from usdt.engine.output.frames import Frame
 from usdt.engine.output.output_file import FileSink
-from usdt.engine.output.stacks import Frame
 from usdt.engine.recording import processes
 from usdt.engine.recording.blocks import KSYM, MAPS, Block, RecordingError, read_block
 from usdt.engine.recording.description import dump

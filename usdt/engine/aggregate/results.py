@@ -10,7 +10,8 @@ from usdt.base.frozen import frozen
 from usdt.engine.aggregate.keys import Address, Cut, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.output.formatters import escape
-from usdt.engine.output.stacks import folded, frame_json, frame_text, no_frames, no_frames_folded
+from usdt.engine.output.frames import folded, frame_json, frame_text
+from usdt.engine.output.stacks import no_frames, no_frames_folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -31,6 +31,7 @@ from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
 from usdt.engine.aggregate.planning import Planner, Source
 from usdt.engine.aggregate.values import NONE, Value, unpack, value_size
+from usdt.engine.compiler.limits import MAX_FRAMES
 from usdt.engine.runtime.session import AnySession
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ("AggregateSession", "Pairs", "Row")
 
-MAX_FRAMES = 127  # PERF_MAX_STACK_DEPTH
 _ROWS = 1 << 14  # of a per-CPU array of counts, beside those of the first probe's places
 _ARRAY_SIZE = 16 << 20  # bytes of one with larger values, if that makes enough rows
 _MANY = 256  # rows that are not read one by one

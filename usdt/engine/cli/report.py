@@ -118,7 +118,7 @@ class _Report:
     def _json(self) -> None:
         self._lines(JsonForm(self.stacks))
         for item in self._lost():
-            self.sink.lost(item, as_json=True)
+            self.sink.write_loss(item.probe, item.lost)
 
     def _csv(self) -> None:
         with _from_its_beginning(self.path), Reader.open(self.path) as survey:

@@ -146,8 +146,8 @@ class _Job:
         return math.inf
 
     def finish(self, lost: list[Lost]) -> str:
-        for item in lost:
-            self.sink.lost(item, as_json=self.options["as_json"])
+        for item in lost if self.options["as_json"] else ():
+            self.sink.write_loss(item.probe, item.lost)
         for notice in self.resolver.take_notices():
             say(notice)
         tell_losses(lost)

@@ -18,16 +18,11 @@ frame where its predicates hold; the return program does nothing without one, an
 
 from __future__ import annotations
 
-import os
-import struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from usdt.arch.locations import AtReturn, Constant, Kept
-from usdt.base.errors import SyscallError, TracingError
+from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.bpf._uapi import MapType
-from usdt.bpf.maps import MapSpec
-from usdt.engine.compiler.codegen.stack_slots import MARKS
 from usdt.engine.compiler.ir import (
     U32,
     U64,
@@ -49,14 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.arch.locations import Register
-    from usdt.bpf.maps import Map
 
 T = TypeVar("T")
 
 __all__ = (
+    "BITMAP_OFFSET",
     "CallPart",
     "CallStack",
-    "Frames",
     "Split",
     "blank_map",
     "frame_map",
@@ -66,17 +60,13 @@ __all__ = (
     "split",
 )
 
-_CAPTURES = MARKS + 8  # offset in a frame of what was taken
+BITMAP_OFFSET = 16  # in a frame: the word that marks unreadable captures
+_CAPTURES = BITMAP_OFFSET + 8  # offset in a frame of the captures
 _ROUND = 64  # frames' sizes are multiples of it, so that probes share maps
-_MEMORY = 16 << 20  # bytes of frames of one size, about
-_MOST = 1 << 14  # frames of one size
-_LEAST = 1 << 8
-_KEY = struct.Struct("=IIQ")
 _CAPTURED = 64  # bits of the word that marks unreadable ones
 _TEXTS = ("string", "buffer", "array", "typed", "bytes")  # forms of what takes more than a number
 _AT_ADDRESS = ("string", "buffer", "typed")  # forms whose expression is an address
 _AS_THEY_ARE = ("comm", "func", "opaque", "ustack", "kstack")  # forms of what is not computed
-_SWEEP = 10.0  # seconds between two looks for frames of threads that have ended
 
 
 @frozen
@@ -156,7 +146,7 @@ def split(plan: Plan, *, said: bool = True) -> Split | None:
         return Split(None, replaced(plan, predicates=both, outputs=outputs, returns=said))
     captures = tuple(keeper.captures.values())
     return Split(
-        Plan(sooner, captures, keeper.size, MARKS, kernel=plan.kernel),
+        Plan(sooner, captures, keeper.size, BITMAP_OFFSET, kernel=plan.kernel),
         replaced(plan, predicates=later, outputs=outputs, returns=said),
     )
 
@@ -279,55 +269,3 @@ class _Keeper:
             self.captures[key] = replaced(output, key="", offset=self.size)
             self.size += lead + -(-output.size // 8) * 8
         return self.captures[key]
-
-
-class Frames:
-    """The maps of frames of one session."""
-
-    def __init__(self) -> None:
-        self._maps: dict[int, list[Map]] = {}
-        self._next = 0.0
-
-    def maps(self, size: int) -> dict[str, Map]:
-        """The maps for frames of a size, made when they are first asked for; {} later.
-
-        Raises:
-            SyscallError: ENOMEM, above all.
-        """
-        if size in self._maps:
-            return {}
-        entries = max(_LEAST, min(_MOST, _MEMORY // size))
-        specs = (
-            MapSpec(MapType.HASH, _KEY.size, size, entries, frame_map(size)),
-            MapSpec(MapType.ARRAY, 4, size, 1, blank_map(size)),
-        )
-        made = self._maps.setdefault(size, [])
-        for spec in specs:
-            try:
-                made.append(spec.create())
-            except SyscallError as err:
-                what = f"a map of {spec.entries} frames of {size} bytes"
-                raise SyscallError(err.errno or 0, what, "shorter strings need less") from err
-        return {one.spec.name: one for one in made}
-
-    def open(self) -> int:
-        """How many calls have begun and not returned."""
-        return sum(len(list(calls.keys())) for calls, *_ in self._maps.values())
-
-    def sweep(self, now: float) -> None:
-        """Now and then, remove what threads have left that ended inside a function."""
-        if now < self._next or not self._maps:
-            return
-        self._next = now + _SWEEP
-        for calls, *_ in self._maps.values():
-            for key in list(calls.keys()):
-                thread = _KEY.unpack(key)[0]  # 0: of every CPU's idle task, which never ends
-                if thread and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
-                    calls.delete(key)
-
-    def close(self) -> None:
-        """Free the maps."""
-        for made in self._maps.values():
-            for one in made:
-                one.close()
-        self._maps.clear()

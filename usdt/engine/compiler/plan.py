@@ -39,19 +39,10 @@ from usdt.engine.compiler.ir import (
     can_fail,
     of_kernel,
 )
-from usdt.engine.compiler.resolve import (
-    DEFAULT_STRING,
-    MAX_READ,
-    Scope,
-    address_of,
-    begin_of,
-    given_limit,
-    resolve,
-    scalar,
-)
+from usdt.engine.compiler.limits import DEFAULT_STRING, MAX_FRAMES, MAX_OUTPUTS, MAX_READ
+from usdt.engine.compiler.resolve import Resolver, Scope, address_of_lvalue, resolve
 from usdt.engine.compiler.value_names import Names
 from usdt.engine.language.tree import Call, Name
-from usdt.engine.output.stacks import MAX_FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +54,9 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.scope import Shown
     from usdt.engine.language.tree import Item
 
-__all__ = ("HEADER_SIZE", "LED", "MAX_OUTPUTS", "MAX_READ", "Output", "Plan", "make_plan")
+__all__ = ("HEADER_SIZE", "LED", "Output", "Plan", "make_plan")
 
 HEADER_SIZE = 40
-MAX_OUTPUTS = 64  # bits of the word that marks unreadable values
 LED = (
     "string",
     "buffer",
@@ -367,10 +357,10 @@ def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
             return _plain(key, node.address)
     if node.type.kind is Kind.STRING:
         room = min(node.type.size + 1, scope.max_string + 1)
-        return _read(key, "string", begin_of(node), room, None)
+        return _read(key, "string", address_of_lvalue(node), room, None)
     if node.element is None and shown is not None and shown.shape is not None and scope.max_struct:
         held = isinstance(node.address, Gathered)
-        start = node.address if held else begin_of(node)
+        start = node.address if held else address_of_lvalue(node)
         return _structure(key, start, shown.shape, scope, "")
     size = min(node.type.size, MAX_READ)
     text = "B"
@@ -379,7 +369,9 @@ def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
         text = text if node.element.signed else text.upper()
     if isinstance(node.address, Opaque):
         return Output(key, "opaque", node.address)
-    return Output(key, "array", begin_of(node), size=size, length=Number(size, U64), text=text)
+    return Output(
+        key, "array", address_of_lvalue(node), size=size, length=Number(size, U64), text=text
+    )
 
 
 def _structure(key: str, address: Node, shape: Shape, scope: Scope, text: str) -> Output:
@@ -417,15 +409,15 @@ def _call(tree: Call, key: str, scope: Scope) -> Output:
             raise scope.error(first, "hex() shows integers, not floating-point values")
         return _plain(key, node, "hex")
     if tree.function in ("usym", "ksym"):
-        return _plain(key, fold(Convert(scalar(first, scope), U64)), tree.function)
+        return _plain(key, fold(Convert(Resolver(scope).scalar(first), U64)), tree.function)
     if tree.function == "str":
-        limit = given_limit(tree, scope) or scope.max_string
-        return _read(key, "string", address_of(first, scope), limit + 1, None)
-    length = scalar(tree.arguments[1], scope)
+        limit = Resolver(scope).given_limit(tree) or scope.max_string
+        return _read(key, "string", Resolver(scope).address_of(first), limit + 1, None)
+    length = Resolver(scope).scalar(tree.arguments[1])
     limit = length.value if isinstance(length, Number) else scope.max_string
     if not 0 <= limit <= MAX_READ:
         raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
-    return _read(key, "buffer", address_of(first, scope), limit, length)
+    return _read(key, "buffer", Resolver(scope).address_of(first), limit, length)
 
 
 def _read(key: str, form: str, address: Node, size: int, length: Node | None) -> Output:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from usdt.base.errors import LanguageError
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.ir import U32, U64
+from usdt.engine.compiler.limits import DEFAULT_STRING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Cast, Expression, Index, Member, Unary
 
 __all__ = (
-    "DEFAULT_STRING",
-    "DEFAULT_STRUCT",
     "INTEGER_BUILTINS",
-    "MAX_READ",
     "Scope",
     "Shown",
     "Types",
@@ -37,9 +35,6 @@ INTEGER_BUILTINS = {
     "ts": U64,
     "cgroup": U64,
 }
-MAX_READ = 1 << 16  # bytes of one string or buffer
-DEFAULT_STRING = 128  # bytes that str() keeps unless told otherwise
-DEFAULT_STRUCT = 4096  # bytes that are kept of a structure
 
 
 @frozen

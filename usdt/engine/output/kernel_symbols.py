@@ -10,7 +10,7 @@ import bisect
 import zlib
 from typing import TYPE_CHECKING
 
-from usdt.engine.output.stacks import Frame
+from usdt.engine.output.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,6 @@ from usdt.base.errors import SyscallError, TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.runtime.session import Lost
-
 __all__ = ("FileSink",)
 
 
@@ -98,10 +96,10 @@ class FileSink:
         if any(event & select.POLLERR for _, event in poller.poll(0)):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    def lost(self, item: Lost, *, as_json: bool) -> None:
-        """Say in the output itself what a probe lost, where that output is JSON."""
-        if as_json and item.lost:
-            self.write([json.dumps({"lost": item.lost, "probe": item.probe}) + "\n"])
+    def write_loss(self, probe: str, lost: int) -> None:
+        """Write a JSON line that says how many hits a probe lost, unless it lost none."""
+        if lost:
+            self.write([json.dumps({"lost": lost, "probe": probe}) + "\n"])
 
     def close(self) -> None:
         """Close the file; standard output stays open."""

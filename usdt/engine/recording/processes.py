@@ -12,8 +12,9 @@ import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.bpf.ringbuf import HEADER, runs
+from usdt.engine.output.frames import Frame
 from usdt.engine.output.kernel_symbols import KernelSymbols
-from usdt.engine.output.stacks import Frame, StackResolver
+from usdt.engine.output.stacks import StackResolver
 from usdt.engine.recording.blocks import KSYM, MAPS, MAX_CONTENT, Block, RecordingError, frame
 from usdt.engine.recording.description import dump, load
 

@@ -18,12 +18,12 @@ from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
 from usdt.engine.compiler.codegen.program import COUNTERS, Case, Filter
 from usdt.engine.compiler.codegen.record import EVENTS, write_record
-from usdt.engine.compiler.entry_return import CallPart, Frames, narrowed, split
-from usdt.engine.compiler.plan import MAX_READ, Plan, make_plan
-from usdt.engine.compiler.resolve import DEFAULT_STRING
-from usdt.engine.compiler.scope import DEFAULT_STRUCT
+from usdt.engine.compiler.entry_return import CallPart, narrowed, split
+from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT, MAX_READ
+from usdt.engine.compiler.plan import Plan, make_plan
 from usdt.engine.output.decode import Consumer, Decoder
 from usdt.engine.runtime.attach.attacher import Attacher, Failure, Placed
+from usdt.engine.runtime.entry_state import EntryStateMaps
 from usdt.engine.runtime.poller import Polled
 from usdt.engine.runtime.ringbuf_reader import Intake
 
@@ -109,7 +109,7 @@ class AnySession(Polled):
                 body,
                 may_sleep=may_sleep,
             )
-            self._frames = Frames()
+            self._frames = EntryStateMaps()
             self._resources.callback(self._frames.close)
             self._resources.callback(self._attacher.close)
             undo.pop_all()
@@ -259,7 +259,7 @@ class AnySession(Polled):
 
     def poll(self, timeout: float) -> list[Any]:
         """As :meth:`Polled.poll`; calls that cannot return any more are swept now and then."""
-        self._frames.sweep(time.monotonic())
+        self._frames.purge(time.monotonic())
         return super().poll(timeout)
 
     def drain(self) -> Iterator[list[Any]]:

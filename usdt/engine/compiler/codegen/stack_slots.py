@@ -6,7 +6,6 @@ __all__ = (
     "COMM_SLOT",
     "FRAME_SLOT",
     "KEY_SLOT",
-    "MARKS",
     "PIDNS_SLOT",
     "READ_SLOT",
     "SESSION_SLOT",
@@ -24,6 +23,3 @@ SESSION_SLOT = COMM_SLOT  # before that, at a return: the entry's stack pointer,
 TEXT_SLOT = -40 - 264  # a string to compare: 255 bytes, its NUL, one more; or pieces of two
 SLOTS = TEXT_SLOT  # below: temporaries, growing down
 STACK_BOTTOM = -512
-
-# Offset in the entry state of a call (compiler/entry_return.py): which captures are unreadable
-MARKS = 16

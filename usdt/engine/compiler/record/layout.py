@@ -13,7 +13,8 @@ from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.btf.values.type_snapshot import Shape
 from usdt.engine.compiler.ir import why_unreadable
-from usdt.engine.compiler.plan import HEADER_SIZE, LED, MAX_OUTPUTS, MAX_READ, Output, Plan
+from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
+from usdt.engine.compiler.plan import HEADER_SIZE, LED, Output, Plan
 from usdt.engine.compiler.value_names import Names
 
 if TYPE_CHECKING:

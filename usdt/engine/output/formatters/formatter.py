@@ -35,7 +35,7 @@ class Event(NamedTuple):
         probe: ``provider:name``.
         args: item as written → int, float, str (bytes that are not UTF-8 as surrogates) or
             :class:`usdt.arch.locations.Unreadable`; a stack a list of
-            :class:`usdt.engine.output.stacks.Frame`.
+            :class:`usdt.engine.output.frames.Frame`.
         event: "return" if it is a function's return, else "hit".
     """
 

@@ -17,11 +17,11 @@ from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.stack_slots import (
     FRAME_SLOT,
-    MARKS,
     READ_SLOT,
     SLOTS,
     STACK_BOTTOM,
 )
+from usdt.engine.compiler.entry_return import BITMAP_OFFSET
 from usdt.engine.compiler.record.length_prefix import USERS
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class MemoryWriter:
         """Leave the frame's address in r0; go to "fail" if that was not readable at entry."""
         self.asm.load(R0, R10, FRAME_SLOT)
         if fetch.bit >= 0:
-            self.asm.load(R1, R0, MARKS)
+            self.asm.load(R1, R0, BITMAP_OFFSET)
             self.asm.alu(Alu.RSH, R1, fetch.bit)
             self.asm.alu(Alu.AND, R1, 1)
             self.asm.jump(Jump.NE, R1, 0, self.fail)

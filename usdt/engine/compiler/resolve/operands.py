@@ -1,0 +1,131 @@
+"""Operands that must be of a certain kind: integers, addresses, strings, containers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Kind, RecordBytes
+from usdt.engine.compiler.ir import Fetched, Gathered, Node, Number, Opaque, Place, Pointer
+from usdt.engine.compiler.limits import MAX_READ
+from usdt.engine.language.tree import Call, Cast, Index, Member, Name, Text, Unary
+
+if TYPE_CHECKING:
+    from usdt.engine.compiler.scope import Scope, Shown
+    from usdt.engine.language.tree import Expression
+
+__all__ = ("OperandResolver", "address_of_lvalue", "is_string")
+
+
+class OperandResolver(ABC):
+    """Resolves expressions that must be of a certain kind.
+
+    Args:
+        scope: what names mean.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    @abstractmethod
+    def resolve(self, tree: Expression) -> Node:
+        """Return the typed expression of ``tree``.
+
+        Raises:
+            LanguageError: an unknown name, or operands that do not go together.
+        """
+
+    def scalar(self, tree: Expression) -> Node:
+        """Return the typed expression of an integer: an operand, an address, a length.
+
+        Raises:
+            LanguageError: as :meth:`resolve`, or the value is a float or an aggregate.
+        """
+        node = self.resolve(tree)
+        if node.type.kind is Kind.FLOAT:
+            raise self.scope.error(
+                tree, "floating-point values can be shown, not calculated with or compared"
+            )
+        if node.type.kind is Kind.BYTES:
+            raise self.scope.error(
+                tree, f"a value of {node.type.size} bytes can be shown, not calculated with"
+            )
+        if node.type.kind is Kind.STRING:
+            raise self.scope.error(tree, 'a string is compared with another, as in comm == "nginx"')
+        return node
+
+    def address_of(self, tree: Expression) -> Node:
+        """Return the address of a string or an array, or the integer that is used as an address.
+
+        Raises:
+            LanguageError: as :meth:`scalar`.
+        """
+        if isinstance(tree, (Name, Member, Index)):
+            node = self.resolve(tree)
+            contents = self.container_contents(tree)
+            if contents is not None and contents.begin is not None and contents.form != "chosen":
+                return contents.begin
+            if isinstance(node, Place):
+                return address_of_lvalue(node)
+            if isinstance(node, Fetched) and isinstance(node.fetch, RecordBytes):
+                return node
+        return self.scalar(tree)
+
+    def container_contents(self, tree: Expression) -> Shown | None:
+        """Return the contents of a C++ or Rust container; None for every other expression."""
+        if self.scope.types is None or not isinstance(tree, (Name, Member, Index, Unary, Cast)):
+            return None
+        node = self.resolve(tree)
+        shown = self.scope.types.shown(node) if isinstance(node, (Place, Pointer)) else None
+        return shown if shown is not None and shown.begin is not None else None
+
+    def string_address(self, tree: Expression) -> Node | None:
+        """Return the address of an expression that is a string without str(); None for others."""
+        if isinstance(tree, Name) and tree.name in self.scope.arguments:
+            argument = self.scope.arguments[tree.name]
+            if argument.form == "string":
+                return self.resolve(tree)
+        if self.scope.types is None or not isinstance(tree, (Name, Member, Index, Unary, Cast)):
+            return None
+        node = self.resolve(tree)
+        if isinstance(node, Place):
+            return address_of_lvalue(node) if node.type.kind is Kind.STRING else None
+        if isinstance(node, Pointer):
+            shown = self.scope.types.shown(node)
+            return node if shown is not None and shown.form == "string" else None
+        return None
+
+    def string_capacity(self, tree: Expression) -> int:
+        """Return the maximum size, in bytes, of a string that string_address() finds."""
+        node = self.resolve(tree)
+        return node.type.size if isinstance(node, Place) else MAX_READ
+
+    def given_limit(self, call: Call) -> int | None:
+        """Return MAX of ``str(EXPR, MAX)``; None if it is not given.
+
+        Raises:
+            LanguageError: it is not a constant, or out of range.
+        """
+        if len(call.arguments) == 1:
+            return None
+        limit = self.scalar(call.arguments[1])
+        if isinstance(limit, Number) and 0 < limit.value < MAX_READ:
+            return limit.value
+        reason = f"the second argument of str() is a constant from 1 to {MAX_READ - 1}"
+        raise self.scope.error(call.arguments[1], reason)
+
+
+def address_of_lvalue(place: Place) -> Node:
+    """Return the address of an lvalue; unavailable if it is in registers."""
+    if isinstance(place.address, Gathered):
+        return Opaque("it lies in registers and has no address")
+    if isinstance(place.address, Opaque) or not place.kernel:
+        return place.address
+    return Pointer(place.address, place.type, handle=place.handle, kernel=True)
+
+
+def is_string(tree: Expression) -> bool:
+    """Return True for what is a string whatever the types are: a constant, ``comm``, str()."""
+    if isinstance(tree, Name):
+        return tree.name in ("comm", "func")
+    return isinstance(tree, Text) or (isinstance(tree, Call) and tree.function == "str")

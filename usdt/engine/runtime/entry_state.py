@@ -1,0 +1,81 @@
+"""The kernel maps that keep the state of functions between entry and return.
+
+:mod:`usdt.engine.compiler.entry_return` defines what entry state is and how its key is built.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import SyscallError
+from usdt.bpf._uapi import MapType
+from usdt.bpf.maps import MapSpec
+from usdt.engine.compiler.entry_return import blank_map, frame_map
+
+if TYPE_CHECKING:
+    from usdt.bpf.maps import Map
+
+__all__ = ("EntryStateMaps",)
+
+_MEMORY = 16 << 20  # bytes of entry state of one size, approximately
+_MAX_ENTRIES = 1 << 14  # of one size
+_MIN_ENTRIES = 1 << 8
+_KEY = struct.Struct("=IIQ")
+_PURGE_INTERVAL = 10.0  # seconds
+
+
+class EntryStateMaps:
+    """The entry state maps of one session, one pair for each size of entry state."""
+
+    def __init__(self) -> None:
+        self._maps: dict[int, list[Map]] = {}
+        self._next = 0.0
+
+    def maps(self, size: int) -> dict[str, Map]:
+        """Create the maps for entry state of ``size`` bytes; return {} if they exist.
+
+        Raises:
+            SyscallError: mostly ENOMEM.
+        """
+        if size in self._maps:
+            return {}
+        entries = max(_MIN_ENTRIES, min(_MAX_ENTRIES, _MEMORY // size))
+        specs = (
+            MapSpec(MapType.HASH, _KEY.size, size, entries, frame_map(size)),
+            MapSpec(MapType.ARRAY, 4, size, 1, blank_map(size)),
+        )
+        created = self._maps.setdefault(size, [])
+        for spec in specs:
+            try:
+                created.append(spec.create())
+            except SyscallError as err:
+                what = f"a map of {spec.entries} frames of {size} bytes"
+                raise SyscallError(err.errno or 0, what, "shorter strings need less") from err
+        return {one.spec.name: one for one in created}
+
+    def open(self) -> int:
+        """Return how many calls have begun and not returned."""
+        return sum(len(list(calls.keys())) for calls, *_ in self._maps.values())
+
+    def purge(self, now: float) -> None:
+        """Remove the entry state of threads that ended inside a function.
+
+        Does nothing if called again within ten seconds; ``now`` is the monotonic time in seconds.
+        """
+        if now < self._next or not self._maps:
+            return
+        self._next = now + _PURGE_INTERVAL
+        for calls, *_ in self._maps.values():
+            for key in list(calls.keys()):
+                thread = _KEY.unpack(key)[0]  # 0: a CPU's idle task, which never ends
+                if thread and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
+                    calls.delete(key)
+
+    def close(self) -> None:
+        """Free the maps."""
+        for maps in self._maps.values():
+            for one in maps:
+                one.close()
+        self._maps.clear()
