@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.engine.cli.click_group import escaped
 from usdt.engine.language import parse_probe
-from usdt.probes.sites import foreign_machine
 from usdt.procfs import process
 from usdt.targets.target_files import resolve_target
 from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
@@ -172,7 +172,7 @@ def _description(function: Function, known: Prototype | None, problem: str) -> I
         yield f"  symbol {escaped(function.symbol)}\n"
     if function.aliases:
         yield f"  also {', '.join(map(escaped, function.aliases))}\n"
-    reason = foreign_machine(function.machine)
+    reason = foreign_machine_reason(function.machine)
     if reason is not None:
         yield f"  cannot be traced here: {reason}\n"
     if known is not None:

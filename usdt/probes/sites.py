@@ -6,10 +6,10 @@ import fnmatch
 import weakref
 from typing import TYPE_CHECKING
 
+from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Kind, Unreadable, ValueType
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
-from usdt.base.machine import KERNEL
 from usdt.elf.file import ElfFile
 from usdt.elf.symbols import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
@@ -29,25 +29,11 @@ __all__ = (
     "attachable",
     "declared_arguments",
     "foreign",
-    "foreign_machine",
     "matching",
     "nearest",
     "points_of",
     "untraced",
 )
-
-# What each kernel runs beside programs of its own kind, and traces.
-_RUNS = {
-    "mips64": "mips",
-    "mips64el": "mipsel",
-    "ppc64": "ppc",
-    "ppc64le": "ppcle",
-    "riscv64": "riscv32",
-    "s390x": "s390",
-    "x86_64": "i386",
-}
-# What it runs and does not trace (arch_uprobe_analyze_insn(), arch/arm64/kernel/probes/uprobes.c).
-_UNTRACED = {("aarch64", "arm"), ("aarch64_be", "armeb")}
 
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
@@ -69,20 +55,7 @@ def fits(request: ProbeText, provider: str, name: str) -> bool:
 
 def foreign(probe: Probe) -> str | None:
     """Why a probe cannot be hit by this machine's own instructions, or None."""
-    return foreign_machine(probe.machine)
-
-
-def foreign_machine(machine: str) -> str | None:
-    """Why code for a machine cannot be hit by this one's own instructions, or None.
-
-    A file of another machine may be mapped all the same, by an emulator: a breakpoint in it would
-    damage the program.
-    """
-    if machine in (KERNEL, _RUNS.get(KERNEL)):
-        return None
-    if (KERNEL, machine) in _UNTRACED:
-        return "a 32-bit ARM program: Linux on arm64 runs it and has no uprobes for it"
-    return f"a program for {machine} does not run on this machine ({KERNEL})"
+    return foreign_machine_reason(probe.machine)
 
 
 def untraced(elf: ElfFile, probe: Probe, site: Site) -> str | None:

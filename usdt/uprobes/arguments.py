@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "GO_ARGUMENTS",
-    "GO_RETURNS",
-    "KEPT_RETURN",
     "MAX_ARGUMENTS",
     "Parameters",
     "arguments_of",
@@ -32,14 +30,6 @@ __all__ = (
 )
 
 MAX_ARGUMENTS = 16
-GO_RETURNS = (
-    "a Go program: a return probe would crash it, as Go moves stacks and checks the return "
-    "addresses on them"
-)
-KEPT_RETURN = (
-    "the program keeps its return address, or there is none: a return probe, which replaces it, "
-    "would break the program"
-)
 GO_ARGUMENTS = "a Go function: arguments are not where C has them, and that differs by version"
 
 

@@ -35,7 +35,7 @@ from usdt.engine.compiler.ir import (
 )
 
 if TYPE_CHECKING:
-    from usdt.uprobes.dwarf_types import ProgramTypes
+    from usdt.uprobes.member_access import MemberAccess
 
 __all__ = ("Container", "container_of")
 
@@ -65,7 +65,7 @@ class Container:
     text: bool
 
 
-def container_of(types: ProgramTypes, node: Node) -> Container | None:
+def container_of(types: MemberAccess, node: Node) -> Container | None:
     """What a value holds, if it is a text or a list."""
     number = getattr(getattr(node, "handle", None), "type", getattr(node, "handle", None))
     if not isinstance(node, Place) or not isinstance(number, int):
@@ -83,17 +83,17 @@ def container_of(types: ProgramTypes, node: Node) -> Container | None:
     return _rust(types, node, name)
 
 
-def _cxx_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
+def _cxx_text(types: MemberAccess, node: Place, name: str) -> Container | None:
     text = _first(types, node, "_M_str", "__data_", "__data")
     count = _first(types, node, "_M_len", "__size_", "__size")
-    if text is None and types.step(node, "_M_dataplus") is None and "__1::" in name:
+    if text is None and types.member_by_name(node, "_M_dataplus") is None and "__1::" in name:
         return _libcxx_text(types, node)
     if text is None:
-        outer = types.step(node, "_M_dataplus")
-        count = types.step(node, "_M_string_length")
+        outer = types.member_by_name(node, "_M_dataplus")
+        count = types.member_by_name(node, "_M_string_length")
         if _is_declared(types, outer):
             return _declared_text(types, node, name)
-        text = None if outer is None else types.step(outer, "_M_p")
+        text = None if outer is None else types.member_by_name(outer, "_M_p")
     if not isinstance(text, Pointer) or not isinstance(text.handle, int):
         return None
     if count is None:
@@ -102,13 +102,13 @@ def _cxx_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
     return Container(text.address, count, text.handle, text=True)
 
 
-def _first(types: ProgramTypes, node: Place, *names: str) -> Node | None:
+def _first(types: MemberAccess, node: Place, *names: str) -> Node | None:
     # The first of some members that there is.
-    found = (types.step(node, name) for name in names)
+    found = (types.member_by_name(node, name) for name in names)
     return next((one for one in found if one is not None), None)
 
 
-def _libcxx_text(types: ProgramTypes, node: Place) -> Container | None:
+def _libcxx_text(types: MemberAccess, node: Place) -> Container | None:
     # Its ABI is what it is on little-endian machines; how it names its members differs.
     element = types.type_named("char")
     if element is None or types.big_endian or not _first(types, node, "__r_", "__rep_"):
@@ -135,12 +135,12 @@ def _either(mask: Node, one: Node, other: Node) -> Node:
     return Arithmetic("|", kept, rest, U64)
 
 
-def _is_declared(types: ProgramTypes, node: Node | None) -> bool:
+def _is_declared(types: MemberAccess, node: Node | None) -> bool:
     number = node.handle if isinstance(node, Place) else None
     return isinstance(number, int) and isinstance(types.btf.resolve(number), btf_types.Forward)
 
 
-def _declared_text(types: ProgramTypes, node: Place, name: str) -> Container | None:
+def _declared_text(types: MemberAccess, node: Place, name: str) -> Container | None:
     # clang leaves it to the C++ library to describe its strings, or what has the pointer in them;
     # their ABI is what it is.
     if not _TEXT.match(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
@@ -157,8 +157,8 @@ def _declared_text(types: ProgramTypes, node: Place, name: str) -> Container | N
     return Container(text, count, element, text=True)
 
 
-def _cxx_vector(types: ProgramTypes, node: Place) -> Container | None:
-    inner = types.step(node, "_M_impl") or node
+def _cxx_vector(types: MemberAccess, node: Place) -> Container | None:
+    inner = types.member_by_name(node, "_M_impl") or node
     if not isinstance(inner, Place):
         return None
     begin = _first(types, inner, "_M_start", "__begin_")
@@ -176,15 +176,15 @@ def _cxx_vector(types: ProgramTypes, node: Place) -> Container | None:
     return Container(begin.address, count, begin.handle, text=False)
 
 
-def _rust(types: ProgramTypes, node: Place, name: str) -> Container | None:
-    begin, count = types.step(node, "data_ptr"), types.step(node, "length")
+def _rust(types: MemberAccess, node: Place, name: str) -> Container | None:
+    begin, count = types.member_by_name(node, "data_ptr"), types.member_by_name(node, "length")
     if isinstance(begin, Pointer) and isinstance(begin.handle, int) and count is not None:
         return Container(begin.address, count, begin.handle, bool(_RUST_TEXT.search(name)))
     text = name == "String" or name.endswith("::String")
-    vector = types.step(node, "vec") if text else node
+    vector = types.member_by_name(node, "vec") if text else node
     if not isinstance(vector, Place):
         return None
-    buffer, count = types.step(vector, "buf"), types.step(vector, "len")
+    buffer, count = types.member_by_name(vector, "buf"), types.member_by_name(vector, "len")
     if not isinstance(buffer, Place) or count is None:
         return None
     begin = _pointer_in(types, buffer, 0)
@@ -197,14 +197,14 @@ def _rust(types: ProgramTypes, node: Place, name: str) -> Container | None:
     return Container(begin.address, count, element, text)
 
 
-def _pointer_in(types: ProgramTypes, place: Place, depth: int) -> Pointer | None:
+def _pointer_in(types: MemberAccess, place: Place, depth: int) -> Pointer | None:
     # The one pointer in a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
     number = getattr(place.handle, "type", place.handle)
     found = types.btf.resolve(number) if isinstance(number, int) else None
     if not isinstance(found, btf_types.Composite) or depth > _DEEPEST:
         return None
     for member in found.members[:_DEEPEST]:
-        inner = types.step(place, member.name)
+        inner = types.member_by_name(place, member.name)
         if isinstance(inner, Place):
             inner = _pointer_in(types, inner, depth + 1)
         if isinstance(inner, Pointer):

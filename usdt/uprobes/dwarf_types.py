@@ -169,7 +169,7 @@ class ProgramTypes(BtfTypes):
             "object knows"
         )
 
-    def step(self, target: Node, name: str) -> Node | None:
+    def member_by_name(self, target: Node, name: str) -> Node | None:
         """The member of a structure, wherever that lies; None if it has none of that name."""
         handle = target.handle if isinstance(target, Place) else None
         number = handle.type if isinstance(handle, Held) else handle
@@ -179,9 +179,9 @@ class ProgramTypes(BtfTypes):
         if not isinstance(found, btf_types.Composite):
             return None
         place = self._find(found, name, 0, 0)
-        return None if place is None else self.part(target, *place)
+        return None if place is None else self.member_at(target, *place)
 
-    def part(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
+    def member_at(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
         """A member of a structure that begins so many bits in it."""
         handle = target.handle
         if isinstance(handle, Held):
@@ -331,7 +331,7 @@ class ProgramTypes(BtfTypes):
         node = super()._at(address, bits, number, width)
         return self._pointed(node, found) if isinstance(node, Place) else node
 
-    def place_at(self, address: Node, number: int) -> Node | None:
+    def lvalue_at(self, address: Node, number: int) -> Node | None:
         """What lies at an address, of a type."""
         return self._at(address, 0, number, 0)
 

@@ -17,7 +17,6 @@ from usdt.elf.functions import (
     Symbol,
     SymbolTables,
 )
-from usdt.uprobes.arguments import GO_RETURNS, KEPT_RETURN
 from usdt.uprobes.instruction_boundary import boundary_problem
 from usdt.uprobes.name_patterns import (
     bare_name,
@@ -46,6 +45,14 @@ _TWICE = frozenset(
         *("setjmp", "sigsetjmp", "sigsetjmp_cancel", "savectx", "getcontext", "swapcontext"),
         *("vfork", "libc_vfork", "clone", "clone2", "clone3", "clone_internal"),
     )
+)
+_GO_RETURN = (
+    "a Go program: a return probe would crash it, as Go moves stacks and checks the return "
+    "addresses on them"
+)
+_OWN_RETURN_ADDRESS = (
+    "the program keeps its return address, or there is none: a return probe, which replaces it, "
+    "would break the program"
 )
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 _PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # of a function; nobody calls it
@@ -364,9 +371,9 @@ class FunctionFile:
 
     def _no_return(self, names: Iterable[Symbol]) -> str:
         if self.go:
-            return GO_RETURNS
+            return _GO_RETURN
         if any(one.name == "_start" or one.name.lstrip("_GI") in _TWICE for one in names):
-            return KEPT_RETURN
+            return _OWN_RETURN_ADDRESS
         return ""
 
     described = False  # whether all aliases are wanted, which takes a look at every symbol

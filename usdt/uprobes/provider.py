@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Kind
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL
 from usdt.engine.language.needs_types import needs_types, untyped_names
 from usdt.engine.language.tree import Name, names_in, walk
 from usdt.engine.runtime.attach.attacher import Point
-from usdt.probes.sites import foreign_machine
 from usdt.uprobes.arguments import (
     MAX_ARGUMENTS,
     arguments_of,
@@ -89,7 +89,7 @@ class FunctionRequest:
             roots = (f"/proc/{pid}/root", "") if pid else ("",)
             with FunctionFile(path, open_path, roots=roots) as file:
                 found = file.find(self.text.name)
-                elsewhere = foreign_machine(file.machine)
+                elsewhere = foreign_machine_reason(file.machine)
                 if elsewhere is not None:
                     raise TracingError(f"{path}: {elsewhere}")
                 found = self._check(file, found)

@@ -19,7 +19,7 @@ from usdt.engine.compiler.ir import Place, Pointer
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
-    from usdt.uprobes.dwarf_types import ProgramTypes
+    from usdt.uprobes.member_access import MemberAccess
 
 __all__ = ("pointer_in", "value_in")
 
@@ -30,15 +30,15 @@ _HEAD = "std::_Tuple_impl<0"
 _DEEPEST = 8
 
 
-def value_in(types: ProgramTypes, node: Place, name: str) -> Node | None:
+def value_in(types: MemberAccess, node: Place, name: str) -> Node | None:
     """The value of a std::optional (libstdc++, libc++), whether it has one or not; else None."""
     if not name.startswith("std::") or "optional<" not in name.partition("<")[0] + "<":
         return None
     inner = _followed(types, node, ("_M_payload", "_M_payload", "_M_value"))
-    return inner or types.step(node, "__val_")
+    return inner or types.member_by_name(node, "__val_")
 
 
-def pointer_in(types: ProgramTypes, node: Place, name: str) -> Node | None:
+def pointer_in(types: MemberAccess, node: Place, name: str) -> Node | None:
     """What a smart pointer is: a pointer of C++, what one of Rust leads to; else None.
 
     Args:
@@ -55,13 +55,13 @@ def pointer_in(types: ProgramTypes, node: Place, name: str) -> Node | None:
     inner = _followed(types, node, ("ptr", "pointer"))
     if not isinstance(inner, Pointer) or not isinstance(inner.handle, int):
         return None
-    counted = types.place_at(inner.address, inner.handle)
+    counted = types.lvalue_at(inner.address, inner.handle)
     if not isinstance(counted, Place):
         return None
-    return types.step(counted, "value") or types.step(counted, "data")
+    return types.member_by_name(counted, "value") or types.member_by_name(counted, "data")
 
 
-def _head(types: ProgramTypes, node: Node | None, depth: int) -> Pointer | None:
+def _head(types: MemberAccess, node: Node | None, depth: int) -> Pointer | None:
     # The first of a tuple of libstdc++, which is made of bases.
     number = getattr(node, "handle", None)
     if not isinstance(node, Place) or not isinstance(number, int) or depth > _DEEPEST:
@@ -70,17 +70,17 @@ def _head(types: ProgramTypes, node: Node | None, depth: int) -> Pointer | None:
     if not isinstance(found, Composite):
         return None
     if found.name.startswith(_HEAD):
-        inner = types.step(node, "__0")
+        inner = types.member_by_name(node, "__0")
         return inner if isinstance(inner, Pointer) else None
-    parts = (types.part(node, one.bit_offset, one) for one in found.members[:_DEEPEST])
+    parts = (types.member_at(node, one.bit_offset, one) for one in found.members[:_DEEPEST])
     heads = (_head(types, one, depth + 1) for one in parts)
     return next((one for one in heads if one is not None), None)
 
 
-def _followed(types: ProgramTypes, node: Node, path: tuple[str, ...]) -> Node | None:
+def _followed(types: MemberAccess, node: Node, path: tuple[str, ...]) -> Node | None:
     # The member of a member.
     for name in path:
-        inner = types.step(node, name)
+        inner = types.member_by_name(node, name)
         if inner is None:
             return None
         node = inner
