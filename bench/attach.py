@@ -99,14 +99,14 @@ class _Attacher:
 
 @contextlib.contextmanager
 def _attachers(folder: Path, program: Path, pins: Path) -> Iterator[dict[str, Attach]]:
-    from usdt.bpf.link import Via  # noqa: PLC0415 - --help does not pay for it
+    from usdt.bpf.link import UprobeMethod  # noqa: PLC0415 - --help does not pay for it
     from usdt.libbpf import manager  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
         made: dict[str, Attach] = {}
         for name, words, via in (
-            ("usdt, uprobe_multi", ["multi"], Via.UPROBE_MULTI),
-            ("usdt, perf links", [], Via.PERF_LINK),
+            ("usdt, uprobe_multi", ["multi"], UprobeMethod.UPROBE_MULTI),
+            ("usdt, perf links", [], UprobeMethod.PERF_LINK),
         ):
             own = pins / via.name
             own.mkdir()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kprobe.tracepoints.provider import Attached
 from kprobe.tracepoints.provider import attach as attach_events
 from usdt.base.errors import ProbeNotFound, TracingError
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.language.tree import names_in
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def attach(
     from kprobe.functions.attach import FunctionSource  # noqa: PLC0415 - only for functions
     from kprobe.functions.attach_methods import NoWay  # noqa: PLC0415
 
-    forced = KernelVia(via) if via in frozenset(KernelVia) else None
+    forced = KprobeMethod(via) if via in frozenset(KprobeMethod) else None
     source = FunctionSource(session, counts=counts, forced=forced)
     for request in functions:
         items = [*request.items, *keys]

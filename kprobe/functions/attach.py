@@ -14,7 +14,7 @@ from kprobe.functions.lookup import find_places
 from kprobe.functions.prototypes import current_functions
 from usdt.base.errors import LanguageError, NotSupported, TracingError
 from usdt.bpf import features
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.entry_return import replaced
 from usdt.engine.language.tree import BUILTINS
 from usdt.engine.runtime.attach.attach_points import FunctionHook
@@ -52,7 +52,7 @@ class FunctionSource:
     """
 
     def __init__(
-        self, session: AnySession, *, counts: bool, forced: KernelVia | None = None
+        self, session: AnySession, *, counts: bool, forced: KprobeMethod | None = None
     ) -> None:
         self.points = 0
         self.notices: list[str] = []
@@ -74,7 +74,7 @@ class FunctionSource:
             ProbeNotFound: no such function.
             TracingError: none could be attached; NotSupported: this kernel has no way to.
         """
-        forced = KernelVia.FENTRY if request.kind == "fentry" else self._forced
+        forced = KprobeMethod.FENTRY if request.kind == "fentry" else self._forced
         ways = ways_for(1, forced)  # before anything is looked for
         values = any(not item.is_predicate for item in request.items)
         shown = not (self._counts or values)
@@ -107,7 +107,7 @@ class FunctionSource:
         self,
         request: ProbeText,
         places: list[Place],
-        ways: list[KernelVia],
+        ways: list[KprobeMethod],
         *,
         typed: bool,
         keys: Sequence[Item],
@@ -118,7 +118,7 @@ class FunctionSource:
             mine: dict[int, Place] = {}
             points: list[Point] = []
             for place in left:
-                if way is KernelVia.FENTRY and not (place.number and place.traceable):
+                if way is KprobeMethod.FENTRY and not (place.number and place.traceable):
                     what = f"{place.shown}: fentry needs BTF, and one function of that name"
                     left[place] = NotSupported(what)
                     continue
@@ -155,8 +155,8 @@ class FunctionSource:
             *self._session.attach(request, fitting),
         ]
 
-    def _point(self, place: Place, way: KernelVia, *, typed: bool) -> Point:
-        context = Context(traced=way is KernelVia.FENTRY)
+    def _point(self, place: Place, way: KprobeMethod, *, typed: bool) -> Point:
+        context = Context(traced=way is KprobeMethod.FENTRY)
         arguments: tuple[Argument, ...] = ()
         if typed:
             arguments = arguments_of(place.btf, place.prototype, context)
@@ -196,8 +196,8 @@ class FunctionSource:
         return self._types[key]
 
 
-def _stack(context: Context, way: KernelVia) -> CallStack:
-    if way is KernelVia.KPROBE_MULTI and all(features.kprobe_session()):
+def _stack(context: Context, way: KprobeMethod) -> CallStack:
+    if way is KprobeMethod.KPROBE_MULTI and all(features.kprobe_session()):
         return replaced(context.stack, session=True, popped=(0,))
     return context.stack
 

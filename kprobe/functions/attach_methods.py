@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, TracingError
 from usdt.bpf import features
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.runtime.attach.kprobe_batch import DEFINED, takes_many
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def _defined() -> str:
     return "" if os.path.exists(place) else "no kprobe_events in tracefs"  # noqa: PTH110
 
 
-_LACKS: dict[KernelVia, Callable[[], str]] = {
-    KernelVia.FENTRY: _traced,
-    KernelVia.KPROBE_MULTI: _multi,
-    KernelVia.PERF_LINK: _linked,
-    KernelVia.PERF_EVENT: _event,
-    KernelVia.KPROBE_EVENTS: _defined,
+_LACKS: dict[KprobeMethod, Callable[[], str]] = {
+    KprobeMethod.FENTRY: _traced,
+    KprobeMethod.KPROBE_MULTI: _multi,
+    KprobeMethod.PERF_LINK: _linked,
+    KprobeMethod.PERF_EVENT: _event,
+    KprobeMethod.KPROBE_EVENTS: _defined,
 }
 
 
-def lacking() -> dict[KernelVia, str]:
+def lacking() -> dict[KprobeMethod, str]:
     """What each way lacks here, "" for one that there is; newest first."""
     return {way: lacks() for way, lacks in _LACKS.items()}
 
@@ -71,10 +71,10 @@ def lacking() -> dict[KernelVia, str]:
 def _keeps_more() -> bool:
     # Whether fewer hits are missed by kprobe_multi, which runs programs with preemption off, than
     # by fentry, whose program is not run for others while a task is preempted in it.
-    return features.preempts_programs() and all(features.kprobe_session())
+    return features.programs_are_preemptible() and all(features.kprobe_session())
 
 
-def ways_for(number: int, forced: KernelVia | None) -> list[KernelVia]:
+def ways_for(number: int, forced: KprobeMethod | None) -> list[KprobeMethod]:
     """The ways to try for so many functions, newest first.
 
     Raises:
@@ -86,20 +86,20 @@ def ways_for(number: int, forced: KernelVia | None) -> list[KernelVia]:
         if why:
             raise NotSupported(f"--via {forced} ({why})")
         return [forced]
-    found: list[KernelVia] = []
+    found: list[KprobeMethod] = []
     for way, lacks in _LACKS.items():
-        if (way is not KernelVia.FENTRY or number <= FEW) and not lacks():
+        if (way is not KprobeMethod.FENTRY or number <= FEW) and not lacks():
             found.append(way)
-    if KernelVia.FENTRY in found and _keeps_more():
-        found.remove(KernelVia.FENTRY)
-        found.insert(1, KernelVia.FENTRY)
-    if KernelVia.PERF_LINK in found:
-        found.remove(KernelVia.PERF_EVENT)  # the same with less
-    if KernelVia.KPROBE_EVENTS in found and len(found) > 1:
-        found.remove(KernelVia.KPROBE_EVENTS)
+    if KprobeMethod.FENTRY in found and _keeps_more():
+        found.remove(KprobeMethod.FENTRY)
+        found.insert(1, KprobeMethod.FENTRY)
+    if KprobeMethod.PERF_LINK in found:
+        found.remove(KprobeMethod.PERF_EVENT)  # the same with less
+    if KprobeMethod.KPROBE_EVENTS in found and len(found) > 1:
+        found.remove(KprobeMethod.KPROBE_EVENTS)
         # Perf events come and go by grace periods, so that thousands of them would take an hour.
-        if number > DEFINED and takes_many() and KernelVia.KPROBE_MULTI not in found:
-            found.insert(0, KernelVia.KPROBE_EVENTS)
+        if number > DEFINED and takes_many() and KprobeMethod.KPROBE_MULTI not in found:
+            found.insert(0, KprobeMethod.KPROBE_EVENTS)
     if not found:
         tried = "; ".join(f"{way}: {why}" for way, why in lacking().items() if why)
         raise NoWay(f"functions of the kernel cannot be traced here: {tried}")

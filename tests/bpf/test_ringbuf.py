@@ -17,11 +17,11 @@ from usdt.bpf.ringbuf import (
     DISCARD,
     HEADER,
     RingBuffer,
-    committed,
+    committed_size,
+    count_committed,
+    equal_runs,
     ring_size,
-    runs,
-    same,
-    tally,
+    run_length,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def spread(data: bytes) -> list[tuple[int, int, int]]:
     """Every record that runs() tells of, one by one."""
     return [
         (start + index * step, step, header)
-        for start, step, count, header in runs(data)
+        for start, step, count, header in equal_runs(data)
         for index in range(count)
     ]
 
@@ -80,8 +80,8 @@ def spread(data: bytes) -> list[tuple[int, int, int]]:
 )
 def test_what_may_be_read(records: list[Record], ready: int) -> None:
     data = ring(records)
-    assert committed(data) == ready
-    assert committed(memoryview(data)) == ready
+    assert committed_size(data) == ready
+    assert committed_size(memoryview(data)) == ready
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_may_be_read(records: list[Record], ready: int) -> None:
     ],
 )
 def test_runs(records: list[Record], expected: list[tuple[int, int, int, int]]) -> None:
-    assert list(runs(ring(records))) == expected
+    assert list(equal_runs(ring(records))) == expected
 
 
 def test_a_body_that_looks_like_a_header_is_no_record() -> None:
@@ -114,7 +114,7 @@ def test_a_body_that_looks_like_a_header_is_no_record() -> None:
 
 def test_runs_longer_than_any_doubling() -> None:
     records: list[Record] = [(8, 0)] * 4095 + [(16, 0)] * 4097 + [(8, 0)]
-    assert [count for _, _, count, _ in runs(ring(records))] == [4095, 4097, 1]
+    assert [count for _, _, count, _ in equal_runs(ring(records))] == [4095, 4097, 1]
 
 
 class Memory:
@@ -160,11 +160,11 @@ def test_a_record_submitted_while_headers_are_read_is_never_torn(
     def meanwhile(data: bytes | memoryview, limit: int) -> int:
         if before:
             memory.submit(16, b"submit!!")
-        ready = committed(data, limit)
+        ready = committed_size(data, limit)
         memory.submit(16, b"submit!!")
         return ready
 
-    monkeypatch.setattr("usdt.bpf.ringbuf.committed", meanwhile)
+    monkeypatch.setattr("usdt.bpf.ringbuf.committed_size", meanwhile)
     taken = [memory.reader.take(), memory.reader.take()]
     assert [len(data) for data in taken] == [first, second]
     assert b"".join(taken) == memory.data
@@ -187,7 +187,7 @@ def test_runs_tell_of_the_records_of_a_naive_walk(made: list[tuple[Record, int]]
 @given(st.lists(groups, max_size=12))
 def test_runs_are_as_long_as_they_can_be(made: list[tuple[Record, int]]) -> None:
     data = ring(record for record, count in made for _ in range(count))
-    headers = [header for *_, header in runs(data)]
+    headers = [header for *_, header in equal_runs(data)]
     assert all(one != other for one, other in itertools.pairwise(headers))
 
 
@@ -198,7 +198,7 @@ def test_committed_ends_where_a_naive_walk_meets_a_busy_record(
 ) -> None:
     data = ring(record for record, count in made for _ in range(count))
     busy = [start for start, _, header in walk(data) if header & BUSY]
-    assert committed(data) == (busy[0] if busy else len(data))
+    assert committed_size(data) == (busy[0] if busy else len(data))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_committed_ends_where_a_naive_walk_meets_a_busy_record(
     ],
 )
 def test_tally(records: list[Record], limit: int, found: tuple[int, int]) -> None:
-    assert tally(ring(records), limit) == found
+    assert count_committed(ring(records), limit) == found
 
 
 @settings(deadline=None)
@@ -232,7 +232,7 @@ def test_tally_counts_like_a_naive_walk(
         if not start and limit < 4:
             break
         end, records = start + step, records + (not header & DISCARD)
-    assert tally(data, limit) == (end, records)
+    assert count_committed(data, limit) == (end, records)
 
 
 def _same(words: list[int], start: int, stride: int, limit: int) -> int:
@@ -250,7 +250,7 @@ def _same(words: list[int], start: int, stride: int, limit: int) -> int:
 def test_same_counts_like_a_loop(words: list[int], start: int, stride: int, limit: int) -> None:
     start %= len(words)
     view = memoryview(struct.pack(f"={len(words)}I", *words)).cast("I")
-    assert same(view, start, stride, limit) == _same(words, start, stride, limit)
+    assert run_length(view, start, stride, limit) == _same(words, start, stride, limit)
 
 
 @settings(deadline=None)
@@ -260,7 +260,7 @@ def test_same_finds_the_first_that_differs(total: int, other: int, stride: int) 
     if 0 < other < total:
         words[other * stride] = 4
     view = memoryview(struct.pack(f"={len(words)}I", *words)).cast("I")
-    assert same(view, 0, stride) == (other if 0 < other < total else total)
+    assert run_length(view, 0, stride) == (other if 0 < other < total else total)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from kprobe.provider import attach
 from usdt.base.errors import SyscallError
 from usdt.bpf import features
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.codegen.program import Filter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonForm
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ("PAIRING", "WAYS", "binds", "here", "loops", "seen", "sleepers")
 
 #: Every way, and whether the kernel has it.
-WAYS: dict[KernelVia, Callable[[], bool]] = {
-    KernelVia.FENTRY: features.have_fentry,
-    KernelVia.KPROBE_MULTI: features.have_kprobe_multi,
-    KernelVia.PERF_LINK: features.have_cookies,
-    KernelVia.PERF_EVENT: features.have_kprobes,
-    KernelVia.KPROBE_EVENTS: features.have_kprobes,
+WAYS: dict[KprobeMethod, Callable[[], bool]] = {
+    KprobeMethod.FENTRY: features.have_fentry,
+    KprobeMethod.KPROBE_MULTI: features.have_kprobe_multi,
+    KprobeMethod.PERF_LINK: features.have_cookies,
+    KprobeMethod.PERF_EVENT: features.have_kprobes,
+    KprobeMethod.KPROBE_EVENTS: features.have_kprobes,
 }
 
 
@@ -46,17 +46,17 @@ def _sessions() -> bool:
 
 
 #: Those that keep values of a function's entry until its return.
-PAIRING = [way for way in WAYS if way is not KernelVia.KPROBE_MULTI or _sessions()]
+PAIRING = [way for way in WAYS if way is not KprobeMethod.KPROBE_MULTI or _sessions()]
 _SKIPS = {
-    KernelVia.FENTRY: "fentry",
-    KernelVia.KPROBE_MULTI: "kprobe_multi",
-    KernelVia.PERF_LINK: "have_cookies",
-    KernelVia.PERF_EVENT: "kprobe PMU",
-    KernelVia.KPROBE_EVENTS: "kprobe PMU",
+    KprobeMethod.FENTRY: "fentry",
+    KprobeMethod.KPROBE_MULTI: "kprobe_multi",
+    KprobeMethod.PERF_LINK: "have_cookies",
+    KprobeMethod.PERF_EVENT: "kprobe PMU",
+    KprobeMethod.KPROBE_EVENTS: "kprobe PMU",
 }
 
 
-def here(way: KernelVia) -> KernelVia:
+def here(way: KprobeMethod) -> KprobeMethod:
     """The way, or a skip that names what the kernel lacks."""
     if not WAYS[way]():
         pytest.skip(f"this kernel lacks {_SKIPS[way]}")
@@ -64,7 +64,7 @@ def here(way: KernelVia) -> KernelVia:
 
 
 def seen(
-    act: Callable[[], object], *probes: str, way: KernelVia | None = None
+    act: Callable[[], object], *probes: str, way: KprobeMethod | None = None
 ) -> list[dict[str, Any]]:
     """The hits of this process while it does something."""
     lines: list[str] = []

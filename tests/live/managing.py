@@ -16,7 +16,7 @@ from recorder import Tracer, tracing
 
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 from usdt.bpf.maps import Map, MapSpec
 from usdt.libbpf.manager import Manager
 from usdt.libbpf.usdt_spec import Layout, SpecArgument, decode_spec
@@ -30,7 +30,7 @@ __all__ = ("Setup", "few_sites", "managing", "pins_folder")
 class Setup:
     """A manager, its maps, and a program for each way of attaching."""
 
-    def __init__(self, specs: Map, ips: Map, via: Via, tracer: Tracer) -> None:
+    def __init__(self, specs: Map, ips: Map, via: UprobeMethod, tracer: Tracer) -> None:
         self.specs = specs
         self.ips = ips
         self.tracer = tracer
@@ -56,7 +56,11 @@ class Setup:
 
 @contextlib.contextmanager
 def managing(
-    path: Path, via: Via | None = None, *, entries: int = 256, layout: Layout = Layout.CLASSIC
+    path: Path,
+    via: UprobeMethod | None = None,
+    *,
+    entries: int = 256,
+    layout: Layout = Layout.CLASSIC,
 ) -> Iterator[Setup]:
     """A manager with libbpf's maps, made by us, and a tracer's program for it.
 
@@ -64,8 +68,12 @@ def managing(
         NotSupported: cookies, where no way is named or one with cookies, are not there.
     """
     if via is None:
-        via = Via.UPROBE_MULTI if features.have_uprobe_multi() else Via.PERF_LINK
-    way = {Via.UPROBE_MULTI: "multi", Via.PERF_LINK: "perf", Via.PERF_EVENT: "ioctl"}[via]
+        via = UprobeMethod.UPROBE_MULTI if features.have_uprobe_multi() else UprobeMethod.PERF_LINK
+    way = {
+        UprobeMethod.UPROBE_MULTI: "multi",
+        UprobeMethod.PERF_LINK: "perf",
+        UprobeMethod.PERF_EVENT: "ioctl",
+    }[via]
     with (
         MapSpec(MapType.ARRAY, 4, layout.value, entries, "__bpf_usdt_specs").create() as specs,
         MapSpec(MapType.HASH, 8, 4, 4 * entries, "__bpf_usdt_ip_t").create() as ips,

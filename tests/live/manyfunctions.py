@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from usdt.bpf.rcu import EXPEDITED
+from usdt.bpf.rcu import RCU_EXPEDITED
 from usdt.tracefs.mount import tracefs
 
 __all__ = ("calls", "complaints", "left_behind", "sites_of")
@@ -31,7 +31,7 @@ def left_behind() -> list[str]:
     for path in (
         tracefs() / "kprobe_events",
         Path("/sys/kernel/debug/kprobes/list"),
-        Path(EXPEDITED),
+        Path(RCU_EXPEDITED),
     ):
         if path.exists():
             found += path.read_text().splitlines()

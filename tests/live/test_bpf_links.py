@@ -22,11 +22,11 @@ from usdt.base.machine import PROCESS
 from usdt.bpf._uapi import AttachType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
-from usdt.bpf.features import best_way, have_uprobe_multi
+from usdt.bpf.features import best_uprobe_method, have_uprobe_multi
 from usdt.bpf.link import (
     PerfLink,
+    UprobeMethod,
     UprobeSite,
-    Via,
     attach_uprobe_multi,
     attach_uprobe_perf,
     close_links,
@@ -171,7 +171,7 @@ def test_a_program_knows_what_it_was_loaded_for(program: Path, uprobe_multi: Non
 
 
 def test_the_best_way_is_the_newest(uprobe_multi: None) -> None:
-    assert best_way() is Via.UPROBE_MULTI
+    assert best_uprobe_method() is UprobeMethod.UPROBE_MULTI
 
 
 def test_a_perf_link_owns_its_event(program: Path) -> None:

@@ -20,7 +20,7 @@ from kernelprobes import kprobe, program, results
 from tracing_tools import run_usdt, until
 
 import kprobe as kernel
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 
@@ -47,7 +47,7 @@ def _values(found: list[dict[str, Any]], kind: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_gives_the_same_events(way: KernelVia) -> None:
+def test_every_way_gives_the_same_events(way: KprobeMethod) -> None:
     entry = f"vfs_write({_OURS}, count, str(buf, 5), file->f_mode & 3)"
     both = f"vfs_write({_OURS}, return > 0, count, str(buf, 4), return)"
     probes = [entry, both] if here(way) in PAIRING else [entry]
@@ -129,7 +129,7 @@ def test_a_structure_in_two_registers() -> None:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     probe = "tcp_setsockopt(optval, optval.user, optlen)"
-    (found,) = seen(act, probe, way=here(KernelVia.PERF_EVENT))
+    (found,) = seen(act, probe, way=here(KprobeMethod.PERF_EVENT))
     assert found["args"]["optval"]["user"] == int(found["args"]["optval.user"], 16) > 4096
     assert found["args"]["optval"]["is_kernel"] == 0
 
@@ -141,7 +141,7 @@ def test_a_structure_that_is_returned() -> None:
         times.append(time.clock_gettime_ns(time.CLOCK_PROCESS_CPUTIME_ID))
 
     probe = "ns_to_timespec64(nsec, return, return.tv_nsec)"
-    found = [event["args"] for event in seen(act, probe, way=here(KernelVia.PERF_EVENT))]
+    found = [event["args"] for event in seen(act, probe, way=here(KprobeMethod.PERF_EVENT))]
     for event in found:
         parts = event["return"]
         assert parts["tv_sec"] * 10**9 + parts["tv_nsec"] == event["nsec"]

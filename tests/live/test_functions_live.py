@@ -17,7 +17,7 @@ from tracing_tools import USDT
 from kprobe.functions.attach_methods import ways_for
 from kprobe.functions.prototypes import current_functions
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes")
 _typed = pytest.mark.usefixtures("vmlinux_btf")
@@ -28,7 +28,7 @@ _NONE = {"error": "memory not readable"}
 
 @_typed
 @_EVERY
-def test_arguments_by_name_and_type(way: KernelVia) -> None:
+def test_arguments_by_name_and_type(way: KprobeMethod) -> None:
     found = seen(binds, "inet_bind(addr_len, arg2, sock->type, func)", way=here(way))
     shown = {"addr_len": 16, "arg2": 16, "sock->type": 2, "func": "inet_bind"}
     assert [event["args"] for event in found] == [shown] * 2
@@ -37,7 +37,7 @@ def test_arguments_by_name_and_type(way: KernelVia) -> None:
 
 @_typed
 @_EVERY
-def test_an_int_is_signed_and_so_are_predicates(way: KernelVia) -> None:
+def test_an_int_is_signed_and_so_are_predicates(way: KprobeMethod) -> None:
     probes = [f"inet_bind({items})" for items in ("return", "return < 0, return + 0")]
     found = seen(binds, *probes, "inet_bind(return > 1000, return + 1)", way=here(way))
     values = sorted(list(event["args"].items()) for event in found)
@@ -47,7 +47,7 @@ def test_an_int_is_signed_and_so_are_predicates(way: KernelVia) -> None:
 
 @_typed
 @_BOTH_ENDS
-def test_entry_and_return_are_one_event(way: KernelVia) -> None:
+def test_entry_and_return_are_one_event(way: KprobeMethod) -> None:
     probe = "inet_bind(return < 0, addr_len, sock->type, return)"
     found = seen(binds, probe, way=here(way))
     assert [event["args"] for event in found] == [{"addr_len": 16, "sock->type": 2, "return": -99}]
@@ -55,7 +55,7 @@ def test_entry_and_return_are_one_event(way: KernelVia) -> None:
 
 @_typed
 @_BOTH_ENDS
-def test_concurrent_sleepers_are_not_mistaken(way: KernelVia) -> None:
+def test_concurrent_sleepers_are_not_mistaken(way: KprobeMethod) -> None:
     found = seen(sleepers, "hrtimer_nanosleep(return == 0, rqtp)", way=here(way))
     times = [event["args"]["rqtp"] for event in found if event["tid"] != os.getpid()]
     assert len(times) == 2
@@ -64,7 +64,7 @@ def test_concurrent_sleepers_are_not_mistaken(way: KernelVia) -> None:
 
 @_typed
 @_BOTH_ENDS
-def test_a_function_that_calls_itself(way: KernelVia) -> None:
+def test_a_function_that_calls_itself(way: KprobeMethod) -> None:
     known = [one for one in current_functions().find("ep_loop_check_proc") if one.addresses]
     if not known:
         pytest.skip("ep_loop_check_proc was inlined")
@@ -72,7 +72,7 @@ def test_a_function_that_calls_itself(way: KernelVia) -> None:
     found = seen(loops, f"ep_loop_check_proc({depth}, return)", way=here(way))
     # Perf events had room for one return on each CPU, before "kprobes: kretprobe events missing on
     # 2-core KVM guest" (Linux 6.2).
-    few = way is KernelVia.PERF_EVENT and depth == "call_nests" and os.cpu_count() == 2
+    few = way is KprobeMethod.PERF_EVENT and depth == "call_nests" and os.cpu_count() == 2
     assert [event["args"][depth] for event in found][-3:] == ([0, 1, 0] if few else [2, 1, 0])
 
 
@@ -92,9 +92,9 @@ def test_more_arguments_than_registers() -> None:
 
 
 @_typed
-@pytest.mark.parametrize("way", [KernelVia.FENTRY, KernelVia.PERF_EVENT])
-def test_a_structure_by_value(way: KernelVia) -> None:
-    if way is KernelVia.FENTRY and not _carries_structures():
+@pytest.mark.parametrize("way", [KprobeMethod.FENTRY, KprobeMethod.PERF_EVENT])
+def test_a_structure_by_value(way: KprobeMethod) -> None:
+    if way is KprobeMethod.FENTRY and not _carries_structures():
         pytest.skip("trampolines of this kernel carry no structures")
 
     def act() -> None:
@@ -110,7 +110,7 @@ def test_a_structure_by_value(way: KernelVia) -> None:
 
 def _carries_structures() -> bool:
     try:
-        seen(lambda: None, "tcp_setsockopt(optlen)", way=here(KernelVia.FENTRY))
+        seen(lambda: None, "tcp_setsockopt(optlen)", way=here(KprobeMethod.FENTRY))
     except TracingError:
         return False
     return True
@@ -118,7 +118,7 @@ def _carries_structures() -> bool:
 
 @_typed
 @_EVERY
-def test_a_pointer_that_leads_nowhere_is_shown_as_such(way: KernelVia) -> None:
+def test_a_pointer_that_leads_nowhere_is_shown_as_such(way: KprobeMethod) -> None:
     found = seen(binds, "inet_bind(sock->wq.fasync_list->fa_fd)", way=here(way))
     assert [event["args"] for event in found] == [{"sock->wq.fasync_list->fa_fd": _NONE}] * 2
 
@@ -139,7 +139,7 @@ def test_nothing_is_returned_by_void() -> None:
 
 
 def test_arguments_without_types() -> None:
-    found = seen(binds, "inet_bind((int)arg2)", way=KernelVia.PERF_EVENT)
+    found = seen(binds, "inet_bind((int)arg2)", way=KprobeMethod.PERF_EVENT)
     assert [list(event["args"].values()) for event in found] == [[16]] * 2
 
 
@@ -152,7 +152,7 @@ def test_arguments_on_the_stack_without_types() -> None:
             mmap.mmap(file.fileno(), 4096, offset=offset, access=mmap.ACCESS_READ).close()
 
     probe = f"do_mmap(arg2 == 4096, arg4 == {mmap.MAP_SHARED:d}, arg3, arg5, arg6)"
-    (found,) = [event["args"] for event in seen(act, probe, way=KernelVia.PERF_EVENT)]
+    (found,) = [event["args"] for event in seen(act, probe, way=KprobeMethod.PERF_EVENT)]
     assert found["arg3"] == mmap.PROT_READ
     assert offset // mmap.PAGESIZE in (found["arg5"], found["arg6"])  # vm_flags: since Linux 6.6
 
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_said_in_a_line() -> None:
 
 
 @_EVERY
-def test_kernel_stacks(way: KernelVia) -> None:
+def test_kernel_stacks(way: KprobeMethod) -> None:
     found = seen(binds, "inet_bind(kstack)", way=here(way))
     assert len(found) == 2
     for event in found:
@@ -208,5 +208,5 @@ def test_beside_probes_of_files() -> None:
 def test_the_ways_are_told() -> None:
     done = kprobe("trace", "-v", "--json", "-n", "1", "-c", "true", "do_exit", code=0)
     assert [json.loads(line)["probe"] for line in done.stdout.splitlines()] == ["kprobe:do_exit"]
-    word = "fentry" if ways_for(1, None)[0] is KernelVia.FENTRY else "k"
+    word = "fentry" if ways_for(1, None)[0] is KprobeMethod.FENTRY else "k"
     assert word in done.stderr

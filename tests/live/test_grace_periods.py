@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from usdt.bpf.rcu import EXPEDITED, hurried
+from usdt.bpf.rcu import RCU_EXPEDITED, expedited_rcu
 
 _HURRIES = """
 import time
-from usdt.bpf.rcu import hurried
-with hurried():
+from usdt.bpf.rcu import expedited_rcu
+with expedited_rcu():
     print("in", flush=True)
     time.sleep(60)
 """
@@ -25,7 +25,7 @@ with hurried():
 @pytest.fixture
 def switch() -> Path:
     """It, turned off."""
-    path = Path(EXPEDITED)
+    path = Path(RCU_EXPEDITED)
     if not os.access(path, os.W_OK):
         pytest.skip(f"needs root: {path} is not ours to write")
     assert path.read_text().strip() == "0"
@@ -33,9 +33,9 @@ def switch() -> Path:
 
 
 def test_it_is_on_meanwhile(switch: Path) -> None:
-    with hurried():
+    with expedited_rcu():
         assert switch.read_text().strip() == "1"
-        with hurried():  # whoever turned it on turns it off
+        with expedited_rcu():  # whoever turned it on turns it off
             pass
         assert switch.read_text().strip() == "1"
     assert switch.read_text().strip() == "0"

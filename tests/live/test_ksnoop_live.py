@@ -25,7 +25,7 @@ from kprobe.functions.prototypes import current_functions
 from usdt.base.errors import LanguageError
 
 if TYPE_CHECKING:
-    from usdt.bpf.kprobes import KernelVia
+    from usdt.bpf.kprobes import KprobeMethod
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 _BOTH_ENDS = pytest.mark.parametrize("way", PAIRING)
@@ -37,7 +37,7 @@ def _sequence(*words: str, source: str) -> list[dict[str, Any]]:
 
 
 @_BOTH_ENDS
-def test_a_sequence_shows_every_entry_and_every_return(way: KernelVia) -> None:
+def test_a_sequence_shows_every_entry_and_every_return(way: KprobeMethod) -> None:
     here(way)
     functions = "inet_bind(addr_len)", "__inet_bind(addr_len)", "udp_v4_get_port(snum, return)"
     source = (
@@ -59,7 +59,7 @@ def test_a_sequence_shows_every_entry_and_every_return(way: KernelVia) -> None:
 
 
 @_BOTH_ENDS
-def test_paths_are_text(way: KernelVia) -> None:
+def test_paths_are_text(way: KprobeMethod) -> None:
     with tempfile.NamedTemporaryFile(prefix="ksnoop") as file:
         probe = "do_sys_openat2(return >= 0, filename, dfd, return)"
         found = seen(lambda: Path(file.name).read_bytes(), probe, way=here(way))
@@ -69,7 +69,7 @@ def test_paths_are_text(way: KernelVia) -> None:
 
 
 @_BOTH_ENDS
-def test_signs_are_those_of_the_types(way: KernelVia) -> None:
+def test_signs_are_those_of_the_types(way: KprobeMethod) -> None:
     def act() -> None:
         os.close(os.open("/dev/null", os.O_RDONLY))
         with pytest.raises(FileNotFoundError):

@@ -20,7 +20,7 @@ from skips import need_program
 
 from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
 from usdt.base.machine import PROCESS
-from usdt.bpf.link import UprobeSite, Via
+from usdt.bpf.link import UprobeMethod, UprobeSite
 from usdt.libbpf.manager import Attachment, SpecIds
 from usdt.libbpf.resolve import Collection, Wanted, collect
 from usdt.libbpf.usdt_spec import ArgType, Layout, SpecArgument
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
 COOKIE = 0xCAFEDEADBEEFFEED
-EVERY_WAY = pytest.mark.parametrize("via", Via)
+EVERY_WAY = pytest.mark.parametrize("via", UprobeMethod)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_ids_come_back_in_the_order_of_a_stack() -> None:
 
 
 @EVERY_WAY
-def test_every_hit_finds_its_spec(sites: Path, via: Via) -> None:
+def test_every_hit_finds_its_spec(sites: Path, via: UprobeMethod) -> None:
     with managing(sites, via) as setup, start(sites) as running:
         running.wait_ready()
         with setup.manager.attach(
@@ -63,7 +63,7 @@ def test_every_hit_finds_its_spec(sites: Path, via: Via) -> None:
             known = setup.addresses()
             assert (attachment.sites, attachment.spec_ids) == (4, (0, 1))
             assert attachment.via is via
-        found = [known[hit.ip] if via is Via.PERF_EVENT else hit.cookie for hit in hits]
+        found = [known[hit.ip] if via is UprobeMethod.PERF_EVENT else hit.cookie for hit in hits]
         assert found == [0, 1, 0, 1]
         for number in (0, 1):
             constant = SpecArgument(ArgType.CONST, number + 1, signed=True, bitshift=32)
@@ -114,7 +114,10 @@ def test_a_full_map_refuses_before_anything_is_attached(tmp_path: Path) -> None:
 
 def test_ten_thousand_sites_are_one_link(tmp_path: Path) -> None:
     path = build_sites(tmp_path, {"many": constants(500) * 20})
-    with managing(path, Via.UPROBE_MULTI, entries=500) as setup, start(path) as running:
+    with (
+        managing(path, UprobeMethod.UPROBE_MULTI, entries=500) as setup,
+        start(path) as running,
+    ):
         running.wait_ready()
         began = time.monotonic()  # half a second; by a link for each site it would be minutes
         with setup.manager.attach(setup.program, path, "sites", "many") as attachment:
@@ -129,7 +132,7 @@ def test_ten_thousand_sites_are_one_link(tmp_path: Path) -> None:
 
 
 @EVERY_WAY
-def test_semaphores_are_raised_and_lowered(tmp_path: Path, via: Via) -> None:
+def test_semaphores_are_raised_and_lowered(tmp_path: Path, via: UprobeMethod) -> None:
     path = shared_semaphores(tmp_path)
     with managing(path, via) as setup, start(path, "-w") as running:
         running.wait_ready()
@@ -185,7 +188,7 @@ def test_a_note_that_is_there_twice_is_one_hit() -> None:
 
 
 def test_addresses_collide_across_attachments(sites: Path) -> None:
-    with managing(sites, Via.PERF_EVENT) as setup, start(sites) as running:
+    with managing(sites, UprobeMethod.PERF_EVENT) as setup, start(sites) as running:
         running.wait_ready()
 
         def attach(name: str) -> Attachment:
@@ -204,7 +207,7 @@ def test_addresses_collide_across_attachments(sites: Path) -> None:
 
 
 def test_addresses_of_a_file_that_is_moved_need_a_process(sites: Path) -> None:
-    with managing(sites, Via.PERF_EVENT) as setup:
+    with managing(sites, UprobeMethod.PERF_EVENT) as setup:
         with pytest.raises(SyscallError, match="give a pid") as caught:
             setup.manager.attach(setup.program, sites, "sites", "one")
         assert caught.value.errno == errno.EOPNOTSUPP
@@ -212,7 +215,7 @@ def test_addresses_of_a_file_that_is_moved_need_a_process(sites: Path) -> None:
 
 def test_addresses_of_a_file_that_is_not_moved_need_none() -> None:
     path = build("nopie", "args")
-    with managing(path, Via.PERF_EVENT) as setup, start(path, "-w") as running:
+    with managing(path, UprobeMethod.PERF_EVENT) as setup, start(path, "-w") as running:
         running.wait_ready()
         with setup.manager.attach(setup.program, path, "args", "count3"):
             running.fire()
@@ -236,7 +239,7 @@ def test_two_tracers_share_a_probe(tmp_path: Path) -> None:
     path = shared_semaphores(tmp_path)
     with (
         managing(path) as one,
-        managing(path, Via.PERF_LINK) as other,
+        managing(path, UprobeMethod.PERF_LINK) as other,
         start(path, "-w") as running,
     ):
         running.wait_ready()
@@ -266,7 +269,7 @@ def test_a_conflicting_semaphore_is_explained_and_leaves_nothing(tmp_path: Path)
 
 
 @EVERY_WAY
-def test_a_process_that_has_ended_is_named(sites: Path, via: Via) -> None:
+def test_a_process_that_has_ended_is_named(sites: Path, via: UprobeMethod) -> None:
     with start(sites) as running:
         running.wait_ready()
         pid = running.pid
@@ -300,8 +303,8 @@ sys.path[:0] = ["tests", "tests/usdt", "tests/live"]
 soft, hard, path = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 from managing import managing
 from usdt.base.errors import SyscallError
-from usdt.bpf.link import Via
-with managing(path, Via.PERF_LINK) as setup:
+from usdt.bpf.link import UprobeMethod
+with managing(path, UprobeMethod.PERF_LINK) as setup:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     try:
         print(setup.manager.attach(setup.program, path, "sites", "ten").sites)

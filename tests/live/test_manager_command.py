@@ -19,7 +19,7 @@ from usdt.base.errors import ProbeNotFound, TargetError, TracingError
 from usdt.bpf._uapi import AttachType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 from usdt.bpf.objects import pin
 from usdt.bpf.program import Program, ProgramSpec
 from usdt.libbpf.manager import Manager, MapLike
@@ -113,12 +113,15 @@ def no_file(setup: Setup) -> None:
 
 
 def perf_of_multi(setup: Setup) -> None:
-    with Manager(setup.specs, via=Via.PERF_LINK) as manager:
+    with Manager(setup.specs, via=UprobeMethod.PERF_LINK) as manager:
         manager.attach(setup.program, setup.path, "sites", "one")
 
 
 def no_addresses(setup: Setup) -> None:
-    with _perf_program(setup) as program, Manager(setup.specs, via=Via.PERF_EVENT) as manager:
+    with (
+        _perf_program(setup) as program,
+        Manager(setup.specs, via=UprobeMethod.PERF_EVENT) as manager,
+    ):
         manager.attach(program, setup.path, "sites", "one")
 
 
@@ -153,7 +156,7 @@ def _perf_program(setup: Setup) -> Program:
 def test_mistakes_are_named(
     act: Callable[[Setup], None], kind: type[TracingError], reason: str, sites: Path
 ) -> None:
-    via = Via.UPROBE_MULTI if act in (perf_of_multi, multi_of_perf) else None
+    via = UprobeMethod.UPROBE_MULTI if act in (perf_of_multi, multi_of_perf) else None
     with managing(sites, via) as setup:
         with pytest.raises(kind, match=reason):
             act(setup)

@@ -21,7 +21,7 @@ from tracing_tools import KPROBE, Tool
 
 from kprobe.provider import attach
 from usdt.bpf import features
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation
 from usdt.engine.compiler.codegen.program import Filter
@@ -113,9 +113,9 @@ def test_what_a_killed_run_leaves_is_cleaned() -> None:
     assert "event usdt_" in kprobe("event", "clean").stdout
 
 
-@pytest.mark.parametrize("way", [KernelVia.KPROBE_EVENTS, KernelVia.PERF_LINK])
-def test_returns_that_the_kernel_misses_are_counted(way: KernelVia) -> None:
-    if way is KernelVia.PERF_LINK and not features.have_raw_cookies():
+@pytest.mark.parametrize("way", [KprobeMethod.KPROBE_EVENTS, KprobeMethod.PERF_LINK])
+def test_returns_that_the_kernel_misses_are_counted(way: KprobeMethod) -> None:
+    if way is KprobeMethod.PERF_LINK and not features.have_raw_cookies():
         pytest.skip("links say what they missed since Linux 6.7; raw_cookies came with 6.10")
     request = parse_probe("hrtimer_nanosleep(return)", default="kprobe")
     only = Filter(pids=(os.getpid(),))

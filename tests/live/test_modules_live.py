@@ -17,7 +17,7 @@ from usdt.btf.files import modules
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.bpf.kprobes import KernelVia
+    from usdt.bpf.kprobes import KprobeMethod
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes")
 
@@ -53,7 +53,7 @@ def _reading(merged: Path) -> Callable[[], object]:
 
 @pytest.mark.usefixtures("types")
 @pytest.mark.parametrize("way", WAYS)
-def test_types_of_the_module_and_of_the_kernel(way: KernelVia, merged: Path) -> None:
+def test_types_of_the_module_and_of_the_kernel(way: KprobeMethod, merged: Path) -> None:
     probe = f"overlay:{_NAME}(file->f_flags & 3, {_LAYERS}, func)"
     found = seen(_reading(merged), probe, way=here(way))
     assert [event["probe"] for event in found] == [f"kprobe:overlay:{_NAME}"]
@@ -62,7 +62,7 @@ def test_types_of_the_module_and_of_the_kernel(way: KernelVia, merged: Path) -> 
 
 @pytest.mark.usefixtures("types")
 @pytest.mark.parametrize("way", PAIRING)
-def test_entry_and_return_are_one_event(way: KernelVia, merged: Path) -> None:
+def test_entry_and_return_are_one_event(way: KprobeMethod, merged: Path) -> None:
     probe = f"overlay:{_NAME}(return == 0, str(file->f_path.dentry->d_name.name), return)"
     found = seen(_reading(merged), probe, way=here(way))
     assert [[*event["args"].values()] for event in found] == [["text", 0]]

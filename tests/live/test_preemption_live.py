@@ -15,7 +15,7 @@ import pytest
 from kernelprobes import kprobe, program
 
 from usdt.bpf import features
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "kprobes", "vmlinux_btf")
 
@@ -72,7 +72,7 @@ def _counted(items: str, *words: object) -> tuple[dict[int, int], int, str]:
 @pytest.fixture
 def all_kept() -> None:
     """A kernel that preempts no program, or one with a way whose programs it does not preempt."""
-    if features.preempts_programs() and not all(features.kprobe_session()):
+    if features.programs_are_preemptible() and not all(features.kprobe_session()):
         pytest.skip("programs are preempted here, and one at both ends of a call does not work")
 
 
@@ -95,9 +95,9 @@ def test_sequences_of_threads_that_preempt_one_another_are_whole() -> None:
 
 
 def test_what_is_missed_by_fentry_is_said() -> None:
-    if not (features.have_fentry() and features.preempts_programs()):
+    if not (features.have_fentry() and features.programs_are_preemptible()):
         pytest.skip("tasks are not preempted in programs here")
-    counts, made, said = _counted(f", {_LONG}", "--via", KernelVia.FENTRY)
+    counts, made, said = _counted(f", {_LONG}", "--via", KprobeMethod.FENTRY)
     missed = _TIMES - counts[1234] + made - counts[4321]
     # On a CPU with little else to do it may be none.
     assert (f"{missed} hit" in said) if missed else (" missed " not in said)

@@ -17,15 +17,15 @@ from kernelprobes import kprobe
 from symbol_programs import compiled
 from tracing_tools import one_error, run_usdt
 
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
-_WAYS = [pytest.param(via, id=str(via)) for via in Via]
+_WAYS = [pytest.param(via, id=str(via)) for via in UprobeMethod]
 _NEEDS = {
-    Via.UPROBE_MULTI: "uprobe_multi",
-    Via.PERF_LINK: "cookies",
-    Via.PERF_EVENT: "uprobe_pmu",
+    UprobeMethod.UPROBE_MULTI: "uprobe_multi",
+    UprobeMethod.PERF_LINK: "cookies",
+    UprobeMethod.PERF_EVENT: "uprobe_pmu",
 }
 
 _SOURCE = r"""
@@ -147,7 +147,7 @@ def found(events: list[dict[str, Any]], program: Path) -> dict[int, list[tuple[s
 
 
 def traced(
-    command: object, program: Path, *probes: str, via: Via
+    command: object, program: Path, *probes: str, via: UprobeMethod
 ) -> tuple[list[dict[str, Any]], list[list[str]]]:
     output = Path(f"{program}.json")
     words = ("trace", "-s", "--json", "-o", output, "-c", command, "--via", str(via), *probes)
@@ -160,7 +160,7 @@ def traced(
 
 @pytest.mark.parametrize("via", _WAYS)
 def test_only_calls_in_the_order_given_are_shown(
-    program: Path, via: Via, request: pytest.FixtureRequest
+    program: Path, via: UprobeMethod, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(_NEEDS[via])
     probes = [f"uprobe:{program}:{name}(arg0, return)" for name in ("one", "two", "three")]
@@ -173,7 +173,7 @@ def test_only_calls_in_the_order_given_are_shown(
 @pytest.mark.usefixtures("uprobe_pmu")
 def test_a_predicate_chooses_the_calls_that_begin_one(program: Path) -> None:
     outer, inner = f"uprobe:{program}:two(arg0, arg0 >= 50)", f"uprobe:{program}:one"
-    events, log = traced(program, program, outer, f"{inner}(arg0)", via=Via.PERF_EVENT)
+    events, log = traced(program, program, outer, f"{inner}(arg0)", via=UprobeMethod.PERF_EVENT)
     want = expected(log, ("two", "one"), least=50)
     assert found(events, program) == want
     assert want
@@ -183,7 +183,7 @@ def test_a_predicate_chooses_the_calls_that_begin_one(program: Path) -> None:
 def test_values_of_both_ends_are_shown_at_the_return(program: Path) -> None:
     one, two = (f"uprobe:{program}:{name}" for name in ("one", "two"))
     probes = f"{one}(arg0)", f"{two}(arg0, return - arg0)"
-    events, log = traced(program, program, *probes, via=Via.PERF_EVENT)
+    events, log = traced(program, program, *probes, via=UprobeMethod.PERF_EVENT)
     returned = [event for event in events if event.get("event") and ":two" in event["probe"]]
     entered = [event for event in events if not event.get("event") and ":two" in event["probe"]]
     assert entered
@@ -222,7 +222,7 @@ def test_a_call_that_is_a_jump_counts(tmp_path: Path) -> None:
         int main(void) { return first(20) != 41 || last(1) != 2; }"""
     program = compiled(tmp_path, source, "-O2", "-fno-inline", "-fno-ipa-cp", name="jump")
     probes = [f"uprobe:{program}:{name}(arg0, return)" for name in ("first", "last")]
-    events, _ = traced(program, program, *probes, via=Via.PERF_EVENT)
+    events, _ = traced(program, program, *probes, via=UprobeMethod.PERF_EVENT)
     (shown,) = found(events, program).values()
     assert shown == [
         *(("call", "first", 20), ("call", "last", 40)),

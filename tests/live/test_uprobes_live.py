@@ -15,12 +15,12 @@ from function_programs import calls, needs_libc
 from tracing_tools import one_error, run_usdt, tracing, until
 
 from usdt.base.machine import KERNEL
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 from usdt.uprobes.functions import FunctionFile
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
-_WAYS = [pytest.param(via, id=str(via)) for via in Via]
+_WAYS = [pytest.param(via, id=str(via)) for via in UprobeMethod]
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def needed(request: pytest.FixtureRequest, via: Via) -> None:
+def needed(request: pytest.FixtureRequest, via: UprobeMethod) -> None:
     """What a way of attaching needs of the kernel."""
     names = {
-        Via.UPROBE_MULTI: "uprobe_multi",
-        Via.PERF_LINK: "cookies",
-        Via.PERF_EVENT: "uprobe_pmu",
+        UprobeMethod.UPROBE_MULTI: "uprobe_multi",
+        UprobeMethod.PERF_LINK: "cookies",
+        UprobeMethod.PERF_EVENT: "uprobe_pmu",
     }
     request.getfixturevalue(names[via])
 
@@ -54,7 +54,7 @@ def printed(lines: list[list[str]], name: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("needed")
 @pytest.mark.parametrize("via", _WAYS)
-def test_entry_and_return_of_a_recursion_are_one_event(program: Path, via: Via) -> None:
+def test_entry_and_return_of_a_recursion_are_one_event(program: Path, via: UprobeMethod) -> None:
     probe = f"uprobe:{program}:fib(arg0, return)"
     events, lines = traced(program, "fib", "--via", str(via), probe)
     shown = [[str(event["args"]["arg0"]), str(event["args"]["return"])] for event in events]
@@ -67,7 +67,7 @@ def test_entry_and_return_of_a_recursion_are_one_event(program: Path, via: Via) 
 
 @pytest.mark.usefixtures("needed")
 @pytest.mark.parametrize("via", _WAYS)
-def test_a_predicate_on_return_decides_about_entry_values(program: Path, via: Via) -> None:
+def test_a_predicate_on_return_decides_about_entry_values(program: Path, via: UprobeMethod) -> None:
     probe = f"uprobe:{program}:fib(arg0, return > 2)"
     events, lines = traced(program, "fib", "--via", str(via), probe)
     wanted = [int(n) for n, result in printed(lines, "fib") if int(result) > 2]
@@ -87,7 +87,7 @@ for text in ("12", "-7", "077", "none", "x" * 300):
 @needs_libc
 @pytest.mark.usefixtures("needed")
 @pytest.mark.parametrize("via", _WAYS)
-def test_a_function_of_libc_called_by_python(tmp_path: Path, via: Via) -> None:
+def test_a_function_of_libc_called_by_python(tmp_path: Path, via: UprobeMethod) -> None:
     script = tmp_path / "numbers.py"
     script.write_text(_NUMBERS)
     items = "str(arg0, 400), arg2, return, arg1 == 0 && arg2 > 0, return >= -7"

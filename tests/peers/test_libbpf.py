@@ -20,7 +20,7 @@ from fixtures import Fixture, build, start
 from manysites import build_sites, constants
 
 from usdt.base.errors import SyscallError, TracingError
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 from usdt.bpf.maps import Map
 from usdt.libbpf.manager import Manager
 from usdt.probes.probe import read_probes
@@ -173,7 +173,7 @@ class Libbpf(Side):
 class Ours(Side):
     """A program that bpftool or libbpf has loaded and we attach."""
 
-    def __init__(self, pins: Path, via: Via | None = None) -> None:
+    def __init__(self, pins: Path, via: UprobeMethod | None = None) -> None:
         super().__init__(pins)
         self.manager = Manager(
             pins / "__bpf_usdt_specs", pins / "__bpf_usdt_ip_to_spec_id", via=via
@@ -354,7 +354,7 @@ def test_many_sites(
     with loaded_for_multi(made, pins, name), Ours(pins / "multi") as ours, start(path) as running:
         running.wait_ready()
         attachment = ours.attach(path, "sites:many", pid=running.pid)
-        assert attachment.via is Via.UPROBE_MULTI
+        assert attachment.via is UprobeMethod.UPROBE_MULTI
         assert (attachment.sites, len(attachment.spec_ids)) == (len(args), specs)
         running.fire()
         events = ours.events(running.pid)
@@ -402,7 +402,10 @@ def test_symbols_are_read_where_libbpf_gives_up(both: tuple[Libbpf, Ours]) -> No
 @pytest.mark.parametrize("variant", ["default", "nopie"])
 def test_a_program_that_knows_addresses_only(load: Any, variant: str) -> None:
     path = build(variant, "args")
-    with Ours(load("addresses"), Via.PERF_EVENT) as ours, start(path, "-w") as running:
+    with (
+        Ours(load("addresses"), UprobeMethod.PERF_EVENT) as ours,
+        start(path, "-w") as running,
+    ):
         running.wait_ready()
         with ours.attach(path, "args:count3", pid=running.pid):
             ours.attach(path, "args:count12", pid=running.pid)

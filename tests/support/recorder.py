@@ -36,7 +36,7 @@ from usdt.bpf.link import (
 )
 from usdt.bpf.maps import Map, MapSpec
 from usdt.bpf.program import ProgramSpec
-from usdt.bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, runs
+from usdt.bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, equal_runs
 from usdt.probes.probe import Site, read_probes
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Tracer:
         """What was recorded since last asked."""
         data = self.ring.take()
         found = []
-        for first, step, records, header in runs(data):
+        for first, step, records, header in equal_runs(data):
             assert not header & BUSY
             for position in range(first + HEADER, first + step * records, step):
                 if header & DISCARD:

@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import Self
 
-__all__ = ("FD", "Closing", "allow_descriptors")
+__all__ = ("FD", "Closeable", "allow_descriptors")
 
 _SPARE = 64  # descriptors that the rest of the process may need
 
@@ -30,7 +30,7 @@ def allow_descriptors(count: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
 
 
-class Closing:
+class Closeable:
     """What close() ends, and the end of a ``with`` block."""
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class Closing:
         self.close()
 
 
-class FD(Closing):
+class FD(Closeable):
     """A file descriptor of a kernel object: closed once, never 0.
 
     bpf(2) reads 0 in a descriptor's place as "not given", so a number that comes out as 0 (a

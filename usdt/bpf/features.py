@@ -16,8 +16,8 @@ from usdt.base.machine import KERNEL
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R6, R10
-from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_traced
-from usdt.bpf.link import Via, takes_uprobe_multi
+from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
+from usdt.bpf.link import UprobeMethod, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.program import Program, ProgramSpec
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = (
-    "best_way",
+    "best_uprobe_method",
     "have_batch_operations",
     "have_cookies",
     "have_fentry",
@@ -39,7 +39,7 @@ __all__ = (
     "have_uprobe_pmu",
     "have_vmlinux_btf",
     "kprobe_session",
-    "preempts_programs",
+    "programs_are_preemptible",
 )
 
 
@@ -102,17 +102,17 @@ def have_uprobe_pmu() -> bool:
         return False
 
 
-def best_way() -> Via:
+def best_uprobe_method() -> UprobeMethod:
     """The newest way of attaching that this kernel has.
 
     Raises:
         NotSupported: it has none.
     """
     if have_uprobe_multi():
-        return Via.UPROBE_MULTI
+        return UprobeMethod.UPROBE_MULTI
     if not have_uprobe_pmu():
         raise NotSupported("the uprobe PMU", (4, 17))
-    return Via.PERF_LINK if have_cookies() else Via.PERF_EVENT
+    return UprobeMethod.PERF_LINK if have_cookies() else UprobeMethod.PERF_EVENT
 
 
 @functools.cache
@@ -208,7 +208,7 @@ def kprobe_session() -> tuple[int, int]:
 
 
 @functools.cache
-def preempts_programs() -> bool:
+def programs_are_preemptible() -> bool:
     """Whether a task may be preempted within a program that fentry or a raw tracepoint runs.
 
     Others' hits on that CPU are then not given to the program until the task is back (misses).
@@ -255,7 +255,7 @@ def have_fentry() -> bool:
     )
     try:
         with spec.load({}) as program:
-            attach_traced(program).close()
+            attach_tracing(program).close()
     except SyscallError as err:
         if err.errno == errno.EPERM:
             _empty().close()  # raises as well where it is our privilege that is missing

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import struct
 
-from usdt.base.closeable import FD, Closing
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported
 
-__all__ = ("KernelCode",)
+__all__ = ("KcoreReader",)
 
 _KCORE = "/proc/kcore"
 _HEADER = struct.Struct("<4sBB10x16xQ14xHH6x")  # Elf64_Ehdr: magic, class, order; phoff, …
@@ -18,7 +18,7 @@ _LOAD = 1  # PT_LOAD
 _MOST = 1024  # segments
 
 
-class KernelCode(Closing):
+class KcoreReader(Closeable):
     """Reads code by its address; a context manager.
 
     Raises:

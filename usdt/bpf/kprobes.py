@@ -18,7 +18,7 @@ from usdt.base.errors import NotSupported
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open, string_array
 from usdt.bpf._uapi import BPF_F_KPROBE_MULTI_RETURN, AttachType, Command
-from usdt.bpf.link import Link, attach_tracepoint, joined, linked
+from usdt.bpf.link import Link, attach_tracepoint, link_perf_event, set_perf_event_prog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from usdt.bpf.program import Program
 
 __all__ = (
-    "KernelVia",
+    "KprobeMethod",
     "KprobeSite",
     "attach_kprobe",
     "attach_kprobe_event",
     "attach_kprobe_multi",
-    "attach_traced",
+    "attach_tracing",
 )
 
 _KPROBE_PMU = "/sys/bus/event_source/devices/kprobe/type"
 _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 
 
-class KernelVia(enum.StrEnum):
+class KprobeMethod(enum.StrEnum):
     """The kernel's ways of attaching to its functions, newest first."""
 
     FENTRY = "fentry"
@@ -65,7 +65,7 @@ class KprobeSite:
     cookie: int = 0
 
 
-def attach_traced(program: Program) -> Link:
+def attach_tracing(program: Program) -> Link:
     """Attach a program of ``ProgType.TRACING`` to the function it was loaded for.
 
     Raises:
@@ -135,7 +135,11 @@ def attach_kprobe(
     # The event is bound to one CPU, the breakpoint is not: it runs before that is looked at.
     event = FD(perf_event_open(attribute, -1, 0))
     del keep
-    return linked(event, program, site.cookie) if cookies else joined(event, program)
+    return (
+        link_perf_event(event, program, site.cookie)
+        if cookies
+        else set_perf_event_prog(event, program)
+    )
 
 
 def attach_kprobe_event(program: Program, number: int, *, cookie: int | None) -> Link:

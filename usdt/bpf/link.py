@@ -20,12 +20,12 @@ import fcntl
 import struct
 from typing import TYPE_CHECKING
 
-from usdt.base.closeable import FD, Closing
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open
 from usdt.bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_number
-from usdt.bpf.rcu import hurried
+from usdt.bpf.rcu import expedited_rcu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = (
     "Link",
     "PerfLink",
+    "UprobeMethod",
     "UprobeSite",
-    "Via",
     "attach_raw_tracepoint",
     "attach_tracepoint",
     "attach_uprobe_ioctl",
     "attach_uprobe_multi",
     "attach_uprobe_perf",
     "close_links",
-    "joined",
-    "linked",
+    "link_perf_event",
+    "set_perf_event_prog",
     "takes_uprobe_multi",
 )
 
@@ -56,7 +56,7 @@ _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 _SET_BPF, _ENABLE = ioctl_number("$", 8, 4), ioctl_number("$", 0)  # PERF_EVENT_IOC_…
 
 
-class Via(enum.StrEnum):
+class UprobeMethod(enum.StrEnum):
     """The kernel's ways of attaching, newest first."""
 
     UPROBE_MULTI = "uprobe_multi"
@@ -73,7 +73,7 @@ class UprobeSite:
     cookie: int = 0
 
 
-class Link(Closing):
+class Link(Closeable):
     """An attachment; closing it detaches.
 
     Attributes:
@@ -165,7 +165,7 @@ def attach_uprobe_perf(
         SyscallError: anything else the kernel says.
     """
     event = _open_uprobe(path, site, pid=pid, on_return=on_return)
-    return linked(event, program, site.cookie)
+    return link_perf_event(event, program, site.cookie)
 
 
 def attach_uprobe_ioctl(
@@ -182,7 +182,7 @@ def attach_uprobe_ioctl(
         NotSupported: as :func:`attach_uprobe_perf`.
         SyscallError: anything else the kernel says.
     """
-    return joined(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
+    return set_perf_event_prog(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
 
 
 def attach_tracepoint(program: Program, number: int, *, cookie: int | None = None) -> Link:
@@ -209,8 +209,8 @@ def attach_tracepoint(program: Program, number: int, *, cookie: int | None = Non
     event = FD(perf_event_open(attribute, -1, 0))
     del keep
     if cookie is None:
-        return joined(event, program)
-    return linked(event, program, cookie)
+        return set_perf_event_prog(event, program)
+    return link_perf_event(event, program, cookie)
 
 
 def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Link:
@@ -243,7 +243,7 @@ def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Li
     return Link(FD(link))
 
 
-def linked(event: FD, program: Program, cookie: int) -> PerfLink:
+def link_perf_event(event: FD, program: Program, cookie: int) -> PerfLink:
     """Join ``program`` to a perf event, which is closed if that fails.
 
     Raises:
@@ -264,7 +264,7 @@ def linked(event: FD, program: Program, cookie: int) -> PerfLink:
     return PerfLink(event, FD(link))
 
 
-def joined(event: FD, program: Program) -> Link:
+def set_perf_event_prog(event: FD, program: Program) -> Link:
     """The same without a link and its cookie, as kernels before 5.15 have it.
 
     Raises:
@@ -304,7 +304,7 @@ def close_links(links: Iterable[Link]) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
 
         many = sum(link.places for link in rest) >= _THOUSAND
-        hurry = hurried() if many else contextlib.nullcontext()
+        hurry = expedited_rcu() if many else contextlib.nullcontext()
         with hurry, ThreadPoolExecutor(min(64, len(rest))) as pool:
             list(pool.map(lambda link: link.close(), rest))
     for link in rest:

@@ -8,12 +8,12 @@ import os
 import struct
 from typing import TYPE_CHECKING, Self
 
-from usdt.base.closeable import FD, Closing
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported, SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, bpf_attribute, prlimit_memlock
 from usdt.bpf._uapi import Command, MapType
-from usdt.bpf.objects import duplicated, object_info, opened_pin
+from usdt.bpf.objects import dup_fd, object_info, open_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +78,7 @@ class MapSpec:
         return bpf(Command.MAP_CREATE, "IIIIIII16s", *fields)
 
 
-class Map(Closing):
+class Map(Closeable):
     """A map in the kernel; a context manager.
 
     Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
@@ -108,7 +108,7 @@ class Map(Closing):
         Raises:
             TargetError: it is no descriptor of a map, or of a map of a type unknown here.
         """
-        return cls._from(duplicated(number, "map"))
+        return cls._from(dup_fd(number, "map"))
 
     @classmethod
     def from_pin(cls, path: str | os.PathLike[str]) -> Self:
@@ -117,7 +117,7 @@ class Map(Closing):
         Raises:
             TargetError: nothing is pinned there, or no map.
         """
-        return cls._from(opened_pin(path, "map"))
+        return cls._from(open_pin(path, "map"))
 
     @classmethod
     def _from(cls, fd: FD) -> Self:

@@ -23,7 +23,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
-from usdt.base.closeable import FD, Closing
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import perf_attribute, perf_event_open
@@ -159,7 +159,7 @@ class SideRing:
         self.fd.close()
 
 
-class SideRecords(Closing):
+class SideRecords(Closeable):
     """Side records of every CPU from now on; a context manager.
 
     CPUs that are switched on later are not watched.

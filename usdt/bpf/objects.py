@@ -15,12 +15,12 @@ from usdt.base.errors import SyscallError, TargetError
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import Command
 
-__all__ = ("duplicated", "object_info", "opened_pin", "pin")
+__all__ = ("dup_fd", "object_info", "open_pin", "pin")
 
 _NAMES = {"map": "bpf-map", "program": "bpf-prog"}
 
 
-def opened_pin(path: str | os.PathLike[str], kind: str) -> FD:
+def open_pin(path: str | os.PathLike[str], kind: str) -> FD:
     """Open what is pinned at ``path``; ``kind`` is "map" or "program".
 
     Raises:
@@ -43,7 +43,7 @@ def opened_pin(path: str | os.PathLike[str], kind: str) -> FD:
     return _checked(fd, kind, shown)
 
 
-def duplicated(number: int, kind: str) -> FD:
+def dup_fd(number: int, kind: str) -> FD:
     """A descriptor of our own for an object that somebody else's descriptor refers to.
 
     Raises:

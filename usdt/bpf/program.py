@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Self
 
-from usdt.base.closeable import FD, Closing
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import SyscallError, VerifierError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import AttachType, Command, ProgType
 from usdt.bpf.maps import Map, raise_memlock
-from usdt.bpf.objects import duplicated, opened_pin
+from usdt.bpf.objects import dup_fd, open_pin
 
 if TYPE_CHECKING:
     import os
@@ -97,7 +97,7 @@ class ProgramSpec:
         )
 
 
-class Program(Closing):
+class Program(Closeable):
     """A loaded program; a context manager. Links keep it alive after close().
 
     Raises:
@@ -123,7 +123,7 @@ class Program(Closing):
         Raises:
             TargetError: it is no descriptor of a program.
         """
-        return cls(duplicated(number, "program"))
+        return cls(dup_fd(number, "program"))
 
     @classmethod
     def from_pin(cls, path: str | os.PathLike[str]) -> Self:
@@ -132,7 +132,7 @@ class Program(Closing):
         Raises:
             TargetError: nothing is pinned there, or no program.
         """
-        return cls(opened_pin(path, "program"))
+        return cls(open_pin(path, "program"))
 
     def close(self) -> None:
         """Close the descriptor."""

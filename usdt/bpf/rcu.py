@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("EXPEDITED", "hurried")
+__all__ = ("RCU_EXPEDITED", "expedited_rcu")
 
-EXPEDITED = "/sys/kernel/rcu_expedited"
+RCU_EXPEDITED = "/sys/kernel/rcu_expedited"
 # The signals that end a group of processes are not for it.
-_TURN_BACK = f"trap '' HUP INT QUIT TERM; read -r line; echo 0 > {EXPEDITED}"
+_TURN_BACK = f"trap '' HUP INT QUIT TERM; read -r line; echo 0 > {RCU_EXPEDITED}"
 _PATIENCE = 30.0  # seconds until it is left to itself
 
 
 @contextlib.contextmanager
-def hurried() -> Iterator[None]:
+def expedited_rcu() -> Iterator[None]:
     """Have the kernel hurry with grace periods, which costs its CPUs an interruption each.
 
     Perf events are taken out one after the other, each after a grace period or two: with
     thousands of them that is minutes. Where the switch is on, or not ours, nothing is done.
     """
-    if _value() != "0" or not os.access(EXPEDITED, os.W_OK):
+    if _value() != "0" or not os.access(RCU_EXPEDITED, os.W_OK):
         yield
         return
     import subprocess  # noqa: PLC0415 - rare, and slow
@@ -46,7 +46,7 @@ def hurried() -> Iterator[None]:
         yield
         return
     try:
-        with contextlib.suppress(OSError), open(EXPEDITED, "w") as file:  # noqa: PTH123
+        with contextlib.suppress(OSError), open(RCU_EXPEDITED, "w") as file:  # noqa: PTH123
             file.write("1")
         yield
     finally:
@@ -56,7 +56,7 @@ def hurried() -> Iterator[None]:
 
 def _value() -> str:
     try:
-        with open(EXPEDITED) as file:  # noqa: PTH123 - pathlib costs an import
+        with open(RCU_EXPEDITED) as file:  # noqa: PTH123 - pathlib costs an import
             return file.read().strip()
     except OSError:
         return ""

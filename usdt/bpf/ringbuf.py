@@ -38,7 +38,7 @@ import mmap
 import os
 from typing import TYPE_CHECKING, Literal
 
-from usdt.base.closeable import Closing
+from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TracingError
 from usdt.base.machine import KERNEL_WORD
 from usdt.bpf._uapi import MapType
@@ -54,12 +54,12 @@ __all__ = (
     "DISCARD",
     "HEADER",
     "RingBuffer",
-    "committed",
+    "committed_size",
+    "count_committed",
+    "equal_runs",
+    "record_words",
     "ring_size",
-    "runs",
-    "same",
-    "stride",
-    "tally",
+    "run_length",
 )
 
 BUSY = 1 << 31
@@ -86,17 +86,17 @@ def ring_size(wanted: int) -> int:
     return size
 
 
-def stride(header: int) -> int:
+def record_words(header: int) -> int:
     """Words of 32 bits from a record with this header to the next."""
     return ((header & _LENGTH) + HEADER + 7 >> 3) << 1
 
 
-def committed(data: bytes | memoryview, limit: int = 1 << 40) -> int:
+def committed_size(data: bytes | memoryview, limit: int = 1 << 40) -> int:
     """How many leading bytes of ``data`` are whole records that are not busy; see tally()."""
-    return tally(data, limit)[0]
+    return count_committed(data, limit)[0]
 
 
-def tally(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int, int]:
+def count_committed(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int, int]:
     """The leading whole records of ``data`` that are not busy: bytes, and how many are submitted.
 
     Pure: ``data`` begins at a record. Runs of one length are counted by C code, records that
@@ -117,7 +117,7 @@ def tally(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int, int]:
         step = ((header & _LENGTH) + HEADER + 7 >> 3) << 1  # stride(), without a call
         count = 1
         if position + step < stop and words[position + step] == header:
-            count = max(1, same(words, position, step, (stop - position) // step))
+            count = max(1, run_length(words, position, step, (stop - position) // step))
         end = position + step * count
         if end > stop and (position or end > total):
             break
@@ -127,7 +127,7 @@ def tally(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int, int]:
     return position << 2, records
 
 
-def runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
+def equal_runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield (offset, bytes from record to record, records, header) of records of one length.
 
     Discarded records are runs of their own, with DISCARD set in the header.
@@ -136,13 +136,13 @@ def runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
     position = 0
     while position < len(words):
         header = words[position]
-        step = stride(header)
-        count = same(words, position, step)
+        step = record_words(header)
+        count = run_length(words, position, step)
         yield position << 2, step << 2, count, header
         position += step * count
 
 
-def same(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> int:
+def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> int:
     """How many words from ``start`` in steps of ``stride`` equal the first one, up to ``limit``.
 
     They are compared in doubling strides: a run of one costs little, and one of thousands is
@@ -173,7 +173,7 @@ def _made(size: int, name: str) -> Map:
         raise SyscallError(errno.ENOMEM, what, hint) from err
 
 
-class RingBuffer(Closing):
+class RingBuffer(Closeable):
     """A ring buffer map and its mapping; a context manager.
 
     Args:
@@ -215,7 +215,7 @@ class RingBuffer(Closing):
         if not length:
             return b""
         start = position & (self.size - 1)
-        ready = committed(self._data[start : start + length], _TAKE)
+        ready = committed_size(self._data[start : start + length], _TAKE)
         data = bytes(self._data[start : start + ready])  # after the headers, never before them
         self._consumer[0] = position + ready & _POSITIONS
         return data

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.base.errors import LanguageError, TargetError
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 from usdt.engine.cli.click_group import escaped
 from usdt.libbpf.manager import Manager
 from usdt.procfs import process
@@ -60,7 +60,9 @@ class Number(click.ParamType[int]):
 @click.option("--cookie", type=Number(), default=0, help="What bpf_usdt_cookie() answers.")
 @click.option("-p", "--pid", type=click.IntRange(1), help="Only this process.")
 @click.option("--strict", is_flag=True, help="All or nothing, as libbpf.")
-@click.option("--via", type=click.Choice([way.value for way in Via]), help="How to attach.")
+@click.option(
+    "--via", type=click.Choice([way.value for way in UprobeMethod]), help="How to attach."
+)
 @click.option(
     "-d", "--duration", type=click.FloatRange(0, min_open=True), help="Stop after so many seconds."
 )

@@ -124,6 +124,6 @@ def _path(answers: dict[str, bool | None]) -> str | None:
     if not answers["ringbuf"] or not answers["uprobe_pmu"]:
         return None
     try:
-        return kernel.best_way().value
+        return kernel.best_uprobe_method().value
     except TracingError:
         return None

@@ -30,8 +30,8 @@ from usdt.bpf import features
 from usdt.bpf._uapi import MapType, ProgType
 from usdt.bpf.link import (
     Link,
+    UprobeMethod,
     UprobeSite,
-    Via,
     attach_uprobe_ioctl,
     attach_uprobe_multi,
     attach_uprobe_perf,
@@ -116,7 +116,11 @@ class Attachment:
     """
 
     def __init__(
-        self, manager: Manager, spec_ids: tuple[int, ...], via: Via, notices: tuple[str, ...]
+        self,
+        manager: Manager,
+        spec_ids: tuple[int, ...],
+        via: UprobeMethod,
+        notices: tuple[str, ...],
     ) -> None:
         self.spec_ids = spec_ids
         self.via = via
@@ -173,9 +177,13 @@ class Manager:
     """
 
     def __init__(
-        self, specs: MapLike, ips: MapLike | None = None, *, via: Via | str | None = None
+        self,
+        specs: MapLike,
+        ips: MapLike | None = None,
+        *,
+        via: UprobeMethod | str | None = None,
     ) -> None:
-        self.via = None if via is None else Via(via)
+        self.via = None if via is None else UprobeMethod(via)
         self._attachments: dict[Attachment, None] = {}
         with contextlib.ExitStack() as stack:
             self._specs = _as_map(specs)
@@ -262,24 +270,24 @@ class Manager:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _way(self, program: Program) -> Via:
+    def _way(self, program: Program) -> UprobeMethod:
         multi = features.have_uprobe_multi() and takes_uprobe_multi(program)
         via = self.via
         if via is None:
             if multi:
-                return Via.UPROBE_MULTI
-            via = Via.PERF_LINK if features.have_cookies() else Via.PERF_EVENT
-        if via is Via.UPROBE_MULTI and not multi:
+                return UprobeMethod.UPROBE_MULTI
+            via = UprobeMethod.PERF_LINK if features.have_cookies() else UprobeMethod.PERF_EVENT
+        if via is UprobeMethod.UPROBE_MULTI and not multi:
             raise TracingError(
                 "attach by uprobe_multi: the program was not loaded for it (expected_attach_type "
                 "BPF_TRACE_UPROBE_MULTI), or the kernel has none (Linux 6.6)"
             )
-        if via is not Via.UPROBE_MULTI and multi:
+        if via is not UprobeMethod.UPROBE_MULTI and multi:
             raise TracingError(
                 f"attach by {via}: the program was loaded for uprobe_multi, and the kernel attaches"
                 " it in no other way"
             )
-        if via is Via.PERF_EVENT and self._ips is None:
+        if via is UprobeMethod.PERF_EVENT and self._ips is None:
             raise TracingError(
                 "attach without cookies: the program finds its spec by address, and no map "
                 "__bpf_usdt_ip_to_spec_id was given"
@@ -297,7 +305,7 @@ class Manager:
         self._specs.set_many(
             (_KEY.pack(number), encode_spec(spec, self.layout)) for number, spec in specs.items()
         )
-        if attachment.via is Via.PERF_EVENT and self._ips is not None:
+        if attachment.via is UprobeMethod.PERF_EVENT and self._ips is not None:
             _map_addresses(self._ips, attachment, places, ids)
         files: dict[tuple[str, int], list[UprobeSite]] = {}
         for place in places:
@@ -344,10 +352,10 @@ def _link(
     attachment: Attachment, program: Program, path: str, pid: int, sites: list[UprobeSite]
 ) -> None:
     links = attachment._links  # noqa: SLF001 - a part of it
-    if attachment.via is Via.UPROBE_MULTI:
+    if attachment.via is UprobeMethod.UPROBE_MULTI:
         links.append(attach_uprobe_multi(program, path, sites, pid=pid))
     else:
-        linked = attachment.via is Via.PERF_LINK
+        linked = attachment.via is UprobeMethod.PERF_LINK
         attach = attach_uprobe_perf if linked else attach_uprobe_ioctl
         _allow(len(sites) * (2 if linked else 1))
         for site in sites:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import FD
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.machine import KERNEL
-from usdt.bpf.kcore import KernelCode
+from usdt.bpf.kcore import KcoreReader
 from usdt.bpf.kprobes import attach_kprobe_event
 from usdt.bpf.link import Link, close_links
-from usdt.bpf.rcu import hurried
+from usdt.bpf.rcu import expedited_rcu
 from usdt.tracefs.definitions import FILES, Defined, remove
 from usdt.tracefs.function_entry import MOST, offset_behind
 from usdt.tracefs.kprobe_events import missed_hits, new_name
@@ -156,7 +156,7 @@ class KprobeSet(Link):
 
     def close(self) -> None:
         """Disarm everything, then remove the definitions: each waits for a grace period."""
-        with hurried():
+        with expedited_rcu():
             try:
                 links, self._links = self._links, []
                 close_links(links)
@@ -182,7 +182,7 @@ def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
     ordered = sorted(set(addresses))
     ends = dict(pairwise(ordered))
     try:
-        code = KernelCode()
+        code = KcoreReader()
     except NotSupported:
         yield from ((address, 0) for address in addresses)
         return

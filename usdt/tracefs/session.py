@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import SyscallError
 from usdt.base.frozen import frozen
-from usdt.bpf.rcu import hurried
+from usdt.bpf.rcu import expedited_rcu
 from usdt.tracefs.definitions import define, orphans, remove, remove_group
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance, orphaned_instances, remove_instance
@@ -178,7 +178,7 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
         except SyscallError as err:
             stuck.append(str(err))
     left = orphans(root)
-    with hurried() if len(left) >= _MANY else contextlib.nullcontext():
+    with expedited_rcu() if len(left) >= _MANY else contextlib.nullcontext():
         _clean_events(root, left, gone, stuck)
     return gone, stuck
 

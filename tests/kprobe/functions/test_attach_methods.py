@@ -12,78 +12,86 @@ from kprobe.functions import attach_methods as ways
 from kprobe.functions.attach_methods import FEW, NoWay, lacking, ways_for
 from usdt.base.errors import NotSupported
 from usdt.bpf import features
-from usdt.bpf.kprobes import KernelVia
+from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.runtime.attach.kprobe_batch import DEFINED
 from usdt.tracefs.multi_probe_events import takes_many
 
 _KPROBE = Path(sys.executable).with_name("kprobe")
 
 
-def _only(monkeypatch: pytest.MonkeyPatch, *there: KernelVia) -> None:
-    table = {way: (lambda way=way: "" if way in there else f"no {way}") for way in KernelVia}
+def _only(monkeypatch: pytest.MonkeyPatch, *there: KprobeMethod) -> None:
+    table = {way: (lambda way=way: "" if way in there else f"no {way}") for way in KprobeMethod}
     monkeypatch.setattr(ways, "_LACKS", table)
-    monkeypatch.setattr(features, "preempts_programs", lambda: False)
+    monkeypatch.setattr(features, "programs_are_preemptible", lambda: False)
 
 
 def test_the_newest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    _only(monkeypatch, *KernelVia)
+    _only(monkeypatch, *KprobeMethod)
     assert ways_for(1, None) == [
-        KernelVia.FENTRY,
-        KernelVia.KPROBE_MULTI,
-        KernelVia.PERF_LINK,
+        KprobeMethod.FENTRY,
+        KprobeMethod.KPROBE_MULTI,
+        KprobeMethod.PERF_LINK,
     ]
 
 
 def test_where_tasks_are_preempted_in_programs_fentry_is_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _only(monkeypatch, *KernelVia)
-    monkeypatch.setattr(features, "preempts_programs", lambda: True)
+    _only(monkeypatch, *KprobeMethod)
+    monkeypatch.setattr(features, "programs_are_preemptible", lambda: True)
     monkeypatch.setattr(features, "kprobe_session", lambda: (0, 0))
-    assert ways_for(1, None)[0] is KernelVia.FENTRY, "kprobe_multi cannot do all that fentry can"
+    assert ways_for(1, None)[0] is KprobeMethod.FENTRY, "kprobe_multi cannot do all that fentry can"
     monkeypatch.setattr(features, "kprobe_session", lambda: (1, 2))
-    assert ways_for(1, None)[:2] == [KernelVia.KPROBE_MULTI, KernelVia.FENTRY]
-    assert ways_for(1, KernelVia.FENTRY) == [KernelVia.FENTRY]
+    assert ways_for(1, None)[:2] == [KprobeMethod.KPROBE_MULTI, KprobeMethod.FENTRY]
+    assert ways_for(1, KprobeMethod.FENTRY) == [KprobeMethod.FENTRY]
 
 
 def test_many_functions_get_no_program_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    _only(monkeypatch, *KernelVia)
-    assert KernelVia.FENTRY in ways_for(FEW, None)
-    assert KernelVia.FENTRY not in ways_for(FEW + 1, None)
+    _only(monkeypatch, *KprobeMethod)
+    assert KprobeMethod.FENTRY in ways_for(FEW, None)
+    assert KprobeMethod.FENTRY not in ways_for(FEW + 1, None)
 
 
 @pytest.mark.skipif(not takes_many(), reason="needs x86-64")
 def test_hundreds_are_defined_in_tracefs_where_one_call_does_not_attach_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    older = (KernelVia.FENTRY, KernelVia.PERF_LINK, KernelVia.PERF_EVENT, KernelVia.KPROBE_EVENTS)
+    older = (
+        KprobeMethod.FENTRY,
+        KprobeMethod.PERF_LINK,
+        KprobeMethod.PERF_EVENT,
+        KprobeMethod.KPROBE_EVENTS,
+    )
     _only(monkeypatch, *older)
-    assert ways_for(DEFINED, None) == [KernelVia.PERF_LINK]
-    assert ways_for(DEFINED + 1, None) == [KernelVia.KPROBE_EVENTS, KernelVia.PERF_LINK]
-    _only(monkeypatch, *KernelVia)
-    assert ways_for(38_000, None)[0] is KernelVia.KPROBE_MULTI
+    assert ways_for(DEFINED, None) == [KprobeMethod.PERF_LINK]
+    assert ways_for(DEFINED + 1, None) == [
+        KprobeMethod.KPROBE_EVENTS,
+        KprobeMethod.PERF_LINK,
+    ]
+    _only(monkeypatch, *KprobeMethod)
+    assert ways_for(38_000, None)[0] is KprobeMethod.KPROBE_MULTI
 
 
 def test_the_oldest_are_for_want_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    _only(monkeypatch, KernelVia.PERF_EVENT, KernelVia.KPROBE_EVENTS)
-    assert ways_for(1, None) == [KernelVia.PERF_EVENT]
-    _only(monkeypatch, KernelVia.KPROBE_EVENTS)
-    assert ways_for(1, None) == [KernelVia.KPROBE_EVENTS]
+    _only(monkeypatch, KprobeMethod.PERF_EVENT, KprobeMethod.KPROBE_EVENTS)
+    assert ways_for(1, None) == [KprobeMethod.PERF_EVENT]
+    _only(monkeypatch, KprobeMethod.KPROBE_EVENTS)
+    assert ways_for(1, None) == [KprobeMethod.KPROBE_EVENTS]
 
 
 def test_a_way_that_is_asked_for_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    _only(monkeypatch, *KernelVia)
-    assert ways_for(1000, KernelVia.FENTRY) == [KernelVia.FENTRY]
-    _only(monkeypatch, KernelVia.FENTRY)
+    _only(monkeypatch, *KprobeMethod)
+    assert ways_for(1000, KprobeMethod.FENTRY) == [KprobeMethod.FENTRY]
+    _only(monkeypatch, KprobeMethod.FENTRY)
     with pytest.raises(NotSupported, match="kprobe_multi"):
-        ways_for(1, KernelVia.KPROBE_MULTI)
+        ways_for(1, KprobeMethod.KPROBE_MULTI)
 
 
 def test_without_any_every_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch)
     with pytest.raises(NoWay) as caught:
         ways_for(1, None)
-    assert all(f"{way}: no {way}" in str(caught.value) for way in KernelVia)
+    assert all(f"{way}: no {way}" in str(caught.value) for way in KprobeMethod)
     assert "\n" not in str(caught.value)
 
 

@@ -37,7 +37,7 @@ from usdt.engine.runtime.session import AnySession
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.bpf.link import Via
+    from usdt.bpf.link import UprobeMethod
     from usdt.engine.aggregate.planning import Layout
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.codegen.program import Case, Filter
@@ -102,7 +102,7 @@ class AggregateSession(AnySession):
         requests: Sequence[ProbeText],
         *,
         accept: Filter | None = None,
-        via: Via | None = None,
+        via: UprobeMethod | None = None,
         max_string: int,
     ) -> None:
         self.aggregation = aggregation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from usdt.bpf.link import Via
+from usdt.bpf.link import UprobeMethod
 from usdt.engine.cli.losses import closing_line, tell_losses
 from usdt.engine.cli.options import TRACEFS, check_lines, stacks_of
 from usdt.engine.cli.running import Front, run, say
@@ -69,9 +69,9 @@ def resolver_of(front: Front, *, lines: bool = False) -> StackResolver:
     return StackResolver(make, lines=lines)
 
 
-def via_of(options: dict[str, Any]) -> Via | None:
+def via_of(options: dict[str, Any]) -> UprobeMethod | None:
     """What ``--via`` says of probes of files; None where it says nothing of them."""
-    return Via(options["via"]) if options["via"] in frozenset(Via) else None
+    return UprobeMethod(options["via"]) if options["via"] in frozenset(UprobeMethod) else None
 
 
 class _Job:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from usdt.arch.locations import Kind
 from usdt.base.errors import TracingError
-from usdt.bpf.ringbuf import DISCARD, HEADER, same, stride
+from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
 from usdt.engine.compiler.plan import HEADER_SIZE
 from usdt.engine.compiler.record.layout import Layout, layout_of
 
@@ -96,10 +96,10 @@ class Decoder:
         words = memoryview(swapped_words(data) if self._foreign else data).cast("I")
         position = 0  # in words
         while position < len(words):
-            step = stride(words[position])
-            count = same(words, position, step, _BATCH)
+            step = record_words(words[position])
+            count = run_length(words, position, step, _BATCH)
             if count >= _RUN and position + _CASE_WORD < len(words):
-                count = same(words, position + _CASE_WORD, step, count)
+                count = run_length(words, position + _CASE_WORD, step, count)
             end = position + count * step
             if count < _RUN or end > len(words):
                 end, rows = self._mixed(data, words, position)
@@ -130,7 +130,7 @@ class Decoder:
         last = position + (_BATCH << 4)  # in words, should all be hidden or discarded
         while position < min(total, last) and len(cases) < _BATCH:
             header = words[position]
-            end = position + stride(header)
+            end = position + record_words(header)
             if not header & DISCARD or end > total:
                 case = self._case(words, position)
                 if case not in self._hidden:
@@ -146,7 +146,7 @@ class Decoder:
     def _case(self, words: memoryview, position: int) -> int:
         # The case of the record there, which is whole and as long as that case's are.
         header = words[position]
-        if position + stride(header) > len(words):
+        if position + record_words(header) > len(words):
             raise BadRecord(f"a record of {header:#x} bytes where {len(words) - position << 2} are")
         case = words[position + _CASE_WORD] if header >= HEADER_SIZE else -1
         size = self._sizes.get(case)

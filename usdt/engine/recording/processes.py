@@ -11,7 +11,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from usdt.bpf.ringbuf import HEADER, runs
+from usdt.bpf.ringbuf import HEADER, equal_runs
 from usdt.engine.output.frames import Frame
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver
@@ -101,7 +101,7 @@ def pids_in(data: bytes) -> set[int]:
     """The processes that records are of."""
     words = memoryview(data).cast("I")
     found: set[int] = set()
-    for start, step, count, _ in runs(data):
+    for start, step, count, _ in equal_runs(data):
         first = (start >> 2) + _PID_WORD
         found.update(words[first : (start + step * count) >> 2 : step >> 2])
     return found

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import TargetError
-from usdt.bpf.ringbuf import tally
+from usdt.bpf.ringbuf import count_committed
 from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
 from usdt.engine.recording.blocks import (
     CASE,
@@ -231,7 +231,7 @@ class Reader:
         if len(content) % 8 or self.header is None:
             return -1, 0
         native = self.header.byteorder == sys.byteorder
-        return tally(content if native else swapped_words(content))
+        return count_committed(content if native else swapped_words(content))
 
     def _whole(self, rest: bytes) -> Block | None:
         # The whole records of a block that was cut.

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError, TracingError
-from usdt.bpf.ringbuf import DISCARD, runs, tally
+from usdt.bpf.ringbuf import DISCARD, count_committed, equal_runs
 from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.recording.blocks import (
@@ -117,7 +117,7 @@ class Recorder:
             SyscallError: the file cannot be written; what was written can be read.
         """
         self.look(data)
-        _, records = tally(data)
+        _, records = count_committed(data)
         if most is not None and records > most:
             data, records = data[: _size_of(data, most)], most
         if self._gathered + len(data) > MAX_CONTENT:
@@ -193,7 +193,7 @@ class Recorder:
 
 def _size_of(data: bytes, count: int) -> int:
     # Bytes of the first ``count`` records that were submitted.
-    for start, step, length, header in runs(data):
+    for start, step, length, header in equal_runs(data):
         if not header & DISCARD:
             if length >= count:
                 return start + step * count

@@ -24,7 +24,7 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper, MapType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.ringbuf import DISCARD, HEADER, stride
+from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
 from usdt.engine.compiler.entry_return import Split, of_return, replaced, split
 from usdt.engine.language import parse_probe
@@ -230,7 +230,7 @@ class Sequencer:
         position = 0
         while position < len(words):
             header = words[position]
-            end = position + stride(header)
+            end = position + record_words(header)
             if end > len(words) or end - position < _HEADER_WORDS:
                 raise BadRecord(f"a record of {header:#x} bytes is cut off")
             if not header & DISCARD:

@@ -30,7 +30,7 @@ from usdt.engine.runtime.ringbuf_reader import Intake
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.bpf.link import Via
+    from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.codegen.program import Body, Gate
     from usdt.engine.compiler.entry_return import CallStack, Split
@@ -83,7 +83,7 @@ class AnySession(Polled):
         maps: dict[str, Map],
         *,
         accept: Filter | None = None,
-        via: Via | None = None,
+        via: UprobeMethod | None = None,
         body: Body = write_record,
         max_string: int = DEFAULT_STRING,
         max_struct: int = 0,
@@ -342,7 +342,7 @@ class Session(AnySession):
         buffer: int = DEFAULT_BUFFER,
         max_string: int = DEFAULT_STRING,
         max_struct: int = DEFAULT_STRUCT,
-        via: Via | None = None,
+        via: UprobeMethod | None = None,
         stacks: Sequence[str] = (),
     ) -> None:
         self._stacks = tuple(stacks)

@@ -21,7 +21,7 @@ from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL
 
 if TYPE_CHECKING:
-    from usdt.bpf.kprobes import KernelVia
+    from usdt.bpf.kprobes import KprobeMethod
 
 __all__ = (
     "TS_COMPAT",
@@ -89,7 +89,7 @@ class FunctionHook:
     symbol: str
     address: int
     offset: int
-    way: KernelVia
+    way: KprobeMethod
     module: str = ""
     number: int = 0
 

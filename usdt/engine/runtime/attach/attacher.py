@@ -21,8 +21,8 @@ from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.link import (
     Link,
+    UprobeMethod,
     UprobeSite,
-    Via,
     attach_uprobe_ioctl,
     attach_uprobe_multi,
     attach_uprobe_perf,
@@ -125,7 +125,7 @@ class Attacher:
         self,
         maps: dict[str, Map],
         accept: Filter,
-        via: Via | None = None,
+        via: UprobeMethod | None = None,
         body: Body = write_record,
         *,
         may_sleep: bool = True,
@@ -158,9 +158,9 @@ class Attacher:
             if not placed:
                 return failures
         if self._via is None:
-            self._via = features.best_way()
+            self._via = features.best_uprobe_method()
         # Without cookies a program cannot know which site was hit: each case has its own.
-        limit = 1 if self._via is Via.PERF_EVENT else _CASES
+        limit = 1 if self._via is UprobeMethod.PERF_EVENT else _CASES
         ordered = sorted(placed, key=_file if limit > 1 else _case)
         for _, group in groupby(ordered, key=_file):
             for part in _parts(list(group), limit):
@@ -324,7 +324,7 @@ class Attacher:
             faultable = any(case.plan.faultable for case in cases)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
             code = generate(cases, self._accept, sleepable=sleepable, body=self._body, uprobe=True)
-            multi = self._via is Via.UPROBE_MULTI
+            multi = self._via is UprobeMethod.UPROBE_MULTI
             spec = ProgramSpec(
                 code,
                 attach_type=AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE,
@@ -345,7 +345,7 @@ class Attacher:
         on_return = placed[0].returns
         what = f"{len(sites)} {'returns' if on_return else 'sites'}"
         where = f"{what} of {point.path}" + (f" in {point.pid}" if point.pid else "")
-        if self._via is Via.UPROBE_MULTI:
+        if self._via is UprobeMethod.UPROBE_MULTI:
             link = attach_uprobe_multi(
                 program, point.open_path, sites, pid=point.pid, on_return=on_return
             )
@@ -353,7 +353,7 @@ class Attacher:
             self.ways.append(f"{where}: one uprobe_multi link")
             return
         allow_descriptors(2 * len(sites))
-        attach = attach_uprobe_perf if self._via is Via.PERF_LINK else attach_uprobe_ioctl
+        attach = attach_uprobe_perf if self._via is UprobeMethod.PERF_LINK else attach_uprobe_ioctl
         with contextlib.ExitStack() as stack:  # closes what was made, if one fails
             made = [
                 stack.enter_context(
@@ -363,7 +363,9 @@ class Attacher:
             ]
             stack.pop_all()
         self._links += made
-        kind = "with links and cookies" if self._via is Via.PERF_LINK else "without cookies"
+        kind = (
+            "with links and cookies" if self._via is UprobeMethod.PERF_LINK else "without cookies"
+        )
         self.ways.append(f"{where}: {len(sites)} perf events {kind}")
 
 

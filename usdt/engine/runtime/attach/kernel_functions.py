@@ -20,12 +20,12 @@ from usdt.bpf._uapi import AttachType, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.btfobjects import open_module_btf
 from usdt.bpf.kprobes import (
-    KernelVia,
+    KprobeMethod,
     KprobeSite,
     attach_kprobe,
     attach_kprobe_event,
     attach_kprobe_multi,
-    attach_traced,
+    attach_tracing,
 )
 from usdt.engine.runtime.attach.attach_points import FunctionHook
 from usdt.engine.runtime.attach.attacher import Failure, Placed, too_large
@@ -48,14 +48,17 @@ _ALIKE = 4096  # places that are attached by one call, if one short program serv
 _MANY = 256  # places whose progress is told
 _ENOTSUPP = 524
 _NAMES = {
-    KernelVia.FENTRY: ("fentry", "fexit"),
-    KernelVia.KPROBE_MULTI: ("functions by a kprobe_multi link", "returns by a kprobe_multi link"),
-    KernelVia.PERF_LINK: ("kprobes as perf events", "kretprobes as perf events"),
-    KernelVia.PERF_EVENT: (
+    KprobeMethod.FENTRY: ("fentry", "fexit"),
+    KprobeMethod.KPROBE_MULTI: (
+        "functions by a kprobe_multi link",
+        "returns by a kprobe_multi link",
+    ),
+    KprobeMethod.PERF_LINK: ("kprobes as perf events", "kretprobes as perf events"),
+    KprobeMethod.PERF_EVENT: (
         "kprobes as perf events without cookies",
         "kretprobes as perf events without cookies",
     ),
-    KernelVia.KPROBE_EVENTS: ("kprobe events of tracefs", "kretprobe events of tracefs"),
+    KprobeMethod.KPROBE_EVENTS: ("kprobe events of tracefs", "kretprobe events of tracefs"),
 }
 
 
@@ -83,7 +86,7 @@ def _hook(item: Placed) -> FunctionHook:
 def _keeps(item: Placed) -> bool:
     # Whether it goes by kprobe_multi, and the kernel keeps something of the call.
     call = item.point.call
-    return _hook(item).way is KernelVia.KPROBE_MULTI and call is not None and call.session
+    return _hook(item).way is KprobeMethod.KPROBE_MULTI and call is not None and call.session
 
 
 class _Functions:
@@ -163,12 +166,12 @@ class _Functions:
 
     def _most(self, placed: list[Placed]) -> int:
         # How many go together: of those that one short program serves, more.
-        many = len(placed) > _CASES and _hook(placed[0]).way is KernelVia.KPROBE_MULTI
+        many = len(placed) > _CASES and _hook(placed[0]).way is KprobeMethod.KPROBE_MULTI
         alike = many and self.attacher.are_alike([item.case for item in placed])
         return _ALIKE if alike else _CASES
 
     def _are_many(self, hook: FunctionHook) -> bool:
-        return hook.way is KernelVia.KPROBE_EVENTS and self.total > DEFINED
+        return hook.way is KprobeMethod.KPROBE_EVENTS and self.total > DEFINED
 
     def _part(self, placed: list[Placed]) -> None:
         if not placed:
@@ -192,15 +195,15 @@ class _Functions:
             return
         before = len(self.failed)
         match way:
-            case KernelVia.FENTRY:
+            case KprobeMethod.FENTRY:
                 self._traced(placed)
-            case KernelVia.KPROBE_MULTI:
+            case KprobeMethod.KPROBE_MULTI:
                 if not self._multi(placed):
                     return
             case _:
                 self._each(placed)
         number = len(placed) - (len(self.failed) - before)
-        if way in (KernelVia.FENTRY, KernelVia.KPROBE_MULTI):
+        if way in (KprobeMethod.FENTRY, KprobeMethod.KPROBE_MULTI):
             self._tell(len(placed))
         if number:
             self.attacher.ways.append(f"{number} {_NAMES[way][placed[0].returns]}")
@@ -229,7 +232,7 @@ class _Functions:
                     function=hook.number,
                     module=module.fileno() if module is not None else 0,
                 )
-                self.attacher.keep(attach_traced(program))
+                self.attacher.keep(attach_tracing(program))
             except (NotSupported, SyscallError) as err:
                 self._fail(item, err)
             finally:
@@ -278,8 +281,8 @@ class _Functions:
 
     def _link(self, program: Program, item: Placed) -> Link:
         way, site = _hook(item).way, _site(item)
-        cookies = way is not KernelVia.PERF_EVENT and features.have_cookies()
-        if way is not KernelVia.KPROBE_EVENTS:
+        cookies = way is not KprobeMethod.PERF_EVENT and features.have_cookies()
+        if way is not KprobeMethod.KPROBE_EVENTS:
             return attach_kprobe(program, site, on_return=item.returns, cookies=cookies)
         event = define_kprobe(_target(site), on_return=item.returns)
         try:
@@ -300,13 +303,13 @@ def _target(site: KprobeSite) -> str:
 
 def _shares(hook: FunctionHook) -> bool:
     # Whether a cookie tells its case, so that one program serves several.
-    if hook.way is KernelVia.FENTRY or hook.way is KernelVia.PERF_EVENT:
+    if hook.way is KprobeMethod.FENTRY or hook.way is KprobeMethod.PERF_EVENT:
         return False
     return features.have_cookies()
 
 
 def _itself(hook: FunctionHook) -> tuple[object, ...]:
-    return (hook.name, hook.address) if hook.way is KernelVia.FENTRY else ()
+    return (hook.name, hook.address) if hook.way is KprobeMethod.FENTRY else ()
 
 
 def _site(item: Placed) -> KprobeSite:
