@@ -299,7 +299,7 @@ def test_a_process_that_ends_between_looking_and_attaching(
 _LIMITED = """
 import resource, sys
 from pathlib import Path
-sys.path[:0] = ["tests", "tests/usdt", "tests/live"]
+sys.path[:0] = ["tests/support", "tests/live"]
 soft, hard, path = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 from managing import managing
 from usdt.base.errors import SyscallError
