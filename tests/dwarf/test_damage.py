@@ -13,7 +13,6 @@ from usdt.base.errors import TracingError
 from usdt.btf.c_dump import definition
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
-from usdt.symbolize.files import elf_from_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +108,7 @@ def test_changed_bytes_give_errors_of_one_line(
     refused = []
     for seed in range(rounds):
         started = time.process_time()
-        with elf_from_bytes(mutated(data, listed, random.Random(seed)), "changed") as elf:
+        with ElfFile.from_bytes(mutated(data, listed, random.Random(seed)), "changed") as elf:
             refused += exercise(elf)
         assert time.process_time() - started < _SECONDS, seed
     assert refused  # the changes did something
@@ -126,7 +125,7 @@ def test_sections_that_end_early(tmp_path: Path, part: int) -> None:
     data[section.offset + section.size * part // 10 : end] = bytes(
         end - section.offset - section.size * part // 10
     )
-    with elf_from_bytes(bytes(data), "cut") as elf:
+    with ElfFile.from_bytes(bytes(data), "cut") as elf:
         assert not [one for one in exercise(elf) if "\n" in one]
 
 

@@ -14,6 +14,7 @@ from elfwriter import Format, Section, Segment, elf, note, patched, probe_elf, s
 from usdt.base.errors import ElfError, TargetError, TracingError
 from usdt.elf import file as elf_module
 from usdt.elf.file import ElfFile
+from usdt.elf.symbol_table import symbol_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,13 +132,13 @@ def test_a_damaged_symbol_table_is_one_clear_error(
 ) -> None:
     data = patched(SYMBOLS, section=change)
     with ElfFile(write(data)) as file, pytest.raises(ElfError, match=message):
-        file.symbol_addresses("x")
+        symbol_addresses(file, "x")
 
 
 def test_a_symbol_table_may_be_its_own_string_table(write: Write) -> None:
     data = patched(SYMBOLS, section=(2, {"link": 2}))
     with ElfFile(write(data)) as file:
-        assert file.symbol_addresses("x") == ()
+        assert symbol_addresses(file, "x") == ()
 
 
 def test_more_names_than_any_file_has_are_refused(

@@ -207,9 +207,10 @@ def test_returns_are_probed_as_well(program: Path, uprobe_multi: None) -> None:
 
 def _function(path: Path, name: str) -> int:
     from usdt.elf.file import ElfFile
+    from usdt.elf.symbol_table import symbol_addresses
 
     with ElfFile(path) as elf:
-        (address,) = elf.symbol_addresses(name)
+        (address,) = symbol_addresses(elf, name)
         if PROCESS == "ppc64le":  # the entry of calls within a file is behind two instructions
             address += 8
         offset = elf.offset_of(address, executable=True)

@@ -18,6 +18,7 @@ import pytest
 from usdt.arch.locations import Address, Constant, Fetch, Kind, Memory, Register, Unreadable
 from usdt.arch.operands import arch_of
 from usdt.elf.file import ElfFile
+from usdt.elf.symbol_table import symbol_addresses
 from usdt.elf.symbols import SymbolResolver
 from usdt.probes.argspec import parse_arguments
 from usdt.probes.notes import parse_notes
@@ -345,7 +346,7 @@ def hits(
     elf: ElfFile, program: Path
 ) -> tuple[int, dict[str, list[tuple[Operand, int | float | str]]]]:
     """Run the program: load bias, and each probe's operands with the values found."""
-    anchor = elf.symbol_addresses("anchor")[0]
+    anchor = symbol_addresses(elf, "anchor")[0]
     sites = {note.location: (note, fetches_of(elf, note)) for note in notes_of(elf)}
     lines = [str(anchor)]
     for location, (_, fetches) in sites.items():
@@ -381,7 +382,7 @@ def test_every_value_is_the_one_that_was_passed(sources: Path, name: str, way: s
     with ElfFile(library) as elf:
         bias, found = hits(elf, program)
         mask = (1 << elf.bits) - 1
-        targets = [bias + elf.symbol_addresses(symbol)[0] & mask for symbol in ("g_str", "g_int")]
+        targets = [bias + symbol_addresses(elf, symbol)[0] & mask for symbol in ("g_str", "g_int")]
     expected = VALUES | {"addresses": targets, "pointer": targets[:1]}
     unread = []
     assert found.keys() == expected.keys()

@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 
 from usdt.base.errors import ElfError
 from usdt.elf.file import ElfFile
+from usdt.elf.symbol_table import symbol_addresses
 from usdt.probes.probe import FileProbes, read_probes
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def everything(file: ElfFile) -> None:
     assert file.machine_name
     assert file.build_id is None
     assert all(segment.filesz >= 0 for segment in file.segments)
-    file.symbol_addresses("sv")
+    symbol_addresses(file, "sv")
     for section in file.sections:
         assert len(file.contents(section)) in {0, section.size}
 
@@ -126,7 +127,7 @@ def test_the_file_that_is_broken_below_is_good(tmp_path: Path) -> None:
     assert outcome.found is not None
     assert outcome.found.warnings == ()
     with ElfFile(tmp_path / "file") as file:
-        assert file.symbol_addresses("sv") == (DATA + 8,)
+        assert symbol_addresses(file, "sv") == (DATA + 8,)
         assert file.sections[NAMES].name == ".shstrtab"
 
 
@@ -364,7 +365,7 @@ def test_a_string_table_full_of_one_symbol_ends(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     with ElfFile(path) as file:
-        assert set(file.symbol_addresses("sv")) == set(range(7))
+        assert set(symbol_addresses(file, "sv")) == set(range(7))
 
 
 # Chance

@@ -52,7 +52,7 @@ def test_functions_of_the_vdso(teller: Path) -> None:
         with Path(f"/proc/{process.pid}/mem").open("rb", buffering=0) as memory:
             memory.seek(base)
             image = memory.read(8192)
-        symbol = FileSymbols.of_bytes(image, "[vdso]")
+        symbol = FileSymbols.from_bytes(image, "[vdso]")
         starts = [one for one in range(8192) if (f := symbol.find(one)) and f.address == one]
         assert starts, "the vDSO has functions"
         frame = symbolizer.frame(process.pid, base + starts[0])

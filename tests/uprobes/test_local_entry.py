@@ -10,7 +10,8 @@ import pytest
 from skips import need_program
 
 from usdt.elf.file import ElfFile
-from usdt.elf.functions import SymbolTables, _local_entry
+from usdt.elf.symbol_table import _local_entry
+from usdt.elf.symbol_tables import SymbolTables
 from usdt.uprobes.functions import FunctionFile
 
 
@@ -46,9 +47,9 @@ def test_a_probe_on_a_function_is_at_its_local_entry() -> None:
 def test_other_machines_have_no_local_entries() -> None:
     for cpu in ("arm64", "riscv64", "s390x"):
         path = fixtures.cross(cpu)[0]
-        with SymbolTables(str(path), str(path)) as tables, ElfFile(path) as elf:
-            assert elf.machine != 21
-            assert not any(one.local for one in tables.matching(lambda _: True))
+        with SymbolTables(ElfFile(path)) as tables:
+            assert tables.elf.machine != 21
+            assert not any(one.local_entry for one in tables.matching(lambda _: True))
 
 
 @pytest.mark.parametrize(

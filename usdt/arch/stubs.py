@@ -15,7 +15,7 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.elf.format import ByteOrder
+    from usdt.base.machine import ByteOrder
 
 __all__ = ("STUBS", "Stub")
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from typing import Literal
 
-__all__ = ("BIG_ENDIAN", "KERNEL", "KERNEL_WORD", "NARROW", "PROCESS", "word_of")
+__all__ = ("BIG_ENDIAN", "KERNEL", "KERNEL_WORD", "NARROW", "PROCESS", "ByteOrder", "word_of")
+
+ByteOrder = Literal["little", "big"]
 
 # Machines with words of 4 bytes.
 NARROW = frozenset(

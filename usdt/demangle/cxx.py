@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.demangle.bounded import MAX_NAME, Malformed
-from usdt.demangle.cxx_names import Names, State
+from usdt.demangle.cxx_names import Names
 from usdt.demangle.cxx_nodes import Encoding, Name, Seq
+from usdt.demangle.cxx_types import NameState
 
 if TYPE_CHECKING:
     from usdt.demangle.cxx_nodes import Node
@@ -90,7 +91,7 @@ class _Parser(Names):
                 self.params = outer
 
     def _named(self) -> Node:
-        state = State()
+        state = NameState()
         name = self.name(state)
         if self._over():
             return Encoding(name, None, None, (), self.params)
@@ -151,7 +152,7 @@ class _Parser(Names):
         raise Malformed
 
     def _object(self) -> Node:
-        return Encoding(self.name(State()), None, None, (), self.params)
+        return Encoding(self.name(NameState()), None, None, (), self.params)
 
     def _offset(self) -> None:
         # <call-offset>: h <number> _ or v <number> _ <number> _

@@ -19,7 +19,7 @@ from usdt.demangle.cxx_nodes import (
 from usdt.demangle.cxx_types import BUILTINS, Types
 
 if TYPE_CHECKING:
-    from usdt.demangle.cxx_names import State
+    from usdt.demangle.cxx_types import NameState
 
 __all__ = ("OPERATORS", "Expressions")
 
@@ -57,7 +57,7 @@ _SUFFIXES = {"j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
 class Expressions(Types):
     """<expression> and <expr-primary>."""
 
-    def name(self, state: State | None) -> Node:
+    def name(self, state: NameState | None) -> Node:
         """<name>."""
         raise NotImplementedError
 

@@ -11,7 +11,9 @@ from usdt.demangle.cxx_nodes import Cast, Lambda, Name, Node, Pack, Param, Seq, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Names", "State")
+    from usdt.demangle.cxx_types import NameState
+
+__all__ = ("Names",)
 
 _BASE36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _STRING = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"
@@ -26,29 +28,14 @@ _ABBREVIATIONS = {
 _QUALIFIERS = {"r": " restrict", "V": " volatile", "K": " const"}
 
 
-class State:
-    """What the name of a function says about its type.
-
-    Attributes:
-        template: it ends in template arguments: the result's type is part of the mangled name.
-        special: constructor, destructor or conversion, which have no result.
-        qualifiers: ``const`` and ``&`` of a member function, as they stand behind it.
-    """
-
-    def __init__(self) -> None:
-        self.template = False
-        self.special = False
-        self.qualifiers = ""
-
-
 class Names(Expressions):
     """<name> and what it is made of."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.state: State | None = None
+        self.state: NameState | None = None
 
-    def name(self, state: State | None) -> Node:
+    def name(self, state: NameState | None) -> Node:
         """<name>; ``state`` is filled if the name is an encoding's."""
         before, self.state = self.state, state
         try:
@@ -57,7 +44,7 @@ class Names(Expressions):
         finally:
             self.state = before
 
-    def _name(self, state: State | None) -> Node:
+    def _name(self, state: NameState | None) -> Node:
         if self.peek() == "N":
             return self._nested(state)
         if self.peek() == "Z":
@@ -82,7 +69,7 @@ class Names(Expressions):
         """<local-name>; the encoding's parser has it."""
         raise NotImplementedError
 
-    def _nested(self, state: State | None) -> Node:
+    def _nested(self, state: NameState | None) -> Node:
         # N [<CV-qualifiers>] [<ref-qualifier>] <prefix> <unqualified-name> E
         self.expect("N")
         self.take("H")
@@ -104,7 +91,7 @@ class Names(Expressions):
 
     _abbreviated = False
 
-    def _component(self, scope: Node | None, state: State | None) -> Node:
+    def _component(self, scope: Node | None, state: NameState | None) -> Node:
         # One more component of a nested name.
         self._abbreviated = False
         if state is not None and self.peek() != "I":
@@ -138,7 +125,7 @@ class Names(Expressions):
 
     # ------------------------------------------------------------ unqualified names
 
-    def _unqualified(self, scope: Node | None, state: State | None) -> Node:
+    def _unqualified(self, scope: Node | None, state: NameState | None) -> Node:
         while self.take("W"):  # of a module
             self.take("P")
             self.source_name()
@@ -223,7 +210,7 @@ class Names(Expressions):
         elif kind != "Ty":
             raise Malformed
 
-    def _operator(self, state: State | None) -> Node:
+    def _operator(self, state: NameState | None) -> Node:
         if self.take("cv"):
             if state is not None:
                 state.special = True

@@ -21,7 +21,7 @@ from usdt.demangle.cxx_nodes import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("BUILTINS", "Types")
+__all__ = ("BUILTINS", "NameState", "Types")
 
 BUILTINS = {
     "v": "void",
@@ -61,6 +61,21 @@ _D_BUILTINS = {
 _POINTERS = {"P": "*", "R": "&", "O": "&&"}
 _SUFFIXES = {"C": " _Complex", "G": " _Imaginary"}
 _ELABORATED = {"Ts": "struct ", "Tu": "union ", "Te": "enum "}
+
+
+class NameState:
+    """What the name of a function says about its type.
+
+    Attributes:
+        template: it ends in template arguments: the result's type is part of the mangled name.
+        special: constructor, destructor or conversion, which have no result.
+        qualifiers: ``const`` and ``&`` of a member function, as they stand behind it.
+    """
+
+    def __init__(self) -> None:
+        self.template = False
+        self.special = False
+        self.qualifiers = ""
 
 
 class Types(Reader):

@@ -19,7 +19,7 @@ from usdt.dwarf.units.constants import At, Tag
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DwarfError, believed
 from usdt.dwarf.units.scopes import Scopes
-from usdt.elf.symbols import DEBUG_ROOT
+from usdt.elf.debug_files import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

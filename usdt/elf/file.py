@@ -31,15 +31,9 @@ from usdt.elf.format import (
     PN_XNUM,
     PT_LOAD,
     PT_NOTE,
-    SHN_COMMON,
-    SHN_UNDEF,
     SHN_XINDEX,
-    SHT_DYNSYM,
     SHT_NOBITS,
     SHT_NOTE,
-    SHT_SYMTAB,
-    STT_FILE,
-    STT_TLS,
     Section,
     Segment,
     excerpt,
@@ -56,8 +50,6 @@ __all__ = ("ElfFile", "Section", "Segment")
 MAX_ENTRIES = 1 << 18  # sections or segments; real files stay below 100,000
 MAX_NAME = 4096  # bytes of one section's name
 MAX_NAMES = 64 << 20  # bytes of all names together: they may overlap
-MAX_SYMBOLS = 1 << 22
-MAX_MATCHES = 1 << 20  # places of a string table where one name ends a string
 MAX_BUILD_ID_NOTES = 64
 
 
@@ -115,6 +107,22 @@ class ElfFile:
             self._map.close()
         except BufferError:
             pass  # a caller's view: the mapping goes with the last of them
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> Self:
+        """Open an ELF image that is in memory.
+
+        Raises:
+            ElfError: it is none, or damaged.
+        """
+        descriptor = os.memfd_create("elf", os.MFD_CLOEXEC)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            return cls(f"/proc/self/fd/{descriptor}", name=name)
+        finally:
+            os.close(descriptor)
 
     @staticmethod
     def is_elf(path: str | os.PathLike[str]) -> bool:
@@ -259,6 +267,15 @@ class ElfFile:
         chosen = [[one for one in loads if one.flags & need == need] for need in range(4)]
         return tuple(([one.address for one in group], group) for group in chosen)
 
+    @functools.cached_property
+    def first_address(self) -> int:
+        """The lowest address of a PT_LOAD segment; 0 if there is none.
+
+        Prelinking may move a file after its debug file was made: their link-time addresses differ
+        by as much as their first addresses do.
+        """
+        return min((one.address for one in self.segments if one.type == PT_LOAD), default=0)
+
     def bytes_at(self, offset: int, size: int) -> bytes:
         """Bytes of the file; fewer where it ends."""
         return self._map[offset : offset + size]
@@ -316,82 +333,20 @@ class ElfFile:
             )
         return self._view[section.offset : end]
 
-    # Symbols
-
-    def symbol_addresses(self, name: str) -> tuple[int, ...]:
-        """The distinct link-time addresses of symbols of that name, in table order.
-
-        Symbols of ``.symtab``, or of ``.dynsym`` where the first has none. Thread-local, undefined
-        and common symbols and names of source files have no address.
+    def find_in(self, section: Section, wanted: bytes) -> Iterator[int]:
+        """Yield the positions in a section at which some bytes stand.
 
         Raises:
-            ElfError: a table lies outside the file or is larger than any real one.
+            ElfError: the section lies outside the file.
         """
-        found = self._addresses.get(name)
-        if found is None:
-            wanted = name.encode("utf-8", "surrogateescape") + b"\0"
-            found = ()
-            for table in self._symbol_tables if wanted.find(b"\0") > 0 else ():
-                found = found or self._addresses_in(table, wanted)
-            self._addresses[name] = found
-        return found
-
-    @functools.cached_property
-    def _addresses(self) -> dict[str, tuple[int, ...]]:
-        return {}
-
-    @functools.cached_property
-    def _symbol_tables(self) -> tuple[Section, ...]:
-        tables = [one for one in self.sections if one.type in (SHT_SYMTAB, SHT_DYNSYM)]
-        return tuple(sorted(tables, key=lambda one: one.type))  # .symtab first
-
-    def _addresses_in(self, table: Section, wanted: bytes) -> tuple[int, ...]:
-        """Addresses of the symbols of one table whose name is ``wanted``, its NUL included."""
-        if table.link >= len(self.sections):
-            self._fail(
-                f"section {excerpt(table.name)} has its strings in section {table.link}: no such"
-            )
-        sym = self._layout.sym
-        count = table.size // sym.size
-        if count > MAX_SYMBOLS:
-            self._fail(
-                f"section {excerpt(table.name)} has {count} symbols, at most {MAX_SYMBOLS} are read"
-            )
-        rows = self.contents(table)[: count * sym.size]
-        names = self._string_positions(self.sections[table.link], wanted)
-        if not names:
-            return ()
-        hits = [
-            index
-            for index, (name,) in enumerate(self._layout.sym_name.iter_unpack(rows))
-            if name in names
-        ]
-        found = (self._symbol_address(sym.unpack_from(rows, index * sym.size)) for index in hits)
-        return tuple(dict.fromkeys(address for address in found if address is not None))
-
-    def _string_positions(self, strings: Section, wanted: bytes) -> set[int]:
-        """Every ``st_name`` that means ``wanted``: linkers store a name as the tail of another."""
-        self.contents(strings)  # refuses one that lies outside the file
-        if strings.type == SHT_NOBITS:
-            return set()
-        found: set[int] = set()
-        end = strings.offset + strings.size
-        at = self._map.find(wanted, strings.offset, end)
+        self.contents(section)  # refuses one that lies outside the file
+        if section.type == SHT_NOBITS:
+            return
+        end = section.offset + section.size
+        at = self._map.find(wanted, section.offset, end)
         while at >= 0:
-            found.add(at - strings.offset)
-            if len(found) > MAX_MATCHES:
-                self._fail(f"section {excerpt(strings.name)} ends too many strings in {wanted!r}")
+            yield at - section.offset
             at = self._map.find(wanted, at + len(wanted), end)
-        return found
-
-    def _symbol_address(self, row: tuple[int, ...]) -> int | None:
-        if self.bits == 64:
-            _, info, _, section, value, _ = row
-        else:
-            _, value, _, info, _, section = row
-        if section in (SHN_UNDEF, SHN_COMMON) or info & 0xF in (STT_FILE, STT_TLS):
-            return None
-        return value
 
     # Build ID
 

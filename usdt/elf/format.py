@@ -6,9 +6,12 @@ Only what the reader of :mod:`usdt.elf.file` needs; the names are the specificat
 from __future__ import annotations
 
 import struct
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+
+if TYPE_CHECKING:
+    from usdt.base.machine import ByteOrder
 
 __all__ = (
     "CLASSES",
@@ -25,6 +28,7 @@ __all__ = (
     "PT_NOTE",
     "SHF_COMPRESSED",
     "SHF_EXECINSTR",
+    "SHN_ABS",
     "SHN_COMMON",
     "SHN_UNDEF",
     "SHN_XINDEX",
@@ -32,9 +36,14 @@ __all__ = (
     "SHT_NOBITS",
     "SHT_NOTE",
     "SHT_SYMTAB",
+    "STB_GLOBAL",
+    "STB_WEAK",
     "STT_FILE",
+    "STT_FUNC",
+    "STT_GNU_IFUNC",
+    "STT_NOTYPE",
+    "STT_OBJECT",
     "STT_TLS",
-    "ByteOrder",
     "Layout",
     "Section",
     "Segment",
@@ -43,19 +52,18 @@ __all__ = (
 
 EI_NIDENT = 16
 ET_REL = 1
-SHN_UNDEF, SHN_COMMON, SHN_XINDEX = 0, 0xFFF2, 0xFFFF
+SHN_UNDEF, SHN_ABS, SHN_COMMON, SHN_XINDEX = 0, 0xFFF1, 0xFFF2, 0xFFFF
 PN_XNUM = 0xFFFF
 PT_LOAD, PT_NOTE = 1, 4
 PF_X, PF_W = 1, 2
 SHF_EXECINSTR, SHF_COMPRESSED = 1 << 2, 1 << 11
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-STT_FILE, STT_TLS = 4, 6
+STB_GLOBAL, STB_WEAK = 1, 2
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_FILE, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 4, 6, 10
 NT_GNU_BUILD_ID = 3
 
 
 MAX_EXCERPT = 100  # characters
-
-ByteOrder = Literal["little", "big"]
 
 
 @frozen

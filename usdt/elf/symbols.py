@@ -6,28 +6,27 @@ symbols beside it, which belongs to it only if both have the same build ID.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import struct
 from typing import TYPE_CHECKING, Self
 
-from usdt.base.errors import ElfError, TargetError
-from usdt.elf.file import ElfFile
+from usdt.base.errors import ElfError
+from usdt.elf.debug_files import DEBUG_ROOT, find_by_build_id
+from usdt.elf.symbol_table import SymbolTable, symbol_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from usdt.elf.file import ElfFile
     from usdt.elf.format import Section
 
-__all__ = ("DEBUG_ROOT", "SymbolResolver")
-
-DEBUG_ROOT = "/usr/lib/debug"
+__all__ = ("SymbolResolver",)
 
 GOT = "_GLOBAL_OFFSET_TABLE_"
 GOT_SECTIONS = (".got.plt", ".got")  # the table's symbol is at the start of the first there is
 GOT_SLOT = "@GOT"
 
 SHT_RELA, SHT_REL = 4, 9  # elf.h
-SYMBOL_SIZE = {64: 24, 32: 16}  # Elf64_Sym, Elf32_Sym; both begin with the name's offset
 ADDEND = {
     (True, SHT_RELA): "8x",
     (True, SHT_REL): "",
@@ -36,7 +35,6 @@ ADDEND = {
 }
 GLOB_DAT = 6  # R_X86_64_GLOB_DAT and R_386_GLOB_DAT: "put the symbol's address here"
 MAX_SLOTS = 1 << 16  # the largest real tables have some thousands
-MAX_NAME = 1024
 
 
 class SymbolResolver:
@@ -83,13 +81,13 @@ class SymbolResolver:
     def _find(self, name: str) -> int | str:
         if name.endswith(GOT_SLOT):
             return self._slot(name.removesuffix(GOT_SLOT))
-        found = self._elf.symbol_addresses(name)
+        found = symbol_addresses(self._elf, name)
         if not found and name == GOT:
             sections = filter(None, map(self._elf.section, GOT_SECTIONS))
             found = tuple(section.address for section in sections)[:1]
         debug = None if found else self._debug_file()
         if debug is not None:
-            found = debug.symbol_addresses(name)
+            found = symbol_addresses(debug, name)
         if len(found) > 1:
             return f"ambiguous: {len(found)} symbols named {name}"
         return found[0] if found else self._missing(name)
@@ -107,24 +105,9 @@ class SymbolResolver:
     def _debug_file(self) -> ElfFile | None:
         if not self._searched:
             self._searched = True
-            self._debug = next(self._debug_files(), None)
+            # With the same build ID, and so with the same addresses.
+            self._debug = next(find_by_build_id(self._elf, debug_root=self._debug_root), None)
         return self._debug
-
-    def _debug_files(self) -> Iterator[ElfFile]:
-        # Those with the same build ID, and so with the same addresses.
-        build_id = self._elf.build_id
-        if build_id is None:
-            return
-        beside = os.path.realpath(self._elf.path).lstrip("/")
-        for name in (f".build-id/{build_id[:2]}/{build_id[2:]}.debug", f"{beside}.debug"):
-            try:
-                debug = ElfFile(os.path.join(self._debug_root, name))  # noqa: PTH118 - text
-            except (ElfError, TargetError):  # absent or damaged: as good as none
-                continue
-            if debug.build_id == build_id:
-                yield debug
-                return
-            debug.close()
 
     # The global offset table
 
@@ -142,12 +125,14 @@ class SymbolResolver:
         number = 0
         sections = self._elf.sections
         for section in sections:
-            if section.type in (SHT_RELA, SHT_REL) and 0 < section.link < len(sections):
+            if section.type not in (SHT_RELA, SHT_REL) or not 0 < section.link < len(sections):
+                continue
+            with contextlib.closing(SymbolTable(self._elf, sections[section.link])) as symbols:
                 for address, symbol in self._glob_dat(section):
                     number += 1
                     if number > MAX_SLOTS:
                         return
-                    name = self._symbol_name(sections[section.link], symbol)
+                    name = symbols.name(symbol)
                     if name:
                         yield name, address
 
@@ -161,16 +146,3 @@ class SymbolResolver:
         for address, info in layout.iter_unpack(contents[:whole]):
             if info & ((1 << shift) - 1) == GLOB_DAT:
                 yield address, info >> shift
-
-    def _symbol_name(self, table: Section, index: int) -> bytes:
-        # "" where the tables do not hold it.
-        sections = self._elf.sections
-        symbols = self._elf.contents(table)
-        position = index * SYMBOL_SIZE[self._elf.bits]
-        if position + 4 > len(symbols) or not 0 < table.link < len(sections):
-            return b""
-        start = int.from_bytes(symbols[position : position + 4], "little")
-        name, end, _ = bytes(
-            self._elf.contents(sections[table.link])[start : start + MAX_NAME]
-        ).partition(b"\0")
-        return name if end else b""

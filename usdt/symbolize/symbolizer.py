@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.demangle.demangle import demangle
-from usdt.elf.symbols import DEBUG_ROOT
+from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.output.frames import Frame
 from usdt.procfs import process
 from usdt.symbolize.files import FileSymbols
@@ -268,7 +268,7 @@ class Symbolizer:
         """The symbols of a vDSO; processes of one kind share theirs."""
         if image not in self._vdso:
             try:
-                self._vdso[image] = FileSymbols.of_bytes(image, "[vdso]")
+                self._vdso[image] = FileSymbols.from_bytes(image, "[vdso]")
             except ElfError:
                 self._vdso[image] = None
         return self._vdso[image]

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import ProbeNotFound
 from usdt.base.frozen import frozen
-from usdt.elf.functions import (
-    STT_FUNC,
-    STT_GNU_IFUNC,
-    STT_NOTYPE,
-    STT_OBJECT,
-    Symbol,
-    SymbolTables,
-)
+from usdt.elf.file import ElfFile
+from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
+from usdt.elf.symbol_tables import SymbolTables
 from usdt.uprobes.instruction_boundary import boundary_problem
 from usdt.uprobes.name_patterns import (
     bare_name,
@@ -31,7 +26,7 @@ from usdt.uprobes.unsafe_instructions import misread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.elf.file import ElfFile
+    from usdt.elf.symbol_table import ElfSymbol
 
 __all__ = ("Function", "FunctionFile")
 
@@ -122,8 +117,8 @@ class FunctionFile:
         self.open_path = open_path or path
         self.roots = tuple(roots)
         self.notes: list[str] = []
-        self._symbols = SymbolTables(open_path or path, path, roots=roots)
-        self.elf: ElfFile = self._symbols.elf
+        self.elf = ElfFile(open_path or path, name=path)
+        self._symbols = SymbolTables(self.elf, roots=roots)
         self.machine = self.elf.machine_name
         self.go = any(self.elf.section(name) is not None for name in _GO)
 
@@ -196,12 +191,12 @@ class FunctionFile:
             self.notes.append(f"{self.path}: {len(found)} functions are {name}: {places}")
         return found
 
-    def _is_code(self, symbol: Symbol) -> bool:
+    def _is_code(self, symbol: ElfSymbol) -> bool:
         if symbol.imported or symbol.type not in (STT_FUNC, STT_NOTYPE) or symbol.thumb:
             return False
         return self.elf.offset_of(symbol.address, executable=True) is not None
 
-    def _none(self, name: str, symbols: list[Symbol]) -> ProbeNotFound:
+    def _none(self, name: str, symbols: list[ElfSymbol]) -> ProbeNotFound:
         # What the symbols of that name are instead of functions.
         kinds = {one.type for one in symbols if not one.imported}
         where = f"{self.path}: {name}"
@@ -299,10 +294,10 @@ class FunctionFile:
                     f"{self.path}: {address:#x} is in {section.name}: a stub that leads to another "
                     "file's function; trace that"
                 )
-        code = [one for one in self._symbols.at(address) if one.type != STT_GNU_IFUNC]
+        code = [one for one in self._symbols.starting_at(address) if one.type != STT_GNU_IFUNC]
         if code:
             return self._functions(code)[0]
-        around = self._symbols.around(address)
+        around = self._symbols.containing(address)
         if around is not None:
             return self._shifted(self._functions([around])[0], address - around.address)
         name = f"{address:#x}"
@@ -336,15 +331,15 @@ class FunctionFile:
             function.no_return,
         )
 
-    def _functions(self, symbols: Iterable[Symbol], preferred: str = "") -> list[Function]:
+    def _functions(self, symbols: Iterable[ElfSymbol], preferred: str = "") -> list[Function]:
         # Names of one address are one function.
-        places: dict[int, list[Symbol]] = {}
+        places: dict[int, list[ElfSymbol]] = {}
         for one in symbols:
             places.setdefault(one.address, []).append(one)
         found = []
         for address, names in sorted(places.items()):
             # At its address callers of the same file would be missed (64-bit PowerPC).
-            enters = address + max(one.local for one in names)
+            enters = address + max(one.local_entry for one in names)
             offset = self.elf.offset_of(enters, executable=True)
             if offset is None:
                 continue
@@ -369,7 +364,7 @@ class FunctionFile:
             )
         return found
 
-    def _no_return(self, names: Iterable[Symbol]) -> str:
+    def _no_return(self, names: Iterable[ElfSymbol]) -> str:
         if self.go:
             return _GO_RETURN
         if any(one.name == "_start" or one.name.lstrip("_GI") in _TWICE for one in names):
@@ -378,11 +373,11 @@ class FunctionFile:
 
     described = False  # whether all aliases are wanted, which takes a look at every symbol
 
-    def _symbols_at(self, symbol: Symbol) -> list[Symbol]:
-        return self._symbols.at(symbol.address) if self.described else []
+    def _symbols_at(self, symbol: ElfSymbol) -> list[ElfSymbol]:
+        return self._symbols.starting_at(symbol.address) if self.described else []
 
 
-def _rank(symbol: Symbol) -> tuple[bool, int, int, int, str]:
+def _rank(symbol: ElfSymbol) -> tuple[bool, int, int, int, str]:
     # What a person would call it, first.
     name = symbol.name
     binding = {1: 0, 2: 1}.get(symbol.binding, 2)

@@ -11,7 +11,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import ElfError, TargetError
+from usdt.base.errors import ElfError
 from usdt.dwarf.units.constants import Form
 from usdt.dwarf.units.constants import Unit as UnitKind
 from usdt.dwarf.units.errors import DwarfError
@@ -19,15 +19,15 @@ from usdt.dwarf.units.sections import DebugSections
 from usdt.dwarf.units.split_dwarf import Split, absent_alternative, alternative_of
 from usdt.dwarf.units.type_units import TypesFile, signature_of
 from usdt.dwarf.units.units import DebugFile, Unit
-from usdt.elf.file import ElfFile
+from usdt.elf import debug_files
+from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.format import ET_REL
-from usdt.elf.symbols import DEBUG_ROOT
-from usdt.symbolize.files import FileSymbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.dwarf.units.forms import Raw
+    from usdt.elf.file import ElfFile
 
 __all__ = ("DebugFiles",)
 
@@ -46,7 +46,7 @@ class DebugFiles:
     def __init__(self, elf: ElfFile, program: ElfFile, roots: Sequence[str]) -> None:
         self.elf = elf
         self.name = elf.path
-        self.bias = _base(elf) - _base(program)
+        self.bias = elf.first_address - program.first_address
         self._roots = tuple(roots)
         self._own = elf is not program
         self.main = DebugFile(DebugSections(elf))
@@ -66,7 +66,7 @@ class DebugFiles:
             return None
         if ".debug_info" in DebugSections(elf):
             return cls(elf, elf, roots)
-        for found in FileSymbols.separate_files(elf, roots=roots, debug_root=debug_root):
+        for found in debug_files.find(elf, roots=roots, debug_root=debug_root):
             with contextlib.suppress(ElfError):
                 if ".debug_info" in DebugSections(found):
                     return cls(found, elf, roots)
@@ -90,9 +90,7 @@ class DebugFiles:
             self.elf.close()
 
     def _opened(self, paths: list[str]) -> Iterator[ElfFile]:
-        for path in dict.fromkeys(root + path for root in self._roots for path in paths):
-            with contextlib.suppress(ElfError, TargetError):
-                yield ElfFile(path)
+        return debug_files.open_existing(root + path for root in self._roots for path in paths)
 
     @functools.cached_property
     def parts(self) -> list[DebugFile]:
@@ -205,8 +203,3 @@ def _signatures_in(file: DebugFile) -> dict[int, tuple[Unit, int]]:
             number, place = signature_of(unit)
             found[number] = unit, place
     return found
-
-
-def _base(elf: ElfFile) -> int:
-    # Prelinking moves a file after its debug file was made: what both have is the first segment.
-    return min((one.address for one in elf.segments if one.type == 1), default=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from usdt.dwarf.lines.inlining import functions_of
 from usdt.dwarf.units.errors import DAMAGE
 from usdt.dwarf.units.forms import Encoding
-from usdt.dwarf.units.ranges import RangeMap, aranges
+from usdt.dwarf.units.ranges import RangeMap, read_aranges
 from usdt.dwarf.units.units import UT_COMPILE, UT_SKELETON, Entry
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Nested:
         listed = set()
         try:
             plain = Encoding(main.byteorder, 8, 4, 0)
-            for low, high, at in aranges(main.sections[".debug_aranges"], plain):
+            for low, high, at in read_aranges(main.sections[".debug_aranges"], plain):
                 if at in numbers:
                     rows.append((low, high, 0, numbers[at]))
                     listed.add(at)

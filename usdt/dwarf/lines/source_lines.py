@@ -19,7 +19,7 @@ from usdt.dwarf.lines.inlining import functions_of, inlined_into
 from usdt.dwarf.lines.line_program import LineTable
 from usdt.dwarf.units import forms as dw
 from usdt.dwarf.units.forms import Encoding
-from usdt.dwarf.units.ranges import RangeMap, aranges
+from usdt.dwarf.units.ranges import RangeMap, read_aranges
 from usdt.dwarf.units.sections import DebugSections
 from usdt.dwarf.units.split_dwarf import Split, alternative_of
 from usdt.dwarf.units.units import UT_COMPILE, UT_SKELETON, DebugFile
@@ -90,7 +90,7 @@ class SourceLines:
         debug_root: str = _DEBUG_ROOT,
     ) -> None:
         self.notices: list[str] = []
-        self._elf = elf
+        self.elf = elf
         self._file = DebugFile(DebugSections(elf))
         self._split = Split(path or elf.path, opener)
         self._opener = opener
@@ -122,7 +122,7 @@ class SourceLines:
             number = self._units.find(address)
             return [] if number is None else self._places(number, address)
         except _DAMAGE as err:
-            self._tell(f"{self._elf.path}: damaged debug information: {err}")
+            self._tell(f"{self.elf.path}: damaged debug information: {err}")
             return []
 
     def _places(self, number: int, address: int) -> list[Place]:
@@ -136,7 +136,7 @@ class SourceLines:
                 file, line = lines.file(scope.file), scope.line
             name = "" if function is None else self._name(lines.unit, function.at)
         except _DAMAGE as err:
-            self._tell(f"{self._elf.path}: damaged debug information: {err}")
+            self._tell(f"{self.elf.path}: damaged debug information: {err}")
             name = ""
         self._kept += lines.grown()
         while self._kept > _MAX_KEPT and len(self._loaded) > 1:
@@ -150,7 +150,7 @@ class SourceLines:
         # Which unit each address is in, by number.
         file = self._file
         file.sections.prepare(*_PACKED)
-        file.alternative = alternative_of(self._elf, self._opener, self._debug_root)
+        file.alternative = alternative_of(self.elf, self._opener, self._debug_root)
         rows: list[tuple[int, int, int, int]] = []
         without: dict[int, int] = {}
         for number, header in enumerate(file.headers):
@@ -160,7 +160,7 @@ class SourceLines:
                 unit = file.unit(header)
                 ranges = unit.ranges(unit.root)
             except _DAMAGE as err:
-                self._tell(f"{self._elf.path}: damaged debug information: {err}")
+                self._tell(f"{self.elf.path}: damaged debug information: {err}")
                 continue
             rows += [(low, high, 0, number) for low, high in ranges]
             if not ranges and dw.AT_STMT_LIST in unit.root.values:
@@ -168,7 +168,7 @@ class SourceLines:
         if without:
             rows += self._by_aranges(without)
         if file.damage:
-            self._tell(f"{self._elf.path}: damaged debug information: {file.damage}")
+            self._tell(f"{self.elf.path}: damaged debug information: {file.damage}")
         return RangeMap(rows)
 
     def _by_aranges(self, units: dict[int, int]) -> list[tuple[int, int, int, int]]:
@@ -176,7 +176,7 @@ class SourceLines:
         found: list[tuple[int, int, int, int]] = []
         plain = Encoding(self._file.byteorder, 8, 4, 0)
         try:
-            for low, high, at in aranges(self._file.sections[".debug_aranges"], plain):
+            for low, high, at in read_aranges(self._file.sections[".debug_aranges"], plain):
                 if at in units:
                     found.append((low, high, 0, units[at]))
         except _DAMAGE:
@@ -189,7 +189,7 @@ class SourceLines:
             found = _UnitLines(self._file, self._file.headers[number], self._split)
             if self._split.missing is not None:
                 self._tell(
-                    f"{self._elf.path}: {self._split.missing} is not here, nor a package (.dwp):"
+                    f"{self.elf.path}: {self._split.missing} is not here, nor a package (.dwp):"
                     " inlined functions are not shown"
                 )
         self._loaded[number] = found

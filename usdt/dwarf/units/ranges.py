@@ -10,25 +10,35 @@ from typing import TYPE_CHECKING
 from usdt.dwarf.units.forms import Malformed, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from usdt.dwarf.units.forms import Encoding
-    from usdt.dwarf.units.units import Unit
 
-__all__ = ("RangeMap", "aranges", "old_ranges", "ranges_of_5")
+__all__ = ("RangeMap", "read_aranges", "read_ranges", "read_rnglist")
 
+_MAX_RANGES = 1 << 16  # of one list
 _MAX_ARANGES = 1 << 20
 _NONE = (1 << 32) - 1
 
 Range = tuple[int, int]
 
 
-def old_ranges(data: memoryview, at: int, unit: Unit, most: int) -> list[Range]:
-    """A list of ``.debug_ranges``, version 2 to 4."""
-    encoding, size, base = unit.encoding, unit.encoding.address_size, unit.base
+def read_ranges(data: memoryview, at: int, encoding: Encoding, base: int) -> list[Range]:
+    """Return the range list at a position of ``.debug_ranges`` (DWARF 2 to 4).
+
+    Args:
+        data: the section.
+        at: the position of the list.
+        encoding: of the unit.
+        base: the unit's base address.
+
+    Raises:
+        Malformed: the list is longer than real ones.
+    """
+    size = encoding.address_size
     highest = (1 << 8 * size) - 1
     found: list[Range] = []
-    for _ in range(most):
+    for _ in range(_MAX_RANGES):
         start = encoding.number(data, at, size)
         end = encoding.number(data, at + size, size)
         at += 2 * size
@@ -38,22 +48,34 @@ def old_ranges(data: memoryview, at: int, unit: Unit, most: int) -> list[Range]:
             base = end
         elif start < end:
             found.append((base + start, base + end))
-    raise Malformed(f"a list of more than {most} ranges")
+    raise Malformed(f"a list of more than {_MAX_RANGES} ranges")
 
 
-def ranges_of_5(unit: Unit, at: int, most: int) -> list[Range]:
-    """A list of ``.debug_rnglists`` (DW_RLE_…)."""
-    data, encoding, base = unit.file.sections[".debug_rnglists"], unit.encoding, unit.base
+def read_rnglist(
+    data: memoryview, at: int, encoding: Encoding, base: int, indexed_address: Callable[[int], int]
+) -> list[Range]:
+    """Return the range list at a position of ``.debug_rnglists`` (DWARF 5, DW_RLE_…).
+
+    Args:
+        data: the section.
+        at: the position of the list.
+        encoding: of the unit.
+        base: the unit's base address.
+        indexed_address: returns an entry of the unit's part of ``.debug_addr``.
+
+    Raises:
+        Malformed: the list is longer than real ones, or has an entry of an unknown kind.
+    """
     size = encoding.address_size
     found: list[Range] = []
-    for _ in range(most):
+    for _ in range(_MAX_RANGES):
         kind = data[at]
         at += 1
         if kind == 0:  # end_of_list
             return found
         if kind == 1:  # base_addressx
             index, at = unsigned(data, at)
-            base = unit.indexed_address(index)
+            base = indexed_address(index)
             continue
         if kind == 5:  # base_address
             base, at = encoding.number(data, at, size), at + size
@@ -61,9 +83,9 @@ def ranges_of_5(unit: Unit, at: int, most: int) -> list[Range]:
         if kind in (2, 3, 4):  # startx_endx, startx_length, offset_pair
             first, at = unsigned(data, at)
             second, at = unsigned(data, at)
-            start = base + first if kind == 4 else unit.indexed_address(first)
+            start = base + first if kind == 4 else indexed_address(first)
             end = start + second if kind == 3 else base + second
-            end = unit.indexed_address(second) if kind == 2 else end
+            end = indexed_address(second) if kind == 2 else end
         elif kind == 6:  # start_end
             start, end = encoding.number(data, at, size), encoding.number(data, at + size, size)
             at += 2 * size
@@ -74,10 +96,10 @@ def ranges_of_5(unit: Unit, at: int, most: int) -> list[Range]:
         else:
             raise Malformed(f"DW_RLE {kind:#x} is not known")
         found.append((start, end))
-    raise Malformed(f"a list of more than {most} ranges")
+    raise Malformed(f"a list of more than {_MAX_RANGES} ranges")
 
 
-def aranges(data: memoryview, plain: Encoding) -> Iterator[tuple[int, int, int]]:
+def read_aranges(data: memoryview, plain: Encoding) -> Iterator[tuple[int, int, int]]:
     """Every range of ``.debug_aranges``: from, to, position of the unit."""
     at, seen = 0, 0
     while at < len(data):

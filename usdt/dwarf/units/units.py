@@ -21,6 +21,7 @@ from usdt.dwarf.units.forms import (
     string_at,
     unsigned,
 )
+from usdt.dwarf.units.ranges import read_ranges, read_rnglist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,6 @@ UT_COMPILE, UT_TYPE, UT_SKELETON, UT_SPLIT_COMPILE, UT_SPLIT_TYPE = 1, 2, 4, 5, 
 _MAX_UNITS = 1 << 18
 _MAX_UNIT = 256 << 20  # bytes
 _MAX_HEADER = 64  # bytes
-_MAX_RANGES = 1 << 16  # of one entry
 _MAX_ABBREVIATIONS = 64 << 20  # bytes
 _MAX_TABLES = 256  # of abbreviations, kept at a time
 _KEPT = 1 << 12  # units
@@ -237,14 +237,13 @@ class Unit:
         return None
 
     def _listed(self, raw: Raw) -> list[tuple[int, int]]:
-        from usdt.dwarf.units.ranges import old_ranges, ranges_of_5  # noqa: PLC0415 - it needs us
-
         if self.encoding.version >= 5:
-            return ranges_of_5(self, self._list_position(raw), _MAX_RANGES)
+            data, at = self.file.sections[".debug_rnglists"], self._list_position(raw)
+            return read_rnglist(data, at, self.encoding, self.base, self.indexed_address)
         owner = self.skeleton or self
         extra = owner.integer(owner.root, dw.AT_GNU_RANGES_BASE, 0) or 0
         at = raw.value + (extra if self.skeleton else 0)
-        return old_ranges(owner.file.sections[".debug_ranges"], at, self, _MAX_RANGES)
+        return read_ranges(owner.file.sections[".debug_ranges"], at, self.encoding, self.base)
 
     def _list_position(self, raw: Raw) -> int:
         if raw.form != dw.FORM_RNGLISTX:

@@ -1,0 +1,352 @@
+"""One symbol table of an ELF file: its symbols by name and by address.
+
+The table stays in the mapped file. A name is searched for as bytes among the strings, and only
+symbols that have it are decoded. For addresses an index of numbers is made once; names are read
+when a symbol is returned.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+from array import array
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import ElfError
+from usdt.base.frozen import frozen
+from usdt.elf.format import (
+    LAYOUTS,
+    SHN_ABS,
+    SHN_COMMON,
+    SHN_UNDEF,
+    SHT_DYNSYM,
+    SHT_SYMTAB,
+    STB_GLOBAL,
+    STB_WEAK,
+    STT_FILE,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
+    STT_OBJECT,
+    STT_TLS,
+    excerpt,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from usdt.elf.file import ElfFile
+    from usdt.elf.format import Section
+
+__all__ = ("ElfSymbol", "SymbolTable", "symbol_addresses")
+
+_CODE_AND_DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
+_NO_ADDRESS = frozenset((SHN_COMMON, SHN_ABS))
+_NOT_HERE = _NO_ADDRESS | {SHN_UNDEF}
+_DOLLAR = ord("$")
+_EM_PPC64, _EM_ARM = 21, 40
+_INDEX_BITS = 22
+_MAX_SYMBOLS = 1 << _INDEX_BITS
+_MAX_NAME = 1 << 14  # bytes; C++ has names of thousands
+_MAX_MATCHES = 1 << 20  # positions of a string table where one name ends a string
+_MAX_NESTED = 64  # symbols that may begin between an address and the start of its function
+
+
+@frozen
+class ElfSymbol:
+    """A symbol.
+
+    Attributes:
+        name: as it stands in the table, without a version.
+        address: link-time address in the file itself; 0 for one that is imported.
+        size: in bytes, 0 if unknown.
+        type: STT_….
+        binding: STB_….
+        imported: whether another file defines it.
+        thumb: whether it is Thumb code, of 32-bit ARM.
+        local_entry: bytes from the address to where callers in the same file enter, of 64-bit
+            PowerPC; those of other files come by there as well.
+    """
+
+    name: str
+    address: int
+    size: int
+    type: int
+    binding: int
+    imported: bool = False
+    thumb: bool = False
+    local_entry: int = 0
+
+
+_Row = tuple[int, int, int, int, int, int]  # name (a position), address, size, info, section, other
+
+
+class SymbolTable:
+    """The symbols of one section.
+
+    Args:
+        elf: the file; must stay open as long as the table is used.
+        section: of type SHT_SYMTAB or SHT_DYNSYM.
+        bias: what to add to the caller's link-time addresses for those of ``elf``, which may be a
+            debug file.
+
+    Raises:
+        ElfError: the table or its strings lie outside the file, or are larger than real ones.
+    """
+
+    def __init__(self, elf: ElfFile, section: Section, bias: int = 0) -> None:
+        sections = elf.sections
+        if not 0 < section.link < len(sections):
+            raise ElfError(
+                f"{elf.path}: section {excerpt(section.name)} has its strings in section"
+                f" {section.link}: no such"
+            )
+        self._elf = elf
+        self._bias = bias
+        self._wide = elf.bits == 64
+        self._layout = LAYOUTS[elf.bits, elf.byteorder]
+        self._sym = self._layout.sym
+        self.dynamic = section.name == ".dynsym"
+        count = section.size // self._sym.size
+        if count > _MAX_SYMBOLS:
+            raise ElfError(
+                f"{elf.path}: section {excerpt(section.name)} has {count} symbols,"
+                f" at most {_MAX_SYMBOLS} are read"
+            )
+        self._rows = elf.contents(section)[: count * self._sym.size]
+        self._string_section = sections[section.link]
+        self._strings = elf.contents(self._string_section)
+
+    def close(self) -> None:
+        """Release the views of the file; idempotent."""
+        self._strings.release()
+        self._rows.release()
+
+    # ------------------------------------------------------------ by name
+
+    def named(self, name: str) -> Iterator[ElfSymbol]:
+        """Yield the symbols of a name, in the table's order; of a version's names, without it."""
+        wanted = name.encode("utf-8", "surrogateescape")
+        if wanted and b"\0" not in wanted:
+            for row in self._rows_named(wanted + b"\0", wanted + b"@"):  # memcpy@@GLIBC_2.14
+                if row[3] & 15 in _CODE_AND_DATA and row[4] not in _NO_ADDRESS:
+                    yield from self._symbols(row, name)
+
+    def addresses(self, name: str) -> tuple[int, ...]:
+        """Return the distinct addresses of symbols of that very name, in the table's order.
+
+        Thread-local, undefined and common symbols and names of source files have no address.
+
+        Raises:
+            ElfError: the name ends too many strings.
+        """
+        wanted = name.encode("utf-8", "surrogateescape")
+        if not wanted or b"\0" in wanted:
+            return ()
+        return tuple(
+            dict.fromkeys(
+                address
+                for _, address, _, info, section, _ in self._rows_named(wanted + b"\0")
+                if section not in (SHN_UNDEF, SHN_COMMON) and info & 15 not in (STT_FILE, STT_TLS)
+            )
+        )
+
+    def matching(self, wanted: Callable[[str], bool]) -> Iterator[ElfSymbol]:
+        """Yield the symbols whose names ``wanted`` accepts."""
+        strings = bytes(self._strings)
+        for row in self._decoded():
+            if row[3] & 15 in _CODE_AND_DATA and row[0] and row[4] not in _NO_ADDRESS:
+                end = strings.find(b"\0", row[0], row[0] + _MAX_NAME)
+                raw = strings[row[0] : end] if end > 0 else b""
+                # $x, $t, $d: where code and data of ARM and RISC-V begin.
+                if raw and raw[0] != _DOLLAR and wanted(name := _without_version(raw)):
+                    yield from self._symbols(row, name)
+
+    def name(self, number: int) -> bytes:
+        """Return the name of a symbol by its number; b"" if the table does not hold it."""
+        if not 0 <= number * self._sym.size < len(self._rows):
+            return b""
+        position = self._row(number)[0]
+        name, end, _ = bytes(self._strings[position : position + _MAX_NAME]).partition(b"\0")
+        return name if end else b""
+
+    def _rows_named(self, *strings: bytes) -> Iterator[_Row]:
+        # The symbols whose names begin one of the strings' occurrences: linkers store a name as
+        # the tail of another.
+        positions: set[int] = set()
+        for wanted in strings:
+            for position in self._elf.find_in(self._string_section, wanted):
+                positions.add(position)
+                if len(positions) > _MAX_MATCHES:
+                    raise ElfError(
+                        f"{self._elf.path}: section {excerpt(self._string_section.name)} ends too"
+                        f" many strings in {wanted!r}"
+                    )
+        if positions:
+            names = self._layout.sym_name.iter_unpack(self._rows)
+            for number in [number for number, (name,) in enumerate(names) if name in positions]:
+                yield self._row(number)
+
+    # ------------------------------------------------------------ by address
+
+    @functools.cached_property
+    def _index(self) -> tuple[array[int], array[int]]:
+        # Addresses and numbers of symbols, by address: twelve bytes of each, for a browser has a
+        # million of them.
+        mask = (1 << _INDEX_BITS) - 1
+        packed = sorted(self._packed())
+        return (
+            array("Q", [one >> _INDEX_BITS for one in packed]),
+            array("I", [one & mask for one in packed]),
+        )
+
+    def _packed(self) -> Iterator[int]:
+        # Of each symbol its address, and in the low bits its number.
+        rows = enumerate(self._sym.iter_unpack(self._rows))
+        thumb = ~1 if self._elf.machine == _EM_ARM else ~0
+        if self._wide:
+            for number, (name, info, _, section, value, _) in rows:
+                if info & 15 in _CODE_AND_DATA and value and name and section not in _NOT_HERE:
+                    yield value << _INDEX_BITS | number
+        else:
+            for number, (name, value, _, info, _, section) in rows:
+                if info & 15 in _CODE_AND_DATA and value and name and section not in _NOT_HERE:
+                    yield (value & thumb) << _INDEX_BITS | number
+
+    def __len__(self) -> int:
+        return len(self._index[0])
+
+    def find(self, address: int) -> ElfSymbol | None:
+        """Return the symbol that covers a link-time address; the one that people would name."""
+        starts, numbers = self._index
+        address += self._bias
+        last = bisect.bisect_right(starts, address) - 1
+        for index in range(last, max(-1, last - _MAX_NESTED), -1):
+            if address < starts[index] + self._row(numbers[index])[2]:
+                rows = [row for row in self._rows_with(index) if address < starts[index] + row[2]]
+                named = self._with_names(rows)
+                return min(named, key=_rank, default=None)
+        return self._unsized(last, address)
+
+    def starting_at(self, address: int) -> list[ElfSymbol]:
+        """Return the functions that begin at a link-time address."""
+        starts, _ = self._index
+        last = bisect.bisect_right(starts, address + self._bias) - 1
+        if last < 0 or starts[last] != address + self._bias:
+            return []
+        rows = [row for row in self._rows_with(last) if row[3] & 15 != STT_OBJECT]
+        return self._with_names(rows)
+
+    def containing(self, address: int) -> list[ElfSymbol]:
+        """Return the functions that a link-time address lies in, by their sizes."""
+        starts, numbers = self._index
+        address += self._bias
+        last = bisect.bisect_right(starts, address)
+        rows = [self._row(number) for number in numbers[max(0, last - _MAX_NESTED) : last]]
+        return self._with_names(
+            row for row in rows if row[3] & 15 != STT_OBJECT and address < self._start(row) + row[2]
+        )
+
+    def _rows_with(self, last: int) -> list[_Row]:
+        # The symbols that begin where that one does, up to it.
+        starts, numbers = self._index
+        first = bisect.bisect_left(starts, starts[last])
+        return [self._row(number) for number in numbers[max(first, last - _MAX_NESTED) : last + 1]]
+
+    def _unsized(self, last: int, address: int) -> ElfSymbol | None:
+        # Assembly often gives no size: such a symbol reaches to the next, within its section.
+        starts, numbers = self._index
+        if last < 0 or self._row(numbers[last])[2]:
+            return None
+        start = starts[last]
+        section = bisect.bisect_right(self._section_ends, (start, 1 << 64)) - 1
+        if section < 0 or not start <= address < self._section_ends[section][1]:
+            return None
+        return next(
+            iter(self._with_names(row for row in self._rows_with(last) if not row[2])), None
+        )
+
+    @functools.cached_property
+    def _section_ends(self) -> list[tuple[int, int]]:
+        sections = self._elf.sections
+        return sorted(
+            (one.address, one.address + one.size) for one in sections if one.address and one.size
+        )
+
+    def _with_names(self, rows: Iterable[_Row]) -> list[ElfSymbol]:
+        found: list[ElfSymbol] = []
+        for row in rows:
+            raw = bytes(self._strings[row[0] : row[0] + _MAX_NAME])
+            name, end, _ = raw.partition(b"\0")
+            # $x, $t, $d: where code and data of ARM and RISC-V begin.
+            if end and name and name[0] != _DOLLAR:
+                found += self._symbols(row, _without_version(name))
+        return found
+
+    # ------------------------------------------------------------ rows
+
+    def _row(self, number: int) -> _Row:
+        fields = self._sym.unpack_from(self._rows, number * self._sym.size)
+        if self._wide:
+            name, info, other, section, value, size = fields
+        else:
+            name, value, size, info, other, section = fields
+        return name, value, size, info, section, other
+
+    def _decoded(self) -> Iterator[_Row]:
+        if self._wide:
+            for name, info, other, section, value, size in self._sym.iter_unpack(self._rows):
+                yield name, value, size, info, section, other
+        else:
+            for name, value, size, info, other, section in self._sym.iter_unpack(self._rows):
+                yield name, value, size, info, section, other
+
+    def _start(self, row: _Row) -> int:
+        return row[1] & ~1 if self._elf.machine == _EM_ARM else row[1]
+
+    def _symbols(self, row: _Row, name: str) -> tuple[ElfSymbol, ...]:
+        # A row as a symbol; none where it has no address.
+        _, value, size, info, section, other = row
+        imported = section == SHN_UNDEF
+        if not imported and not value:
+            return ()
+        start = self._start(row)
+        local = _local_entry(other) if self._elf.machine == _EM_PPC64 else 0
+        address = 0 if imported else start - self._bias
+        thumb = start != value
+        return (ElfSymbol(name, address, size, info & 15, info >> 4, imported, thumb, local),)
+
+
+def symbol_addresses(elf: ElfFile, name: str) -> tuple[int, ...]:
+    """Return the addresses of a symbol: of ``.symtab``, or of ``.dynsym`` if the first has none.
+
+    Raises:
+        ElfError: a table lies outside the file or is larger than any real one.
+    """
+    tables = [one for one in elf.sections if one.type in (SHT_SYMTAB, SHT_DYNSYM)]
+    for section in sorted(tables, key=lambda one: one.type):  # .symtab first
+        with contextlib.closing(SymbolTable(elf, section)) as table:
+            found = table.addresses(name)
+        if found:
+            return found
+    return ()
+
+
+def _local_entry(other: int) -> int:
+    # PPC64_LOCAL_ENTRY_OFFSET of elf.h; other ABIs leave the bits 0.
+    kind = other >> 5
+    return (1 << kind) >> 2 << 2 if kind < 7 else 0
+
+
+def _without_version(raw: bytes) -> str:
+    # memcpy@@GLIBC_2.14
+    return raw.partition(b"@")[0].decode("utf-8", "surrogateescape")
+
+
+def _rank(symbol: ElfSymbol) -> tuple[bool, int, int, int, str]:
+    binding = {STB_GLOBAL: 0, STB_WEAK: 1}.get(symbol.binding, 2)
+    name = symbol.name
+    underscores = len(name) - len(name.lstrip("_")) if not name.startswith(("_Z", "_R")) else 0
+    function = symbol.type in (STT_FUNC, STT_GNU_IFUNC)
+    return not function, binding, underscores, len(name), name
