@@ -54,13 +54,15 @@ vm: $(STAMP) testbins  ## KERNEL=6.1 [ARCH=amd64] [TEST='tests/live -x']: a shel
 	@tools/packages.sh vm
 	@PYTHONPATH=tests:tests/support $(VENV)/bin/python -m vm '$(KERNEL)' --cpu '$(ARCH)' $(TEST)
 
-lint: $(STAMP)  ## ruff and mypy
-	@echo 'lint: ruff check, ruff format, mypy --strict'
+lint: $(STAMP)  ## ruff, mypy, and which way imports point
+	@echo 'lint: ruff check, ruff format, mypy --strict, import-linter'
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check . \
 		|| { echo 'lint: not formatted; run: $(VENV)/bin/ruff format .' >&2; exit 1; }
 	@$(VENV)/bin/mypy --no-error-summary
 	@$(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py
+	@words=$$($(VENV)/bin/lint-imports --no-cache --no-logo) \
+		|| { echo "$$words" >&2; echo 'lint: imports must point down only; see docs/architecture.md' >&2; exit 1; }
 
 packages:  # what tests need of the system: installed as root, named otherwise
 	@tools/packages.sh
