@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kprobe.provider import Attached
     from usdt.engine.cli.running import Started
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.runtime.session import AnySession

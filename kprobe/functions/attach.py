@@ -17,8 +17,7 @@ from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.entry_return import replaced
 from usdt.engine.language.tree import BUILTINS
-from usdt.engine.runtime.attach.attach_points import FunctionHook
-from usdt.engine.runtime.attach.attacher import Point
+from usdt.engine.runtime.attach.attach_points import FunctionHook, Point
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import CallStack
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.attach.attacher import Failure
+    from usdt.engine.runtime.attach.requests import Failure
     from usdt.engine.runtime.session import AnySession
 
 __all__ = ("FunctionSource",)
@@ -143,7 +142,7 @@ class FunctionSource:
             return []
         if len(points) == 1 or not (request.items or keys):
             return self._session.attach(request, points)
-        from usdt.engine.runtime.attach.attacher import Failure as Failed  # noqa: PLC0415 - only for patterns
+        from usdt.engine.runtime.attach.requests import Failure as Failed  # noqa: PLC0415 - only for patterns
 
         misfits = [(point, self._session.misfit(request, point)) for point in points]
         fitting = [point for point, why in misfits if why is None]

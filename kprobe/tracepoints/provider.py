@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.language.tree import BUILTINS, names_in
-from usdt.engine.runtime.attach.attach_points import EventHook, Hook, RawHook, SyscallHook
-from usdt.engine.runtime.attach.attacher import Point
+from usdt.engine.runtime.attach.attach_points import EventHook, Hook, Point, RawHook, SyscallHook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

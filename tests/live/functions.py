@@ -18,7 +18,7 @@ from kprobe.provider import attach
 from usdt.base.errors import SyscallError
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.codegen.model import Filter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonForm
 from usdt.engine.runtime.session import Session

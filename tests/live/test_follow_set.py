@@ -20,7 +20,8 @@ from tracing_tools import until
 
 from usdt.base.errors import TracingError
 from usdt.bpf.mmapevents import MappedNow, MmapEvents
-from usdt.engine.runtime.follow import FOLLOWED, Followed
+from usdt.engine.compiler.codegen.task_filter import FOLLOWED
+from usdt.engine.runtime.follow import Followed
 from usdt.procfs import process
 from usdt.targets.follow_forks import Family, descendants
 

@@ -24,7 +24,7 @@ from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation
-from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.codegen.model import Filter
 from usdt.engine.language import parse_probe
 from usdt.tracefs.multi_probe_events import takes_many
 

@@ -17,7 +17,7 @@ from patience import patient
 
 import usdt
 from usdt.base.errors import TracingError
-from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.codegen.model import Filter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import Event, EventForm
 from usdt.engine.runtime.session import Session

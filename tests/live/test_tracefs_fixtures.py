@@ -24,7 +24,7 @@ from tracing_values import words_for
 
 from usdt.base.errors import NotSupported
 from usdt.bpf.features import have_sleepable_uprobes, have_uprobe_multi
-from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.codegen.model import Filter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonForm
 from usdt.engine.runtime.session import Session
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from fixtures import Fixture
 
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
 
     Hits = list[dict[str, Any]]
 

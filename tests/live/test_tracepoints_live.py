@@ -18,7 +18,7 @@ from kprobe.tracepoints import provider as source
 from kprobe.tracepoints.syscall_numbers import numbers
 from usdt.arch.locations import Unreadable
 from usdt.btf.reader import Btf
-from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.codegen.model import Filter
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
@@ -32,7 +32,7 @@ from usdt.tracefs.trace_pipe_reader import PageIntake
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
 

@@ -21,7 +21,8 @@ from usdt.engine.aggregate.codegen.action import (
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
 from usdt.engine.aggregate.planning import Planner
 from usdt.engine.aggregate.values import Value, unpack, value_size
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.language import parse_probe
 
 if TYPE_CHECKING:

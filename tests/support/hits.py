@@ -10,7 +10,8 @@ from planning import EVERY_TYPE, argument, plan
 
 from usdt.arch.locations import Register, Unreadable
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventForm
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.runtime.session import AnySession

@@ -17,7 +17,7 @@ from usdt.uprobes.provider import FunctionRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
 
 __all__ = ("check_functions",)
 

@@ -23,7 +23,7 @@ from usdt.targets.target_files import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
     from usdt.probes.probe import Probe, Site
 
 __all__ = ("Collection", "Place", "Wanted", "addresses_of", "collect")

@@ -14,7 +14,7 @@ from usdt.elf.file import ElfFile
 from usdt.elf.symbols import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.language.needs_types import needs_types
-from usdt.engine.runtime.attach.attacher import Point
+from usdt.engine.runtime.attach.attach_points import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

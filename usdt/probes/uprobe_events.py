@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output, Plan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
     from usdt.engine.runtime.tracefs_backend.fetch_args import Field
     from usdt.probes.probe import Probe
     from usdt.uprobes.provider import FunctionRequest

@@ -53,7 +53,7 @@ class Family:
 
     Args:
         pids: process IDs.
-        namespace: as :class:`usdt.engine.compiler.codegen.program.Filter` has it.
+        namespace: as :class:`usdt.engine.compiler.codegen.model.Filter` has it.
         room: how many tasks can be followed at the same time.
 
     Attributes:

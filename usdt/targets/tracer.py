@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import ElfError, LanguageError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
-from usdt.engine.compiler.codegen.program import Filter
+from usdt.engine.compiler.codegen.model import Filter
 from usdt.probes.probe import FileProbes, read_probes
 from usdt.probes.sites import alike, attachable, declared_arguments, matching, nearest
 from usdt.procfs import process
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
     from usdt.engine.runtime.session import AnySession, Lost
     from usdt.targets.follow_forks import Family
     from usdt.targets.spawn import Spawned

@@ -10,7 +10,7 @@ from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL
 from usdt.engine.language.needs_types import needs_types, untyped_names
 from usdt.engine.language.tree import Name, names_in, walk
-from usdt.engine.runtime.attach.attacher import Point
+from usdt.engine.runtime.attach.attach_points import Point
 from usdt.uprobes.arguments import (
     MAX_ARGUMENTS,
     arguments_of,

@@ -29,14 +29,9 @@ from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
 from usdt.bpf.asm.insn import R1, R6, Jump
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.expressions import SLOTS, ExpressionWriter
-from usdt.engine.compiler.codegen.program import (
-    COUNTERS,
-    EVENTS,
-    Case,
-    Filter,
-    generate,
-    lost_label,
-)
+from usdt.engine.compiler.codegen.model import COUNTERS, Body, Case, Filter, lost_label
+from usdt.engine.compiler.codegen.program import generate
+from usdt.engine.compiler.codegen.record import EVENTS
 from usdt.engine.compiler.plan import HEADER_SIZE
 from usdt.engine.output.decode import CONTEXT
 
@@ -260,15 +255,16 @@ def test_undecided_predicates_are_counted(items: str, sleepable: bool) -> None:
 def test_another_body_gets_the_predicates_and_the_ends() -> None:
     hits: list[int] = []
 
-    def body(asm: Assembler, case: Case, *, sleepable: bool) -> None:
-        hits.append(case.number)
-        assert not sleepable
-        asm.load(R1, R6, RAX)
-        asm.jump(Jump.GT, R1, 9, lost_label(case))
-        asm.goto("exit")
+    class GivesUp(Body):
+        def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+            hits.append(case.number)
+            assert not sleepable
+            asm.load(R1, R6, RAX)
+            asm.jump(Jump.GT, R1, 9, lost_label(case))
+            asm.goto("exit")
 
     made = plan("arg1 > 5, *(int *)arg0 == 7", (POINTER, NUMBER))
-    code = generate([Case(1, 4, made)], Filter(), sleepable=False, body=body)
+    code = generate([Case(1, 4, made)], Filter(), sleepable=False, body=GivesUp())
     assert hits == [1]
     for rdi, rax, expected in (
         (TEXT, 4, {}),  # filtered

@@ -9,7 +9,8 @@ from planning import argument, plan
 
 from usdt.arch.locations import AtReturn, Kept, Kind, Memory, Register, ValueType
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.entry_return import CallPart, CallStack, narrowed, split
 from usdt.engine.compiler.ir import Fetched
 from usdt.engine.compiler.record.layout import Layout, layout_of

@@ -18,7 +18,8 @@ from planning import INTEGERS, plan
 
 from usdt.arch.locations import Memory, Register, Unreadable
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.ir import Number, Opaque, wrap
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import parse_expression

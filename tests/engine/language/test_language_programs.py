@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from planning import plan
 
 from usdt.base.errors import LanguageError, TracingError
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.language import BUILTINS, render
 from usdt.engine.language.tree import (
     FUNCTIONS,

@@ -15,7 +15,8 @@ from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
 from usdt.btf.values.value_reader import Values
 from usdt.engine.compiler.codegen.expressions import memory as reading
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.record.layout import Layout, layout_of
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventForm, JsonForm, TextForm, titled

@@ -10,11 +10,11 @@ from hits import registers
 from planning import plan
 
 from usdt.engine.aggregate.codegen.action import VALUES, AggregateBody
-from usdt.engine.aggregate.codegen.bulk_counters import row_writer
 from usdt.engine.aggregate.planning import Planner
 from usdt.engine.aggregate.spec import Aggregation, parse_keys
-from usdt.engine.compiler.codegen.program import Case, Filter, generate, generate_alike
-from usdt.engine.compiler.codegen.record import write_record
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate, generate_alike
+from usdt.engine.compiler.codegen.record import RECORDS
 from usdt.engine.language import parse_probe
 from usdt.engine.runtime.attach.kprobe_batch import POINTERS, ByPointer, find_number
 from usdt.tracefs.multi_probe_events import KprobeEvent, takes_many
@@ -50,7 +50,7 @@ def _counted(machine: AggregateMachine) -> dict[int, int]:
 
 def test_a_cookie_names_the_row() -> None:
     body, cases = _body(Aggregation(), "kprobe:*")
-    write = row_writer(body, cases)
+    write = body.indexed(cases)
     assert write is not None
     code = generate_alike(Filter(), count=write, select=None, probe=7)
     assert len(code) < 40
@@ -65,7 +65,7 @@ def test_a_cookie_names_the_row() -> None:
 @_x86
 def test_a_pointer_names_the_row() -> None:
     body, cases = _body(Aggregation(), "kprobe:*")
-    write = row_writer(body, cases)
+    write = body.indexed(cases)
     assert write is not None
     code = generate_alike(Filter(), count=write, select=find_number, probe=0)
     machine = _machine()
@@ -106,11 +106,11 @@ def test_what_does_more_than_count_has_programs_of_its_own(
     aggregation: Aggregation, probe: str
 ) -> None:
     body, cases = _body(aggregation, probe)
-    assert row_writer(body, cases) is None
+    assert body.indexed(cases) is None
 
 
 def test_records_are_not_counts() -> None:
-    assert row_writer(write_record, [Case(1, 0, plan("pid"))]) is None
+    assert RECORDS.indexed([Case(1, 0, plan("pid"))]) is None
 
 
 def test_misses_are_told_by_function() -> None:

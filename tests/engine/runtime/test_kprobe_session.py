@@ -11,11 +11,13 @@ from planning import plan
 
 from usdt.arch.locations import Register
 from usdt.bpf import features
-from usdt.engine.compiler.codegen.program import Case, Filter, generate
+from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.stack_slots import SESSION_SLOT
 from usdt.engine.compiler.entry_return import CallPart, CallStack
-from usdt.engine.runtime.attach.attacher import Placed, Point
+from usdt.engine.runtime.attach.attach_points import Point
 from usdt.engine.runtime.attach.kprobe_session import Ends, EndSelector, take_ends
+from usdt.engine.runtime.attach.requests import Placed
 
 _IS_RETURN, _COOKIE = 1001, 1002
 _STACK, _CONTEXT, _KEPT = (n << 56 for n in (1, 2, 9))

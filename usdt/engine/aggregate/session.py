@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from usdt.bpf.link import UprobeMethod
     from usdt.engine.aggregate.planning import Layout
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.compiler.codegen.program import Case, Filter
+    from usdt.engine.compiler.codegen.model import Case, Filter
     from usdt.engine.compiler.plan import Plan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.runtime.attach.attacher import Failure, Point
+    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.requests import Failure
 
 __all__ = ("AggregateSession", "Pairs", "Row")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.attach import Whom
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
 
 __all__ = ("Aggregate", "Histogram")

@@ -18,7 +18,7 @@ from usdt.engine.runtime.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeKind, ProbeText
     from usdt.engine.output.formatters import Event
     from usdt.engine.output.stacks import UserSymbols

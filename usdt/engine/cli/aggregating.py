@@ -34,7 +34,7 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.runtime.session import Lost

@@ -22,11 +22,12 @@ from usdt.engine.runtime.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.recording.processes import Snapshots
-    from usdt.engine.runtime.attach.attacher import Failure, Point
+    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.requests import Failure
     from usdt.engine.runtime.session import Lost
 
 __all__ = ("Binaries", "run_record")

@@ -25,7 +25,7 @@ from usdt.engine.run.started import Command, Started, Tracing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.output.stacks import UserSymbols

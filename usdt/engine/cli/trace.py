@@ -17,7 +17,7 @@ from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.runtime.session import Session
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.output.formatters import Form
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.output.stacks import UserSymbols

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.started import Tracing
     from usdt.engine.runtime.session import AnySession, Lost

@@ -29,7 +29,7 @@ from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, SESSION_SLOT, TEX
 from usdt.engine.compiler.entry_return import Split, of_return, replaced, split
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import BadRecord
-from usdt.engine.runtime.attach.attacher import Placed
+from usdt.engine.runtime.attach.requests import Placed
 from usdt.engine.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import Output, Plan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.decode import Consumer
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
 
 __all__ = ("SequenceSession", "Sequencer")
 

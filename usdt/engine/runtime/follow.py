@@ -28,34 +28,32 @@ from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import SyscallError, TracingError
 from usdt.base.frozen import frozen
-from usdt.bpf._uapi import Helper, MapType, ProgType
-from usdt.bpf.asm.assembler import Assembler
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R9, R10, Alu, Jump
+from usdt.bpf._uapi import MapType, ProgType
 from usdt.bpf.link import Link, attach_raw_tracepoint
 from usdt.bpf.maps import Map, MapSpec
 from usdt.bpf.objects import object_info
 from usdt.bpf.program import Program, ProgramSpec
-from usdt.engine.compiler.codegen.expressions import KEY_SLOT, PIDNS_SLOT, READ_SLOT
+from usdt.engine.compiler.codegen.task_filter import (
+    ALIVE,
+    ENDED,
+    FOLLOWED,
+    UNFOLLOWED,
+    exit_program,
+    fork_program,
+    free_program,
+)
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Code
-    from usdt.bpf.asm.insn import Reg
 
 __all__ = (
     "ROOM",
     "Followed",
     "Unfollowed",
-    "write_current_process",
-    "write_membership",
 )
 
 ROOM = 1 << 16  # tasks alive at the same time
 
-FOLLOWED = "followed"  # hash: u64 of a process or a task → _ALIVE or _ENDED
-UNFOLLOWED = "unfollowed"  # array of u64: see Unfollowed
-_ALIVE, _ENDED = 1, 2
-_NO_ROOM, _NO_NUMBER = 0, 1
-_EXIST = 2  # BPF_EXIST: only what is there is changed
 _KEY = struct.Struct("=Q")
 _MISSES = 208  # struct bpf_prog_info: recursion_misses (Linux 5.12, commit 9ed9e9ba2337)
 
@@ -80,7 +78,7 @@ class Followed:
     """The set and the programs that keep it; a context manager.
 
     Args:
-        namespace: as :class:`usdt.engine.compiler.codegen.program.Filter` has it.
+        namespace: as :class:`usdt.engine.compiler.codegen.model.Filter` has it.
         room: how many tasks can be in the set.
 
     Raises:
@@ -98,9 +96,9 @@ class Followed:
             self.maps[FOLLOWED] = MapSpec(MapType.HASH, 8, 1, room, FOLLOWED).create()
             self.maps[UNFOLLOWED] = MapSpec(MapType.ARRAY, 4, 8, 2, UNFOLLOWED).create()
             # Ends first: a task that is added must be taken out again.
-            self._attach("sched_process_free", _free_program())
-            self._attach("sched_process_exit", _exit_program())
-            self._attach("sched_process_fork", _fork_program(namespace))
+            self._attach("sched_process_free", free_program())
+            self._attach("sched_process_exit", exit_program())
+            self._attach("sched_process_fork", fork_program(namespace))
             undo.pop_all()
 
     def _attach(self, name: str, code: Code) -> None:
@@ -115,7 +113,7 @@ class Followed:
             TracingError: there is no room.
         """
         try:
-            self.maps[FOLLOWED].set(_process_key(pid), bytes((_ALIVE,)))
+            self.maps[FOLLOWED].set(_process_key(pid), bytes((ALIVE,)))
         except SyscallError as err:
             if err.errno != errno.E2BIG:
                 raise
@@ -128,7 +126,7 @@ class Followed:
     @property
     def empty(self) -> bool:
         """Whether nobody is left in the set who has not ended."""
-        return all(value[0] == _ENDED for _, value in self.maps[FOLLOWED].items())
+        return all(value[0] == ENDED for _, value in self.maps[FOLLOWED].items())
 
     def unfollowed(self) -> Unfollowed:
         """What could not be followed so far."""
@@ -156,153 +154,5 @@ class Followed:
         self.close()
 
 
-def write_current_process(asm: Assembler, namespace: tuple[int, int] | None, outside: str) -> None:
-    """r9 = pid_tgid as ``namespace`` (None: the initial one) sees it; else go to ``outside``."""
-    if namespace is None:
-        asm.call(Helper.GET_CURRENT_PID_TGID)
-        asm.mov(R9, R0)
-        return
-    device, inode = namespace
-    asm.mov(R1, device)
-    asm.mov(R2, inode)
-    asm.mov(R3, R10)
-    asm.add(R3, PIDNS_SLOT)
-    asm.mov(R4, 8)
-    asm.call(Helper.GET_NS_CURRENT_PID_TGID)
-    asm.jump(Jump.NE, R0, 0, outside)
-    asm.load(R9, R10, PIDNS_SLOT + 4, 4)
-    asm.alu(Alu.LSH, R9, 32)
-    asm.load(R1, R10, PIDNS_SLOT, 4)
-    asm.alu(Alu.OR, R9, R1)
-
-
-def write_membership(asm: Assembler, *, outside: str, exit_label: str) -> None:
-    """Go on if the process of r9 or the current task is in the set, to ``exit_label`` if not.
-
-    At ``outside`` arrive those that :func:`write_current_process` found no number for: of them,
-    the hits of tasks in the set are counted.
-    """
-    _process_lookup(asm, "followed")
-    _task_lookup(asm, "followed")
-    asm.goto(exit_label)
-    asm.label(outside)
-    _task_lookup(asm, "unnumbered")
-    asm.goto(exit_label)
-    asm.label("unnumbered")
-    _count(asm, _NO_NUMBER, exit_label)
-    asm.label("followed")
-
-
 def _process_key(pid: int) -> bytes:
     return _KEY.pack(pid << 1 | 1)
-
-
-def _process_lookup(asm: Assembler, found: str) -> None:
-    asm.mov(R0, R9)
-    asm.alu(Alu.RSH, R0, 32)
-    asm.alu(Alu.LSH, R0, 1)
-    asm.alu(Alu.OR, R0, 1)
-    _lookup(asm, found)
-
-
-def _task_lookup(asm: Assembler, found: str) -> None:
-    asm.call(Helper.GET_CURRENT_TASK)
-    _one_form(asm, R0)
-    _lookup(asm, found)
-
-
-def _one_form(asm: Assembler, task: Reg) -> None:
-    # Of 32-bit kernels, the helper extends an address by its sign (bpf_get_current_task() in
-    # kernel/trace/bpf_trace.c) and tracepoints by zeros (__CAST_TO_U64() in trace/bpf_probe.h).
-    done = asm.new_label("task")
-    asm.mov(R1, task)
-    asm.alu(Alu.ARSH, R1, 32)
-    asm.jump(Jump.NE, R1, -1, done)
-    asm.alu(Alu.LSH, task, 32)
-    asm.alu(Alu.RSH, task, 32)
-    asm.label(done)
-
-
-def _lookup(asm: Assembler, found: str) -> None:
-    # Whether r0 is in the set.
-    asm.store(R10, KEY_SLOT, R0)
-    _key(asm)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
-    asm.jump(Jump.NE, R0, 0, found)
-
-
-def _key(asm: Assembler) -> None:
-    # r1, r2: the set, and the key in its slot.
-    asm.load_map(R1, FOLLOWED)
-    asm.mov(R2, R10)
-    asm.add(R2, KEY_SLOT)
-
-
-def _count(asm: Assembler, index: int, done: str) -> None:
-    asm.store(R10, KEY_SLOT, index, 4)
-    asm.load_map(R1, UNFOLLOWED)
-    asm.mov(R2, R10)
-    asm.add(R2, KEY_SLOT)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
-    asm.jump(Jump.EQ, R0, 0, done)
-    asm.mov(R1, 1)
-    asm.atomic_add(R0, 0, R1)
-    asm.goto(done)
-
-
-def _fork_program(namespace: tuple[int, int] | None) -> Code:
-    # Arguments of the tracepoint: parent, who is the current task, and child.
-    asm = Assembler()
-    asm.load(R7, R1, 8)
-    _one_form(asm, R7)
-    write_current_process(asm, namespace, "task")
-    _process_lookup(asm, "followed")
-    asm.label("task")
-    _task_lookup(asm, "followed")
-    asm.store(R10, KEY_SLOT, R7)
-    _key(asm)
-    asm.call(Helper.MAP_DELETE_ELEM)
-    asm.goto("exit")
-    asm.label("followed")
-    _update(asm, _ALIVE, 0)
-    asm.jump(Jump.EQ, R0, 0, "exit")
-    _count(asm, _NO_ROOM, "exit")
-    return _finished(asm)
-
-
-def _update(asm: Assembler, state: int, flags: int) -> None:
-    # Of the task in r7.
-    asm.store(R10, KEY_SLOT, R7)
-    asm.store(R10, READ_SLOT, state, 1)
-    _key(asm)
-    asm.mov(R3, R10)
-    asm.add(R3, READ_SLOT)
-    asm.mov(R4, flags)
-    asm.call(Helper.MAP_UPDATE_ELEM)
-
-
-def _exit_program() -> Code:
-    # The tracepoint's first argument is the task that ends, the current one.
-    asm = Assembler()
-    asm.load(R7, R1, 0)
-    _one_form(asm, R7)
-    _update(asm, _ENDED, _EXIST)
-    return _finished(asm)
-
-
-def _free_program() -> Code:
-    # The tracepoint's argument is the task that nobody runs or waits for any more.
-    asm = Assembler()
-    asm.load(R7, R1, 0)
-    _one_form(asm, R7)
-    asm.store(R10, KEY_SLOT, R7)
-    _key(asm)
-    asm.call(Helper.MAP_DELETE_ELEM)
-    return _finished(asm)
-
-
-def _finished(asm: Assembler) -> Code:
-    asm.label("exit")
-    asm.mov(R0, 0)
-    asm.exit()
-    return asm.assemble()

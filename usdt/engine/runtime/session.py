@@ -16,13 +16,14 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
-from usdt.engine.compiler.codegen.program import COUNTERS, Case, Filter
-from usdt.engine.compiler.codegen.record import EVENTS, write_record
+from usdt.engine.compiler.codegen.model import COUNTERS, Case, Filter
+from usdt.engine.compiler.codegen.record import EVENTS, RECORDS
 from usdt.engine.compiler.entry_return import CallPart, narrowed, split
 from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT, MAX_READ
 from usdt.engine.compiler.plan import Plan, make_plan
 from usdt.engine.output.decode import Consumer, Decoder
-from usdt.engine.runtime.attach.attacher import Attacher, Failure, Placed
+from usdt.engine.runtime.attach.attacher import Attacher
+from usdt.engine.runtime.attach.requests import Failure, Placed
 from usdt.engine.runtime.entry_state import EntryStateMaps
 from usdt.engine.runtime.poller import Polled
 from usdt.engine.runtime.ringbuf_reader import Intake
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
-    from usdt.engine.compiler.codegen.program import Body, Gate
+    from usdt.engine.compiler.codegen.model import Body, Gate
     from usdt.engine.compiler.entry_return import CallStack, Split
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Form
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
 
 __all__ = ("DEFAULT_BUFFER", "AnySession", "Lost", "Session")
 
@@ -84,7 +85,7 @@ class AnySession(Polled):
         *,
         accept: Filter | None = None,
         via: UprobeMethod | None = None,
-        body: Body = write_record,
+        body: Body = RECORDS,
         max_string: int = DEFAULT_STRING,
         max_struct: int = 0,
         may_sleep: bool = True,

@@ -2,5 +2,4 @@
 
 action          what a program does at a hit
 keys, values    code that makes a key, and adds to a value
-bulk_counters   one program for thousands of counters
 """

@@ -22,13 +22,15 @@ from usdt.engine.aggregate.codegen.keys import KeyWriter
 from usdt.engine.aggregate.codegen.values import ValueWriter
 from usdt.engine.aggregate.values import value_size
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionWriter
-from usdt.engine.compiler.codegen.program import lost_label, unread_label
+from usdt.engine.compiler.codegen.model import Body, lost_label, unread_label
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.compiler.codegen.program import Case
+    from usdt.engine.compiler.codegen.model import Case
     from usdt.engine.compiler.plan import Output
 
 __all__ = (
@@ -86,8 +88,8 @@ class Action:
         return self.value is not None and self.value.node.type.signed
 
 
-class AggregateBody:
-    """Writes the body of every case: a :class:`usdt.engine.compiler.codegen.program.Body`.
+class AggregateBody(Body):
+    """Writes the body of every case.
 
     Args:
         aggregation: what is computed.
@@ -102,9 +104,33 @@ class AggregateBody:
         self.atomics = atomics
         self.actions: dict[int, Action] = {}
 
-    def __call__(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
         """Write it."""
         _Writer(self, asm, case, sleepable=sleepable).write()
+
+    def indexed(self, cases: Iterable[Case]) -> Callable[[Assembler, str], None] | None:
+        """One body for cases that only count, each in the row before its number."""
+        what = self.aggregation
+        if what.keyed or what.stats or what.buckets is not None:
+            return None
+        return self._count_in_row if all(map(self._only_counts, cases)) else None
+
+    def _only_counts(self, case: Case) -> bool:
+        action, plan = self.actions[case.number], case.plan
+        if case.call is not None or case.gate is not None or plan.predicates or plan.never:
+            return False
+        return action.role == "hit" and action.value is None and action.row == case.number - 1
+
+    def _count_in_row(self, asm: Assembler, lost: str) -> None:
+        # In the row whose number is in KEY_SLOT.
+        asm.load_map(R1, VALUES)
+        asm.mov(R2, R10)
+        asm.add(R2, KEY_SLOT)
+        asm.call(Helper.MAP_LOOKUP_ELEM)
+        asm.jump(Jump.EQ, R0, 0, lost)
+        asm.mov(R8, R0)
+        ValueWriter(asm, self.aggregation, signed=False, atomics=self.atomics, lost=lost).write()
+        asm.goto("exit")
 
 
 class _Writer:

@@ -16,7 +16,7 @@ from usdt.engine.compiler.entry_return import blank_map, frame_map
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.compiler.codegen.program import Case
+    from usdt.engine.compiler.codegen.model import Case
     from usdt.engine.compiler.entry_return import CallPart
 
 __all__ = ("write_entry", "write_find_frame", "write_forget", "write_remove_frame")

@@ -17,9 +17,8 @@ Register use: r6 context, r9 pid_tgid; r7 and r8 belong to the body.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, Code
 from usdt.bpf.asm.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
@@ -30,126 +29,17 @@ from usdt.engine.compiler.codegen.entry_state import (
     write_remove_frame,
 )
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionWriter
-from usdt.engine.compiler.codegen.record import EVENTS, write_record
+from usdt.engine.compiler.codegen.model import COUNTERS, lost_label, unread_label
+from usdt.engine.compiler.codegen.record import RECORDS
 from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT
-from usdt.engine.runtime.follow import write_current_process, write_membership
+from usdt.engine.compiler.codegen.task_filter import emit_current_process, emit_membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.bpf.maps import Map
-    from usdt.engine.compiler.entry_return import CallPart
-    from usdt.engine.compiler.plan import Plan
-    from usdt.engine.runtime.follow import Followed
+    from usdt.engine.compiler.codegen.model import Body, Case, Filter, Selector
 
-__all__ = (
-    "COUNTERS",
-    "EVENTS",
-    "Body",
-    "Case",
-    "Filter",
-    "Gate",
-    "Selector",
-    "generate",
-    "generate_alike",
-    "lost_label",
-    "unread_label",
-)
-
-COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that could not be read
-
-
-@frozen
-class Case:
-    """A plan at one probe.
-
-    Attributes:
-        number: its cookie, which stands in its records.
-        probe: the probe's index.
-        plan: what is done.
-        call: of a function that is followed from entry to return, which of the two this is.
-        gate: what else decides whether a hit counts.
-    """
-
-    number: int
-    probe: int
-    plan: Plan
-    call: CallPart | None = None
-    gate: Gate | None = None
-
-
-@frozen
-class Filter:
-    """Which processes count.
-
-    Attributes:
-        pids: process IDs as the tracer sees them; empty: all.
-        namespace: (device, inode) of the tracer's PID namespace where that is not the initial
-            one, for bpf_get_ns_current_pid_tgid (Linux 5.7, commit b4490c5c4e02); else None.
-        followed: the set of tasks that count instead of ``pids``.
-        excluded: a process that does not count where all others do: the tracer itself, whose
-            every line would be the cause of another.
-    """
-
-    pids: tuple[int, ...] = ()
-    namespace: tuple[int, int] | None = None
-    followed: Followed | None = None
-    excluded: int = 0
-
-    @property
-    def maps(self) -> dict[str, Map]:
-        """What programs of this filter refer to by name."""
-        return {} if self.followed is None else self.followed.maps
-
-
-class Gate(Protocol):
-    """Decides whether a hit counts, beside the predicates. Hashable."""
-
-    @property
-    def entry(self) -> bool:
-        """Whether it comes behind the predicates, which then decide whether it is asked."""
-
-    def settle(self, asm: Assembler) -> None:
-        """Write what is to be done before the predicates, and whatever they say."""
-
-    def write(self, asm: Assembler, lost: str) -> None:
-        """Fall through if the hit counts, else go to ``exit``; r6 and r9 stay.
-
-        ``lost`` is the label of hits that cannot be decided for want of room.
-        """
-
-
-class Body(Protocol):
-    """Writes what is done at a hit of a case whose predicates hold.
-
-    The code begins with r6 and r9 as said above. Every way through it ends in a ``goto``: to
-    ``exit`` when all is done, or to :func:`lost_label` when the hit found no room. Its own labels
-    come from ``asm.new_label()`` or carry the case's number.
-    """
-
-    def __call__(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
-        """Write it; ``sleepable``: the program may take page faults, and this case may need to."""
-
-
-def lost_label(case: Case) -> str:
-    """Where a body goes with a hit that it cannot keep: it is counted as lost."""
-    return f"lost.{case.number}"
-
-
-def unread_label(case: Case) -> str:
-    """Where a body goes with a hit of which it needs what cannot be read: it is counted."""
-    return f"unread.{case.number}"
-
-
-class Selector(Protocol):
-    """How a program finds out which case was hit, where no cookie says it."""
-
-    @property
-    def keys(self) -> Sequence[tuple[int, int]]:
-        """Numbers and the numbers of the cases they stand for."""
-
-    def write(self, asm: Assembler) -> None:
-        """Leave the number in r0, or go to ``exit``."""
+__all__ = ("generate", "generate_alike")
 
 
 def generate(
@@ -157,7 +47,7 @@ def generate(
     accept: Filter,
     *,
     sleepable: bool,
-    body: Body = write_record,
+    body: Body = RECORDS,
     select: Selector | None = None,
     result: int = 0,
     skipped: int | None = None,
@@ -253,9 +143,9 @@ def _process(asm: Assembler, accept: Filter, leave: str) -> None:
     # r9 = pid_tgid; leave if the process is none of those wanted, or outside our namespace, where
     # it has no number.
     follow = accept.followed is not None
-    write_current_process(asm, accept.namespace, "outside" if follow else leave)
+    emit_current_process(asm, accept.namespace, "outside" if follow else leave)
     if follow:
-        write_membership(asm, outside="outside", exit_label=leave)
+        emit_membership(asm, outside="outside", exit_label=leave)
     elif accept.pids:
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
@@ -304,7 +194,7 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     if case.gate is not None and case.gate.entry:
         case.gate.write(asm, lost_label(case))
     if entry is None:
-        body(asm, case, sleepable=sleepable)
+        body.emit(asm, case, sleepable=sleepable)
     else:
         write_entry(asm, case, entry, sleepable=sleepable)
         for label, after in ((no, "exit"), (fail, unread)):

@@ -19,17 +19,18 @@ from usdt.arch.locations import Kind, Memory
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionWriter
+from usdt.engine.compiler.codegen.model import Body
 from usdt.engine.compiler.ir import Fetched, Gathered, Number, of_kernel
 from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
-    from usdt.engine.compiler.codegen.program import Case
+    from usdt.engine.compiler.codegen.model import Case
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output
 
-__all__ = ("EVENTS", "RecordWriter", "write_record")
+__all__ = ("EVENTS", "RECORDS", "RecordBody", "RecordWriter")
 
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has caught up; see usdt/bpf/ringbuf.py
@@ -38,9 +39,15 @@ _REACH = 1 << 15  # of the signed 16-bit offset of loads and stores
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 
-def write_record(asm: Assembler, case: Case, *, sleepable: bool) -> None:
-    """Write what makes a record of a hit: a :class:`usdt.engine.compiler.codegen.program.Body`."""
-    RecordWriter(asm, case, sleepable=sleepable).write()
+class RecordBody(Body):
+    """Emits a record of every hit."""
+
+    def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+        """Write what makes the record."""
+        RecordWriter(asm, case, sleepable=sleepable).write()
+
+
+RECORDS = RecordBody()
 
 
 class RecordWriter:

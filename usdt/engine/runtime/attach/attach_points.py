@@ -22,12 +22,16 @@ from usdt.base.machine import KERNEL
 
 if TYPE_CHECKING:
     from usdt.bpf.kprobes import KprobeMethod
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.entry_return import CallStack
+    from usdt.engine.compiler.resolve import Types
 
 __all__ = (
     "TS_COMPAT",
     "EventHook",
     "FunctionHook",
     "Hook",
+    "Point",
     "RawHook",
     "SyscallHook",
     "SyscallRegisters",
@@ -95,6 +99,37 @@ class FunctionHook:
 
 
 Hook = EventHook | RawHook | SyscallHook | FunctionHook
+
+
+@frozen
+class Point:
+    """One call site to attach to, as a front describes it.
+
+    Attributes:
+        probe: name to show, ``provider:name``.
+        path: file as people know it.
+        open_path: what the kernel opens for it.
+        offset: of the instruction in the file.
+        ref_ctr_offset: of the semaphore in the file; 0: none.
+        arguments: how this site passes each.
+        pid: the one process to attach in; 0: every process that maps the file.
+        function: what ``func`` is; by default the probe's name.
+        call: of a function's first instruction: how its return is found.
+        hook: of the kernel, instead of a place in a file.
+        types: what knows members of its arguments, if anything does.
+    """
+
+    probe: str
+    path: str
+    open_path: str
+    offset: int
+    ref_ctr_offset: int
+    arguments: tuple[Argument, ...]
+    pid: int = 0
+    function: str = ""
+    call: CallStack | None = None
+    hook: Hook | None = None
+    types: Types | None = None
 
 
 @frozen

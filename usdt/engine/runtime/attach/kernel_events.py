@@ -24,14 +24,14 @@ from usdt.engine.compiler.ir import Fetched, children
 from usdt.engine.runtime.attach.attach_points import (
     TS_COMPAT,
     EventHook,
-    FunctionHook,
+    Point,
     RawHook,
     SyscallHook,
     SyscallRegisters,
     compat_status,
     syscall_registers,
 )
-from usdt.engine.runtime.attach.attacher import Failure, Placed, Point, too_large
+from usdt.engine.runtime.attach.requests import Failure, Placed, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Plan
     from usdt.engine.runtime.attach.attach_points import Hook
-    from usdt.engine.runtime.attach.attacher import Attacher
+    from usdt.engine.runtime.attach.loader import Loader
 
-__all__ = ("attach_hooked", "reads_context")
+__all__ = ("attach_events", "reads_context")
 
 _CASES = 256  # in one program
 _CASES_BY_NUMBER = 512  # of system calls, whose number is found by a few comparisons
@@ -102,26 +102,20 @@ def _reads(node: Node) -> bool:
     return any(map(_reads, children(node)))
 
 
-def attach_hooked(attacher: Attacher, placed: Sequence[Placed]) -> list[Failure]:
-    """Attach points that have a hook.
+def attach_events(loader: Loader, placed: Sequence[Placed]) -> list[Failure]:
+    """Attach points whose hook is an event, a raw tracepoint or a system call.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
         NotSupported: system calls of this CPU.
     """
-    functions = [one for one in placed if isinstance(one.point.hook, FunctionHook)]
-    if not functions:
-        allow_descriptors(2 * len(placed))
-        return _Attaching(attacher).all(placed)
-    from usdt.engine.runtime.attach.kernel_functions import attach_functions  # noqa: PLC0415 - only for functions
-
-    others = [one for one in placed if not isinstance(one.point.hook, FunctionHook)]
-    return attach_functions(attacher, functions) + attach_hooked(attacher, others)
+    allow_descriptors(2 * len(placed))
+    return _Attaching(loader).all(placed)
 
 
 class _Attaching:
-    def __init__(self, attacher: Attacher) -> None:
-        self.attacher = attacher
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
         self.cookies = features.have_cookies()
 
     def all(self, placed: Sequence[Placed]) -> list[Failure]:
@@ -170,13 +164,13 @@ class _Attaching:
             return self._syscalls(placed, "sys_exit" if _at_return(placed[0]) else "sys_enter")
         cases = list(dict.fromkeys(item.case for item in placed))
         raw = isinstance(first, RawHook)
-        program = self.attacher.load(cases, ProgType.RAW_TRACEPOINT if raw else ProgType.TRACEPOINT)
+        program = self.loader.load(cases, ProgType.RAW_TRACEPOINT if raw else ProgType.TRACEPOINT)
         failures, others = [], []
         for item in placed:
             hook = item.point.hook
             try:
                 cookie = item.case.number if len(cases) > 1 else 0
-                self.attacher.keep(self._link(program, hook, cookie))
+                self.loader.keep(self._link(program, hook, cookie))
             except (NotSupported, SyscallError) as err:
                 if isinstance(err, SyscallError) and err.errno == errno.EPERM:
                     raise
@@ -185,7 +179,7 @@ class _Attaching:
                 else:
                     failures.append(Failure((item.point,), _explained(err, item.point.probe)))
         way = "raw tracepoints" if raw else "perf events of tracepoints"
-        self.attacher.ways.append(f"{len(placed) - len(failures) - len(others)} {way}")
+        self.loader.ways.append(f"{len(placed) - len(failures) - len(others)} {way}")
         return failures + (self.all(others) if others else [])
 
     def _link(self, program: Program, hook: Hook | None, cookie: int) -> Link:
@@ -208,9 +202,9 @@ class _Attaching:
         cases = list(dict.fromkeys(item.case for item in placed))
         select = _ByNumber(registers, tuple(keys))
         kind = ProgType.RAW_TRACEPOINT
-        program = self.attacher.load(cases, kind, select, excluded=os.getpid())
-        self.attacher.keep(attach_raw_tracepoint(program, name))
-        self.attacher.ways.append(f"{len(placed)} system calls: one raw tracepoint {name}")
+        program = self.loader.load(cases, kind, select, excluded=os.getpid())
+        self.loader.keep(attach_raw_tracepoint(program, name))
+        self.loader.ways.append(f"{len(placed)} system calls: one raw tracepoint {name}")
         return []
 
 

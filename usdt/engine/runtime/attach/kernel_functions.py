@@ -28,9 +28,9 @@ from usdt.bpf.kprobes import (
     attach_tracing,
 )
 from usdt.engine.runtime.attach.attach_points import FunctionHook
-from usdt.engine.runtime.attach.attacher import Failure, Placed, too_large
 from usdt.engine.runtime.attach.kprobe_batch import DEFINED, ManyFunctions
 from usdt.engine.runtime.attach.kprobe_session import EndSelector, take_ends
+from usdt.engine.runtime.attach.requests import Failure, Placed, too_large
 from usdt.tracefs.kprobe_events import define_kprobe
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import Link
     from usdt.bpf.program import Program
-    from usdt.engine.runtime.attach.attacher import Attacher, Point
+    from usdt.engine.runtime.attach.attach_points import Point
     from usdt.engine.runtime.attach.kprobe_session import Ends
+    from usdt.engine.runtime.attach.loader import Loader
 
 __all__ = ("attach_functions",)
 
@@ -62,7 +63,7 @@ _NAMES = {
 }
 
 
-def attach_functions(attacher: Attacher, placed: Sequence[Placed]) -> list[Failure]:
+def attach_functions(loader: Loader, placed: Sequence[Placed]) -> list[Failure]:
     """Attach points whose hook is a function.
 
     Raises:
@@ -70,9 +71,9 @@ def attach_functions(attacher: Attacher, placed: Sequence[Placed]) -> list[Failu
     """
     allow_descriptors(2 * len(placed))
     began = time.monotonic()
-    failures = _Functions(attacher, len(placed)).all(placed)
+    failures = _Functions(loader, len(placed)).all(placed)
     number = len(placed) - len(failures)
-    attacher.ways.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
+    loader.ways.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
     return failures
 
 
@@ -90,13 +91,13 @@ def _keeps(item: Placed) -> bool:
 
 
 class _Functions:
-    def __init__(self, attacher: Attacher, total: int) -> None:
-        self.attacher = attacher
+    def __init__(self, loader: Loader, total: int) -> None:
+        self.loader = loader
         self.total = total
         self.done = 0
         self.failed: set[int] = set()  # identities of points
         self.failures: list[Failure] = []
-        self.many = ManyFunctions(attacher, self._tell, self._fail)
+        self.many = ManyFunctions(loader, self._tell, self._fail)
 
     def all(self, placed: Sequence[Placed]) -> list[Failure]:
         """Attach them; what could not be attached."""
@@ -143,7 +144,7 @@ class _Functions:
         if stack is None or stack.pointer is None:
             raise TypeError("a call without a stack pointer")
         try:
-            program = self.attacher.load(
+            program = self.loader.load(
                 list(dict.fromkeys(cases)),
                 ProgType.KPROBE,
                 EndSelector(tuple(ends), stack.pointer),
@@ -151,7 +152,7 @@ class _Functions:
                 attach_type=AttachType.TRACE_KPROBE_SESSION,
             )
             sites = [_site(one.returned) for one in ends]
-            self.attacher.keep(attach_kprobe_multi(program, sites, session=True))
+            self.loader.keep(attach_kprobe_multi(program, sites, session=True))
         except (CodeTooLarge, NotSupported, SyscallError) as err:
             if len(ends) > 1:
                 self._session(ends[: len(ends) // 2])
@@ -162,12 +163,12 @@ class _Functions:
                 self._fail(first, err)
         else:
             self._tell(len(cases))
-            self.attacher.ways.append(f"{len(ends)} entries and returns by a kprobe_multi link")
+            self.loader.ways.append(f"{len(ends)} entries and returns by a kprobe_multi link")
 
     def _most(self, placed: list[Placed]) -> int:
         # How many go together: of those that one short program serves, more.
         many = len(placed) > _CASES and _hook(placed[0]).way is KprobeMethod.KPROBE_MULTI
-        alike = many and self.attacher.are_alike([item.case for item in placed])
+        alike = many and self.loader.are_alike([item.case for item in placed])
         return _ALIKE if alike else _CASES
 
     def _are_many(self, hook: FunctionHook) -> bool:
@@ -206,12 +207,12 @@ class _Functions:
         if way in (KprobeMethod.FENTRY, KprobeMethod.KPROBE_MULTI):
             self._tell(len(placed))
         if number:
-            self.attacher.ways.append(f"{number} {_NAMES[way][placed[0].returns]}")
+            self.loader.ways.append(f"{number} {_NAMES[way][placed[0].returns]}")
 
     def _tell(self, more: int) -> None:
         self.done += more
-        if self.attacher.progress is not None and self.total >= _MANY:
-            self.attacher.progress(self.done, self.total)
+        if self.loader.progress is not None and self.total >= _MANY:
+            self.loader.progress(self.done, self.total)
 
     def _fail(self, item: Placed, err: TracingError) -> None:
         if isinstance(err, SyscallError) and err.errno == errno.EPERM:
@@ -224,7 +225,7 @@ class _Functions:
             hook = _hook(item)
             module = open_module_btf(hook.module) if hook.module else None
             try:
-                program = self.attacher.load(
+                program = self.loader.load(
                     [item.case],
                     ProgType.TRACING,
                     excluded=os.getpid(),
@@ -232,7 +233,7 @@ class _Functions:
                     function=hook.number,
                     module=module.fileno() if module is not None else 0,
                 )
-                self.attacher.keep(attach_tracing(program))
+                self.loader.keep(attach_tracing(program))
             except (NotSupported, SyscallError) as err:
                 self._fail(item, err)
             finally:
@@ -252,9 +253,9 @@ class _Functions:
         kind, own = AttachType.TRACE_KPROBE_MULTI, os.getpid()
         program = None
         if len(cases) > 1:
-            program = self.attacher.load_alike(cases, excluded=own, attach_type=kind)
+            program = self.loader.load_alike(cases, excluded=own, attach_type=kind)
         if program is None:
-            program = self.attacher.load(cases, ProgType.KPROBE, excluded=own, attach_type=kind)
+            program = self.loader.load(cases, ProgType.KPROBE, excluded=own, attach_type=kind)
         sites = [_site(item) for item in placed]
         try:
             link = attach_kprobe_multi(program, sites, on_return=placed[0].returns)
@@ -264,19 +265,19 @@ class _Functions:
                 return False
             self._fail(placed[0], err)
         else:
-            self.attacher.keep(link)
+            self.loader.keep(link)
         return True
 
     def _each(self, placed: list[Placed]) -> None:
         cases = list(dict.fromkeys(item.case for item in placed))
-        program = self.attacher.load(cases, ProgType.KPROBE, excluded=os.getpid())
+        program = self.loader.load(cases, ProgType.KPROBE, excluded=os.getpid())
         for item in placed:
             try:
                 link = self._link(program, item)
             except TracingError as err:
                 self._fail(item, err)
             else:
-                self.attacher.keep(link)
+                self.loader.keep(link)
             self._tell(1)
 
     def _link(self, program: Program, item: Placed) -> Link:

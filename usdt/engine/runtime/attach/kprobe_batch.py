@@ -20,7 +20,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R6, R10, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
 from usdt.engine.runtime.attach.attach_points import FunctionHook
-from usdt.engine.runtime.attach.attacher import too_large
+from usdt.engine.runtime.attach.requests import too_large
 from usdt.tracefs.multi_probe_events import KprobeSet, takes_many
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.program import Program
-    from usdt.engine.runtime.attach.attacher import Attacher, Placed
+    from usdt.engine.runtime.attach.loader import Loader
+    from usdt.engine.runtime.attach.requests import Placed
     from usdt.tracefs.multi_probe_events import KprobeEvent
 
 __all__ = ("DEFINED", "ByPointer", "ManyFunctions", "find_number", "takes_many")
@@ -71,18 +72,18 @@ class ManyFunctions:
     """Attaches points at the entries of functions, some hundreds at a time.
 
     Args:
-        attacher: whose programs and links these are.
+        loader: whose programs and links these are.
         tell: called with how many more are done.
         fail: called with what cannot be attached, and why.
     """
 
     def __init__(
         self,
-        attacher: Attacher,
+        loader: Loader,
         tell: Callable[[int], object],
         fail: Callable[[Placed, TracingError], object],
     ) -> None:
-        self._attacher = attacher
+        self._loader = loader
         self._tell = tell
         self._fail = fail
         self._made: KprobeSet | None = None
@@ -110,7 +111,7 @@ class ManyFunctions:
     def _set(self) -> KprobeSet:
         if self._made is None:
             self._made = KprobeSet()
-            self._attacher.keep(self._made)
+            self._loader.keep(self._made)
         return self._made
 
     def _define(self) -> None:
@@ -129,7 +130,7 @@ class ManyFunctions:
             for address, error in event.refused.items():
                 self._fail(group[address], error)
             rest = {at: item for at, item in group.items() if at not in event.refused}
-            if rest and self._attacher.are_alike([item.case for item in rest.values()]):
+            if rest and self._loader.are_alike([item.case for item in rest.values()]):
                 self._alike.append((event, rest))
             elif rest:
                 self._load(event, rest)
@@ -143,7 +144,7 @@ class ManyFunctions:
         )
         cases = list(dict.fromkeys(item.case for item in items.values()))
         try:
-            program = self._attacher.load(
+            program = self._loader.load(
                 cases, ProgType.KPROBE, ByPointer(keys), excluded=os.getpid()
             )
         except CodeTooLarge as err:
@@ -168,11 +169,11 @@ class ManyFunctions:
             if address in items
         ]
         table = MapSpec(MapType.HASH, 8, 4, len(numbers), POINTERS).create()
-        self._attacher.own(table)
-        self._attacher.add_map(POINTERS, table)
+        self._loader.own(table)
+        self._loader.add_map(POINTERS, table)
         table.set_many(numbers)
         cases = [item.case for _, items in alike for item in items.values()]
-        program = self._attacher.load_alike(cases, find_number, excluded=os.getpid())
+        program = self._loader.load_alike(cases, find_number, excluded=os.getpid())
         if program is None:
             raise TypeError("cases that differ")
         self._waiting += [(event, program, list(items.values())) for event, items in alike]
@@ -197,7 +198,7 @@ class ManyFunctions:
                 number += len(placed)
         if number:
             events = len({event.name for event, _, _ in waiting})
-            self._attacher.ways.append(f"{number} kprobes as places of {events} events of tracefs")
+            self._loader.ways.append(f"{number} kprobes as places of {events} events of tracefs")
 
 
 def _address(item: Placed) -> int:

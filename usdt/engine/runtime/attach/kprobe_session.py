@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from usdt.arch.locations import Register
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.runtime.attach.attacher import Placed
+    from usdt.engine.runtime.attach.requests import Placed
 
 __all__ = ("EndSelector", "Ends", "take_ends")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.output.decode import CONTEXT, Decoder
-from usdt.engine.runtime.attach.attacher import Failure
+from usdt.engine.runtime.attach.requests import Failure
 from usdt.engine.runtime.poller import Polled
 from usdt.engine.runtime.session import Lost
 from usdt.engine.runtime.tracefs_backend.event_plan import CASE, Head, RowMaker, plan_event
@@ -37,11 +37,11 @@ from usdt.tracefs.trace_pipe_reader import PageIntake
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.engine.compiler.codegen.program import Filter
+    from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.compiler.plan import Plan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Form
-    from usdt.engine.runtime.attach.attacher import Point
+    from usdt.engine.runtime.attach.attach_points import Point
     from usdt.engine.runtime.tracefs_backend.event_plan import EventPlan
     from usdt.tracefs.format import EventFormat
     from usdt.tracefs.trace_pipe_reader import Record

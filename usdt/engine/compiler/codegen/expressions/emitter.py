@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from usdt.arch.locations import (
     Address,
     AtReturn,
@@ -16,9 +14,9 @@ from usdt.arch.locations import (
     Unreadable,
 )
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, R10, Alu, Jump, Reg
+from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions.arithmetic import write_arithmetic
-from usdt.engine.compiler.codegen.expressions.memory import MemoryWriter
+from usdt.engine.compiler.codegen.expressions.operands import OperandWriter
 from usdt.engine.compiler.codegen.expressions.strings import write_compare_text, write_compare_texts
 from usdt.engine.compiler.ir import (
     Arithmetic,
@@ -37,12 +35,8 @@ from usdt.engine.compiler.ir import (
     Opaque,
     Place,
     Pointer,
-    children,
     narrows,
 )
-
-if TYPE_CHECKING:
-    from usdt.bpf.asm.assembler import Assembler
 
 __all__ = ("ExpressionWriter",)
 
@@ -55,23 +49,17 @@ _JUMPS = {
     ">": (Jump.GT, Jump.SGT),
     ">=": (Jump.GE, Jump.SGE),
 }
-# Slots that a node takes beside those of its operands.
-_OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-class ExpressionWriter(MemoryWriter):
+class ExpressionWriter(OperandWriter):
     """Writes expressions into an assembler; arguments as :class:`MemoryWriter` has them."""
-
-    def __init__(self, asm: Assembler, *, sleepable: bool, fail: str, **more: Any) -> None:
-        super().__init__(asm, sleepable=sleepable, fail=fail, **more)
-        self._needs: dict[int, tuple[Node, int]] = {}
 
     def value(self, node: Node) -> None:
         """Leave the value of ``node`` in r0."""
         match node:
             case Number() | Fetched(fetch=Register() | Constant()):
-                self._leaf(R0, node)
+                self.leaf(R0, node)
             case Fetched(fetch=Address() as fetch, type=kind):
                 self.asm.load(R0, R6, fetch.base, fetch.address_size)
                 self.asm.mov(R1, fetch.displacement)
@@ -130,15 +118,6 @@ class ExpressionWriter(MemoryWriter):
                 self.value(node)
                 self.asm.jump(Jump.NE if when else Jump.EQ, R0, 0, label)
 
-    def _leaf(self, dst: Reg, node: Node) -> None:
-        match node:
-            case Number(value=value) | Fetched(fetch=Constant(value=value)):
-                self.asm.mov(dst, value)
-            case Fetched(fetch=Register(offset=offset, size=size), type=kind):
-                self.asm.load(dst, R6, offset, size)
-                if kind.signed:
-                    self.extend(dst, kind)
-
     def _builtin(self, name: str) -> None:
         asm = self.asm
         if name in ("pid", "tid"):
@@ -159,47 +138,6 @@ class ExpressionWriter(MemoryWriter):
                     "cgroup": Helper.GET_CURRENT_CGROUP_ID,
                 }[name]
             )
-
-    def operands(self, left: Node, right: Node) -> Reg | int:
-        """Leave ``left`` in r0; ``right`` is an immediate, or in the register returned."""
-        if isinstance(right, Number) and -(1 << 31) <= right.value < 1 << 31:
-            self.value(left)
-            return right.value
-        if isinstance(right, Number) or (
-            isinstance(right, Fetched) and isinstance(right.fetch, (Register, Constant))
-        ):
-            self.value(left)
-            self._leaf(R1, right)
-            return R1
-        # The side that needs more slots goes first, so that even deep expressions need few. Neither
-        # has an effect but to be unreadable, and then the whole is, whichever it was.
-        if self._slots(right) > self._slots(left):
-            self.value(right)
-            slot = self.push()
-            self.value(left)
-            self.asm.load(R1, R10, slot)
-        else:
-            self.value(left)
-            slot = self.push()
-            self.value(right)
-            self.asm.mov(R1, R0)
-            self.asm.load(R0, R10, slot)
-        self.pop()
-        return R1
-
-    def _slots(self, node: Node) -> int:
-        # How many slots of the stack evaluating a node takes.
-        known = self._needs.get(id(node))
-        if known is not None:
-            return known[1]
-        own = _OWN_SLOTS.get(type(node), 0)
-        needs = [self._slots(child) for child in children(node)]
-        if len(needs) == 2 and not isinstance(node, Logic):
-            first, second = max(needs), min(needs)
-            needs = [max(first, second + 1)]
-        found = max(own, *needs) if needs else own
-        self._needs[id(node)] = node, found  # kept with it: an ID is of what lives
-        return found
 
     def _truth(self, node: Node) -> None:
         no, done = self.asm.new_label("no"), self.asm.new_label("done")

@@ -12,7 +12,7 @@ from usdt.engine.compiler.ir import of_kernel
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.compiler.codegen.expressions import ExpressionWriter
+    from usdt.engine.compiler.codegen.expressions.operands import OperandWriter
     from usdt.engine.compiler.ir import CompareText, CompareTexts
 
 __all__ = ("write_compare_text", "write_compare_texts")
@@ -20,9 +20,7 @@ __all__ = ("write_compare_text", "write_compare_texts")
 _PIECE = 128  # bytes, NUL included, of two strings that are compared at once
 
 
-def write_compare_text(
-    writer: ExpressionWriter, node: CompareText, label: str, *, when: bool
-) -> None:
+def write_compare_text(writer: OperandWriter, node: CompareText, label: str, *, when: bool) -> None:
     """Go to ``label`` if the comparison with a constant comes out as ``when``."""
     asm = writer.asm
     differ, done = asm.new_label("differ"), asm.new_label("same")
@@ -56,7 +54,7 @@ def write_compare_text(
 
 
 def write_compare_texts(
-    writer: ExpressionWriter, node: CompareTexts, label: str, *, when: bool
+    writer: OperandWriter, node: CompareTexts, label: str, *, when: bool
 ) -> None:
     """The same for two strings.
 
@@ -115,7 +113,7 @@ def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
 
 
 def _read_text(
-    writer: ExpressionWriter, address: int, start: int, slot: int, size: int, *, kernel: bool
+    writer: OperandWriter, address: int, start: int, slot: int, size: int, *, kernel: bool
 ) -> None:
     # The string at the address kept in a slot, from a byte on, into size bytes of the stack;
     # its length with the NUL into r0.

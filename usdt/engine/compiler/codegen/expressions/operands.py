@@ -1,0 +1,94 @@
+"""Operands: leaves in any register, two values at a time, and how many stack slots that takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from usdt.arch.locations import Constant, Register
+from usdt.bpf.asm.insn import R0, R1, R6, R10
+from usdt.engine.compiler.codegen.expressions.memory import MemoryWriter
+from usdt.engine.compiler.ir import (
+    CompareText,
+    CompareTexts,
+    Deref,
+    Fetched,
+    Logic,
+    Number,
+    children,
+)
+
+if TYPE_CHECKING:
+    from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
+    from usdt.engine.compiler.ir import Node
+
+__all__ = ("OperandWriter",)
+
+# Slots that a node takes beside those of its operands.
+_OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
+
+
+class OperandWriter(MemoryWriter):
+    """What arithmetic and comparisons need of the writer of whole expressions.
+
+    Arguments as :class:`MemoryWriter` has them.
+    """
+
+    def __init__(self, asm: Assembler, *, sleepable: bool, fail: str, **more: Any) -> None:
+        super().__init__(asm, sleepable=sleepable, fail=fail, **more)
+        self._needs: dict[int, tuple[Node, int]] = {}
+
+    def value(self, node: Node) -> None:
+        """Leave the value of ``node`` in r0."""
+        raise NotImplementedError
+
+    def leaf(self, dst: Reg, node: Node) -> None:
+        """Leave the value of a constant or a register of the context in ``dst``."""
+        match node:
+            case Number(value=value) | Fetched(fetch=Constant(value=value)):
+                self.asm.mov(dst, value)
+            case Fetched(fetch=Register(offset=offset, size=size), type=kind):
+                self.asm.load(dst, R6, offset, size)
+                if kind.signed:
+                    self.extend(dst, kind)
+
+    def operands(self, left: Node, right: Node) -> Reg | int:
+        """Leave ``left`` in r0; ``right`` is an immediate, or in the register returned."""
+        if isinstance(right, Number) and -(1 << 31) <= right.value < 1 << 31:
+            self.value(left)
+            return right.value
+        if isinstance(right, Number) or (
+            isinstance(right, Fetched) and isinstance(right.fetch, (Register, Constant))
+        ):
+            self.value(left)
+            self.leaf(R1, right)
+            return R1
+        # The side that needs more slots goes first, so that even deep expressions need few. Neither
+        # has an effect but to be unreadable, and then the whole is, whichever it was.
+        if self._slots(right) > self._slots(left):
+            self.value(right)
+            slot = self.push()
+            self.value(left)
+            self.asm.load(R1, R10, slot)
+        else:
+            self.value(left)
+            slot = self.push()
+            self.value(right)
+            self.asm.mov(R1, R0)
+            self.asm.load(R0, R10, slot)
+        self.pop()
+        return R1
+
+    def _slots(self, node: Node) -> int:
+        # How many slots of the stack evaluating a node takes.
+        known = self._needs.get(id(node))
+        if known is not None:
+            return known[1]
+        own = _OWN_SLOTS.get(type(node), 0)
+        needs = [self._slots(child) for child in children(node)]
+        if len(needs) == 2 and not isinstance(node, Logic):
+            first, second = max(needs), min(needs)
+            needs = [max(first, second + 1)]
+        found = max(own, *needs) if needs else own
+        self._needs[id(node)] = node, found  # kept with it: an ID is of what lives
+        return found

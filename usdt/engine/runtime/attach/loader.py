@@ -1,0 +1,211 @@
+"""Programs, links and maps of one session: loaded, kept, and freed at the end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
+from usdt.bpf.link import close_links
+from usdt.bpf.nmissed import missed_runs
+from usdt.bpf.program import ProgramSpec
+from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.program import generate, generate_alike
+from usdt.engine.compiler.codegen.record import RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.bpf.asm.assembler import Assembler, Code
+    from usdt.bpf.link import Link
+    from usdt.bpf.maps import Map
+    from usdt.bpf.program import Program
+    from usdt.engine.compiler.codegen.model import Body, Case, Selector
+
+__all__ = ("Loader",)
+
+_MANY = 256  # links whose end takes so long that people want to know
+
+
+class Loader:
+    """Loads programs and keeps the links of one session.
+
+    Args:
+        maps: what programs refer to by name.
+        accept: which processes count.
+        body: writes what is done at a hit.
+
+    Attributes:
+        ways: notes on what was attached by which kernel path, for ``-v``.
+        progress: called now and then while many functions are attached, with how many are done
+            and how many there are.
+        took: seconds that detaching took, where it was worth telling.
+        missed: hits of which the kernel told no program, as far as it says.
+        worst: functions at which most of them were, and how many, as far as it says.
+    """
+
+    progress: Callable[[int, int], object] | None = None
+    took = 0.0
+    missed = 0
+
+    def __init__(self, maps: dict[str, Map], accept: Filter, body: Body = RECORDS) -> None:
+        self._maps = maps | accept.maps
+        self._accept = accept
+        self._body = body
+        self._code: list[Code] = []
+        self._links: list[Link] = []
+        self._programs: list[Program] = []  # of uprobes
+        self._loaded: list[Program] = []  # for hooks of the kernel
+        self._owned: list[Map] = []
+        self.worst: list[tuple[str, int]] = []
+        self.ways: list[str] = []
+
+    def load_for_uprobes(
+        self, cases: Sequence[Case], attach_type: AttachType, *, sleepable: bool, note: str = ""
+    ) -> Program:
+        """Load a program for uprobes.
+
+        Args:
+            cases: that it serves.
+            attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
+            sleepable: whether it may take page faults.
+            note: what is said of it in ``ways``, before the word "program".
+
+        Raises:
+            CodeTooLarge: too many cases.
+            SyscallError: the kernel's word.
+        """
+        code = generate(cases, self._accept, sleepable=sleepable, body=self._body, uprobe=True)
+        flags = BPF_F_SLEEPABLE if sleepable else 0
+        spec = ProgramSpec(code, attach_type=attach_type, flags=flags, name="usdt")
+        program = spec.load(self._maps)
+        self._programs.append(program)
+        self._code.append(code)
+        self.ways.append(f"{note}program of {len(code)} instructions for {len(cases)} cases")
+        return program
+
+    def load(
+        self,
+        cases: Sequence[Case],
+        kind: ProgType,
+        select: Selector | None = None,
+        *,
+        excluded: int = 0,
+        attach_type: AttachType = AttachType.NONE,
+        function: int = 0,
+        module: int = 0,
+    ) -> Program:
+        """Load a program that never sleeps, of a kind that hooks of the kernel take.
+
+        Args:
+            cases: that it serves.
+            kind: of program.
+            select: how it finds out which case was hit; None: by the cookie.
+            excluded: a process that does not count where all others do.
+            attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
+            function: the same.
+            module: the same.
+
+        Raises:
+            CodeTooLarge: too many cases.
+            SyscallError: the kernel's word.
+        """
+        whom = self._accept
+        accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
+        # An event whose program returns 0 is kept from everybody else's perf events, too.
+        result = int(kind is ProgType.TRACEPOINT)
+        # At an entry: whether its return is left out.
+        skipped = 1 if attach_type is AttachType.TRACE_KPROBE_SESSION else None
+        code = generate(
+            cases,
+            accept,
+            sleepable=False,
+            body=self._body,
+            select=select,
+            result=result,
+            skipped=skipped,
+        )
+        spec = ProgramSpec(
+            code,
+            type=kind,
+            attach_type=attach_type,
+            name="usdt",
+            function=function,
+            module=module,
+        )
+        return self._load(code, spec, cases)
+
+    def load_alike(
+        self,
+        cases: Sequence[Case],
+        select: Callable[[Assembler], object] | None = None,
+        *,
+        excluded: int = 0,
+        attach_type: AttachType = AttachType.NONE,
+    ) -> Program | None:
+        """Load a program on kprobes for any number of cases that differ in their number alone.
+
+        As :meth:`load`; None: they differ in something else, too.
+        """
+        write = self._body.indexed(cases)
+        if write is None:
+            return None
+        whom = self._accept
+        accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
+        code = generate_alike(accept, count=write, select=select, probe=cases[-1].probe)
+        return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), cases)
+
+    def are_alike(self, cases: Sequence[Case]) -> bool:
+        """Whether :meth:`load_alike` has a program for them."""
+        return self._body.indexed(cases) is not None
+
+    def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[Case]) -> Program:
+        program = spec.load(self._maps)
+        self._loaded.append(program)
+        self._code.append(code)
+        self.ways.append(f"program of {len(code)} instructions for {len(cases)} cases")
+        return program
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that alone count; empty: all, or children as well."""
+        return () if self._accept.followed is not None else self._accept.pids
+
+    def keep(self, link: Link) -> None:
+        """Close a link with the others."""
+        self._links.append(link)
+
+    def own(self, made: Map) -> None:
+        """Close a map with the programs."""
+        self._owned.append(made)
+
+    def add_map(self, name: str, made: Map) -> None:
+        """Give programs that are loaded from now on another map."""
+        self._maps[name] = made
+
+    def listings(self) -> list[str]:
+        """The instructions of the programs loaded, one a line."""
+        from usdt.bpf.asm.disasm import listing  # noqa: PLC0415 - only for people who look inside
+
+        lines = []
+        for number, code in enumerate(self._code, 1):
+            lines += [f"program {number}:", *listing(code)]
+        return lines
+
+    def close(self) -> None:
+        """Detach everything; links are closed side by side, as each waits for the kernel."""
+        links, self._links = self._links, []
+        if self._loaded:  # else there are no kprobes among them
+            self.missed += sum(link.missed() for link in links)
+            self.worst += [where for link in links for where in link.worst]
+        places = sum(link.places for link in links)
+        began = time.monotonic()
+        close_links(links)
+        if places >= _MANY:
+            self.took = time.monotonic() - began
+        self.missed += sum(missed_runs(program.fd) for program in self._loaded)
+        for made in (*self._programs, *self._loaded, *self._owned):
+            made.close()
+        self._owned.clear()
+        self._loaded.clear()
+        self._programs.clear()
