@@ -13,7 +13,7 @@ from usdt.btf.format import MOST_NESTED, Encoding, endless
 from usdt.btf.tagged_union import choice_of
 from usdt.btf.traits import flag_names
 from usdt.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
-from usdt.btf.values.reads import groups, windows
+from usdt.btf.values.batched_reads import BatchedReads, struct_code
 from usdt.btf.values.scalars import flags_text, literal, sign_extended
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ("OneLine", "Writers")
 
 _MOST_ZEROES = 4096  # bytes: what is longer is not compared with zeroes
-_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
-_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 
 
 class Writers(Protocol):
@@ -52,11 +50,10 @@ class OneLine:
     def __init__(self, btf: Btf, writers: Writers) -> None:
         self._btf = btf
         self._writers = writers
-        self._reads: list[tuple[int, int, str, str]] = []
-        self._bits: list[tuple[int, int, int, str]] = []
+        self._space: dict[str, Any] = {"SIGNED": sign_extended}
+        self._reads = BatchedReads(btf, self._space)
         self._lines: list[str] = []
         self.extent = 0
-        self._space: dict[str, Any] = {"SIGNED": sign_extended}
 
     def function(self, found: Composite) -> Callable[[bytes, int], str | None]:
         """The function, of data and a place in it; None if the value is zero.
@@ -66,7 +63,7 @@ class OneLine:
         """
         self._members(found, 0)
         lines = ["def line(d, at):", " t = []", " e = t.append"]
-        lines += [*self._unpacked(), *self._extracted(), *self._lines]
+        lines += [*self._reads.lines(), *self._lines]
         lines.append(" return f\"{{{', '.join(t)}}}\" if t else None")
         code = compile("\n".join(lines) + "\n", f"<line of type {found.id}>", "exec")
         exec(code, self._space)  # noqa: S102 - our own code; texts are literals in it
@@ -87,28 +84,18 @@ class OneLine:
     def _value(self, member: Member, found: Type, place: int) -> None:
         byte, bit = divmod(place, 8)
         if member.bits and isinstance(found, Int | Enum):
-            name = f"b{len(self._bits)}"
-            self._bits.append((byte, bit, member.bits, name))
+            name = self._reads.bitfield(place, member.bits)
             self.extent = max(self.extent, byte + (bit + member.bits + 7) // 8)
             value = f"SIGNED({name}, {member.bits})" if found.signed else name
             self._number(member, found, name, value)
             return
-        code = self._code(found)
+        code = struct_code(self._btf, found)
         if code:
-            name = f"v{len(self._reads)}"
-            self._reads.append((byte, struct.calcsize(f"={code}"), code, name))
-            self.extent = max(self.extent, byte + self._reads[-1][1])
+            name = self._reads.number(byte, code)
+            self.extent = max(self.extent, byte + struct.calcsize(f"={code}"))
             self._number(member, found, name, name)
             return
         self._other(member, found, byte)
-
-    def _code(self, found: Type) -> str:
-        # How struct reads a number; "" where it does not.
-        if isinstance(found, Pointer):
-            return _CODES[self._btf.pointer_size, False]
-        if isinstance(found, Int | Enum):
-            return _CODES.get((found.size, found.signed), "")
-        return ""
 
     def _number(self, member: Member, found: Type, name: str, value: str) -> None:
         lead = literal(f"{member.name}=" if member.name else "")
@@ -143,29 +130,6 @@ class OneLine:
     def _constant(self, name: str, value: object) -> str:
         self._space[name] = value
         return name
-
-    def _unpacked(self) -> list[str]:
-        lines = []
-        mark = "<" if self._btf.order == "little" else ">"
-        for group in groups(self._reads):
-            layout, at = mark, 0
-            for offset, size, code, _ in group:
-                layout += (f"{offset - at}x" if offset > at else "") + code
-                at = offset + size
-            reader = self._constant(f"U{layout[1:]}", struct.Struct(layout).unpack_from)
-            lines.append(f" {', '.join(row[3] for row in group)}, = {reader}(d, at)")
-        return lines
-
-    def _extracted(self) -> list[str]:
-        lines = []
-        order = self._btf.order
-        for (first, last), fields in windows(self._bits):
-            lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
-            for byte, bit, bits, name in fields:
-                start = 8 * (byte - first) + bit
-                shift = start if order == "little" else 8 * (last - first) - start - bits
-                lines.append(f" {name} = w >> {shift} & {(1 << bits) - 1:#x}")
-        return lines
 
 
 class _Names(dict[int, str | None]):

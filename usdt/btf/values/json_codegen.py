@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from usdt.btf.format import Encoding
 from usdt.btf.tagged_union import choice_of
 from usdt.btf.traits import is_char
-from usdt.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
+from usdt.btf.types import Array, Composite, Enum, Int, Member, Type
+from usdt.btf.values.batched_reads import BatchedReads, struct_code, struct_mark
 from usdt.btf.values.limits import Measure
-from usdt.btf.values.reads import groups, windows
 from usdt.btf.values.scalars import sign_extended
 from usdt.btf.values.value_reader import Values
 
@@ -30,9 +30,6 @@ __all__ = ("Literals",)
 _INLINED = 100  # values of a structure that has no function of its own
 #: Member → the expression of its value, or of the values of a structure within.
 _Parts: TypeAlias = "dict[str, str | _Parts]"
-
-_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
-_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 
 
 class Literals:
@@ -91,9 +88,9 @@ class Literals:
         size, count = self.btf.size_of(found.target), found.count
         if not size or not count or is_char(element):
             return None
-        code = self.code(element)
+        code = struct_code(self.btf, element)
         if code and not isinstance(element, Enum) and not is_truth(element):
-            unpack = struct.Struct(f"{self.mark}{count}{code}").unpack_from
+            unpack = struct.Struct(f"{struct_mark(self.btf)}{count}{code}").unpack_from
             if self.text:
                 return lambda data, at: str([*unpack(data, at)])
             return lambda data, at: [*unpack(data, at)]
@@ -102,19 +99,6 @@ class Literals:
         if self.text:
             return lambda d, at: f"[{', '.join([one(d, q) for q in range(at, at + end, size)])}]"
         return lambda data, at: [one(data, q) for q in range(at, at + end, size)]
-
-    @property
-    def mark(self) -> str:
-        """The data's byte order in the words of :mod:`struct`."""
-        return "<" if self.btf.order == "little" else ">"
-
-    def code(self, found: Type) -> str:
-        """How :mod:`struct` reads numbers of a type; "" where it does not."""
-        if isinstance(found, Pointer):
-            return _CODES[self.btf.pointer_size, False]
-        if isinstance(found, Int | Enum):
-            return _CODES.get((found.size, found.signed), "")
-        return ""
 
     def table(self, found: Enum) -> str:
         """The name of what knows an enumeration's names."""
@@ -144,8 +128,7 @@ class _Body:
     # The function of a structure: all its numbers read at once, and one expression.
     def __init__(self, owner: Literals, found: Composite) -> None:
         self._owner = owner
-        self._reads: list[tuple[int, int, str, str]] = []
-        self._bits: list[tuple[int, int, int, str]] = []
+        self._reads = BatchedReads(owner.btf, owner.space)
         self._parts: _Parts = {}
         self._members(found, 0, self._parts)
 
@@ -169,14 +152,11 @@ class _Body:
     def _value(self, member: Member, found: Type, place: int) -> str:
         byte, bit = divmod(place, 8)
         if member.bits and isinstance(found, Int | Enum):
-            name = f"b{len(self._bits)}"
-            self._bits.append((byte, bit, member.bits, name))
+            name = self._reads.bitfield(place, member.bits)
             return self._shown(found, f"SIGNED({name}, {member.bits})" if found.signed else name)
-        code = self._owner.code(found)
+        code = struct_code(self._owner.btf, found)
         if code and not bit:
-            name = f"v{len(self._reads)}"
-            self._reads.append((byte, struct.calcsize(f"={code}"), code, name))
-            return self._shown(found, name)
+            return self._shown(found, self._reads.number(byte, code))
         return f"{self._owner.name_of(member.target)}(d, at + {byte})"
 
     def _shown(self, found: Type, value: str) -> str:
@@ -186,33 +166,10 @@ class _Body:
 
     def source(self, name: str) -> str:
         """The function as text."""
-        lines = [f"def {name}(d, at):", *self._unpacked(), *self._extracted()]
+        lines = [f"def {name}(d, at):", *self._reads.lines()]
         made = _json(self._parts) if self._owner.text else _object(self._parts)
         lines.append(f" return f'''{made}'''" if self._owner.text else f" return {made}")
         return "\n".join(lines) + "\n"
-
-    def _unpacked(self) -> list[str]:
-        lines = []
-        for group in groups(self._reads):
-            layout, at = self._owner.mark, 0
-            for offset, size, code, _ in group:
-                layout += (f"{offset - at}x" if offset > at else "") + code
-                at = offset + size
-            reader = f"U{layout[1:]}"
-            self._owner.space[reader] = struct.Struct(layout).unpack_from
-            lines.append(f" {', '.join(row[3] for row in group)}, = {reader}(d, at)")
-        return lines
-
-    def _extracted(self) -> list[str]:
-        lines = []
-        order = self._owner.btf.order
-        for (first, last), fields in windows(self._bits):
-            lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
-            for byte, bit, bits, name in fields:
-                start = 8 * (byte - first) + bit
-                shift = start if order == "little" else 8 * (last - first) - start - bits
-                lines.append(f" {name} = w >> {shift} & {(1 << bits) - 1:#x}")
-        return lines
 
 
 def _json(parts: _Parts) -> str:

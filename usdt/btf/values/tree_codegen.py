@@ -31,14 +31,19 @@ from usdt.btf.types import (
     Type,
     Void,
 )
-from usdt.btf.values.elements import Elements
+from usdt.btf.values.batched_reads import (
+    BatchedReads,
+    bitfield_source,
+    struct_code,
+    struct_mark,
+)
 from usdt.btf.values.limits import Measure
 from usdt.btf.values.options import DumpError, Options
-from usdt.btf.values.reads import groups, windows
 from usdt.btf.values.scalars import (
     EnumText,
     FlagText,
     Scalar,
+    character_texts,
     escaped_string,
     float_text,
     literal,
@@ -57,8 +62,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Compiler",)
 
-_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
-_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 _MOST_BASE = 16
 _INLINED = 100  # values of a structure that has no function of its own
 
@@ -91,10 +94,6 @@ class Compiler:
         }
         self._scalars: dict[int, Scalar | None] = {}
 
-    def mark(self, code: str) -> str:
-        """A ``struct`` format in the data's byte order."""
-        return ("<" if self.btf.order == "little" else ">") + code
-
     def constant(self, name: str, value: object) -> str:
         """Give generated code a value by a name."""
         self.space[name] = value
@@ -125,7 +124,7 @@ class Compiler:
                 for member in found.members:
                     body.value(member)
             else:
-                Elements(body, found).write()
+                body.elements(found)
             self._define(name, body)
         return name
 
@@ -138,8 +137,7 @@ class Compiler:
         return name
 
     def _define(self, name: str, body: Body) -> None:
-        lines = [f"def {name}(d, at, p, out, end):", " e = out.append", *body.reads(), *body.lines]
-        code = compile("\n".join(lines) + "\n", f"<type {name}>", "exec")
+        code = compile(body.source(name), f"<type {name}>", "exec")
         exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
 
     def scalar(self, found: Type) -> Scalar | None:
@@ -153,23 +151,22 @@ class Compiler:
         return name or f"{address:#x}"
 
     def _scalar(self, found: Type) -> Scalar | None:
+        code = struct_code(self.btf, found)
         if isinstance(found, Pointer):
-            size = self.btf.pointer_size
             target = self.btf.resolve(found.target)
             named = self._symbol is not None and isinstance(target, FunctionProto | Void)
             shown = "CODE(@v)" if named else "f'0x{@v:x}'"
-            return Scalar(_CODES[size, False], size, f"{{{shown} if @v else NULL(@q)}}", "@v")
+            return Scalar(code, self.btf.pointer_size, f"{{{shown} if @v else NULL(@q)}}", "@v")
         if isinstance(found, Enum):
             flags = flag_names(found) if self.options.words else None
             table = EnumText(found) if flags is None else FlagText(found, flags)
             names = self.constant(f"E{found.id}", table)
-            code = _CODES.get((found.size, found.signed))
-            return Scalar(code or "", found.size, f"{{{names}[@v]}}" if code else "", "@v")
-        if isinstance(found, Int) and (found.size, found.signed) in _CODES:
+            return Scalar(code, found.size, f"{{{names}[@v]}}" if code else "", "@v")
+        if isinstance(found, Int) and code:
             if self.options.words and found.encoding & Encoding.BOOL:
-                code = _CODES[found.size, False]
-                return Scalar(code, found.size, "{WORDS[@v] if @v < 2 else @v}", "@v")
-            return Scalar(_CODES[found.size, found.signed], found.size, "{@v}", "@v")
+                text = "{WORDS[@v] if @v < 2 else @v}"
+                return Scalar(code.upper(), found.size, text, "@v")
+            return Scalar(code, found.size, "{@v}", "@v")
         if isinstance(found, Int | Float):
             size = found.size
             text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MOST_BASE else ""
@@ -200,8 +197,7 @@ class Body:
         self.lines: list[str] = []
         self._inner = 0  # structures within one another that have no function of their own
         self._deepest = 0
-        self._reads: list[tuple[int, int, str, str]] = []
-        self._bits: list[tuple[int, int, int, str]] = []
+        self._reads = BatchedReads(compiler.btf, compiler.space)
 
     @property
     def pad(self) -> str:
@@ -277,14 +273,10 @@ class Body:
                 self.add(f'e(f"{self.lead(member)}")')
             self.fail("EINVAL")
             return
-        var = f"v{len(self._reads)}"
-        byte = member.bit_offset // 8
+        var = self._reads.number(member.bit_offset // 8, scalar.code)
         if self.checked:
-            reader = self.reader(scalar.code)
-            self.add(f"{var}, = {reader}(d, {self.place(member)})")
-            self._reads.append((0, 0, "", var))
-        else:
-            self._reads.append((byte, scalar.size, scalar.code, var))
+            unpacker = self._reads.unpacker(scalar.code)
+            self.add(f"{var}, = {unpacker}(d, {self.place(member)})")
         text = substituted(scalar.text, var, self.place(member))
         self._show(member, text, substituted(scalar.nonzero, var, ""))
 
@@ -297,19 +289,13 @@ class Body:
         self.add(f'e(f"{self.lead(member)}")', 2)
         self.fail("EINVAL", 2)
 
-    def reader(self, code: str) -> str:
-        """Name of a function that unpacks a format."""
-        layout = self.compiler.mark(code)
-        return self.compiler.constant(f"U_{code}", struct.Struct(layout).unpack_from)
-
     def _bit_field(self, member: Member, found: Int | Enum) -> None:
-        byte, bit = divmod(member.bit_offset, 8)
-        size = (bit + member.bits + 7) // 8
-        self._bound(member, size)
-        var = f"b{len(self._bits)}"
-        self._bits.append((byte, bit, member.bits, var))
+        self._bound(member, (member.bit_offset % 8 + member.bits + 7) // 8)
+        var = self._reads.bitfield(member.bit_offset, member.bits)
         if self.checked:
-            self.add(f"{var} = {self._extraction((byte, byte + size), byte, bit, member.bits)}")
+            self.add(
+                f"{var} = {bitfield_source(self.compiler.btf, member.bit_offset, member.bits)}"
+            )
         text = f"{{{var}:#x}}"
         if self.options.words:
             known = self.compiler.scalar(found)
@@ -322,14 +308,6 @@ class Body:
             value = f"SIGNED({var}, {8 * found.size})" if whole else var
             text = f"{{E{found.id}[{value}]}}" if scalar and scalar.code else ""
         self._show(member, text, var)
-
-    def _extraction(self, window: tuple[int, int], byte: int, bit: int, bits: int) -> str:
-        first, last = window
-        order = self.compiler.btf.order
-        start = 8 * (byte - first) + bit
-        shift = start if order == "little" else 8 * (last - first) - start - bits
-        number = f"int.from_bytes(d[at + {first}:at + {last}], {order!r})"
-        return f"{number} >> {shift} & {(1 << bits) - 1:#x}"
 
     def _composite(self, member: Member, found: Composite) -> None:
         opening = f'e(f"{self.lead(member)}{{{{{self.compiler.line_end}")'
@@ -395,28 +373,80 @@ class Body:
         test = self.compiler.constant(f"zero{found.id}", self.compiler.zero.test(found.id))
         return f"not {test}(d, {place}, end)"
 
-    def reads(self) -> list[str]:
-        """Lines that read all numbers at once, without checks."""
+    def source(self, name: str) -> str:
+        """Return the whole function as text."""
         before = ["p", *(f"p{deep}" for deep in range(1, self._deepest + 1))]
-        lines = [f" {new} = {old} + STEP" for old, new in itertools.pairwise(before)]
-        if self.checked:
-            return lines
-        lines += [self._unpacking(group) for group in groups(self._reads)]
-        for (first, last), fields in windows(self._bits):
-            if len(fields) > 1:
-                order = self.compiler.btf.order
-                lines.append(f" w = int.from_bytes(d[at + {first}:at + {last}], {order!r})")
-            for byte, bit, bits, var in fields:
-                text = self._extraction((first, last), byte, bit, bits)
-                if len(fields) > 1:
-                    text = "w" + text[text.index(")") + 1 :]
-                lines.append(f" {var} = {text}")
-        return lines
+        pads = [f" {new} = {old} + STEP" for old, new in itertools.pairwise(before)]
+        reads = [] if self.checked else self._reads.lines()
+        head = [f"def {name}(d, at, p, out, end):", " e = out.append"]
+        return "\n".join([*head, *pads, *reads, *self.lines]) + "\n"
 
-    def _unpacking(self, group: list[tuple[int, int, str, str]]) -> str:
-        layout, at = "", 0
-        for offset, size, code, _ in group:
-            layout += (f"{offset - at}x" if offset > at else "") + code
-            at = offset + size
-        reader = self.reader(layout)
-        return f" {', '.join(row[3] for row in group)}, = {reader}(d, at)"
+    def elements(self, found: Array) -> None:
+        """Add the lines that show the elements of an array."""
+        element = self.compiler.btf.resolve(found.target)
+        scalar = self.compiler.scalar(element)
+        if not found.count:
+            self.add("pass")
+        elif isinstance(element, Int) and element.size == 1:
+            self._characters(found, element)
+        elif scalar is not None:
+            self._numbers(found, scalar)
+        elif isinstance(element, Composite | Array):
+            self._aggregates(found, element)
+
+    def _characters(self, found: Array, element: Int) -> None:
+        count = found.count
+        texts = character_texts(signed=element.signed)
+        end = "," if self.options.compact else ",\n"
+        table = self.compiler.constant(f"C{element.signed:d}", [text + end for text in texts])
+        self.add(f"s = d[at:at + {count}]")
+        self.add("k = s.find(0)")
+        self.add("if k >= 0: s = s[:k]")
+        pad = "" if self.options.compact else "p + "
+        self.add(f'e("".join([{pad}{table}[v] for v in s]))')
+        if self.options.emit_zeroes:
+            nul = literal("'\\0'")
+            self.add(f'if k >= 0: e(f"{self.pad}{nul}{self.delimiter}")')
+
+    def _numbers(self, found: Array, scalar: Scalar) -> None:
+        count, size = found.count, self.compiler.btf.size_of(found.target)
+        if not scalar.text:
+            self.add(f'if at < end: e(f"{self.pad}")')
+            return
+        code = f"{count}{scalar.code}" if len(scalar.code) == 1 else scalar.code * count
+        values = f"{self._reads.unpacker(code)}(d, at)"
+        if self.checked:
+            layout = struct_mark(self.compiler.btf) + scalar.code
+            one = self.compiler.constant(f"I_{scalar.code}", struct.Struct(layout).iter_unpack)
+            self.add(f"k = max(0, min({count}, (end - at) // {size}))")
+            values = f"[v for v, in {one}(d[at:at + k * {size}])]"
+        text = substituted(scalar.text, "v", "at" if size % 8 == 0 else "1")
+        self.add(f'e("".join([f"{self.pad}{text}{self.delimiter}" for v in {values}]))')
+
+    def _aggregates(self, found: Array, element: Composite | Array) -> None:
+        size, count = self.compiler.btf.size_of(found.target), found.count
+        choice = choice_of(self.compiler.btf, element)
+        if choice is not None:
+            shown = self.compiler.chosen(element, choice, self)
+            self.add("try:")
+            self.add(f"for q in range(at, at + {size * count}, {size}):", 2)
+            self.add(f'e(f"{self.pad}"); {shown}(d, q, p, out, end); e(f"{self.delimiter}")', 3)
+            self.add("except DumpError: pass")
+            return
+        name = self.compiler.contents(element, in_array=True, checked=self.checked)
+        opened = "{{" if isinstance(element, Composite) else "["
+        closed = "}}" if isinstance(element, Composite) else "]"
+        inner = "p" if self.options.compact else "p + STEP"
+        self.add("try:")
+        if size:
+            self.add(f"for q in range(at, at + {size * count}, {size}):", 2)
+        else:
+            self.add(f"for q in [at] * {count}:", 2)
+        if self.options.emit_strings and isinstance(element, Array) and self.is_text(element):
+            self.add(f"s = d[q:q + {element.count}]", 3)
+            self.add("k = s.find(0)", 3)
+            self.add(f'if k >= 0: e(f"{self.pad}{{STRING(s[:k])}}{self.delimiter}"); continue', 3)
+        self.add(f'e(f"{self.pad}{opened}{self.compiler.line_end}")', 3)
+        self.add(f"{name}(d, q, {inner}, out, end)", 3)
+        self.add(f'e(f"{self.pad}{closed}{self.delimiter}")', 3)
+        self.add("except DumpError: pass")
