@@ -12,7 +12,7 @@ from symbol_programs import compiled, running, told
 
 from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 from usdt.engine.output.stacks import StackResolver
-from usdt.symbolize import Symbolizer, symbolizer
+from usdt.symbolize import Symbolizer, file_cache, symbolizer
 
 # Prints an address within each function, and the one that the innermost would return to.
 PROGRAM = r"""
@@ -144,7 +144,7 @@ def test_restored_processes_are_forgotten_from_the_oldest_on(
             symbols.restore(pid, snapshot(pid))
             symbols.restore(pid, snapshot(pid))  # takes the place of the other
         assert sorted(symbols._processes) == list(range(401, 501))
-        assert symbols._restored_rows == 300
+        assert symbols._restored_size == 300
         assert symbols.frame(500, 0x1000 * 501).module == "nowhere"
         monkeypatch.setattr(symbolizer, "_MAX_PROCESSES", 10)
         symbols.restore(1, snapshot(1))
@@ -156,20 +156,20 @@ def test_restored_processes_are_forgotten_from_the_oldest_on(
 def test_files_of_recordings_are_opened_once_and_not_kept_without_end(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(symbolizer, "_MAX_FOUND", 8)
+    monkeypatch.setattr(file_cache, "_MAX_RECORDED", 8)
     monkeypatch.setattr(symbolizer, "_MAX_RESTORED", 60)
     before = len(list(FDS.iterdir()))
     with Symbolizer() as symbols:
         for pid in range(1, 100):
             symbols.restore(pid, snapshot(pid, str(program)))
-        assert len(symbols._found) == 1
-        assert len({id(one.files[(0, 0), 1]) for one in symbols._processes.values()}) == 1
+        assert len(symbols._cache._recorded) == 1
+        assert len({id(one._files[(0, 0), 1]) for one in symbols._processes.values()}) == 1
         for pid in range(1, 200):
             copy = tmp_path / f"copy{pid}"
             os.link(program, copy)
             symbols.restore(pid, snapshot(pid, str(copy)))
             assert symbols.frame(pid, 0x1000 * (pid + 1) + 0x10).module == copy.name
-        assert len(symbols._found) == 8
+        assert len(symbols._cache._recorded) == 8
         assert len(list(FDS.iterdir())) - before < 40
     assert len(list(FDS.iterdir())) == before
 

@@ -120,7 +120,7 @@ def test_a_process_that_nobody_saw_is_said_once(teller: Path) -> None:
 
 @requires_root
 def test_a_process_that_ended_at_once_was_noted(teller: Path) -> None:
-    with Symbolizer(noting=True) as symbolizer:
+    with Symbolizer(track_mappings=True) as symbolizer:
         assert not symbolizer.notices
         with running(teller) as process:
             known = told(process)
@@ -140,7 +140,7 @@ def test_a_child_that_only_forked_has_its_parents_functions(tmp_path: Path) -> N
     program = compiled(
         tmp_path, "#include <unistd.h>\n#include <sys/wait.h>\n" + source, "-O0", name="forker"
     )
-    with Symbolizer(noting=True) as symbolizer, running(program) as process:
+    with Symbolizer(track_mappings=True) as symbolizer, running(program) as process:
         known = told(process)
         child = told(process)["child"]
         check(symbolizer, child, known, "forker")

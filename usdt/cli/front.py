@@ -33,7 +33,7 @@ class UsdtFront:
         """What makes the source of names for addresses of processes."""
         from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
 
-        return lambda: Symbolizer(noting=True)
+        return lambda: Symbolizer(track_mappings=True)
 
     def start(
         self,

@@ -65,7 +65,7 @@ def record(**options: Any) -> int:
 def _symbolizer() -> Symbolizer:
     from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
 
-    return Symbolizer(noting=True)
+    return Symbolizer(track_mappings=True)
 
 
 def _build_id(path: str) -> str:

@@ -1,9 +1,18 @@
-"""User addresses to names: symbol tables, debug files, JIT maps, the vDSO; names demangled."""
+"""User addresses to names: symbol tables, debug files, JIT maps, the vDSO; names demangled.
+
+symbolizer      addresses of processes → frames; snapshots for recordings
+process_maps    one process: its mappings, the files behind them, its JIT map
+maps_history    the mappings of one process, now and before
+mmap_tracker    the mappings of all processes, as the kernel reports them
+file_cache      every mapped file, opened once
+file_symbols    symbols and source lines of one file
+perfmap         what JIT compilers write to /tmp/perf-PID.map
+"""
 
 from __future__ import annotations
 
 from usdt.demangle.demangle import demangle
-from usdt.symbolize.files import FileSymbols
+from usdt.symbolize.file_symbols import FileSymbols
 from usdt.symbolize.symbolizer import Symbolizer
 
 __all__ = ("FileSymbols", "Symbolizer", "demangle")

@@ -1,4 +1,4 @@
-"""What a process has mapped, and when that changed: the addresses of one process, over time."""
+"""The mappings of one process, now and before."""
 
 # /proc by the thousand, as in usdt/procfs/process.py:
 # ruff: noqa: PTH123
@@ -15,14 +15,14 @@ from usdt.procfs import process
 if TYPE_CHECKING:
     from usdt.procfs.process import Mapping
 
-__all__ = ("Memory", "read_memory")
+__all__ = ("MAX_GENERATIONS", "MapsHistory", "read_memory")
 
-_GENERATIONS = 8  # older mappings kept: a library that was unloaded, the program before exec
+MAX_GENERATIONS = 8  # older mappings kept: an unloaded library, the program before execve(2)
 _MAX_MAPPINGS = 1 << 18  # vm.max_map_count is 65,530 unless raised
 
 
-class Memory:
-    """The mappings of one process; asked by address.
+class MapsHistory:
+    """The mappings of one process by address, those of now and some generations before.
 
     Args:
         pid: the process, as we see it.
@@ -30,8 +30,8 @@ class Memory:
     Attributes:
         pid: the process.
         generation: counts the changes seen.
-        alive: whether the process could still be looked at the last time.
-        outdated: what is known is of another program: the process has executed one since.
+        alive: whether /proc/PID/maps could be read the last time.
+        outdated: the process has executed another program since.
     """
 
     def __init__(self, pid: int) -> None:
@@ -44,7 +44,7 @@ class Memory:
         self._past: list[tuple[list[int], list[Mapping]]] = []
 
     def refresh(self) -> bool:
-        """Look again; whether anything has changed."""
+        """Read the mappings again; return whether any has changed."""
         try:
             data = _read_maps(self.pid)
             if data and data == self._data:
@@ -66,24 +66,24 @@ class Memory:
         return True
 
     def remember(self, mappings: list[Mapping]) -> None:
-        """Take mappings as those of now."""
+        """Make these the mappings of now."""
         mappings = sorted(mappings, key=lambda one: one.start)
         self._past.insert(0, ([one.start for one in mappings], mappings))
-        del self._past[_GENERATIONS:]
+        del self._past[MAX_GENERATIONS:]
         self.generation += 1
         self.outdated = False
 
     @property
     def mappings(self) -> list[Mapping]:
-        """Those of now."""
+        """The mappings of now."""
         return self._past[0][1] if self._past else []
 
     def known(self) -> list[Mapping]:
-        """Those of now and before, the latest last."""
+        """Return the mappings of now and before, the latest last."""
         return [one for _, mappings in reversed(self._past) for one in mappings]
 
     def find(self, address: int, *, before: bool = False) -> Mapping | None:
-        """The mapping that an address lies in now; or, ``before``, the last that it did."""
+        """Return the mapping of an address now; with ``before`` the last one that covered it."""
         if self.outdated and not before:
             return None
         for starts, mappings in self._past if before else self._past[:1]:
@@ -99,14 +99,14 @@ def _read_maps(pid: int) -> bytes:
 
 
 def read_memory(pid: int, start: int, size: int) -> bytes:
-    """Bytes of a process's memory; b"" where they cannot be read."""
+    """Return bytes of a process's memory; b"" if they cannot be read."""
     try:
-        number = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
-        return os.pread(number, size, start)
+        return os.pread(descriptor, size, start)
     except (OSError, OverflowError):
         return b""
     finally:
-        os.close(number)
+        os.close(descriptor)

@@ -86,7 +86,7 @@ def start(
 
 def user_symbols() -> UserSymbols:
     """Names for addresses of processes: files and processes are the other room's business."""
-    found: UserSymbols = import_module("usdt.symbolize").Symbolizer(noting=True)
+    found: UserSymbols = import_module("usdt.symbolize").Symbolizer(track_mappings=True)
     return found
 
 

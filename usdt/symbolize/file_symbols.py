@@ -141,13 +141,13 @@ class FileSymbols:
             except ElfError:
                 found = False
             if found:
-                lines = SourceLines(
-                    elf, self._open_below_roots, path=self._elf.path, debug_root=self._debug_root
-                )
+                opener = functools.partial(_open_below, self._roots)  # no reference to us: a circle
+                lines = SourceLines(elf, opener, path=self._elf.path, debug_root=self._debug_root)
                 return lines, elf.first_address - self._elf.first_address
             if elf is not self._elf:
                 elf.close()
         return None
 
-    def _open_below_roots(self, paths: Sequence[str]) -> Iterator[ElfFile]:
-        return debug_files.open_existing(root + path for path in paths for root in self._roots)
+
+def _open_below(roots: Sequence[str], paths: Sequence[str]) -> Iterator[ElfFile]:
+    return debug_files.open_existing(root + path for path in paths for root in roots)

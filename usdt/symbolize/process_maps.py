@@ -1,0 +1,172 @@
+"""One process as the symbolizer knows it: its mappings, the files behind them, its JIT map.
+
+A process is read from /proc, or restored from the snapshot that a recording keeps. A snapshot is
+hostile like the recording it stands in: every field is checked.
+"""
+
+from __future__ import annotations
+
+import bisect
+import time
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.errors import TargetError
+from usdt.procfs import process
+from usdt.procfs.process import Mapping
+from usdt.symbolize.file_cache import MAX_VDSO
+from usdt.symbolize.maps_history import MAX_GENERATIONS, MapsHistory, read_memory
+from usdt.symbolize.perfmap import PerfMap
+
+if TYPE_CHECKING:
+    from usdt.engine.output.frames import Frame
+    from usdt.symbolize.file_cache import FileCache
+    from usdt.symbolize.file_symbols import FileSymbols
+
+__all__ = ("MappedSymbols", "ProcessMaps")
+
+_FRESH = 0.05  # seconds for which what was read of a process is not read again
+_MAX_RECORDED = 1 << 16  # mappings of a snapshot
+_MAX_ADDRESS = 1 << 64
+_VDSO = ((0, 0), 0)  # stands for a file's device and inode
+
+MappedSymbols = tuple[Mapping, "FileSymbols | None"]
+
+
+class ProcessMaps:
+    """The mappings of a process, and the symbols behind each.
+
+    Args:
+        pid: the process, as we see it.
+        cache: opens files.
+
+    Attributes:
+        history: its mappings, now and before.
+        jit: its functions that a JIT compiler made.
+        frames: cached answers of the symbolizer, for (address, address looked up); dropped when
+            the mappings change.
+        restored: it comes from a recording: nothing is read from /proc.
+        size: of a restored one, its mappings and JIT-compiled functions together.
+        reported: a notice has said that the process ended too early.
+    """
+
+    def __init__(self, pid: int, cache: FileCache) -> None:
+        self.history = MapsHistory(pid)
+        self.jit = PerfMap(pid)
+        self.frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
+        self.restored = False
+        self.size = 0
+        self.reported = False
+        self._cache = cache
+        self._files: dict[tuple[tuple[int, int], int], FileSymbols | None] = {}
+        self._read_at = 0.0
+
+    @classmethod
+    def from_snapshot(cls, pid: int, cache: FileCache, snapshot: dict[str, Any]) -> ProcessMaps:
+        """Return the process that :meth:`Symbolizer.snapshot` described.
+
+        Each file of the snapshot is looked for under its path, then among the separate debug
+        files; one with another build ID is not used.
+
+        Raises:
+            ValueError: the snapshot has another shape.
+        """
+        rows = snapshot.get("mappings") if isinstance(snapshot, dict) else None
+        if not isinstance(rows, list) or len(rows) > _MAX_RECORDED:
+            raise ValueError("a snapshot of a process has a list of mappings")
+        made = cls(pid, cache)
+        made.restored = True
+        inodes: dict[tuple[str, str | None], int] = {}
+        mappings = []
+        for row in rows:
+            start, end, link, path, build_id = _checked(row)
+            inode = 0
+            if path and not path.startswith("["):
+                inode = inodes.setdefault((path, build_id), len(inodes) + 1)
+            mappings.append(Mapping(start, end, "r-xp", link, (0, 0), inode, path, deleted=False))
+        for (path, build_id), inode in inodes.items():
+            made._files[(0, 0), inode] = cache.recorded(path, build_id)
+        vdso = next((row[4] for row in rows if row[3] == "[vdso]"), None)
+        made._files[_VDSO] = cache.own_vdso(vdso) if vdso else None
+        for layer in _layers(mappings):
+            made.history.remember(layer)
+        jit = snapshot.get("perf_map")
+        if isinstance(jit, str):
+            made.jit.load(jit.encode("utf-8", "surrogateescape"))
+            made.size = jit.count("\n")
+        made.size += len(mappings)
+        return made
+
+    def close(self) -> None:
+        """Unmap the files; idempotent."""
+        for file in self._files.values():
+            if file is not None:
+                file.close()
+
+    def refresh(self) -> bool:
+        """Read the process again; return whether anything has changed.
+
+        Its files are opened at once, while they can be reached.
+        """
+        now = time.monotonic()
+        if self.restored or now - self._read_at < _FRESH:
+            return False
+        self._read_at = now
+        changed = self.history.refresh()
+        if changed:
+            self._open_files()
+        if self.history.generation and self.history.alive and self.jit.refresh():
+            changed = True
+        if changed:
+            self.frames.clear()
+        return changed
+
+    def _open_files(self) -> None:
+        pid = self.history.pid
+        try:
+            mapped = process.mapped_files(pid)
+        except TargetError:
+            return
+        for file in mapped:
+            if self._files.get((file.device, file.inode)) is None:
+                self._files[file.device, file.inode] = self._cache.mapped(file, pid)
+        for mapping in self.history.mappings:
+            if mapping.path == "[vdso]" and mapping.end - mapping.start <= MAX_VDSO:
+                image = read_memory(pid, mapping.start, mapping.end - mapping.start)
+                self._files[_VDSO] = self._cache.vdso(image)
+
+    def symbols(self, mapping: Mapping) -> FileSymbols | None:
+        """Return the symbols of a mapping's file; None if it has none, or it cannot be read."""
+        if mapping.path == "[vdso]":
+            return self._files.get(_VDSO)
+        return self._files.get((mapping.device, mapping.inode)) if mapping.inode else None
+
+    def executable(self) -> list[MappedSymbols]:
+        """Return every executable mapping known, now and before, the latest last."""
+        return [(one, self.symbols(one)) for one in self.history.known() if one.executable]
+
+
+def _layers(mappings: list[Mapping]) -> list[list[Mapping]]:
+    # Mappings of one time do not overlap; one that does is of a later time.
+    layers: list[list[Mapping]] = [[]]
+    taken: list[tuple[int, int]] = []
+    for one in mappings:
+        at = bisect.bisect_left(taken, (one.end, 0))
+        if at and taken[at - 1][1] > one.start and len(layers) < MAX_GENERATIONS:
+            layers.append([])
+            taken.clear()
+            at = 0
+        layers[-1].append(one)
+        taken.insert(at, (one.start, one.end))
+    return layers
+
+
+def _checked(row: object) -> tuple[int, int, int, str, str | None]:
+    if isinstance(row, list) and len(row) == 5:
+        start, end, link, path, build_id = row
+        numbers = all(type(one) is int and 0 <= one < _MAX_ADDRESS for one in row[:3])
+        names = isinstance(path, str) and (build_id is None or isinstance(build_id, str))
+        if numbers and names and start < end:
+            return start, end, link, path, build_id
+    raise ValueError(
+        f"a mapping of a snapshot is [start, end, address, path, build ID], not {row!r}"
+    )
