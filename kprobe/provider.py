@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kprobe.tracepoints.provider import Attached
+from kprobe.tracepoints.provider import AttachResult
 from kprobe.tracepoints.provider import attach as attach_events
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.bpf.kprobes import KprobeMethod
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import AnySession
 
-__all__ = ("Attached", "attach")
+__all__ = ("AttachResult", "attach")
 
 _FUNCTIONS = ("kprobe", "fentry")
 
@@ -28,7 +28,7 @@ def attach(
     *,
     counts: bool,
     via: str | None = None,
-) -> Attached:
+) -> AttachResult:
     """Attach probes of the kernel.
 
     Args:
@@ -47,19 +47,19 @@ def attach(
     functions = [request for request in requests if request.kind in _FUNCTIONS]
     if not functions:
         return made
-    from kprobe.functions.attach import FunctionSource  # noqa: PLC0415 - only for functions
-    from kprobe.functions.attach_methods import NoWay  # noqa: PLC0415
+    from kprobe.functions.attach import FunctionAttacher  # noqa: PLC0415 - only for functions
+    from kprobe.functions.attach_methods import NoAttachMethod  # noqa: PLC0415
 
     forced = KprobeMethod(via) if via in frozenset(KprobeMethod) else None
-    source = FunctionSource(session, counts=counts, forced=forced)
+    source = FunctionAttacher(session, counts=counts, forced=forced)
     for request in functions:
         items = [*request.items, *keys]
         names = {name for item in items for name in names_in(item.expression)}
         try:
             source.attach(request, names, keys)
-        except (ProbeNotFound, NoWay) as err:
+        except (ProbeNotFound, NoAttachMethod) as err:
             raise _event_of_the_name(request, err) from err
-    return Attached(made.points + source.points, (*made.notices, *source.notices))
+    return AttachResult(made.points + source.points, (*made.notices, *source.notices))
 
 
 def _event_of_the_name(request: ProbeText, error: TracingError) -> TracingError:

@@ -16,9 +16,9 @@ def main() -> NoReturn:
     try:
         words = sys.argv[1:]
         if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
-            from kprobe.functions.symbols import begin_reading  # noqa: PLC0415
+            from kprobe.functions.symbols import start_loading  # noqa: PLC0415
 
-            begin_reading()  # the kernel's work, which goes on beside what is imported here
+            start_loading()  # the kernel's work, which goes on beside what is imported here
         from kprobe.cli.group import kprobe  # noqa: PLC0415
         from usdt.engine.cli.click_group import run  # noqa: PLC0415
 

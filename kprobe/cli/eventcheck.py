@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kprobe.events import DefinitionError, Dialect, normalized, parse
+from kprobe.events import DefinitionError, Dialect, canonical, parse
 from usdt.engine.cli.click_group import escaped
 
 __all__ = ("check",)
@@ -45,7 +45,7 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
             click.echo(f"  {' ' * len(escaped(err.text[: err.column]))}^", err=True)
             click.echo(f"Error: {err.reason}, at column {err.column + 1}", err=True)
         return 1
-    text = normalized(definition)
+    text = canonical(definition)
     click.echo(json.dumps({"ok": True, "normalized": text}) if as_json else escaped(text))
     return 0
 

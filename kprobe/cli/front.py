@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from kprobe.provider import Attached
+    from kprobe.provider import AttachResult
     from usdt.engine.cli.running import Started
     from usdt.engine.compiler.codegen.model import Filter
     from usdt.engine.language.tree import ProbeText
@@ -55,7 +55,7 @@ class KernelFront:
 
     def attach(
         self, session: AnySession, requests: Sequence[ProbeText], options: dict[str, Any]
-    ) -> Attached:
+    ) -> AttachResult:
         """Attach probes of the kernel's kinds to a session."""
         from kprobe.provider import attach  # noqa: PLC0415 - --help does not pay
         from usdt.engine.language import parse_items  # noqa: PLC0415

@@ -59,9 +59,9 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
 def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     import json  # noqa: PLC0415 - --help must not pay
 
-    from kprobe.functions.symbols import reading  # noqa: PLC0415
+    from kprobe.functions.symbols import kallsyms_loader  # noqa: PLC0415
 
-    symbols = reading()  # while the rest is imported
+    symbols = kallsyms_loader()  # while the rest is imported
     from kprobe.functions.prototypes import Functions  # noqa: PLC0415
 
     functions = Functions(symbols)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from kprobe.events.dialect import Dialect
 from kprobe.events.errors import DefinitionError
-from kprobe.events.parse import normalized, parse
+from kprobe.events.parse import canonical, parse
 from kprobe.events.values import Argument, Definition, Deletion
 
 __all__ = (
@@ -23,6 +23,6 @@ __all__ = (
     "DefinitionError",
     "Deletion",
     "Dialect",
-    "normalized",
+    "canonical",
     "parse",
 )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ("default_group", "named", "renamed")
 
 _GROUPS = {"p": "kprobes", "r": "kprobes", "e": "eprobes", "f": "fprobes", "t": "tracepoints"}
-_LONGEST = 63
+_MAX_NAME = 63
 
 
 def default_group(definition: Definition) -> str:
@@ -45,7 +45,7 @@ def renamed(definition: Definition, group: str, event: str, *more: Argument) -> 
 
 def _event(definition: Definition) -> str:
     name = _of_place(definition.place, definition.kind, returns=definition.returns)
-    return re.sub(r"\W", "_", name, flags=re.ASCII)[:_LONGEST]
+    return re.sub(r"\W", "_", name, flags=re.ASCII)[:_MAX_NAME]
 
 
 def _of_place(place: Place, kind: str, *, returns: bool) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kprobe.events.dialect import Dialect
     from kprobe.events.values import Place
 
-__all__ = ("normalized", "parse")
+__all__ = ("canonical", "parse")
 
 MAX_LINE = 4094
 MAX_EVENT_NAME = 64  # with its NUL
@@ -35,7 +35,7 @@ _SYSTEM = re.compile(r"[A-Za-z_-][A-Za-z0-9_-]*", re.ASCII)
 _SPACE = " \t\n\v\f\r\xa0"  # isspace() of the kernel
 
 
-def normalized(line: str) -> str:
+def canonical(line: str) -> str:
     """The line as error_log shows it: without comment, words one space apart."""
     return " ".join(_words(line))
 
@@ -55,7 +55,7 @@ def parse(line: str, dialect: Dialect) -> Definition | Deletion:
         DefinitionError: the kernel would refuse it, or do something else than it says.
     """
     if len(line.rstrip("\n")) > MAX_LINE:
-        raise DefinitionError(normalized(line), MAX_LINE, "LINE_TOO_LONG")
+        raise DefinitionError(canonical(line), MAX_LINE, "LINE_TOO_LONG")
     words = _words(line)
     return _Line(words, dialect).parse()
 

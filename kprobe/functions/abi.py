@@ -17,14 +17,14 @@ from usdt.base.machine import KERNEL, word_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ("Shape", "Where", "hides_result", "words_called", "words_traced")
+__all__ = ("AbiType", "ArgumentWords", "call_words", "fentry_words", "has_sret")
 
 _WORD = 8
-_IN_REGISTERS = 16  # bytes of the largest structure that two registers hold
+_MAX_IN_REGISTERS = 16  # bytes of the largest structure that two registers hold
 
 
 @frozen
-class Shape:
+class AbiType:
     """What is passed: bytes, their alignment, and whether it is a structure or union."""
 
     size: int
@@ -38,41 +38,41 @@ class Shape:
 
 
 @frozen
-class Where:
-    """The words of an argument, in order; ``reference``: there is the address of it."""
+class ArgumentWords:
+    """The words of an argument, in order; ``by_reference``: there is the address of it."""
 
     words: tuple[int, ...]
-    reference: bool = False
+    by_reference: bool = False
 
 
-def words_traced(shapes: Sequence[Shape]) -> list[Where | None]:
+def fentry_words(shapes: Sequence[AbiType]) -> list[ArgumentWords | None]:
     """The words of a context of fentry."""
-    found: list[Where | None] = []
+    found: list[ArgumentWords | None] = []
     at = 0
     for shape in shapes:
-        found.append(Where(tuple(range(at, at + shape.words))))
+        found.append(ArgumentWords(tuple(range(at, at + shape.words))))
         at += shape.words
     return found
 
 
-def words_called(shapes: Sequence[Shape], machine: str = KERNEL) -> list[Where | None]:
+def call_words(shapes: Sequence[AbiType], machine: str = KERNEL) -> list[ArgumentWords | None]:
     """The words of a call; None for an argument of which it is not known, and all after it."""
     registers = len(KERNEL_CONVENTIONS[machine].arguments)
     give = _RULES.get(machine)
     if give is None:
         return list(_plain(shapes, word_of(machine)))
-    free = _Free(registers)
+    free = _WordAllocator(registers)
     return [give(free, shape) for shape in shapes]
 
 
-def hides_result(shape: Shape, machine: str = KERNEL) -> bool:
+def has_sret(shape: AbiType, machine: str = KERNEL) -> bool:
     """Whether the first word of a call is the address of where its result goes."""
     if not shape.aggregate or machine.startswith("aarch64"):  # which has x8 for it
         return False
-    return machine == "s390x" or shape.size > _IN_REGISTERS
+    return machine == "s390x" or shape.size > _MAX_IN_REGISTERS
 
 
-class _Free:
+class _WordAllocator:
     # The next register and the next word of the stack.
     def __init__(self, registers: int) -> None:
         self.registers = registers
@@ -85,7 +85,7 @@ class _Free:
         self.register += number
         return tuple(range(first, first + number))
 
-    def push(self, shape: Shape) -> tuple[int, ...]:
+    def push(self, shape: AbiType) -> tuple[int, ...]:
         """Words of the stack."""
         if shape.align > _WORD:
             self.stack += self.stack % 2
@@ -93,63 +93,63 @@ class _Free:
         self.stack += shape.words
         return tuple(range(first, first + shape.words))
 
-    def even(self, shape: Shape) -> None:
+    def even(self, shape: AbiType) -> None:
         """A value of two words' alignment begins at an even register."""
         if shape.align > _WORD:
             self.register += self.register % 2
 
 
-def _plain(shapes: Sequence[Shape], word: int) -> Iterator[Where | None]:
+def _plain(shapes: Sequence[AbiType], word: int) -> Iterator[ArgumentWords | None]:
     # A CPU of which only values of a word are known.
     known = True
     for number, shape in enumerate(shapes):
         known = known and not shape.aggregate and shape.size <= word
-        yield Where((number,)) if known else None
+        yield ArgumentWords((number,)) if known else None
 
 
-def _x86_64(free: _Free, shape: Shape) -> Where:
-    small = not shape.aggregate or shape.size <= _IN_REGISTERS
+def _x86_64(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
+    small = not shape.aggregate or shape.size <= _MAX_IN_REGISTERS
     if small and free.register + shape.words <= free.registers:
-        return Where(free.take(shape.words))
-    return Where(free.push(shape))
+        return ArgumentWords(free.take(shape.words))
+    return ArgumentWords(free.push(shape))
 
 
-def _aarch64(free: _Free, shape: Shape) -> Where:
-    if shape.size > _IN_REGISTERS:
-        return Where(_aarch64(free, Shape(_WORD)).words, reference=True)
+def _aarch64(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
+    if shape.size > _MAX_IN_REGISTERS:
+        return ArgumentWords(_aarch64(free, AbiType(_WORD)).words, by_reference=True)
     free.even(shape)
     if free.register + shape.words <= free.registers:
-        return Where(free.take(shape.words))
+        return ArgumentWords(free.take(shape.words))
     free.register = free.registers
-    return Where(free.push(shape))
+    return ArgumentWords(free.push(shape))
 
 
-def _riscv(free: _Free, shape: Shape) -> Where:
-    if shape.size > _IN_REGISTERS:
-        return Where(_riscv(free, Shape(_WORD)).words, reference=True)
+def _riscv(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
+    if shape.size > _MAX_IN_REGISTERS:
+        return ArgumentWords(_riscv(free, AbiType(_WORD)).words, by_reference=True)
     left = free.registers - free.register
     if shape.words <= left:
-        return Where(free.take(shape.words))
+        return ArgumentWords(free.take(shape.words))
     if left > 0:  # its second word is the first on the stack
-        return Where((*free.take(left), *free.push(Shape(_WORD))))
-    return Where(free.push(shape))
+        return ArgumentWords((*free.take(left), *free.push(AbiType(_WORD))))
+    return ArgumentWords(free.push(shape))
 
 
-def _s390x(free: _Free, shape: Shape) -> Where:
+def _s390x(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
     if shape.size > _WORD or (shape.aggregate and shape.size not in (1, 2, 4, 8)):
-        return Where(_s390x(free, Shape(_WORD)).words, reference=True)
+        return ArgumentWords(_s390x(free, AbiType(_WORD)).words, by_reference=True)
     if free.register < free.registers:
-        return Where(free.take(1))
-    return Where(free.push(Shape(_WORD)))
+        return ArgumentWords(free.take(1))
+    return ArgumentWords(free.push(AbiType(_WORD)))
 
 
-def _in_order(free: _Free, shape: Shape) -> Where:
+def _in_order(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
     # Power's and MIPS's: the words of a save area, whose first ones are in registers instead.
     free.even(shape)
-    return Where(free.take(shape.words))
+    return ArgumentWords(free.take(shape.words))
 
 
-_RULES: dict[str, Callable[[_Free, Shape], Where]] = {
+_RULES: dict[str, Callable[[_WordAllocator, AbiType], ArgumentWords]] = {
     "x86_64": _x86_64,
     "aarch64": _aarch64,
     "riscv64": _riscv,

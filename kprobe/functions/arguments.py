@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kprobe.functions.abi import Shape, Where, hides_result, words_called, words_traced
+from kprobe.functions.abi import AbiType, ArgumentWords, call_words, fentry_words, has_sret
 from usdt.arch.calling_convention import KERNEL_CONVENTIONS
 from usdt.arch.locations import (
     Address,
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.language.tree import Member
 
-__all__ = ("Context", "FunctionTypes", "arguments_of")
+__all__ = ("CallContextAbi", "FunctionTypes", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
 _PIECES = (1, 2, 4, 8)
 # Where the second word of a structure is that two registers return.
-_SECOND = {
+_SECOND_RESULT = {
     "x86_64": "rdx",
     "aarch64": "x1",
     "riscv64": "a1",
@@ -66,7 +66,7 @@ _SECOND = {
 }
 
 
-class Context:
+class CallContextAbi:
     """Where a program finds the words of a call.
 
     Args:
@@ -105,14 +105,14 @@ class Context:
     @property
     def results(self) -> tuple[int, ...]:
         """Offsets of the registers that a structure is returned in; () if it is not known."""
-        if self.traced or self.machine not in _SECOND:
+        if self.traced or self.machine not in _SECOND_RESULT:
             return ()
-        names = self._convention.result, _SECOND[self.machine]
+        names = self._convention.result, _SECOND_RESULT[self.machine]
         return tuple(self._slots[name] for name in names)
 
-    def where(self, shapes: list[Shape]) -> list[Where | None]:
+    def where(self, shapes: list[AbiType]) -> list[ArgumentWords | None]:
         """The words of arguments."""
-        return words_traced(shapes) if self.traced else words_called(shapes, self.machine)
+        return fentry_words(shapes) if self.traced else call_words(shapes, self.machine)
 
     def fetch(self, number: int, size: int) -> Fetch:
         """The first bytes of a word as a number of so many bytes is passed in it."""
@@ -128,12 +128,12 @@ class Context:
     def _above(self, later: int) -> int:
         return self._convention.stack + self.word * later
 
-    def place(self, where: Where, size: int) -> Fetch:
+    def place(self, where: ArgumentWords, size: int) -> Fetch:
         """The address of a structure: of its words, wherever they are."""
         if not where.words:
             return Unreadable("a structure without members")
         first, last = where.words[0], where.words[-1]
-        if where.reference:
+        if where.by_reference:
             return self.fetch(first, self.word)
         shift = self.word - size if self._big and size < self.word else 0
         if self.traced:
@@ -162,7 +162,7 @@ class FunctionTypes(BtfTypes):
         context: knows the registers of structures, which need not follow one another.
     """
 
-    def __init__(self, source: Callable[[], Btf], context: Context) -> None:
+    def __init__(self, source: Callable[[], Btf], context: CallContextAbi) -> None:
         super().__init__(source)
         self._halves = context.halves
         self._results = context.results
@@ -269,7 +269,7 @@ class _Passed:
     # A parameter or a result: its type's ID, what it resolves to, its shape.
     handle: int
     type: object
-    shape: Shape | None
+    shape: AbiType | None
 
 
 def _passed(btf: Btf, number: int) -> _Passed:
@@ -279,10 +279,10 @@ def _passed(btf: Btf, number: int) -> _Passed:
         align = btf.align_of(number) if size > 8 else 1
     except BtfError:
         return _Passed(number, found, None)
-    return _Passed(number, found, Shape(size, align, isinstance(found, btf_types.Composite)))
+    return _Passed(number, found, AbiType(size, align, isinstance(found, btf_types.Composite)))
 
 
-def arguments_of(btf: Btf | None, prototype: int, context: Context) -> tuple[Argument, ...]:
+def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tuple[Argument, ...]:
     """The arguments of a function, by name and as ``arg0``…, and ``return``.
 
     Args:
@@ -297,10 +297,10 @@ def arguments_of(btf: Btf | None, prototype: int, context: Context) -> tuple[Arg
         return _untyped(context)
     parameters = found.parameters[:-1] if found.variadic else found.parameters
     passed = [_passed(btf, one.target) for one in parameters]
-    shapes = [one.shape or Shape(8) for one in passed]
+    shapes = [one.shape or AbiType(8) for one in passed]
     result = _passed(btf, found.target).shape
-    if result is not None and not context.traced and hides_result(result, context.machine):
-        places = context.where([Shape(8), *shapes])[1:]
+    if result is not None and not context.traced and has_sret(result, context.machine):
+        places = context.where([AbiType(8), *shapes])[1:]
     else:
         places = context.where(shapes)
     named, numbered = [], []
@@ -314,7 +314,7 @@ def arguments_of(btf: Btf | None, prototype: int, context: Context) -> tuple[Arg
     return (*named, *numbered, _result(btf, found.target, before, context))
 
 
-def _untyped(context: Context) -> tuple[Argument, ...]:
+def _untyped(context: CallContextAbi) -> tuple[Argument, ...]:
     kind = ValueType(Kind.SIGNED, context.word)
     made = [
         Argument(f"arg{number}", kind, context.fetch(number, context.word), hidden=True)
@@ -331,7 +331,7 @@ def _renamed(one: Argument, name: str) -> Argument:
 
 
 def _argument(
-    btf: Btf, name: str, passed: _Passed, where: Where | None, context: Context
+    btf: Btf, name: str, passed: _Passed, where: ArgumentWords | None, context: CallContextAbi
 ) -> Argument:
     word = ValueType(Kind.UNSIGNED, context.word)
     if where is None or passed.shape is None:
@@ -354,7 +354,7 @@ def _argument(
     return Argument(name, kind, fetch, names=names, handle=passed.handle)
 
 
-def _result(btf: Btf, number: int, before: int, context: Context) -> Argument:
+def _result(btf: Btf, number: int, before: int, context: CallContextAbi) -> Argument:
     word = ValueType(Kind.UNSIGNED, context.word)
     passed = _passed(btf, number)
     if isinstance(passed.type, btf_types.Void):

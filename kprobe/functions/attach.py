@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kprobe.functions.arguments import Context, FunctionTypes, arguments_of
-from kprobe.functions.attach_methods import ways_for
-from kprobe.functions.lookup import find_places
+from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_of
+from kprobe.functions.attach_methods import attach_methods_for
+from kprobe.functions.lookup import find_functions
 from kprobe.functions.prototypes import current_functions
 from usdt.base.errors import LanguageError, NotSupported, TracingError
 from usdt.bpf import features
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from kprobe.functions.lookup import Place
+    from kprobe.functions.lookup import KernelFunction
     from usdt.btf.reader import Btf
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import CallStack
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.requests import Failure
     from usdt.engine.runtime.session import AnySession
 
-__all__ = ("FunctionSource",)
+__all__ = ("FunctionAttacher",)
 
 _EXAMPLES = 3  # functions that are named, with what stands against each
 _MANY = 1000  # functions whose arguments are shown at a time, where none was named
 
 
-class FunctionSource:
+class FunctionAttacher:
     """Attaches probes on functions to a session.
 
     Args:
@@ -74,11 +74,11 @@ class FunctionSource:
             TracingError: none could be attached; NotSupported: this kernel has no way to.
         """
         forced = KprobeMethod.FENTRY if request.kind == "fentry" else self._forced
-        ways = ways_for(1, forced)  # before anything is looked for
+        ways = attach_methods_for(1, forced)  # before anything is looked for
         values = any(not item.is_predicate for item in request.items)
         shown = not (self._counts or values)
         typed = shown or bool(names - BUILTINS)
-        places = find_places(request, self._functions, typed=typed, notices=self.notices)
+        places = find_functions(request, self._functions, typed=typed, notices=self.notices)
         if shown and len(places) > _MANY and not names - BUILTINS:
             self.notices.append(
                 f"{request.pattern}: {len(places)} functions, shown without their arguments, as "
@@ -88,14 +88,14 @@ class FunctionSource:
         if any(place.offset for place in places):
             typed = False
             _check_inside(request, names, places[0])
-        ways = ways_for(len(places), forced)
+        ways = attach_methods_for(len(places), forced)
         left = self._by_ways(request, places, ways, typed=typed, keys=keys)
         if len(left) == len(places):
             raise next(iter(left.values()))
         self.points += len(places) - len(left)
         self._tell(left)
 
-    def _tell(self, left: dict[Place, TracingError]) -> None:
+    def _tell(self, left: dict[KernelFunction, TracingError]) -> None:
         errors = list(left.values())
         if len(errors) > _EXAMPLES:
             self.notices.append(f"not attached: {len(errors)} functions, such as {errors[0]}")
@@ -105,16 +105,16 @@ class FunctionSource:
     def _by_ways(
         self,
         request: ProbeText,
-        places: list[Place],
+        places: list[KernelFunction],
         ways: list[KprobeMethod],
         *,
         typed: bool,
         keys: Sequence[Item],
-    ) -> dict[Place, TracingError]:
+    ) -> dict[KernelFunction, TracingError]:
         # What could not be attached by any way, and why not by the last that was tried.
-        left: dict[Place, TracingError] = dict.fromkeys(places, TracingError(""))
+        left: dict[KernelFunction, TracingError] = dict.fromkeys(places, TracingError(""))
         for way in ways:
-            mine: dict[int, Place] = {}
+            mine: dict[int, KernelFunction] = {}
             points: list[Point] = []
             for place in left:
                 if way is KprobeMethod.FENTRY and not (place.number and place.traceable):
@@ -154,8 +154,8 @@ class FunctionSource:
             *self._session.attach(request, fitting),
         ]
 
-    def _point(self, place: Place, way: KprobeMethod, *, typed: bool) -> Point:
-        context = Context(traced=way is KprobeMethod.FENTRY)
+    def _point(self, place: KernelFunction, way: KprobeMethod, *, typed: bool) -> Point:
+        context = CallContextAbi(traced=way is KprobeMethod.FENTRY)
         arguments: tuple[Argument, ...] = ()
         if typed:
             arguments = arguments_of(place.btf, place.prototype, context)
@@ -181,7 +181,7 @@ class FunctionSource:
             types=self._types_of(place, context),
         )
 
-    def _types_of(self, place: Place, context: Context) -> FunctionTypes:
+    def _types_of(self, place: KernelFunction, context: CallContextAbi) -> FunctionTypes:
         key = place.module, context.traced
         if key not in self._types:
 
@@ -195,13 +195,13 @@ class FunctionSource:
         return self._types[key]
 
 
-def _stack(context: Context, way: KprobeMethod) -> CallStack:
+def _stack(context: CallContextAbi, way: KprobeMethod) -> CallStack:
     if way is KprobeMethod.KPROBE_MULTI and all(features.kprobe_session()):
         return replaced(context.stack, session=True, popped=(0,))
     return context.stack
 
 
-def _check_inside(request: ProbeText, names: AbstractSet[str], place: Place) -> None:
+def _check_inside(request: ProbeText, names: AbstractSet[str], place: KernelFunction) -> None:
     asked = sorted(names - BUILTINS)
     if asked:
         raise LanguageError(

@@ -13,12 +13,12 @@ from usdt.engine.runtime.attach.kprobe_batch import DEFINED, takes_many
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("FEW", "NoWay", "lacking", "ways_for")
+__all__ = ("MAX_FENTRY_FUNCTIONS", "NoAttachMethod", "attach_methods_for", "missing_features")
 
-FEW = 16  # functions that get a program each
+MAX_FENTRY_FUNCTIONS = 16  # functions that get a program each
 
 
-class NoWay(TracingError):  # noqa: N818 - as NotSupported
+class NoAttachMethod(TracingError):  # noqa: N818 - as NotSupported
     """This kernel has no way of tracing its functions."""
 
 
@@ -63,7 +63,7 @@ _LACKS: dict[KprobeMethod, Callable[[], str]] = {
 }
 
 
-def lacking() -> dict[KprobeMethod, str]:
+def missing_features() -> dict[KprobeMethod, str]:
     """What each way lacks here, "" for one that there is; newest first."""
     return {way: lacks() for way, lacks in _LACKS.items()}
 
@@ -74,7 +74,7 @@ def _keeps_more() -> bool:
     return features.programs_are_preemptible() and all(features.kprobe_session())
 
 
-def ways_for(number: int, forced: KprobeMethod | None) -> list[KprobeMethod]:
+def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeMethod]:
     """The ways to try for so many functions, newest first.
 
     Raises:
@@ -88,7 +88,7 @@ def ways_for(number: int, forced: KprobeMethod | None) -> list[KprobeMethod]:
         return [forced]
     found: list[KprobeMethod] = []
     for way, lacks in _LACKS.items():
-        if (way is not KprobeMethod.FENTRY or number <= FEW) and not lacks():
+        if (way is not KprobeMethod.FENTRY or number <= MAX_FENTRY_FUNCTIONS) and not lacks():
             found.append(way)
     if KprobeMethod.FENTRY in found and _keeps_more():
         found.remove(KprobeMethod.FENTRY)
@@ -101,6 +101,6 @@ def ways_for(number: int, forced: KprobeMethod | None) -> list[KprobeMethod]:
         if number > DEFINED and takes_many() and KprobeMethod.KPROBE_MULTI not in found:
             found.insert(0, KprobeMethod.KPROBE_EVENTS)
     if not found:
-        tried = "; ".join(f"{way}: {why}" for way, why in lacking().items() if why)
-        raise NoWay(f"functions of the kernel cannot be traced here: {tried}")
+        tried = "; ".join(f"{way}: {why}" for way, why in missing_features().items() if why)
+        raise NoAttachMethod(f"functions of the kernel cannot be traced here: {tried}")
     return found

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from usdt.btf.reader import Btf
     from usdt.engine.language.tree import ProbeText
 
-__all__ = ("Place", "find_places")
+__all__ = ("KernelFunction", "find_functions")
 
 _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _GLOB = re.compile(r"[*?[]")
 
 
 @frozen
-class Place:
+class KernelFunction:
     """A function of the kernel, or an instruction in it.
 
     Attributes:
@@ -59,9 +59,9 @@ class Place:
         return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
 
 
-def find_places(
+def find_functions(
     request: ProbeText, functions: Functions, *, typed: bool, notices: list[str]
-) -> list[Place]:
+) -> list[KernelFunction]:
     """The functions that a probe names.
 
     Args:
@@ -86,7 +86,9 @@ def find_places(
     return _exact(request, functions, base, offset)
 
 
-def _exact(request: ProbeText, functions: Functions, base: str, offset: int) -> list[Place]:
+def _exact(
+    request: ProbeText, functions: Functions, base: str, offset: int
+) -> list[KernelFunction]:
     module = f"{request.provider}:" if request.provider else ""
     try:
         found = functions.find(f"{module}{base}")
@@ -95,10 +97,10 @@ def _exact(request: ProbeText, functions: Functions, base: str, offset: int) -> 
     infos = [one for one in found if one.name == base and one.addresses]
     if not infos:
         raise ProbeNotFound(f"{request.pattern}: {found[0].problem or 'no such function'}")
-    problem = functions.untraceable(base)
+    problem = functions.why_not_traceable(base)
     if problem:
         raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
-    places: dict[tuple[str, int], Place] = {}
+    places: dict[tuple[str, int], KernelFunction] = {}
     # One prototype may be there twice, its types by other IDs: deduplication is not perfect.
     infos = list({(one.module, one.declaration): one for one in reversed(infos)}.values())
     for info in infos:
@@ -106,30 +108,35 @@ def _exact(request: ProbeText, functions: Functions, base: str, offset: int) -> 
         for address in info.addresses:
             known = places.get((info.module, address))
             if known is not None:  # of several prototypes nobody knows whose is whose
-                places[info.module, address] = Place(base, info.module, known.address, offset)
+                places[info.module, address] = KernelFunction(
+                    base, info.module, known.address, offset
+                )
                 continue
             at = address + offset if several and address else 0
             places[info.module, address] = _place(info, at, offset, alone=not several)
     return list(places.values())
 
 
-def _untyped(request: ProbeText, functions: Functions, base: str, offset: int) -> list[Place]:
+def _untyped(
+    request: ProbeText, functions: Functions, base: str, offset: int
+) -> list[KernelFunction]:
     found = functions.named(request.provider, base)
     if not found:
         hint = functions.hint(base)
         raise ProbeNotFound(f"no kernel function {request.pattern}{hint} (see: kprobe list)")
-    problem = functions.untraceable(base)
+    problem = functions.why_not_traceable(base)
     if problem:
         raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
     several = len(found) > 1
     return [
-        Place(base, one.module, one.address + offset if several else 0, offset) for one in found
+        KernelFunction(base, one.module, one.address + offset if several else 0, offset)
+        for one in found
     ]
 
 
-def _place(info: FunctionInfo, address: int, offset: int, *, alone: bool) -> Place:
+def _place(info: FunctionInfo, address: int, offset: int, *, alone: bool) -> KernelFunction:
     number = _number_of(info) if alone else 0
-    return Place(info.name, info.module, address, offset, info.btf, number, info.prototype)
+    return KernelFunction(info.name, info.module, address, offset, info.btf, number, info.prototype)
 
 
 def _number_of(info: FunctionInfo) -> int:
@@ -143,11 +150,11 @@ def _number_of(info: FunctionInfo) -> int:
 
 def _matching(
     request: ProbeText, functions: Functions, *, typed: bool, notices: list[str]
-) -> list[Place]:
+) -> list[KernelFunction]:
     wanted = functions.places(request.provider or "*", request.name)
     if not wanted:
         raise ProbeNotFound(f"no kernel function {request.pattern} (see: kprobe list)")
-    made: list[Place] = []
+    made: list[KernelFunction] = []
     hidden: list[str] = []
     forbidden: list[str] = []
     for (module, name), found in wanted.items():
@@ -158,7 +165,7 @@ def _matching(
                 forbidden.append(name)
                 continue
             at = 0 if KERNEL.startswith("ppc64") and len(found) == 1 else address
-            made.append(Place(name, module, at))
+            made.append(KernelFunction(name, module, at))
     for names, why in ((hidden, "not in kallsyms"), (forbidden, "on the blacklist of kprobes")):
         if names:
             notices.append(f"{request.pattern}: {len(names)} left out, {why}: {_some(names)}")
@@ -167,7 +174,7 @@ def _matching(
     return [_with_types(one, functions) for one in made] if typed else made
 
 
-def _with_types(place: Place, functions: Functions) -> Place:
+def _with_types(place: KernelFunction, functions: Functions) -> KernelFunction:
     try:
         btf = functions.btf_of(place.module)
     except NotSupported:
@@ -177,7 +184,7 @@ def _with_types(place: Place, functions: Functions) -> Place:
         return place
     function = btf.type(ids[0])
     target = function.target if isinstance(function, Function) else 0
-    return Place(place.name, place.module, place.address, 0, btf, ids[0], target)
+    return KernelFunction(place.name, place.module, place.address, 0, btf, ids[0], target)
 
 
 def _some(names: Iterable[str]) -> str:

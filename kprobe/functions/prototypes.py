@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from kprobe.functions.blacklist import BLACKLIST, Blacklist, read_blacklist
 from kprobe.functions.symbols import (
-    KallsymsReading,
-    Symbol,
-    Traceable,
+    FtraceFunctions,
+    KallsymsLoader,
+    KernelSymbol,
     have_kprobes,
-    read_traceable,
+    read_ftrace_functions,
 )
 from usdt.base.errors import BtfError, NotSupported, ProbeNotFound
 from usdt.base.frozen import frozen
@@ -108,10 +108,10 @@ def current_functions() -> Functions:
 class Functions:
     """What is known of the running kernel's functions; reading begins at once, in a thread."""
 
-    def __init__(self, reading: KallsymsReading | None = None) -> None:
-        self._reading = reading or KallsymsReading()
+    def __init__(self, reading: KallsymsLoader | None = None) -> None:
+        self._reading = reading or KallsymsLoader()
         self._known: Kallsyms | None = None
-        self._reach: Traceable | None = None
+        self._reach: FtraceFunctions | None = None
         self._forbidden: Blacklist | None = None
         self._types: dict[str, Btf | None] = {}
 
@@ -122,7 +122,7 @@ class Functions:
             self._forbidden = read_blacklist()
         return self._forbidden
 
-    def untraceable(self, name: str) -> str:
+    def why_not_traceable(self, name: str) -> str:
         """Why functions of a name cannot be attached, "" if nothing is known against it."""
         if not self.traceable.problem and name not in self.traceable:
             return "notrace: not in available_filter_functions"
@@ -130,7 +130,7 @@ class Functions:
             return f"on the blacklist of kprobes ({BLACKLIST})"
         return ""
 
-    def named(self, module: str, name: str) -> list[Symbol]:
+    def named(self, module: str, name: str) -> list[KernelSymbol]:
         """The functions of a name in kallsyms, of a module or for "" of any."""
         found = self._symbols.named(name)
         return [one for one in found if module in ("", one.module or "vmlinux")]
@@ -153,10 +153,10 @@ class Functions:
         return {key: found.get(key, []) for key in keys}
 
     @property
-    def traceable(self) -> Traceable:
+    def traceable(self) -> FtraceFunctions:
         """What ftrace can reach."""
         if self._reach is None:
-            self._reach = read_traceable()
+            self._reach = read_ftrace_functions()
         return self._reach
 
     @property
@@ -173,12 +173,12 @@ class Functions:
             return [f"which functions are notrace is not known: {self.traceable.problem}"]
         return []
 
-    def listed(self) -> list[Symbol]:
+    def listed(self) -> list[KernelSymbol]:
         """The functions that can be traced, or, where that is not known, all of kallsyms."""
         found = self.traceable.functions() or self._symbols.functions()
         return sorted(dict.fromkeys(found), key=lambda one: (one.module, one.name))
 
-    def matching(self, pattern: str) -> list[Symbol]:
+    def matching(self, pattern: str) -> list[KernelSymbol]:
         """What :meth:`listed` has for ``[MODULE:]PATTERN``."""
         module, name = split_pattern(pattern)
         return [
@@ -208,7 +208,7 @@ class Functions:
         # The types first: the thread that reads kallsyms needs its time.
         kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
-        symbols, made = self._symbols.both(name)
+        symbols, made = self._symbols.name_and_variants(name)
         places = {symbol.module for symbol in symbols} | ({""} if ids else set())
         if module is not None:
             places &= {"" if module == "vmlinux" else module}
@@ -231,7 +231,7 @@ class Functions:
             yield from self._infos(one, None, [], self._symbols.named(one[1]))
 
     def _glob(self, module: str | None, name: str) -> Iterator[FunctionInfo]:
-        every: dict[tuple[str, str], list[Symbol]] = {}
+        every: dict[tuple[str, str], list[KernelSymbol]] = {}
         for symbol in self._symbols.functions():
             if fnmatch.fnmatchcase(symbol.name, name):
                 every.setdefault((symbol.module, symbol.name), []).append(symbol)
@@ -254,7 +254,7 @@ class Functions:
         key: tuple[str, str],
         btf: Btf | None,
         ids: list[int],
-        symbols: list[Symbol],
+        symbols: list[KernelSymbol],
         variants: Iterable[str] = (),
     ) -> Iterator[FunctionInfo]:
         # One per prototype: static functions of a name may differ in theirs.
@@ -277,7 +277,7 @@ class Functions:
             if variants:
                 return f"only as {', '.join(variants)}, whose arguments may differ"
             return "not in kallsyms: inlined wherever it is called, or discarded after start-up"
-        return self.untraceable(name)
+        return self.why_not_traceable(name)
 
     def btf_of(self, module: str) -> Btf | None:
         """The types of a module, of the kernel for ""; None: it has none.

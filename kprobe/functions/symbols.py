@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = (
+    "FtraceFunctions",
     "Kallsyms",
-    "KallsymsReading",
-    "Symbol",
-    "Traceable",
-    "begin_reading",
+    "KallsymsLoader",
+    "KernelSymbol",
     "have_kprobes",
-    "read_traceable",
-    "reading",
+    "kallsyms_loader",
+    "read_ftrace_functions",
+    "start_loading",
 )
 
 _KALLSYMS = "/proc/kallsyms"
@@ -45,7 +45,7 @@ _PIECES = 1024
 
 
 @frozen
-class Symbol:
+class KernelSymbol:
     """A function in /proc/kallsyms; ``module`` is "" for the kernel itself.
 
     Attributes:
@@ -65,15 +65,15 @@ class Kallsyms:
     def __init__(self, text: bytes) -> None:
         self._text = text
 
-    def named(self, name: str) -> list[Symbol]:
+    def named(self, name: str) -> list[KernelSymbol]:
         """Every function of exactly this name."""
-        return self.both(name)[0]
+        return self.name_and_variants(name)[0]
 
-    def variants(self, name: str) -> list[Symbol]:
+    def variants(self, name: str) -> list[KernelSymbol]:
         """Functions that compilers made of one, such as ``NAME.isra.0`` or ``NAME.part.0``."""
-        return self.both(name)[1]
+        return self.name_and_variants(name)[1]
 
-    def both(self, name: str) -> tuple[list[Symbol], list[Symbol]]:
+    def name_and_variants(self, name: str) -> tuple[list[KernelSymbol], list[KernelSymbol]]:
         """:meth:`named` and :meth:`variants`, by looking at all lines once."""
         if not name:  # everything would be one of its variants
             return [], []
@@ -114,18 +114,18 @@ class Kallsyms:
                 found.setdefault(key, []).append(int(address, 16))
         return found
 
-    def functions(self) -> list[Symbol]:
+    def functions(self) -> list[KernelSymbol]:
         """Every function that can be entered, in the order of addresses."""
         found = (_symbol(match) for match in _LINE.finditer(self._text))
         return [symbol for symbol in found if not _NO_ENTRY.search(symbol.name)]
 
 
-def _symbol(match: re.Match[bytes]) -> Symbol:
+def _symbol(match: re.Match[bytes]) -> KernelSymbol:
     name, module = match[3].decode("utf-8", "replace"), (match[4] or b"").decode()
-    return Symbol(name, int(match[1], 16), "" if module.startswith("__builtin") else module)
+    return KernelSymbol(name, int(match[1], 16), "" if module.startswith("__builtin") else module)
 
 
-class KallsymsReading:
+class KallsymsLoader:
     """Reads /proc/kallsyms beside other work: the kernel takes tens of milliseconds for it."""
 
     def __init__(self) -> None:
@@ -152,18 +152,18 @@ class KallsymsReading:
         return Kallsyms(self._text)
 
 
-_begun: list[KallsymsReading] = []  # what was begun and is not yet used, at most one
+_begun: list[KallsymsLoader] = []  # what was begun and is not yet used, at most one
 
 
-def begin_reading() -> None:
-    """Begin to read now what :func:`reading` will give."""
+def start_loading() -> None:
+    """Begin to read now what :func:`kallsyms_loader` will give."""
     if not _begun:
-        _begun.append(KallsymsReading())
+        _begun.append(KallsymsLoader())
 
 
-def reading() -> KallsymsReading:
+def kallsyms_loader() -> KallsymsLoader:
     """What was begun before, if it was; otherwise it begins now."""
-    return _begun.pop() if _begun else KallsymsReading()
+    return _begun.pop() if _begun else KallsymsLoader()
 
 
 def _read_in_pieces(path: str) -> bytes:
@@ -180,7 +180,7 @@ def _read_in_pieces(path: str) -> bytes:
         os.close(number)
 
 
-class Traceable:
+class FtraceFunctions:
     """The functions in available_filter_functions, or why they are not known."""
 
     def __init__(self, text: bytes, problem: str = "") -> None:
@@ -201,24 +201,26 @@ class Traceable:
                 found[module[1:-1], name] = True
         return list(found)
 
-    def functions(self) -> list[Symbol]:
+    def functions(self) -> list[KernelSymbol]:
         """All of them."""
         lines = (line.split(" ") for line in self._text.decode().splitlines() if line)
-        return [Symbol(words[0], 0, words[1][1:-1] if len(words) > 1 else "") for words in lines]
+        return [
+            KernelSymbol(words[0], 0, words[1][1:-1] if len(words) > 1 else "") for words in lines
+        ]
 
 
-def read_traceable() -> Traceable:
+def read_ftrace_functions() -> FtraceFunctions:
     """What ftrace can reach, and with it fentry and (as a rule) kprobes."""
     problem = ""
     for folder in _TRACEFS:
         path = f"{folder}/{_FUNCTIONS}"
         try:
             with open(path, "rb") as file:  # noqa: PTH123 - as in usdt.btf.files
-                return Traceable(file.read())
+                return FtraceFunctions(file.read())
         except OSError as err:
             if not problem or err.errno != errno.ENOENT:
                 problem = problem or f"{path}: {err.strerror}"
-    return Traceable(b"", problem)
+    return FtraceFunctions(b"", problem)
 
 
 def have_kprobes() -> bool:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("Event", "events", "format_of", "matching", "nearest", "record_size")
+__all__ = ("Event", "closest_match", "events", "format_of", "matching", "record_size")
 
-_MOST_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
+_MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 _NO_EVENTS = frozenset(("ftrace",))  # formats of ftrace's own records, which nothing can be on
 
 
@@ -76,7 +76,7 @@ def matching(category: str, name: str) -> list[Event]:
     if not found:
         wanted = name if category == "*" else f"{category}:{name}"
         known = [event.name if category == "*" else event.full_name for event in events()]
-        near = nearest(wanted, known)
+        near = closest_match(wanted, known)
         hint = f"; nearest is {near}" if near else ""
         raise ProbeNotFound(
             f"no tracepoint {wanted}{hint} (list them with: kprobe list 'tracepoint:*')"
@@ -84,11 +84,11 @@ def matching(category: str, name: str) -> list[Event]:
     return found
 
 
-def nearest(wanted: str, known: Iterable[str]) -> str | None:
+def closest_match(wanted: str, known: Iterable[str]) -> str | None:
     """The name that a misspelt one most likely stands for, or None."""
     import difflib  # noqa: PLC0415 - only for a message
 
-    found = difflib.get_close_matches(wanted, list(known)[:_MOST_NEAREST], 1, 0.6)
+    found = difflib.get_close_matches(wanted, list(known)[:_MAX_NEAREST], 1, 0.6)
     return found[0] if found else None
 
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import AnySession
 
-__all__ = ("Attached", "attach")
+__all__ = ("AttachResult", "attach")
 
 _MANY = 256  # events whose records are shown at a time: each takes 50 ms to detach
 
 
 @frozen
-class Attached:
+class AttachResult:
     """How many points of how many probes; and lines for people."""
 
     points: int
@@ -36,7 +36,7 @@ class Attached:
 
 def attach(
     session: AnySession, requests: Sequence[ProbeText], keys: Sequence[Item] = (), *, counts: bool
-) -> Attached:
+) -> AttachResult:
     """Attach probes of the kernel.
 
     Args:
@@ -64,7 +64,7 @@ def attach(
             raise failures[0].error
         notices += [f"not attached: {failure.error}" for failure in failures]
         total += len(points) - failed
-    return Attached(total, tuple(notices))
+    return AttachResult(total, tuple(notices))
 
 
 def _fitting(

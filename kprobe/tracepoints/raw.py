@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 
-from kprobe.tracepoints.catalog import nearest
+from kprobe.tracepoints.catalog import closest_match
 from usdt.arch.locations import Kind, Register, Unreadable, ValueType
 from usdt.base.errors import ProbeNotFound
 from usdt.base.machine import BIG_ENDIAN, KERNEL
@@ -23,9 +23,9 @@ from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 __all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
 
 _TYPEDEF, _FUNCTION = "btf_trace_", "__traceiter_"
-_MOST = 12  # MAX_BPF_FUNC_ARGS
+_MAX_ARGUMENTS = 12  # MAX_BPF_FUNC_ARGS
 _WORD = ValueType(Kind.UNSIGNED, 8)
-_FEW = 20
+_SHOWN = 20
 
 
 @functools.cache
@@ -53,7 +53,7 @@ def matching(pattern: str) -> list[str]:
     """
     found = fnmatch.filter(raw_tracepoints(), pattern)
     if not found:
-        near = nearest(pattern, raw_tracepoints())
+        near = closest_match(pattern, raw_tracepoints())
         hint = f"; nearest is {near}" if near else ""
         raise ProbeNotFound(
             f"no raw tracepoint {pattern}{hint} (list them with: kprobe list 'rawtp:*')"
@@ -73,7 +73,7 @@ def _callers() -> dict[str, int]:
 @functools.cache
 def _caller(name: str) -> list[int]:
     # Looking for one takes some milliseconds, going through all functions as long as for a few.
-    if _caller.cache_info().misses > _FEW:
+    if _caller.cache_info().misses > _SHOWN:
         return [_callers()[name]] if name in _callers() else []
     return Btf.from_kernel().find(f"{_FUNCTION}{name}", BtfKind.FUNC)
 
@@ -101,7 +101,7 @@ def arguments_of(name: str) -> tuple[Argument, ...]:
     if prototype is None:
         return ()
     named, numbered = [], []
-    for index, parameter in enumerate(prototype.parameters[1 : _MOST + 1]):
+    for index, parameter in enumerate(prototype.parameters[1 : _MAX_ARGUMENTS + 1]):
         made = _argument(btf, parameter.name or f"arg{index}", parameter.target, 8 * index)
         named.append(made)
         if parameter.name:

@@ -12,7 +12,7 @@ import fnmatch
 import functools
 from typing import TYPE_CHECKING
 
-from kprobe.tracepoints.catalog import Event, events, format_of, nearest
+from kprobe.tracepoints.catalog import Event, closest_match, events, format_of
 from kprobe.tracepoints.fields import integer
 from kprobe.tracepoints.flag_names import flags_of
 from kprobe.tracepoints.syscall_numbers import event_names, numbers
@@ -102,7 +102,7 @@ def matching(pattern: str) -> list[SystemCall]:
         if fnmatch.fnmatchcase(name, pattern) or call.event == pattern
     ]
     if not found:
-        near = nearest(pattern, _known())
+        near = closest_match(pattern, _known())
         hint = f"; nearest is {near}" if near else ""
         raise ProbeNotFound(
             f"no system call {pattern}{hint} (list them with: kprobe list 'syscall:*')"

@@ -7,7 +7,7 @@ import re
 import pytest
 from cross import TRIPLETS, assembly_of
 
-from usdt.arch.abi import Lies, Lost, Passed, Spread, Value, passing
+from usdt.arch.abi import NotReadable, Passed, PassedInMemory, PassedInRegisters, Value, passing_of
 from usdt.base.machine import word_of
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
@@ -75,7 +75,7 @@ class Types:
     def passed(self, machine: str, *names: str, returns: str = "") -> tuple[list[Passed], Passed]:
         """Where parameters and the result are."""
         values = [Value(self.ids[name]) for name in names]
-        return passing(self.btf, machine, values, Value(self.ids.get(returns, 0)))
+        return passing_of(self.btf, machine, values, Value(self.ids.get(returns, 0)))
 
 
 #: What stands before the number that is looked for.
@@ -111,7 +111,7 @@ def test_the_last_parameter_is_where_a_compiler_looks_for_it(machine: str) -> No
         body = re.split(rf"^f{number}:", text, flags=re.MULTILINE)[1]
         body = re.split(rf"^f{number + 1}:|\.size", body, flags=re.MULTILINE)[0]
         place = types.passed(machine, *names, "long")[0][-1]
-        if isinstance(place, Lost):
+        if isinstance(place, NotReadable):
             assert "is not known" in place.reason
             continue
         known += 1
@@ -127,10 +127,10 @@ def _frame(body: str) -> int:
 
 def _pattern(machine: str, place: Passed, frame: int) -> str:
     register, memory = SPELLED[machine]
-    if isinstance(place, Spread):
+    if isinstance(place, PassedInRegisters):
         name = place.pieces[0].name
         return register.format(name, number=re.sub(r"\D", "", name))
-    assert isinstance(place, Lies)
+    assert isinstance(place, PassedInMemory)
     assert place.displacement is not None
     return memory.format(offset=place.displacement + frame)
 
@@ -142,7 +142,7 @@ def test_x86_64_splits_structures_by_what_is_in_them() -> None:
     shown = [one.where for one in places]
     assert shown == ["in registers xmm0:rdi", "in registers rsi:rdx", "in registers xmm1:xmm2"]
     assert result.where == "in registers rax:rdx"
-    assert isinstance(places[0], Spread)
+    assert isinstance(places[0], PassedInRegisters)
     assert [piece.register is None for piece in places[0].pieces] == [True, False]
 
 
@@ -151,27 +151,27 @@ def test_a_large_result_takes_the_first_register() -> None:
     assert [places[0].where, result.where] == ["in register rsi", "at the address in register rax"]
     places, result = Types().passed("aarch64", "int", returns="struct large")
     assert places[0].where == "in register x0"
-    assert isinstance(result, Lost)
+    assert isinstance(result, NotReadable)
 
 
 def test_an_object_that_is_not_trivial_is_passed_by_its_address() -> None:
     types = Types()
     value = Value(types.ids["struct pair"], by_reference=True)
-    places, result = passing(types.btf, "x86_64", [value, Value(types.ids["int"])], value)
+    places, result = passing_of(types.btf, "x86_64", [value, Value(types.ids["int"])], value)
     assert [one.where for one in places] == ["at the address in register rsi", "in register rdx"]
     assert result.where == "at the address in register rax"
 
 
 def test_what_follows_something_doubtful_is_not_guessed() -> None:
     places, _ = Types().passed("mips64el", "int", "struct pair", "int")
-    assert [type(one) for one in places] == [Spread, Lost, Lost]
+    assert [type(one) for one in places] == [PassedInRegisters, NotReadable, NotReadable]
     assert "depends on a structure of 16 bytes before it" in places[2].where
 
 
 def test_rust_passes_two_numbers_as_two() -> None:
     types = Types()
     values = [Value(types.ids[f"struct {name}"]) for name in ("pair", "mixed", "large", "small")]
-    places, result = passing(types.btf, "x86_64", values, values[0], rust=True)
+    places, result = passing_of(types.btf, "x86_64", values, values[0], rust=True)
     assert [one.where for one in places] == [
         "in registers rdi:rsi",
         "in registers xmm0:rdx",

@@ -13,7 +13,7 @@ import pytest
 from tracing_tools import one_error
 
 import kprobe
-from kprobe.functions.symbols import Kallsyms, Traceable, have_kprobes, read_traceable
+from kprobe.functions.symbols import FtraceFunctions, Kallsyms, have_kprobes, read_ftrace_functions
 from usdt.base.errors import BtfError
 from usdt.btf.files import KERNEL
 from usdt.btf.format import Encoding, Kind
@@ -237,7 +237,7 @@ def test_inlined_and_renamed_functions_say_so() -> None:
     names = [name for _, name in kprobe.types().btf.named(Kind.FUNC)]
     for gone in [name for name in names if name not in known][:1]:
         assert f"/* {gone}: cannot be attached: " in output("info", gone)
-    reach = read_traceable()
+    reach = read_ftrace_functions()
     if not reach.problem:
         hidden = next(name for name in names if name in known and name not in reach)
         assert f"/* {hidden}: cannot be attached: notrace" in output("info", hidden)
@@ -296,12 +296,12 @@ def test_symbols_by_name() -> None:
 
 
 def test_traceable_functions() -> None:
-    known = Traceable(b"one\ntwo [mod]\n")
+    known = FtraceFunctions(b"one\ntwo [mod]\n")
     assert "one" in known
     assert "two" in known
     assert "on" not in known
     assert [(one.name, one.module) for one in known.functions()] == [("one", ""), ("two", "mod")]
-    assert bool(read_traceable().functions()) is not bool(read_traceable().problem)
+    assert bool(read_ftrace_functions().functions()) is not bool(read_ftrace_functions().problem)
 
 
 # ---------------------------------------------------------------- Python

@@ -232,7 +232,7 @@ def test_a_real_go_program_without_symbols() -> None:
         assert DebugInfo.of(elf) is None
     entry = FunctionRequest(parse_probe(f"uprobe:{path}:{code.address:#x}"))
     (function,) = entry.functions(path, path)
-    assert function.go
+    assert function.is_go
     returns = FunctionRequest(parse_probe(f"uprobe:{path}:{code.address:#x}(return)"))
     with pytest.raises(TracingError, match="Go program: a return probe would crash it"):
         returns.functions(path, path)

@@ -15,10 +15,10 @@ from usdt.engine.compiler.arguments import Argument
 from usdt.libbpf.usdt_spec import (
     ArgType,
     ByteOrder,
-    Layout,
     Problem,
     Spec,
     SpecArgument,
+    UsdtSpecLayout,
     decode_spec,
     encode_spec,
     make_spec,
@@ -47,7 +47,7 @@ def arguments_of(text: str, elf_type: int = ET_DYN) -> tuple[list[Argument], lis
 
 
 def spec_of(
-    text: str, layout: Layout = Layout.CLASSIC, elf_type: int = ET_DYN
+    text: str, layout: UsdtSpecLayout = UsdtSpecLayout.CLASSIC, elf_type: int = ET_DYN
 ) -> tuple[Spec, tuple[Problem, ...]]:
     arguments, texts = arguments_of(text, elf_type)
     return make_spec(arguments, texts, layout=layout, byteorder="little", word=8)
@@ -114,7 +114,7 @@ def spec_of(
     ],
 )
 def test_an_operand_becomes(text: str, expected: SpecArgument) -> None:
-    for layout in Layout:
+    for layout in UsdtSpecLayout:
         assert spec_of(text, layout) == (Spec((expected,)), ())
 
 
@@ -127,8 +127,8 @@ def test_an_operand_becomes(text: str, expected: SpecArgument) -> None:
     ],
 )
 def test_an_index_register_needs_the_newer_layout(text: str, expected: SpecArgument) -> None:
-    assert spec_of(text, Layout.SIB) == (Spec((expected,)), ())
-    spec, (problem,) = spec_of(text, Layout.CLASSIC)
+    assert spec_of(text, UsdtSpecLayout.SIB) == (Spec((expected,)), ())
+    spec, (problem,) = spec_of(text, UsdtSpecLayout.CLASSIC)
     assert spec.arguments[0].type is ArgType.NONE
     assert problem.errno == errno.ENOENT
     assert "libbpf 1.7" in problem.text
@@ -149,7 +149,7 @@ def test_an_index_register_needs_the_newer_layout(text: str, expected: SpecArgum
     ],
 )
 def test_what_cannot_be_expressed_keeps_its_place(text: str, reason: str, number: int) -> None:
-    spec, (problem,) = spec_of(f"4@%edi {text} -8@%rsi", Layout.SIB)
+    spec, (problem,) = spec_of(f"4@%edi {text} -8@%rsi", UsdtSpecLayout.SIB)
     assert [argument.type for argument in spec.arguments] == [
         ArgType.REG,
         ArgType.NONE,
@@ -194,13 +194,15 @@ BIG = "1122334455667788 0000abc2 03001234 0138000000000000"
 @pytest.mark.parametrize(
     ("byteorder", "layout", "data"),
     [
-        ("little", Layout.SIB, LITTLE),
-        ("big", Layout.SIB, BIG),
-        ("little", Layout.CLASSIC, "8877665544332211 03000000 3412 01 38"),
-        ("big", Layout.CLASSIC, "1122334455667788 00000003 1234 01 38"),
+        ("little", UsdtSpecLayout.SIB, LITTLE),
+        ("big", UsdtSpecLayout.SIB, BIG),
+        ("little", UsdtSpecLayout.CLASSIC, "8877665544332211 03000000 3412 01 38"),
+        ("big", UsdtSpecLayout.CLASSIC, "1122334455667788 00000003 1234 01 38"),
     ],
 )
-def test_the_bytes_are_those_of_the_compilers(byteorder: str, layout: Layout, data: str) -> None:
+def test_the_bytes_are_those_of_the_compilers(
+    byteorder: str, layout: UsdtSpecLayout, data: str
+) -> None:
     spec = Spec((ONE,), 0xCAFEDEADBEEFFEED)
     encoded = encode_spec(spec, layout, byteorder)  # type: ignore[arg-type]
     first = bytes.fromhex(data)
@@ -211,9 +213,9 @@ def test_the_bytes_are_those_of_the_compilers(byteorder: str, layout: Layout, da
     assert encoded[-16:] == tail + bytes(6)
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", UsdtSpecLayout)
 @pytest.mark.parametrize("byteorder", ["little", "big"])
-def test_a_spec_reads_back(layout: Layout, byteorder: str) -> None:
+def test_a_spec_reads_back(layout: UsdtSpecLayout, byteorder: str) -> None:
     spec, _ = spec_of("-4@%edi 8@-8(%rbp) 1@$3 8@(%rax,%rdi,8)", layout)
     again = decode_spec(encode_spec(spec, layout, byteorder), layout, byteorder)  # type: ignore[arg-type]
     assert again == spec
@@ -230,12 +232,12 @@ def test_a_spec_reads_back(layout: Layout, byteorder: str) -> None:
 )
 def test_what_is_no_spec_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        decode_spec(data, Layout.CLASSIC)
+        decode_spec(data, UsdtSpecLayout.CLASSIC)
 
 
 def test_thirteen_arguments_are_never_written() -> None:
     with pytest.raises(ValueError, match="at most 12"):
-        encode_spec(Spec((ONE,) * 13), Layout.SIB)
+        encode_spec(Spec((ONE,) * 13), UsdtSpecLayout.SIB)
 
 
 @pytest.mark.parametrize(
@@ -263,12 +265,16 @@ def test_other_cpus(machine: str, text: str, expected: tuple[int, int, int, int]
     assert problems == ()
     (made,) = spec.arguments
     assert (made.type, made.reg_off, made.val_off, made.bitshift) == expected
-    assert decode_spec(encode_spec(spec, Layout.SIB, order), Layout.SIB, order) == spec
+    assert (
+        decode_spec(encode_spec(spec, UsdtSpecLayout.SIB, order), UsdtSpecLayout.SIB, order) == spec
+    )
 
 
 def test_an_index_of_32_bits_cannot_be_said() -> None:
     fetch = Memory(0, 8, 4, 0, 8, 4, ValueType(Kind.SIGNED, 4))
     argument = Argument("arg0", ValueType(Kind.SIGNED, 4), fetch)
-    spec, (problem,) = make_spec([argument], ["-4@[x0, w1, sxtw 2]"], layout=Layout.SIB, word=8)
+    spec, (problem,) = make_spec(
+        [argument], ["-4@[x0, w1, sxtw 2]"], layout=UsdtSpecLayout.SIB, word=8
+    )
     assert spec.arguments[0].type is ArgType.NONE
     assert "an index of 32 bits" in problem.text

@@ -19,7 +19,7 @@ from usdt.bpf._uapi import MapType
 from usdt.bpf.link import UprobeMethod
 from usdt.bpf.maps import Map, MapSpec
 from usdt.libbpf.manager import Manager
-from usdt.libbpf.usdt_spec import Layout, SpecArgument, decode_spec
+from usdt.libbpf.usdt_spec import SpecArgument, UsdtSpecLayout, decode_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def managing(
     via: UprobeMethod | None = None,
     *,
     entries: int = 256,
-    layout: Layout = Layout.CLASSIC,
+    layout: UsdtSpecLayout = UsdtSpecLayout.CLASSIC,
 ) -> Iterator[Setup]:
     """A manager with libbpf's maps, made by us, and a tracer's program for it.
 

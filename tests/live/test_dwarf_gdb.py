@@ -18,7 +18,7 @@ from usdt.uprobes.parameters import DebugParameters, problem_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from usdt.uprobes.functions import Function
+    from usdt.uprobes.functions import ProbeFunction
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
@@ -39,7 +39,7 @@ _WHOLE = (btf_types.Composite, btf_types.Array)
 _SAME = "env -i setarch -R"  # without address randomisation and with the same stack, as gdb has it
 
 
-def items_of(path: Path, functions: dict[str, Function], rust: bool) -> dict[str, list[str]]:
+def items_of(path: Path, functions: dict[str, ProbeFunction], rust: bool) -> dict[str, list[str]]:
     """For each function: its readable parameters, and what those point at that are pointers."""
     debug = debug_of(str(path), str(path))
     assert debug is not None
@@ -71,7 +71,7 @@ def test_what_is_shown_is_what_gdb_prints(variant: str, name: str, tmp_path: Pat
     path = program(variant, name)
     rust = name == "shapes"
     printed = {key: value for key, value in calls(path).items() if key not in _ABORTED}
-    functions: dict[str, Function] = {}
+    functions: dict[str, ProbeFunction] = {}
     with FunctionFile(str(path)) as file:
         for function in printed:
             (found,) = file.find(function.replace("[", "[[]").replace("*", "[*]"))
@@ -118,7 +118,7 @@ def _pointed(value: Any, said: Any) -> bool:
 
 
 def traced(
-    path: Path, output: Path, functions: dict[str, Function], items: dict[str, list[str]]
+    path: Path, output: Path, functions: dict[str, ProbeFunction], items: dict[str, list[str]]
 ) -> dict[str, list[dict[str, Any]]]:
     """What a run of the program shows: probe → the items of each call."""
     probes = []

@@ -23,7 +23,7 @@ from usdt.bpf.mmapevents import MappedNow, MmapEvents
 from usdt.engine.compiler.codegen.task_filter import FOLLOWED
 from usdt.engine.runtime.follow import Followed
 from usdt.procfs import process
-from usdt.targets.follow_forks import Family, descendants
+from usdt.targets.follow_forks import ForkFollower, descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,12 +122,12 @@ def test_what_found_no_room_is_said() -> None:
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        with Family([child.pid], _namespace(), room=2) as family:
-            assert list(family.complaints()) == []
+        with ForkFollower([child.pid], _namespace(), room=2) as family:
+            assert list(family.loss_notes()) == []
             child.stdin.write(b"\n")
             child.stdin.flush()
             child.stdout.readline()
-            (complaint,) = family.complaints()
+            (complaint,) = family.loss_notes()
         os.killpg(child.pid, signal.SIGKILL)
     assert complaint.startswith("2 children found no room beside 2 others: ")
 
@@ -165,13 +165,13 @@ def test_descendants_are_found_by_their_parents() -> None:
         found = list(descendants([child.pid]))
         assert [process.parent(pid) for pid in found] == [child.pid, found[0]]
         assert set(found) < set(descendants([os.getpid()]))
-        with Family([child.pid], _namespace()) as family:
+        with ForkFollower([child.pid], _namespace()) as family:
             assert family.pids == (child.pid, *found)
 
 
 def test_the_tracer_itself_is_left_out() -> None:
     assert os.getpid() in descendants([os.getppid()])
-    with Family([os.getppid()], _namespace()) as family:
+    with ForkFollower([os.getppid()], _namespace()) as family:
         assert os.getpid() not in family.pids
 
 

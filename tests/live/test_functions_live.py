@@ -14,7 +14,7 @@ from functions import PAIRING, WAYS, binds, here, loops, seen, sleepers
 from kernelprobes import events_of, kprobe, program, results
 from tracing_tools import USDT
 
-from kprobe.functions.attach_methods import ways_for
+from kprobe.functions.attach_methods import attach_methods_for
 from kprobe.functions.prototypes import current_functions
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
 from usdt.bpf.kprobes import KprobeMethod
@@ -208,5 +208,5 @@ def test_beside_probes_of_files() -> None:
 def test_the_ways_are_told() -> None:
     done = kprobe("trace", "-v", "--json", "-n", "1", "-c", "true", "do_exit", code=0)
     assert [json.loads(line)["probe"] for line in done.stdout.splitlines()] == ["kprobe:do_exit"]
-    word = "fentry" if ways_for(1, None)[0] is KprobeMethod.FENTRY else "k"
+    word = "fentry" if attach_methods_for(1, None)[0] is KprobeMethod.FENTRY else "k"
     assert word in done.stderr

@@ -22,8 +22,8 @@ from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
 from usdt.base.machine import PROCESS
 from usdt.bpf.link import UprobeMethod, UprobeSite
 from usdt.libbpf.manager import Attachment, SpecIds
-from usdt.libbpf.resolve import Collection, Wanted, collect
-from usdt.libbpf.usdt_spec import ArgType, Layout, SpecArgument
+from usdt.libbpf.resolve import AttachSpec, Collection, collect
+from usdt.libbpf.usdt_spec import ArgType, SpecArgument, UsdtSpecLayout
 from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_ids_come_back_in_the_order_of_a_stack() -> None:
     ids = SpecIds(5)
     assert ids.take(3) == [0, 1, 2]
     assert ids.take(1) == [3]
-    ids.give_back([0, 1, 2])
+    ids.release([0, 1, 2])
     assert ids.free == 4
     assert ids.take(4) == [2, 1, 0, 4]
     assert ids.free == 0
@@ -158,7 +158,7 @@ def test_what_cannot_be_expressed_is_told_or_refused(tmp_path: Path) -> None:
             assert len(attachment.notices) == 2
             kinds = [[a.type for a in setup.spec(number)[0]] for number in attachment.spec_ids]
             assert kinds == [[ArgType.CONST, ArgType.NONE, ArgType.CONST]] * 2
-    with managing(path, layout=Layout.SIB) as setup:
+    with managing(path, layout=UsdtSpecLayout.SIB) as setup:
         attachment = setup.manager.attach(setup.program, path, "sites", "mixed")
         assert setup.spec(attachment.spec_ids[1])[0][1].type is ArgType.SIB
 
@@ -285,7 +285,7 @@ def test_a_process_that_ends_between_looking_and_attaching(
     with start(sites) as running, managing(sites) as setup:
         running.wait_ready()
 
-        def collect_and_end(target: str | None, wanted: Wanted) -> Collection:
+        def collect_and_end(target: str | None, wanted: AttachSpec) -> Collection:
             found = collect(target, wanted)
             running.kill()
             return found

@@ -9,7 +9,7 @@ from usdt.base.errors import TargetError
 from usdt.base.machine import KERNEL
 from usdt.elf.file import ElfFile
 from usdt.probes.probe import Probe, read_probes
-from usdt.probes.sites import foreign, points_of, untraced
+from usdt.probes.sites import foreign_reason, points_of, unsupported_code_reason
 
 
 def probes_of(cpu: str, variant: str) -> list[Probe]:
@@ -22,7 +22,7 @@ def test_programs_of_other_machines_are_left_alone(cpu: str) -> None:
     runs_here = {"i386": ("x86_64", "i386"), "armhf": ("arm",), "arm64": ("aarch64",)}
     runs_here |= {"ppc64el": ("ppc64le",)}
     for probe in probes_of(cpu, "default"):
-        reason = foreign(probe)
+        reason = foreign_reason(probe)
         assert (reason is None) == (KERNEL in runs_here.get(cpu, (cpu,)))
         assert reason is None or probe.machine in reason or "ARM" in reason
 
@@ -34,7 +34,7 @@ def test_thumb_code_is_told_from_arm_code(variant: str, thumb: bool) -> None:
     for probe in probes:
         with ElfFile(probe.path) as elf:
             for site in probe.sites:
-                assert (untraced(elf, probe, site) is not None) is thumb
+                assert (unsupported_code_reason(elf, probe, site) is not None) is thumb
 
 
 def test_no_point_is_made_in_thumb_code() -> None:

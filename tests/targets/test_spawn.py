@@ -17,7 +17,7 @@ from processes import as_nobody, copied_sleep, open_folder, until
 
 from usdt.base.errors import TargetError
 from usdt.procfs.process import mapped_files, pid_exists, processes
-from usdt.targets.spawn import Spawned, split_command
+from usdt.targets.spawn import StoppedCommand, split_command
 
 WAYS = pytest.mark.parametrize("use_ptrace", [True, False], ids=["ptrace", "pipe"])
 CHECKOUT = Path(__file__).parents[2]
@@ -76,8 +76,8 @@ def test_what_is_no_command(text: str) -> None:
 @WAYS
 def test_nothing_runs_before_release(tmp_path: Path, *, use_ptrace: bool) -> None:
     made = tmp_path / "made"
-    with Spawned(["touch", str(made)], use_ptrace=use_ptrace) as command:
-        assert command.stopped_by == ("ptrace" if use_ptrace else "pipe")
+    with StoppedCommand(["touch", str(made)], use_ptrace=use_ptrace) as command:
+        assert command.hold_method == ("ptrace" if use_ptrace else "pipe")
         assert command.stopped
         time.sleep(0.02)
         assert command.poll() is None
@@ -101,7 +101,7 @@ def test_nothing_runs_before_release(tmp_path: Path, *, use_ptrace: bool) -> Non
     ],
 )
 def test_how_it_ended(script: str, code: int, *, use_ptrace: bool) -> None:
-    with Spawned(["sh", "-c", script], use_ptrace=use_ptrace) as command:
+    with StoppedCommand(["sh", "-c", script], use_ptrace=use_ptrace) as command:
         command.release()
         assert command.wait() == code
         assert command.poll() == command.exit_code == code
@@ -110,7 +110,7 @@ def test_how_it_ended(script: str, code: int, *, use_ptrace: bool) -> None:
 @WAYS
 def test_the_program_is_known_before_it_runs(tmp_path: Path, *, use_ptrace: bool) -> None:
     program = copied_sleep(tmp_path / "with space")
-    with Spawned([str(program), "0"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand([str(program), "0"], use_ptrace=use_ptrace) as command:
         assert command.program.path == str(program)
         assert command.program.inode == program.stat().st_ino
         assert command.program.open_path
@@ -118,7 +118,7 @@ def test_the_program_is_known_before_it_runs(tmp_path: Path, *, use_ptrace: bool
 
 
 def test_at_exec_the_program_and_its_loader_are_mapped_but_no_library() -> None:
-    with Spawned(["sleep", "0"]) as command:
+    with StoppedCommand(["sleep", "0"]) as command:
         paths = [file.path for file in mapped_files(command.pid)]
         assert paths[0] == command.program.path
         assert not [path for path in paths if "libc.so" in path]
@@ -127,7 +127,7 @@ def test_at_exec_the_program_and_its_loader_are_mapped_but_no_library() -> None:
 
 @WAYS
 def test_what_it_will_map_is_told_before(*, use_ptrace: bool) -> None:
-    with Spawned([sys.executable, "-S", "-c", "input()"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand([sys.executable, "-S", "-c", "input()"], use_ptrace=use_ptrace) as command:
         told = {Path(path).resolve() for path in command.files()}
     mine = {Path(file.path) for file in mapped_files(os.getpid())}
     startup = {path for path in mine if "libpython" in path.name or path.name.startswith("libc.")}
@@ -143,8 +143,8 @@ def test_what_it_will_map_is_told_before(*, use_ptrace: bool) -> None:
     ],
 )
 def test_programs_that_words_name_are_told(words: list[str]) -> None:
-    with Spawned(words) as spawned:
-        found = {Path(path).resolve().name for path in spawned.mentioned()}
+    with StoppedCommand(words) as spawned:
+        found = {Path(path).resolve().name for path in spawned.guess_programs()}
     assert "sleep" in found
     assert any(name.startswith("libc") for name in found)
 
@@ -152,8 +152,10 @@ def test_programs_that_words_name_are_told(words: list[str]) -> None:
 def test_words_that_name_no_program_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "lost").write_text("#!/nonexistent\n")
     (tmp_path / "lost").chmod(0o755)
-    with Spawned(["echo", "-sleep", "", "nosuchprogram", "/tmp", f"{tmp_path}/lost"]) as spawned:
-        assert spawned.mentioned() == []
+    with StoppedCommand(
+        ["echo", "-sleep", "", "nosuchprogram", "/tmp", f"{tmp_path}/lost"]
+    ) as spawned:
+        assert spawned.guess_programs() == []
 
 
 @WAYS
@@ -161,7 +163,7 @@ def test_scripts(tmp_path: Path, *, use_ptrace: bool) -> None:
     path = tmp_path / "script"
     path.write_text("#!/usr/bin/env sh\nexit $1\n")
     path.chmod(0o755)
-    with Spawned([str(path), "7"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand([str(path), "7"], use_ptrace=use_ptrace) as command:
         shell = Path(shutil.which("sh") or "").resolve()
         assert shell in {Path(name).resolve() for name in command.files()}
         command.release()
@@ -175,7 +177,7 @@ def test_a_text_without_interpreter_is_run_by_the_shell(
     path = tmp_path / "text"
     path.write_text("exit $(($1 + 1))\n")
     path.chmod(0o755)
-    with Spawned([str(path), "7"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand([str(path), "7"], use_ptrace=use_ptrace) as command:
         command.release()
         assert command.wait() == 8
 
@@ -213,7 +215,10 @@ def test_commands_that_cannot_be_started(
     for name in ("lost", "broken", "orphan"):
         Path(name).chmod(0o755)
     before = our_children()
-    with pytest.raises(TargetError) as caught, Spawned(argv, use_ptrace=use_ptrace) as command:
+    with (
+        pytest.raises(TargetError) as caught,
+        StoppedCommand(argv, use_ptrace=use_ptrace) as command,
+    ):
         command.release()
     assert str(caught.value).startswith(message)
     assert our_children() == before
@@ -221,7 +226,7 @@ def test_commands_that_cannot_be_started(
 
 @WAYS
 def test_never_released_it_is_killed(*, use_ptrace: bool) -> None:
-    with Spawned(["sleep", "60"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand(["sleep", "60"], use_ptrace=use_ptrace) as command:
         assert pid_exists(command.pid)
     assert not pid_exists(command.pid)
     assert command.exit_code == 128 + 9
@@ -232,7 +237,7 @@ def test_never_released_it_is_killed(*, use_ptrace: bool) -> None:
 
 @WAYS
 def test_released_it_outlives_the_context(*, use_ptrace: bool) -> None:
-    with Spawned(["sleep", "60"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand(["sleep", "60"], use_ptrace=use_ptrace) as command:
         command.release()
         command.release()
     assert command.poll() is None
@@ -243,7 +248,7 @@ def test_released_it_outlives_the_context(*, use_ptrace: bool) -> None:
 
 @WAYS
 def test_killed_while_it_waits(*, use_ptrace: bool) -> None:
-    with Spawned(["sleep", "60"], use_ptrace=use_ptrace) as command:
+    with StoppedCommand(["sleep", "60"], use_ptrace=use_ptrace) as command:
         os.kill(command.pid, signal.SIGKILL)
         until(lambda: not alive(command.pid), "the end")
         command.release()
@@ -251,7 +256,7 @@ def test_killed_while_it_waits(*, use_ptrace: bool) -> None:
 
 
 def test_waiting_has_an_end() -> None:
-    with Spawned(["sleep", "60"]) as command:
+    with StoppedCommand(["sleep", "60"]) as command:
         command.release()
         began = time.monotonic()
         assert command.wait(0.05) is None
@@ -314,16 +319,16 @@ def test_streams_and_environment_are_handed_on_and_no_descriptor_else(*, use_ptr
 
 def test_signals_before_exec_are_not_taken_for_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     # The child is sent signals between PTRACE_SEIZE and exec, the moment this is about.
-    send_go = Spawned._send_go
+    send_go = StoppedCommand._send_go
 
-    def disturbed(command: Spawned) -> None:
+    def disturbed(command: StoppedCommand) -> None:
         for number in (signal.SIGWINCH, signal.SIGURG, signal.SIGSTOP, signal.SIGCONT):
             os.kill(command.pid, number)
         send_go(command)
 
-    monkeypatch.setattr(Spawned, "_send_go", disturbed)
-    with Spawned(["sh", "-c", "exit 5"]) as command:
-        assert command.stopped_by == "ptrace"
+    monkeypatch.setattr(StoppedCommand, "_send_go", disturbed)
+    with StoppedCommand(["sh", "-c", "exit 5"]) as command:
+        assert command.hold_method == "ptrace"
         assert Path(command.program.path).samefile(shutil.which("sh") or "")
         command.release()
         assert command.wait() == 5
@@ -338,20 +343,20 @@ def test_set_user_id_programs_are_held_by_the_pipe_and_keep_their_rights() -> No
         def question() -> object:
             read, write = os.pipe()
             os.dup2(write, 1)
-            with Spawned([str(program), "-u"], environment={}) as command:
-                stopped_by = command.stopped_by
+            with StoppedCommand([str(program), "-u"], environment={}) as command:
+                hold_method = command.hold_method
                 command.release()
                 command.wait()
-            return [stopped_by, os.read(read, 10).decode()]
+            return [hold_method, os.read(read, 10).decode()]
 
         assert as_nobody(question) == ["pipe", "0\n"]
 
 
 def test_another_user_traces_as_well() -> None:
     def question() -> object:
-        with Spawned(["sleep", "0"], environment={}) as command:
+        with StoppedCommand(["sleep", "0"], environment={}) as command:
             command.release()
-            return [command.stopped_by, command.program.path, command.wait()]
+            return [command.hold_method, command.program.path, command.wait()]
 
     sleep = str(Path(shutil.which("sleep") or "").resolve())
     assert as_nobody(question) in (["ptrace", sleep, 0], ["pipe", sleep, 0])
@@ -362,7 +367,7 @@ def test_threads_are_no_obstacle() -> None:
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        with Spawned(["true"]) as command:
+        with StoppedCommand(["true"]) as command:
             command.release()
             assert command.wait() == 0
     finally:

@@ -19,9 +19,9 @@ from usdt.base.machine import KERNEL, word_of
 from usdt.engine.language import parse_probe
 from usdt.targets.target_files import resolve_target
 from usdt.uprobes.arguments import MAX_ARGUMENTS, arguments_of, call_stack
-from usdt.uprobes.functions import Function, FunctionFile
+from usdt.uprobes.functions import FunctionFile, ProbeFunction
 from usdt.uprobes.provider import FunctionRequest
-from usdt.uprobes.unsafe_instructions import misread
+from usdt.uprobes.unsafe_instructions import is_unsafe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def cxx(folder: Path) -> Path:
     return compiled(folder, _CXX, "-O0", "-xc++", name="cxx")
 
 
-def found(path: Path, pattern: str, **settings: bool) -> list[Function]:
+def found(path: Path, pattern: str, **settings: bool) -> list[ProbeFunction]:
     with FunctionFile(str(path)) as file:
         file.described = settings.get("described", False)
         return file.find(pattern)
@@ -87,7 +87,11 @@ def test_every_function_that_nm_knows_is_found(program: Path) -> None:
     for name in ("fib", "many", "erase", "leap", "level", "work", "main"):
         assert shown[name] == known[name]
         (function,) = found(program, name)
-        assert (function.start, function.name, function.shift) == (known[name], name, 0)
+        assert (function.start, function.name, function.offset_in_function) == (
+            known[name],
+            name,
+            0,
+        )
 
 
 def test_offsets_in_the_file_hold_the_code(program: Path) -> None:
@@ -106,9 +110,9 @@ def test_offsets_in_the_file_hold_the_code(program: Path) -> None:
 def test_an_offset_belongs_to_its_function(program: Path) -> None:
     (function,) = found(program, "fib")
     (inside,) = found(program, "fib+0x1") if word_of(KERNEL) == 8 else found(program, "fib+4")
-    assert inside.offset - function.offset == inside.shift
-    assert inside.place == f"fib+{inside.shift:#x}"
-    assert found(program, f"{inside.start + inside.shift:#x}") == [inside]
+    assert inside.offset - function.offset == inside.offset_in_function
+    assert inside.label == f"fib+{inside.offset_in_function:#x}"
+    assert found(program, f"{inside.start + inside.offset_in_function:#x}") == [inside]
     assert found(program, f"{function.start:#x}")[0].symbol == "fib"
     assert "beyond its end" in why(program, f"fib+{function.size}")
 
@@ -212,7 +216,7 @@ def test_go_is_recognised_and_its_returns_refused(program: Path, folder: Path) -
     with pytest.raises(TracingError, match="Go program: a return probe would crash it"):
         request.functions(str(path), str(path))
     (function,) = FunctionRequest(parse_probe(f"uprobe:{path}:fib")).functions(str(path), str(path))
-    assert not function.go, "a C function beside Go code"
+    assert not function.is_go, "a C function beside Go code"
     *_, result = arguments_of(KERNEL, go=True, no_return=function.no_return)
     assert isinstance(result.fetch, Unreadable)
 
@@ -254,7 +258,7 @@ def test_no_return_probe_where_it_would_break_the_program(name: str) -> None:
     ],
 )
 def test_instructions_that_the_kernel_misreads(code: str, machine: str, *, bad: bool) -> None:
-    assert misread(bytes.fromhex(code), machine) is bad
+    assert is_unsafe(bytes.fromhex(code), machine) is bad
 
 
 @pytest.mark.skipif(KERNEL != "x86_64", reason="needs x86-64: it is about its instructions")

@@ -36,7 +36,7 @@ def test_a_probe_on_a_function_is_at_its_local_entry() -> None:
             for name, (address, ahead) in known.items():
                 (found,) = (one for one in file.find(name) if one.start == address)
                 assert found.offset == file.elf.offset_of(address + ahead, executable=True)
-                assert (found.symbol, found.shift) == (name, 0)
+                assert (found.symbol, found.offset_in_function) == (name, 0)
                 # An offset counts from the symbol's address, as in objdump's lines.
                 (inside,) = (one for one in file.find(f"{name}+4") if one.start == address)
                 assert inside.offset == file.elf.offset_of(address + 4, executable=True)

@@ -13,7 +13,7 @@ from usdt.cli.listing import function_words, select
 from usdt.elf.file import ElfFile
 from usdt.elf.symbols import SymbolResolver
 from usdt.engine.cli.click_group import escaped
-from usdt.probes.sites import arguments_of, foreign, untraced
+from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,12 +66,12 @@ def _report(file: FileProbes, results: list[tuple[Probe, list[str]]]) -> None:
 
 
 def _problems(probe: Probe) -> Iterator[str]:
-    if (reason := foreign(probe)) is not None:
+    if (reason := foreign_reason(probe)) is not None:
         yield reason
     with ElfFile(probe.path) as elf, SymbolResolver(elf) as symbols:
         seen: set[str] = set()
         for site in probe.sites:
-            reason = site.dead or untraced(elf, probe, site)
+            reason = site.dead or unsupported_code_reason(elf, probe, site)
             if reason is not None:
                 yield f"site {site.address:#x} cannot be attached: {escaped(reason)}"
             for argument in arguments_of(probe, site, elf.type, symbols):

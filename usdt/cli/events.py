@@ -10,7 +10,7 @@ import click
 from usdt.cli.listing import function_words, select
 from usdt.engine.cli.click_group import escaped
 from usdt.engine.language import parse_probe
-from usdt.probes.sites import foreign, matching
+from usdt.probes.sites import foreign_reason, matching
 from usdt.targets.listing_files import split_words
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
     from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - after the words are known to be right
 
     yield f"# {escaped(probe.full_name)} in {escaped(probe.path)}\n"
-    if (reason := foreign(probe)) is not None:
+    if (reason := foreign_reason(probe)) is not None:
         yield f"# {reason}\n"
     for number, site in enumerate(probe.sites):
         if site.dead is not None:

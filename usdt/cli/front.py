@@ -48,9 +48,9 @@ class UsdtFront:
 
         spawned = None
         if options["command"] is not None:
-            from usdt.targets.spawn import Spawned, split_command  # noqa: PLC0415 - only for -c
+            from usdt.targets.spawn import StoppedCommand, split_command  # noqa: PLC0415 - only for -c
 
-            spawned = stack.enter_context(Spawned(split_command(options["command"])))
+            spawned = stack.enter_context(StoppedCommand(split_command(options["command"])))
         pids, everything, follow = tuple(options["pids"]), options["everything"], options["follow"]
         targets = Targets(pids, spawned, everything, follow)
         patience = options.get("patience", None if options["duration"] else GRACE)

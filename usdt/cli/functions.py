@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.engine.language.tree import ProbeText
-    from usdt.uprobes.functions import Function
+    from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import Prototype
 
 __all__ = ("describe_functions", "files_of", "list_functions")
@@ -68,7 +68,7 @@ def describe_functions(
             try:
                 known = None if parameters is None else parameters.prototype(one)
                 if parameters is not None and known is None:
-                    problem = problem or parameters.absence
+                    problem = problem or parameters.missing_reason
             except TracingError as err:
                 known, problem = None, str(err)
             if as_json:
@@ -91,7 +91,7 @@ def _parameters_of(file: FunctionFile) -> tuple[DebugParameters | None, str]:
 
 def _found(
     words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, described: bool = False
-) -> Iterator[tuple[FunctionFile, list[Function]]]:
+) -> Iterator[tuple[FunctionFile, list[ProbeFunction]]]:
     for request in map(parse_probe, words):
         some, failure = False, None
         named = [request.path] if request.path is not None else [*targets]
@@ -135,13 +135,13 @@ def files_of(
                     yield mapped.path, mapped.open_path, pid
 
 
-def _to_json(function: Function, *, arguments: bool = False) -> dict[str, Any]:
+def _to_json(function: ProbeFunction, *, arguments: bool = False) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "path": function.path,
         "function": function.name,
         "symbol": function.symbol or None,
         "machine": function.machine,
-        "address": function.start + function.shift,
+        "address": function.start + function.offset_in_function,
         "offset": function.offset,
         "size": function.size,
         "aliases": [*function.aliases],
@@ -151,7 +151,7 @@ def _to_json(function: Function, *, arguments: bool = False) -> dict[str, Any]:
     return shown
 
 
-def _table(file: FunctionFile, found: Sequence[Function], *, first: bool) -> Iterator[str]:
+def _table(file: FunctionFile, found: Sequence[ProbeFunction], *, first: bool) -> Iterator[str]:
     if not first:
         yield "\n"
     number = len(found)
@@ -159,14 +159,14 @@ def _table(file: FunctionFile, found: Sequence[Function], *, first: bool) -> Ite
     yield f"  {'ADDRESS':>18}  {'SIZE':>8}  FUNCTION\n"
     for one in found:
         also = f"  (also {', '.join(map(escaped, one.aliases))})" if one.aliases else ""
-        address = f"{one.start + one.shift:#x}"
-        yield f"  {address:>18}  {one.size or '-':>8}  {escaped(one.place)}{also}\n"
+        address = f"{one.start + one.offset_in_function:#x}"
+        yield f"  {address:>18}  {one.size or '-':>8}  {escaped(one.label)}{also}\n"
 
 
-def _description(function: Function, known: Prototype | None, problem: str) -> Iterator[str]:
-    yield f"{escaped(function.place)}  in {escaped(function.path)}\n"
+def _description(function: ProbeFunction, known: Prototype | None, problem: str) -> Iterator[str]:
+    yield f"{escaped(function.label)}  in {escaped(function.path)}\n"
     size = f"{function.size} bytes" if function.size else "size unknown"
-    address = function.start + function.shift
+    address = function.start + function.offset_in_function
     yield f"  {function.machine}, address {address:#x}, file offset {function.offset:#x}, {size}\n"
     if function.symbol not in ("", function.name):
         yield f"  symbol {escaped(function.symbol)}\n"
@@ -177,15 +177,15 @@ def _description(function: Function, known: Prototype | None, problem: str) -> I
         yield f"  cannot be traced here: {reason}\n"
     if known is not None:
         yield from _prototype(known)
-    if function.shift:
+    if function.offset_in_function:
         yield "  inside the function: its arguments and return are known where it begins\n"
-    elif known is not None and not function.go:
+    elif known is not None and not function.is_go:
         yield from _parameters(function, known)
     else:
         yield "  arguments, if they are integers or pointers (types are not known):\n"
         for name, place in _places(function):
             yield f"    {name:<7} {place}\n"
-        if not function.go:
+        if not function.is_go:
             yield f"  {escaped(problem or 'its file was compiled without debug information')}\n"
 
 
@@ -195,7 +195,7 @@ def _prototype(known: Prototype) -> Iterator[str]:
         yield f"  {escaped(known.file)}:{known.line}\n"
 
 
-def _parameters(function: Function, known: Prototype) -> Iterator[str]:
+def _parameters(function: ProbeFunction, known: Prototype) -> Iterator[str]:
     rows = [(escaped(one.name), escaped(one.type), escaped(one.where)) for one in known.parameters]
     if known.returns is None and function.no_return:
         rows.append(("return", "", f"not readable: {function.no_return}"))
@@ -204,13 +204,13 @@ def _parameters(function: Function, known: Prototype) -> Iterator[str]:
         yield f"    {name.ljust(widths[0])}  {kind.ljust(widths[1])}  {where}\n"
 
 
-def _places(function: Function) -> Iterator[tuple[str, str]]:
-    if function.shift:
+def _places(function: ProbeFunction) -> Iterator[tuple[str, str]]:
+    if function.offset_in_function:
         return
     known = len(arguments_of(function.machine))
-    if function.go:
+    if function.is_go:
         yield "arg0…", f"not readable: {GO_ARGUMENTS}"
-    for number in range(0 if function.go else min(_SHOWN_ARGUMENTS, known)):
+    for number in range(0 if function.is_go else min(_SHOWN_ARGUMENTS, known)):
         yield f"arg{number}", place_of(function.machine, number)
     if function.no_return:
         yield "return", f"not readable: {function.no_return}"

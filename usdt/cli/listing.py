@@ -11,7 +11,7 @@ import click
 from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.engine.cli.click_group import escaped
 from usdt.engine.language import parse_probe
-from usdt.probes.sites import matching, nearest
+from usdt.probes.sites import closest_match, matching
 from usdt.targets.listing_files import find_probes, split_words
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _nothing(
     if not patterns or not names:
         return ProbeNotFound(f"{where}: no USDT probes")
     wanted = parse_probe(patterns[0])
-    near = nearest(f"{wanted.provider}:{wanted.name}", names)
+    near = closest_match(f"{wanted.provider}:{wanted.name}", names)
     hint = f"; nearest is {near}" if near else ""
     return ProbeNotFound(f"{where}: no probe {wanted.provider}:{wanted.name}{hint}")
 

@@ -41,13 +41,13 @@ from usdt.bpf.link import (
 from usdt.bpf.maps import Map
 from usdt.bpf.objects import object_info
 from usdt.bpf.program import Program
-from usdt.libbpf.resolve import Wanted, addresses_of, collect
-from usdt.libbpf.usdt_spec import Layout, encode_spec
+from usdt.libbpf.resolve import AttachSpec, addresses_of, collect
+from usdt.libbpf.usdt_spec import UsdtSpecLayout, encode_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.libbpf.resolve import Place
+    from usdt.libbpf.resolve import AttachSite
 
 __all__ = ("Attachment", "Manager", "MapLike", "ProgramLike")
 
@@ -95,7 +95,7 @@ class SpecIds:
                 self._next += 1
         return taken
 
-    def give_back(self, ids: Sequence[int]) -> None:
+    def release(self, ids: Sequence[int]) -> None:
         """Take IDs back, in the order in which they were given out."""
         self._returned += ids
 
@@ -230,7 +230,7 @@ class Manager:
                 have one address; what libbpf would fail with in strict mode; what the kernel says.
                 Nothing stays attached.
         """
-        wanted = Wanted(provider, name, pid, cookie, self.layout, strict)
+        wanted = AttachSpec(provider, name, pid, cookie, self.layout, strict)
         found = collect(None if target is None else os.fspath(target), wanted)
         with _as_program(program) as loaded:
             via = self._way(loaded)
@@ -253,7 +253,7 @@ class Manager:
     def release(self, attachment: Attachment, ips: Sequence[bytes]) -> None:
         """Take back what a detached attachment had; called by it."""
         self._attachments.pop(attachment, None)
-        self._ids.give_back(attachment.spec_ids)
+        self._ids.release(attachment.spec_ids)
         if self._ips is not None and not self._ips.fd.closed:
             for key in ips:
                 self._ips.delete(key)
@@ -298,7 +298,7 @@ class Manager:
         self,
         attachment: Attachment,
         program: Program,
-        places: Sequence[Place],
+        places: Sequence[AttachSite],
         ids: dict[tuple[str, int], int],
     ) -> None:
         specs = {ids[place.key]: place.spec for place in places}
@@ -317,7 +317,7 @@ class Manager:
             once = list(dict.fromkeys(sites))
             _link(attachment, program, path, pid, once)
 
-    def _full(self, wanted: Wanted, path: str, number: int) -> SyscallError:
+    def _full(self, wanted: AttachSpec, path: str, number: int) -> SyscallError:
         return SyscallError(
             errno.E2BIG,
             f"attach to {wanted.probe} in {path}",
@@ -329,7 +329,7 @@ class Manager:
 def _map_addresses(
     ips: Map,
     attachment: Attachment,
-    places: Sequence[Place],
+    places: Sequence[AttachSite],
     ids: dict[tuple[str, int], int],
 ) -> None:
     known: dict[int, int] = {}
@@ -403,9 +403,9 @@ def _as_program(given: ProgramLike) -> Program:
     return program
 
 
-def _layout_of(specs: Map) -> Layout:
+def _layout_of(specs: Map) -> UsdtSpecLayout:
     spec = specs.spec
-    sizes = [layout.value for layout in Layout]
+    sizes = [layout.value for layout in UsdtSpecLayout]
     usable = spec.type in (MapType.ARRAY, MapType.HASH) and spec.key_size == _KEY.size
     if not usable or spec.value_size not in sizes:
         raise TracingError(
@@ -413,7 +413,7 @@ def _layout_of(specs: Map) -> Layout:
             f"{spec.key_size} and values of {spec.value_size} bytes; keys of 4 and values of "
             f"{' or '.join(map(str, sizes))} expected"
         )
-    return Layout(spec.value_size)
+    return UsdtSpecLayout(spec.value_size)
 
 
 def _check_ips(ips: Map) -> None:
@@ -425,7 +425,7 @@ def _check_ips(ips: Map) -> None:
         )
 
 
-def _explained(err: TracingError, wanted: Wanted, path: str) -> TracingError:
+def _explained(err: TracingError, wanted: AttachSpec, path: str) -> TracingError:
     place = f"attach to {wanted.probe} in {path}"
     if isinstance(err, ProbeNotFound | TargetError):
         return err

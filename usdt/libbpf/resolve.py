@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
-from usdt.libbpf.usdt_spec import Layout, Problem, Spec, make_spec
+from usdt.libbpf.usdt_spec import Problem, Spec, UsdtSpecLayout, make_spec
 from usdt.probes.probe import read_probes
-from usdt.probes.sites import nearest, points_of
+from usdt.probes.sites import closest_match, points_of
 from usdt.procfs import process
 from usdt.targets.target_files import resolve_target
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.attach_points import Point
     from usdt.probes.probe import Probe, Site
 
-__all__ = ("Collection", "Place", "Wanted", "addresses_of", "collect")
+__all__ = ("AttachSite", "AttachSpec", "Collection", "addresses_of", "collect")
 
 ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
 MAX_NOTICES = 16
 
 
 @frozen
-class Place:
+class AttachSite:
     """One site to attach to.
 
     Attributes:
@@ -53,7 +53,7 @@ class Place:
 
 
 @frozen
-class Wanted:
+class AttachSpec:
     """A probe and how it is to be attached.
 
     Attributes:
@@ -68,7 +68,7 @@ class Wanted:
     name: str
     pid: int = 0
     cookie: int = 0
-    layout: Layout = Layout.CLASSIC
+    layout: UsdtSpecLayout = UsdtSpecLayout.CLASSIC
     strict: bool = False
 
     @property
@@ -82,7 +82,7 @@ class Collection:
     """Everything to attach to; ``notices`` are lines on what had to be left out."""
 
     path: str
-    places: tuple[Place, ...]
+    places: tuple[AttachSite, ...]
     notices: tuple[str, ...]
 
 
@@ -107,7 +107,7 @@ class _Notices:
         return rows if more <= 0 else [*rows[:MAX_NOTICES], f"{self._where}: {more} more of these"]
 
 
-def collect(target: str | None, wanted: Wanted) -> Collection:
+def collect(target: str | None, wanted: AttachSpec) -> Collection:
     """Find every site of a probe, and express its arguments.
 
     Args:
@@ -120,7 +120,7 @@ def collect(target: str | None, wanted: Wanted) -> Collection:
         ElfError: the file is damaged.
         SyscallError: in strict mode, with libbpf's errno.
     """
-    places: list[Place] = []
+    places: list[AttachSite] = []
     notices: list[str] = []
     names: dict[str, None] = {}
     paths: list[str] = []
@@ -165,7 +165,9 @@ def _check(probe: Probe, notices: _Notices) -> None:
             notices.add(Problem(text, errno.ESRCH))
 
 
-def _places(probe: Probe, open_path: str, wanted: Wanted, notices: _Notices) -> Iterator[Place]:
+def _places(
+    probe: Probe, open_path: str, wanted: AttachSpec, notices: _Notices
+) -> Iterator[AttachSite]:
     with ElfFile(open_path, name=probe.path) as elf:
         fixed = elf.type == ET_EXEC
     live = [site for site in probe.sites if site.dead is None]
@@ -182,10 +184,10 @@ def _places(probe: Probe, open_path: str, wanted: Wanted, notices: _Notices) -> 
             for problem in problems:
                 notices.add(problem)
             known[key] = spec
-        yield Place(point, site, known[key], key, fixed)
+        yield AttachSite(point, site, known[key], key, fixed)
 
 
-def addresses_of(places: Sequence[Place]) -> Iterator[tuple[Place, int]]:
+def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int]]:
     """Where each site is in the memory of processes: what a program sees as its ip.
 
     Raises:
@@ -235,6 +237,6 @@ def _not_found(wanted: str, where: str, names: Iterable[str], notices: list[str]
     known = list(names)
     if not known:
         return ProbeNotFound(f"{where}: no USDT probes at all; {wanted} was asked for")
-    near = nearest(wanted, known)
+    near = closest_match(wanted, known)
     hint = f"nearest is {near}" if near else f"{len(known)} others"
     return ProbeNotFound(f"{where}: no probe {wanted}; {hint}")

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 __all__ = (
     "MAX_ARGUMENTS",
     "ArgType",
-    "Layout",
     "Problem",
     "Spec",
     "SpecArgument",
+    "UsdtSpecLayout",
     "decode_spec",
     "encode_spec",
     "make_spec",
@@ -74,7 +74,7 @@ class ArgType(enum.IntEnum):
     NONE = 0xFF  # none of libbpf's: what no type can express
 
 
-class Layout(enum.Enum):
+class UsdtSpecLayout(enum.Enum):
     """Which of the two structures a map has; the value is the size of one entry in bytes."""
 
     CLASSIC = 208
@@ -125,7 +125,7 @@ def make_spec(
     texts: Sequence[str],
     *,
     cookie: int = 0,
-    layout: Layout = Layout.CLASSIC,
+    layout: UsdtSpecLayout = UsdtSpecLayout.CLASSIC,
     byteorder: ByteOrder = sys.byteorder,
     word: int = KERNEL_WORD,
 ) -> tuple[Spec, tuple[Problem, ...]]:
@@ -159,7 +159,7 @@ def make_spec(
 
 
 def _expressed(
-    argument: Argument, text: str, layout: Layout, byteorder: ByteOrder, word: int
+    argument: Argument, text: str, layout: UsdtSpecLayout, byteorder: ByteOrder, word: int
 ) -> SpecArgument | Problem:
     kind, size, fetch = argument.type.kind, argument.type.size, argument.fetch
     if isinstance(fetch, Unreadable):
@@ -193,7 +193,7 @@ def _as_spelled(value: int, text: str, size: int, *, signed: bool) -> int:
 
 
 def _in_memory(
-    fetch: Memory, layout: Layout, *, signed: bool, bitshift: int
+    fetch: Memory, layout: UsdtSpecLayout, *, signed: bool, bitshift: int
 ) -> SpecArgument | Problem:
     base, index, scale = fetch.base, fetch.index, fetch.scale
     if base is None and scale == 1:
@@ -206,7 +206,7 @@ def _in_memory(
         return SpecArgument(
             ArgType.REG_DEREF, offset, reg_off=base, signed=signed, bitshift=bitshift
         )
-    if layout is Layout.CLASSIC:
+    if layout is UsdtSpecLayout.CLASSIC:
         text = "a base and an index register, which programs built with libbpf 1.7 can read"
         return Problem(text, errno.ENOENT)
     if index >> INDEX_BITS:
@@ -216,7 +216,7 @@ def _in_memory(
     )
 
 
-def encode_spec(spec: Spec, layout: Layout, byteorder: ByteOrder = sys.byteorder) -> bytes:
+def encode_spec(spec: Spec, layout: UsdtSpecLayout, byteorder: ByteOrder = sys.byteorder) -> bytes:
     """The bytes of ``struct __bpf_usdt_spec``.
 
     Raises:
@@ -224,7 +224,7 @@ def encode_spec(spec: Spec, layout: Layout, byteorder: ByteOrder = sys.byteorder
     """
     if len(spec.arguments) > MAX_ARGUMENTS:
         raise ValueError(f"{len(spec.arguments)} arguments: at most {MAX_ARGUMENTS}")
-    encode = _encode_classic if layout is Layout.CLASSIC else _encode_sib
+    encode = _encode_classic if layout is UsdtSpecLayout.CLASSIC else _encode_sib
     order = "<" if byteorder == "little" else ">"
     body = b"".join(encode(argument, order) for argument in spec.arguments)
     tail = struct.pack(f"{order}Qh6x", spec.cookie, len(spec.arguments))
@@ -251,7 +251,7 @@ def _encode_sib(argument: SpecArgument, order: str) -> bytes:
     )
 
 
-def decode_spec(data: bytes, layout: Layout, byteorder: ByteOrder = sys.byteorder) -> Spec:
+def decode_spec(data: bytes, layout: UsdtSpecLayout, byteorder: ByteOrder = sys.byteorder) -> Spec:
     """Read the structure back; what is beyond the number of arguments is not looked at.
 
     Raises:
@@ -264,7 +264,7 @@ def decode_spec(data: bytes, layout: Layout, byteorder: ByteOrder = sys.byteorde
     if not 0 <= count <= MAX_ARGUMENTS:
         raise ValueError(f"a spec of {count} arguments: 0 to {MAX_ARGUMENTS} expected")
     size = (layout.value - 16) // MAX_ARGUMENTS
-    decode = _decode_classic if layout is Layout.CLASSIC else _decode_sib
+    decode = _decode_classic if layout is UsdtSpecLayout.CLASSIC else _decode_sib
     return Spec(tuple(decode(data, index * size, order) for index in range(count)), cookie)
 
 

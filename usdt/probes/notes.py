@@ -78,7 +78,7 @@ class Notes:
 
 
 @frozen
-class Layout:
+class NoteFormat:
     """How notes of one class, byte order and padding lie in memory.
 
     Attributes:
@@ -94,12 +94,12 @@ class Layout:
     padding: int
 
 
-def make_layout(bits: int, byteorder: str, padding: int) -> Layout:
+def make_layout(bits: int, byteorder: str, padding: int) -> NoteFormat:
     """The layout of notes in a file of that class and byte order."""
     order = "<" if byteorder == "little" else ">"
     words = "QQQ" if bits == 64 else "III"
     gap = "4x" if padding == 8 else ""  # header and owner are 20 bytes
-    return Layout(
+    return NoteFormat(
         struct.Struct(f"{order}III"),
         struct.Struct(f"{order}III8s{gap}{words}"),
         struct.calcsize(f"{order}{words}"),
@@ -155,7 +155,7 @@ def quality(found: Notes) -> tuple[bool, int, int]:
     return fits(found), named, -len(found.warnings)
 
 
-def parse_padded(data: bytes | memoryview, layout: Layout) -> Notes:
+def parse_padded(data: bytes | memoryview, layout: NoteFormat) -> Notes:
     """Decode a section whose notes are padded to ``layout.padding`` bytes.
 
     A well-formed note is decoded in place by one look at header, owner and addresses; everything
@@ -220,7 +220,7 @@ def unterminated(position: int, text: list[str]) -> str:
     return f"offset {position:#x}: damaged note skipped: its {missing} string has no end"
 
 
-def step(data: bytes | memoryview, layout: Layout, position: int) -> tuple[int, str]:
+def step(data: bytes | memoryview, layout: NoteFormat, position: int) -> tuple[int, str]:
     """Pass a note that is not a well-formed stapsdt note.
 
     Returns:

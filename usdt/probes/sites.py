@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.probes.probe import Probe, Site
-    from usdt.uprobes.dwarf_types import ProgramTypes
+    from usdt.uprobes.dwarf_types import DwarfTypeProvider
 
 __all__ = (
-    "alike",
     "arguments_of",
     "attachable",
+    "closest_match",
     "declared_arguments",
-    "foreign",
+    "foreign_reason",
+    "is_typo_of",
     "matching",
-    "nearest",
     "points_of",
-    "untraced",
+    "unsupported_code_reason",
 )
 
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
-_MOST_REFUSED = 20  # sites of a file that are told one by one
+_MAX_REFUSED = 20  # sites of a file that are told one by one
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 
 
@@ -53,12 +53,12 @@ def fits(request: ProbeText, provider: str, name: str) -> bool:
     )
 
 
-def foreign(probe: Probe) -> str | None:
+def foreign_reason(probe: Probe) -> str | None:
     """Why a probe cannot be hit by this machine's own instructions, or None."""
     return foreign_machine_reason(probe.machine)
 
 
-def untraced(elf: ElfFile, probe: Probe, site: Site) -> str | None:
+def unsupported_code_reason(elf: ElfFile, probe: Probe, site: Site) -> str | None:
     """Why the kernel must not be asked for a breakpoint at a live site, or None.
 
     Uprobes on 32-bit ARM take every instruction for one of four bytes of the ARM set, and do not
@@ -104,7 +104,7 @@ def points_of(
         for site in probe.sites:
             if site.offset is None:
                 continue
-            if reason := untraced(elf, probe, site):
+            if reason := unsupported_code_reason(elf, probe, site):
                 where = f"{probe.full_name} at {site.address:#x} in {probe.path}"
                 error = TargetError(f"{where}: {reason}")
                 if refused is None:
@@ -127,20 +127,20 @@ def points_of(
             )
 
 
-_types: weakref.WeakValueDictionary[tuple[str, str, int], ProgramTypes] = (
+_types: weakref.WeakValueDictionary[tuple[str, str, int], DwarfTypeProvider] = (
     weakref.WeakValueDictionary()
 )
 
 
-def _types_of(path: str, open_path: str, machine: str, pid: int) -> ProgramTypes:
+def _types_of(path: str, open_path: str, machine: str, pid: int) -> DwarfTypeProvider:
     # What knows the program's own types, in casts; its debug information is read if there are any.
     from usdt.uprobes.debug_info import LazyDebug  # noqa: PLC0415 - listing needs neither
-    from usdt.uprobes.dwarf_types import ProgramTypes  # noqa: PLC0415
+    from usdt.uprobes.dwarf_types import DwarfTypeProvider  # noqa: PLC0415
 
     known = _types.get((path, open_path, pid))
     if known is None:
         roots = (f"/proc/{pid}/root", "") if pid else ("",)
-        known = ProgramTypes(LazyDebug(path, open_path, machine, roots), machine)
+        known = DwarfTypeProvider(LazyDebug(path, open_path, machine, roots), machine)
         _types[path, open_path, pid] = known
     return known
 
@@ -155,14 +155,14 @@ def attachable(
     """
     points: list[Point] = []
     refused: list[TracingError] = []
-    typed, elsewhere = needs_types(items), foreign(probes[0])
+    typed, elsewhere = needs_types(items), foreign_reason(probes[0])
     for probe in probes if elsewhere is None else ():
         points += points_of(probe, open_path, pid=pid, typed=typed, refused=refused)
     if not points and not refused:
         reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
         refused.append(TracingError(f"{probes[0].full_name} in {path}: {reason}"))
-    if more := refused[_MOST_REFUSED:]:
-        refused[_MOST_REFUSED:] = [TracingError(f"{path}: {len(more)} more sites like that")]
+    if more := refused[_MAX_REFUSED:]:
+        refused[_MAX_REFUSED:] = [TracingError(f"{path}: {len(more)} more sites like that")]
     return points, refused
 
 
@@ -195,7 +195,7 @@ def _symbolic(probe: Probe, site: Site) -> bool:
     return any(operand.symbol for operand in probe.operands(site))
 
 
-def nearest(wanted: str, known: Iterable[str]) -> str | None:
+def closest_match(wanted: str, known: Iterable[str]) -> str | None:
     """The name that a misspelt one most likely stands for, or None."""
     import difflib  # noqa: PLC0415 - only for a message
     from itertools import islice  # noqa: PLC0415
@@ -204,7 +204,7 @@ def nearest(wanted: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def alike(one: str, other: str) -> bool:
+def is_typo_of(one: str, other: str) -> bool:
     """Whether a name is a misspelling of the other in provider and name, each taken alone.
 
     Two letters changed places in a provider of four are.

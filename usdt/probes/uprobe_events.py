@@ -22,7 +22,7 @@ from usdt.engine.runtime.tracefs_backend.evaluate import leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
 from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching, Inexpressible
 from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, event_label, place_text
-from usdt.probes.sites import declared_arguments, foreign, points_of
+from usdt.probes.sites import declared_arguments, foreign_reason, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ __all__ = ("GROUP", "SiteEvent", "function_events", "site_events")
 
 GROUP = "usdt"
 _HEADS = {"pid": "", "tid": "common_pid", "cpu": "the CPU of its buffer", "ts": "its time"}
-_LONGEST = 32  # characters of an argument's name, MAX_ARG_NAME_LEN
+_MAX_NAME = 32  # characters of an argument's name, MAX_ARG_NAME_LEN
 _RESERVED = re.compile(r"common_|__probe_|arg\d+$")
 
 
@@ -78,7 +78,7 @@ def site_events(
         ElfError: the file's symbols have to be read and cannot be.
     """
     path = _plain(probe.path)
-    kernel = KERNEL if foreign(probe) is None else _native(probe.machine)
+    kernel = KERNEL if foreign_reason(probe) is None else _native(probe.machine)
     declared = declared_arguments([probe])
     taken = set() if taken is None else taken
     for number, point in enumerate(points_of(probe, probe.path)):
@@ -272,7 +272,7 @@ class _SiteWriter:
 
     def _add(self, key: str, field: Field, *, hexadecimal: bool = False) -> str:
         # An argument's name is the item's in letters that the kernel takes.
-        base = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_")[: _LONGEST - 4] or "value"
+        base = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_")[: _MAX_NAME - 4] or "value"
         if base[0].isdigit() or (_RESERVED.match(base) and base != key):
             base = f"_{base}"
         name, number = base, 1

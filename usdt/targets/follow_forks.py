@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from usdt.bpf.mmapevents import MappedNow
 
-__all__ = ("Family", "Fresh")
+__all__ = ("ForkFollower", "NewFile")
 
-_MOST_FILES = 1 << 17  # remembered
+_MAX_FILES = 1 << 17  # remembered
 _ROUNDS = 64  # of looking for children; each finds another generation that was just forked
 
 
 @frozen
-class Fresh:
+class NewFile:
     """A file that came to light.
 
     Attributes:
@@ -48,7 +48,7 @@ class Fresh:
     renewed: bool
 
 
-class Family:
+class ForkFollower:
     """The processes given, their descendants now and later; a context manager.
 
     Args:
@@ -112,7 +112,7 @@ class Family:
         """Readable when :meth:`fresh` has something to look at."""
         return [] if self._events is None else self._events.descriptors
 
-    def fresh(self) -> Iterator[Fresh | None]:
+    def fresh(self) -> Iterator[NewFile | None]:
         """Files mapped since the last call, by anybody; None: look at every process instead."""
         if self._events is None:
             return
@@ -121,13 +121,13 @@ class Family:
                 yield None
                 continue
             identity = event.device, event.inode
-            if len(self._met) > _MOST_FILES:
+            if len(self._met) > _MAX_FILES:
                 self._met.clear()  # looked at again, and found to be known
             known, now = self._met.get(identity), (event.generation, _written(event))
             self._met[identity] = now
             if known != now:
                 renewed = known is not None
-                yield from (Fresh(file, renewed) for file in _look(event))
+                yield from (NewFile(file, renewed) for file in _look(event))
 
     def empty(self) -> bool:
         """Whether all have ended, but for those given, whom forget() takes out."""
@@ -137,7 +137,7 @@ class Family:
         """Take out a process of ``pids`` that has ended."""
         self.followed.remove(pid)
 
-    def complaints(self) -> Iterator[str]:
+    def loss_notes(self) -> Iterator[str]:
         """What could not be followed, in words."""
         state = self.followed.unfollowed()
         if state.no_room:

@@ -12,7 +12,7 @@ from ptrace(2): the thread that spawned a command is the one that must release i
 thread ends before, the command is killed.
 
 Where ptrace is refused (seccomp in containers, Yama's ptrace_scope 3), and where the program is
-set-user-ID, the child is held on the pipe before it executes the command: ``stopped_by`` is
+set-user-ID, the child is held on the pipe before it executes the command: ``hold_method`` is
 "pipe", and the program is the file that PATH and ``#!`` lead to. A traced process that executes a
 program with set-user-ID, set-group-ID or file capabilities gets none of them unless its tracer has
 CAP_SYS_PTRACE (cap_bprm_creds_from_file() in security/commoncap.c), so such a program is never
@@ -42,7 +42,7 @@ from usdt.targets.library_search import dependencies
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("Spawned", "split_command")
+__all__ = ("StoppedCommand", "split_command")
 
 # include/uapi/linux/ptrace.h
 PTRACE_CONT = 7
@@ -53,7 +53,7 @@ PTRACE_EVENT_STOP = 128
 PTRACE_O_TRACEEXEC = 1 << PTRACE_EVENT_EXEC
 PTRACE_O_EXITKILL = 1 << 20  # Linux 3.8
 
-_MOST_WORDS = 64  # looked at for programs
+_MAX_GUESSES = 64  # looked at for programs
 _NOT_FOUND = 127  # what shells give for a command that could not be executed
 # Signals that Python ignores; a command expects them as they were, and ^C to end it.
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
@@ -76,7 +76,7 @@ def split_command(text: str) -> list[str]:
     return words
 
 
-class Spawned:
+class StoppedCommand:
     """A command, stopped until :meth:`release`; a context manager.
 
     Leaving the context kills a command that was never released; one that was runs on.
@@ -84,7 +84,7 @@ class Spawned:
     Attributes:
         argv: its words.
         pid: its process.
-        stopped_by: "ptrace" (at its first instruction) or "pipe" (before it is executed).
+        hold_method: "ptrace" (at its first instruction) or "pipe" (before it is executed).
         program: the file that runs. By ptrace it is read from the process; by pipe it is found as
             the kernel will find it.
         exit_code: None until :meth:`poll` or :meth:`wait` saw its end; 128 + N for a signal N.
@@ -109,7 +109,7 @@ class Spawned:
         """
         self.argv = tuple(argv)
         self.exit_code: int | None = None
-        self.stopped_by: Literal["ptrace", "pipe"] = "pipe"
+        self.hold_method: Literal["ptrace", "pipe"] = "pipe"
         self._environment = dict(os.environ if environment is None else environment)
         self._path = _executable(self.argv, self._environment)
         self._chain = program_chain(self._path, environment=self._environment)
@@ -118,7 +118,7 @@ class Spawned:
         self.pid = self._fork()
         try:
             if use_ptrace and not _gains_privileges(self._chain) and _seize(self.pid):
-                self.stopped_by = "ptrace"
+                self.hold_method = "ptrace"
                 self._run_to_exec()
             self._pidfd = _pidfd(self.pid)
             self.program = self._program()
@@ -149,14 +149,14 @@ class Spawned:
         """
         return _with_libraries(self._chain, self._environment)
 
-    def mentioned(self) -> list[str]:
+    def guess_programs(self) -> list[str]:
         """What the programs will have mapped that its words name, as ``sh -c``, ``env`` have them.
 
         A guess at what the command may execute in turn: words are split once more, and each that
         leads to a program counts, whatever it is meant for.
         """
         found: dict[str, None] = {}
-        for word in _inner_words(self.argv[1:])[:_MOST_WORDS]:
+        for word in _inner_words(self.argv[1:])[:_MAX_GUESSES]:
             path = find_program(word, environment=self._environment)
             if path is not None:
                 with contextlib.suppress(TargetError):  # an interpreter that is not there
@@ -173,7 +173,7 @@ class Spawned:
         if not self._stopped:
             return
         self._stopped = False
-        if self.stopped_by == "ptrace":
+        if self.hold_method == "ptrace":
             _detach(self.pid)
             return
         self._send_go()
@@ -268,7 +268,7 @@ class Spawned:
         self._check_exec()
 
     def _program(self) -> MappedFile:
-        if self.stopped_by == "ptrace":
+        if self.hold_method == "ptrace":
             program = exe(self.pid)
             if program is not None:
                 return program

@@ -23,7 +23,7 @@ from usdt.base.errors import ElfError, LanguageError, ProbeNotFound, TargetError
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.codegen.model import Filter
 from usdt.probes.probe import FileProbes, read_probes
-from usdt.probes.sites import alike, attachable, declared_arguments, matching, nearest
+from usdt.probes.sites import attachable, closest_match, declared_arguments, is_typo_of, matching
 from usdt.procfs import process
 from usdt.targets.target_files import resolve_target
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.attach.attach_points import Point
     from usdt.engine.runtime.session import AnySession, Lost
-    from usdt.targets.follow_forks import Family
-    from usdt.targets.spawn import Spawned
+    from usdt.targets.follow_forks import ForkFollower
+    from usdt.targets.spawn import StoppedCommand
     from usdt.uprobes.provider import FunctionRequest
 
 __all__ = ("Targets", "Tracer")
@@ -57,7 +57,7 @@ class Targets:
     """
 
     pids: tuple[int, ...] = ()
-    command: Spawned | None = None
+    command: StoppedCommand | None = None
     everything: bool = False
     follow: bool = False
 
@@ -118,7 +118,7 @@ class Tracer:
         self._probes: dict[Any, FileProbes] = {}
         self._held: set[Any] = set()  # files with something attached, by identity
         self._pidfds: dict[int, int] = {}
-        self._family: Family | None = None
+        self._family: ForkFollower | None = None
         with contextlib.ExitStack() as undo:
             if targets.follow and self._pids:
                 self._family = self._following(undo)
@@ -169,7 +169,7 @@ class Tracer:
         yield from self._session.drain()
         self.notices += self._session.remarks()
         if self._family is not None:
-            self.notices += self._family.complaints()
+            self.notices += self._family.loss_notes()
 
     def lost(self) -> list[Lost]:
         """What each probe did not deliver."""
@@ -211,10 +211,10 @@ class Tracer:
                 )
         return tuple(dict.fromkeys(group.pid for group in groups))
 
-    def _following(self, undo: contextlib.ExitStack) -> Family:
-        from usdt.targets.follow_forks import Family  # noqa: PLC0415 - only for -f
+    def _following(self, undo: contextlib.ExitStack) -> ForkFollower:
+        from usdt.targets.follow_forks import ForkFollower  # noqa: PLC0415 - only for -f
 
-        family = undo.enter_context(Family(self._pids, self._namespace))
+        family = undo.enter_context(ForkFollower(self._pids, self._namespace))
         self._pids = family.pids
         self.notices += family.notices
         return family
@@ -286,11 +286,11 @@ class Tracer:
                 f"process, or the file: PATH:{request.text.provider}:{request.text.name}"
             )
 
-    def _of_command(self, command: Spawned) -> Iterator[_File]:
+    def _of_command(self, command: StoppedCommand) -> Iterator[_File]:
         for path in command.files():
             yield _File(path, path, process.file_identity(path), self._only(command.pid))
         # What children are likely to execute, before they do.
-        for path in command.mentioned() if self._family is not None else ():
+        for path in command.guess_programs() if self._family is not None else ():
             with contextlib.suppress(TargetError):
                 yield _File(path, path, process.file_identity(path))
 
@@ -335,8 +335,8 @@ class Tracer:
             raise self._not_found(request, files)
         else:
             name = f"{request.text.provider}:{request.text.name}"
-            near = nearest(name, self._names(files))
-            if near and alike(near, name):
+            near = closest_match(name, self._names(files))
+            if near and is_typo_of(near, name):
                 raise self._not_found(request, files)
             self.notices.append(
                 f"no probe {name} in process {self._pids[0]} yet: waiting for a library with it"
@@ -358,7 +358,7 @@ class Tracer:
         names = dict.fromkeys(self._names(files))
         if not names:
             return ProbeNotFound(f"{where}: no USDT probes at all; {wanted} was asked for")
-        near = nearest(wanted, names)
+        near = closest_match(wanted, names)
         hint = f"nearest is {near}" if near else f"{len(names)} others"
         return ProbeNotFound(
             f"{where}: no probe {wanted}; {hint} (list them with: usdt list {what})"
@@ -429,7 +429,7 @@ class Tracer:
         if self._pids:
             self._check_missing(now)
 
-    def _fresh(self, family: Family) -> list[_File]:
+    def _fresh(self, family: ForkFollower) -> list[_File]:
         # What anybody has begun to map.
         found = []
         for fresh in family.fresh():

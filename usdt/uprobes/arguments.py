@@ -18,7 +18,7 @@ from usdt.engine.compiler.entry_return import CallStack
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.resolve import Types
-    from usdt.uprobes.functions import Function
+    from usdt.uprobes.functions import ProbeFunction
 
 __all__ = (
     "GO_ARGUMENTS",
@@ -37,23 +37,23 @@ class Parameters(Protocol):
     """What knows the parameters of functions by name and type: debug information."""
 
     @property
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         """Why nothing may be known of a function: what is not here; "" if nothing is missing."""
 
-    def arguments(self, function: Function) -> tuple[Argument, ...]:
+    def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
         """Named arguments of a function, in order; none where nothing is known."""
 
-    def types(self, function: Function) -> Types | None:
+    def types(self, function: ProbeFunction) -> Types | None:
         """What knows members and types' names at a function."""
 
 
 @functools.cache
-def arguments_of(machine: str, *, go: bool = False, no_return: str = "") -> tuple[Argument, ...]:
+def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> tuple[Argument, ...]:
     """``arg0``… and ``return`` of any function of a CPU; none of a CPU that is not known.
 
     Args:
         machine: the CPU, as ElfFile.machine_name gives it.
-        go: whether it is Go code.
+        is_go: whether it is Go code.
         no_return: why there is no ``return``.
     """
     convention = CONVENTIONS.get(machine)
@@ -66,7 +66,7 @@ def arguments_of(machine: str, *, go: bool = False, no_return: str = "") -> tupl
     for number in range(MAX_ARGUMENTS):
         later = number - len(convention.arguments)
         fetch: Register | Memory | Unreadable
-        if go:
+        if is_go:
             fetch = Unreadable(GO_ARGUMENTS)
         elif later < 0:
             fetch = Register(slots[convention.arguments[number]], word)

@@ -37,7 +37,7 @@ from usdt.engine.compiler.ir import (
 if TYPE_CHECKING:
     from usdt.uprobes.member_access import MemberAccess
 
-__all__ = ("Container", "container_of")
+__all__ = ("SequenceView", "sequence_view_of")
 
 _TEXT = re.compile(r"(?:[^<]*::)?basic_string(?:_view)?<char[,> ]")
 _RUST_TEXT = re.compile(r"(?:^|&|&mut |\bBox<|\bRc<|\bArc<|\bconst |\bmut )str\b")
@@ -45,11 +45,11 @@ _VECTOR = re.compile(r"(?:[^<]*::)?vector<")
 _RUST_VECTOR = re.compile(r"(?:^|::)Vec<(.*?)(?:, [\w:]*Global)?>$")
 _LIBSTDCXX = ("std::__cxx11::basic_string<", "std::basic_string<")
 _OLD_LENGTH = -24  # of libstdc++'s strings before GCC 5: a word, from the text
-_DEEPEST = 8
+_MAX_NESTING = 8
 
 
 @frozen
-class Container:
+class SequenceView:
     """What a text or a list holds.
 
     Attributes:
@@ -65,7 +65,7 @@ class Container:
     text: bool
 
 
-def container_of(types: MemberAccess, node: Node) -> Container | None:
+def sequence_view_of(types: MemberAccess, node: Node) -> SequenceView | None:
     """What a value holds, if it is a text or a list."""
     number = getattr(getattr(node, "handle", None), "type", getattr(node, "handle", None))
     if not isinstance(node, Place) or not isinstance(number, int):
@@ -83,7 +83,7 @@ def container_of(types: MemberAccess, node: Node) -> Container | None:
     return _rust(types, node, name)
 
 
-def _cxx_text(types: MemberAccess, node: Place, name: str) -> Container | None:
+def _cxx_text(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
     text = _first(types, node, "_M_str", "__data_", "__data")
     count = _first(types, node, "_M_len", "__size_", "__size")
     if text is None and types.member_by_name(node, "_M_dataplus") is None and "__1::" in name:
@@ -99,7 +99,7 @@ def _cxx_text(types: MemberAccess, node: Place, name: str) -> Container | None:
     if count is None:
         before = fold(Arithmetic("+", text.address, Number(_OLD_LENGTH & (1 << 64) - 1, U64), U64))
         count = Deref(before, U64)
-    return Container(text.address, count, text.handle, text=True)
+    return SequenceView(text.address, count, text.handle, text=True)
 
 
 def _first(types: MemberAccess, node: Place, *names: str) -> Node | None:
@@ -108,7 +108,7 @@ def _first(types: MemberAccess, node: Place, *names: str) -> Node | None:
     return next((one for one in found if one is not None), None)
 
 
-def _libcxx_text(types: MemberAccess, node: Place) -> Container | None:
+def _libcxx_text(types: MemberAccess, node: Place) -> SequenceView | None:
     # Its ABI is what it is on little-endian machines; how it names its members differs.
     element = types.type_named("char")
     if element is None or types.big_endian or not _first(types, node, "__r_", "__rep_"):
@@ -125,7 +125,7 @@ def _libcxx_text(types: MemberAccess, node: Place) -> Container | None:
     inside = fold(Arithmetic("+", node.address, Number(1, U64), U64))
     text = _either(is_long, at(2 * word, kind), inside)
     half = Arithmetic(">>", first, Number(1, U64), U64)
-    return Container(text, _either(is_long, at(word, kind), half), element, text=True)
+    return SequenceView(text, _either(is_long, at(word, kind), half), element, text=True)
 
 
 def _either(mask: Node, one: Node, other: Node) -> Node:
@@ -140,7 +140,7 @@ def _is_declared(types: MemberAccess, node: Node | None) -> bool:
     return isinstance(number, int) and isinstance(types.btf.resolve(number), btf_types.Forward)
 
 
-def _declared_text(types: MemberAccess, node: Place, name: str) -> Container | None:
+def _declared_text(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
     # clang leaves it to the C++ library to describe its strings, or what has the pointer in them;
     # their ABI is what it is.
     if not _TEXT.match(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
@@ -154,10 +154,10 @@ def _declared_text(types: MemberAccess, node: Place, name: str) -> Container | N
     else:
         before = fold(Arithmetic("+", text, Number(_OLD_LENGTH & (1 << 64) - 1, U64), U64))
         count = Deref(before, U64)
-    return Container(text, count, element, text=True)
+    return SequenceView(text, count, element, text=True)
 
 
-def _cxx_vector(types: MemberAccess, node: Place) -> Container | None:
+def _cxx_vector(types: MemberAccess, node: Place) -> SequenceView | None:
     inner = types.member_by_name(node, "_M_impl") or node
     if not isinstance(inner, Place):
         return None
@@ -173,13 +173,13 @@ def _cxx_vector(types: MemberAccess, node: Place) -> Container | None:
     first, behind = (fold(Convert(one.address, S64)) for one in (begin, end))
     apart = fold(Arithmetic("-", behind, first, S64))
     count = fold(Arithmetic("/", apart, Number(size, S64), S64)) if size > 1 else apart
-    return Container(begin.address, count, begin.handle, text=False)
+    return SequenceView(begin.address, count, begin.handle, text=False)
 
 
-def _rust(types: MemberAccess, node: Place, name: str) -> Container | None:
+def _rust(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
     begin, count = types.member_by_name(node, "data_ptr"), types.member_by_name(node, "length")
     if isinstance(begin, Pointer) and isinstance(begin.handle, int) and count is not None:
-        return Container(begin.address, count, begin.handle, bool(_RUST_TEXT.search(name)))
+        return SequenceView(begin.address, count, begin.handle, bool(_RUST_TEXT.search(name)))
     text = name == "String" or name.endswith("::String")
     vector = types.member_by_name(node, "vec") if text else node
     if not isinstance(vector, Place):
@@ -194,16 +194,16 @@ def _rust(types: MemberAccess, node: Place, name: str) -> Container | None:
         element = types.type_named(match[1]) if match else None
     if begin is None or not isinstance(element, int) or not element:
         return None
-    return Container(begin.address, count, element, text)
+    return SequenceView(begin.address, count, element, text)
 
 
 def _pointer_in(types: MemberAccess, place: Place, depth: int) -> Pointer | None:
     # The one pointer in a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
     number = getattr(place.handle, "type", place.handle)
     found = types.btf.resolve(number) if isinstance(number, int) else None
-    if not isinstance(found, btf_types.Composite) or depth > _DEEPEST:
+    if not isinstance(found, btf_types.Composite) or depth > _MAX_NESTING:
         return None
-    for member in found.members[:_DEEPEST]:
+    for member in found.members[:_MAX_NESTING]:
         inner = types.member_by_name(place, member.name)
         if isinstance(inner, Place):
             inner = _pointer_in(types, inner, depth + 1)

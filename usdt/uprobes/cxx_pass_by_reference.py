@@ -29,8 +29,8 @@ _CLASSES = (Tag.STRUCTURE, Tag.CLASS, Tag.UNION)
 _THROUGH = (Tag.TYPEDEF, Tag.CONST, Tag.VOLATILE, Tag.ARRAY)
 _CXX = frozenset((0x0004, 0x001A, 0x0021, 0x002B, 0x003A))
 _KNOWN = ("basic_string<",)  # what clang leaves to the C++ library to describe
-_DEEPEST = 16
-_MOST = 1 << 12  # entries of a class
+_MAX_NESTING = 16
+_MAX_MEMBERS = 1 << 12  # entries of a class
 
 
 def passed_by_reference(types: DwarfTypes, number: int, whole: Whole) -> bool:
@@ -48,14 +48,14 @@ def passed_by_reference(types: DwarfTypes, number: int, whole: Whole) -> bool:
 
 
 def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_NESTING):
         if die.tag not in _THROUGH:
             break
         target = die.target(At.TYPE)
         if target is None:
             return False
         die = target
-    if die.tag not in _CLASSES or depth > _DEEPEST:
+    if die.tag not in _CLASSES or depth > _MAX_NESTING:
         return False
     if die.flag(At.DECLARATION):
         defined = whole(die)
@@ -67,7 +67,7 @@ def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
         return told == _BY_REFERENCE
     name = die.text().partition("<")[0]
     for count, one in enumerate(die.children(Tag.SUBPROGRAM, Tag.MEMBER, Tag.INHERITANCE)):
-        if count > _MOST:
+        if count > _MAX_MEMBERS:
             return False
         if one.tag == Tag.SUBPROGRAM:
             if _own(die, one, name):
@@ -93,7 +93,7 @@ def virtual_bases(die: Die | None, whole: Whole, depth: int = 0) -> list[str]:
     """
     if die is not None and die.flag(At.DECLARATION):
         die = whole(die)
-    if die is None or depth > _DEEPEST:
+    if die is None or depth > _MAX_NESTING:
         return []
     found: list[str] = []
     for one in die.children(Tag.INHERITANCE):
@@ -101,7 +101,7 @@ def virtual_bases(die: Die | None, whole: Whole, depth: int = 0) -> list[str]:
         if base is not None and At.VIRTUALITY in one and one.number(At.VIRTUALITY):
             found.append(base.text())
         found += virtual_bases(base, whole, depth + 1)
-        if len(found) > _DEEPEST:
+        if len(found) > _MAX_NESTING:
             break
     return list(dict.fromkeys(found))
 

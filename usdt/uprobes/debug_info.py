@@ -49,7 +49,7 @@ class Debug:
         return self._info.btf
 
     @property
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         """Which part of the debug information is not here, in words; "" if none is known of."""
         return self._info.absence
 
@@ -86,7 +86,7 @@ class Debug:
         """The names of a class's virtual base classes, those of its bases with them."""
         return virtual_bases(self._info.btf.die(number), self._info.definition)
 
-    def row_of(self, number: int, count: int) -> int:
+    def array_type_of(self, number: int, count: int) -> int:
         """The ID of an array of so many values of a type."""
         return self._info.btf.add(lambda made: Array(made, "", number, 0, count))
 
@@ -191,6 +191,6 @@ class LazyDebug:
         """The names of a class's virtual base classes."""
         return self._debug.virtual_bases(number)
 
-    def row_of(self, number: int, count: int) -> int:
+    def array_type_of(self, number: int, count: int) -> int:
         """The ID of an array of so many values of a type."""
-        return self._debug.row_of(number, count)
+        return self._debug.array_type_of(number, count)

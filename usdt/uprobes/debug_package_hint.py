@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ("missing_debug", "package_of")
 
 _LISTS = "/var/lib/dpkg/info"
-_MOST = 16 << 20  # bytes of one list
+_MAX_LIST_SIZE = 16 << 20  # bytes of one list
 # Packages whose symbols are not in a package of the automatic kind.
 _NAMED = {"libc6": "libc6-dbg", "libc6-i386": "libc6-dbg", "python3.11-minimal": "python3.11-dbg"}
 
@@ -44,7 +44,7 @@ def package_of(path: str, lists: str = _LISTS) -> str | None:
     for name in names:
         try:
             with Path(lists, name).open("rb") as file:
-                data = b"\n" + file.read(_MOST)
+                data = b"\n" + file.read(_MAX_LIST_SIZE)
         except OSError:
             continue
         if any(line in data for line in lines):

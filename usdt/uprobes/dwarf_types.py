@@ -37,34 +37,34 @@ from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_t
 from usdt.engine.compiler.scope import Shown
 from usdt.engine.compiler.value_names import Names
 from usdt.engine.language.tree import Member
-from usdt.uprobes.containers import container_of
+from usdt.uprobes.containers import sequence_view_of
 from usdt.uprobes.smart_pointers import pointer_in, value_in
 
 if TYPE_CHECKING:
-    from usdt.arch.abi import Piece
+    from usdt.arch.abi import RegisterPiece
     from usdt.btf.values.type_snapshot import Shape
     from usdt.dwarf.types.variants import Variant
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Cast, Index, Unary
-    from usdt.uprobes.containers import Container
+    from usdt.uprobes.containers import SequenceView
     from usdt.uprobes.debug_info import Debug, LazyDebug
 
-__all__ = ("AtAddress", "Held", "ProgramTypes")
+__all__ = ("ByAddress", "DwarfTypeProvider", "InRegisters")
 
 _WORD = 8  # bytes of registers in which numbers are put together
-_DEEPEST = 32  # structures within one another
+_MAX_NESTING = 32  # structures within one another
 _VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
 
 
 @frozen
-class AtAddress:
+class ByAddress:
     """Handle of an argument whose value is the address of what it is."""
 
     type: int
 
 
 @frozen
-class Held:
+class InRegisters:
     """Handle of what lies in registers.
 
     Attributes:
@@ -75,12 +75,12 @@ class Held:
     """
 
     type: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RegisterPiece, ...]
     bits: int = 0
     returned: bool = False
 
 
-class ProgramTypes(BtfTypes):
+class DwarfTypeProvider(BtfTypes):
     """What debug information knows: a :class:`usdt.engine.compiler.scope.Types`.
 
     Args:
@@ -98,9 +98,9 @@ class ProgramTypes(BtfTypes):
     def argument(self, argument: Argument, node: Node) -> Node:
         """An argument as what its type says; a reference is what it refers to."""
         handle = argument.handle
-        if isinstance(handle, Held):
-            return self._held(handle, 0, handle.type, 0)
-        if isinstance(handle, AtAddress) and isinstance(node, Fetched):
+        if isinstance(handle, InRegisters):
+            return self._load_member(handle, 0, handle.type, 0)
+        if isinstance(handle, ByAddress) and isinstance(node, Fetched):
             found = self._at(Fetched(node.fetch, U64), 0, handle.type, 0)
             return found or Opaque(f"values of {argument.type.size} bytes of its type are not read")
         if isinstance(handle, int) and isinstance(node, Fetched):
@@ -135,7 +135,7 @@ class ProgramTypes(BtfTypes):
             if isinstance(inner, Place):
                 plain = Member(tree.object, tree.name, False, tree.start, tree.end)  # noqa: FBT003
                 return self.member(plain, inner)
-        if not isinstance(handle, Held):
+        if not isinstance(handle, InRegisters):
             return super().member(tree, target)
         if tree.arrow:
             return None
@@ -146,7 +146,7 @@ class ProgramTypes(BtfTypes):
         if place is None:
             raise BtfError(self._no_member(found, tree.name))
         bits, member = place
-        return self._held(handle, bits, member.target, member.bits)
+        return self._load_member(handle, bits, member.target, member.bits)
 
     def deref(self, tree: Unary, target: Node) -> Node | None:
         """``*target``, also of a std::optional."""
@@ -172,7 +172,7 @@ class ProgramTypes(BtfTypes):
     def member_by_name(self, target: Node, name: str) -> Node | None:
         """The member of a structure, wherever that lies; None if it has none of that name."""
         handle = target.handle if isinstance(target, Place) else None
-        number = handle.type if isinstance(handle, Held) else handle
+        number = handle.type if isinstance(handle, InRegisters) else handle
         if not isinstance(target, Place) or not isinstance(number, int):
             return None
         found = self.btf.resolve(number)
@@ -184,18 +184,18 @@ class ProgramTypes(BtfTypes):
     def member_at(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
         """A member of a structure that begins so many bits in it."""
         handle = target.handle
-        if isinstance(handle, Held):
-            return self._held(handle, handle.bits + bits, member.target, member.bits)
+        if isinstance(handle, InRegisters):
+            return self._load_member(handle, handle.bits + bits, member.target, member.bits)
         return self._at(target.address, bits, member.target, member.bits)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
         """``target[index]``, also of an array in registers and of a list of C++ or Rust."""
         handle = target.handle if isinstance(target, Place) else None
-        if isinstance(handle, Held):
+        if isinstance(handle, InRegisters):
             found = self.btf.resolve(handle.type)
             if isinstance(found, btf_types.Array) and isinstance(index, Number):
                 bits = handle.bits + 8 * self.btf.size_of(found.target) * index.value
-                return self._held(handle, bits, found.target, 0)
+                return self._load_member(handle, bits, found.target, 0)
         place: Node | None = target
         if self._rust and isinstance(target, Pointer) and isinstance(target.handle, int):
             place = self._at(target.address, 0, target.handle, 0)
@@ -220,9 +220,9 @@ class ProgramTypes(BtfTypes):
         """Whether the machine is."""
         return self._big_endian
 
-    def content(self, node: Node) -> Container | None:
+    def content(self, node: Node) -> SequenceView | None:
         """What a text or a list of C++ or Rust holds; None of everything else."""
-        return container_of(self, node)
+        return sequence_view_of(self, node)
 
     def shown(self, node: Node) -> Shown | None:
         """How an expression is shown: texts and lists by what they hold, Rust's enums by name."""
@@ -231,32 +231,32 @@ class ProgramTypes(BtfTypes):
             place = self._at(node.address, 0, node.handle, 0)
         if not isinstance(place, Place):
             return super().shown(node)
-        form = self._variant(place)
+        form = self._variant_number(place)
         if form is not None:
             handle = place.handle
-            number = handle.type if isinstance(handle, Held) else handle
+            number = handle.type if isinstance(handle, InRegisters) else handle
             shape = self._shape(number) if isinstance(number, int) else None
             return Shown("chosen", shape, begin=form)
         held = self.content(place)
         if held is not None and held.text:
             return Shown("buffer", begin=held.address, length=held.count)
         element = None if held is None else value_type(self.btf, held.element)
-        if held is None and isinstance(place.handle, Held):
+        if held is None and isinstance(place.handle, InRegisters):
             return Shown("typed", self._shape(place.handle.type))
         if held is None:
             return super().shown(node)
         if element is None:
-            return self._listed(held) or super().shown(node)
+            return self._shown_sequence(held) or super().shown(node)
         size = Number(element.size, U64)
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
         return Shown("array", begin=held.address, length=length, element=element)
 
-    def _listed(self, held: Container) -> Shown | None:
+    def _shown_sequence(self, held: SequenceView) -> Shown | None:
         # A list of structures, or of what else is no integer.
         if held.element not in self._lists:
             room = self.btf.size_of(held.element)
             fits = 0 < room <= DEFAULT_STRUCT
-            row = self._debug.row_of(held.element, DEFAULT_STRUCT // room) if fits else 0
+            row = self._debug.array_type_of(held.element, DEFAULT_STRUCT // room) if fits else 0
             self._lists[held.element] = self._shape(row) if fits else None
         shape = self._lists[held.element]
         if shape is None:
@@ -265,17 +265,17 @@ class ProgramTypes(BtfTypes):
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
         return Shown("typed", shape, begin=held.address, length=length)
 
-    def _variant(self, place: Place) -> Node | None:
+    def _variant_number(self, place: Place) -> Node | None:
         # Which of its forms a Rust enum has, as a number with names.
         handle = place.handle
-        number = handle.type if isinstance(handle, Held) else handle
+        number = handle.type if isinstance(handle, InRegisters) else handle
         part = self._debug.variants(number) if isinstance(number, int) else None
         if part is None or part.discriminant is None:
             return None
         chosen = part.discriminant
-        if isinstance(handle, Held):
+        if isinstance(handle, InRegisters):
             bits = handle.bits + chosen.bit_offset
-            node: Node | None = self._held(handle, bits, chosen.target, chosen.bits)
+            node: Node | None = self._load_member(handle, bits, chosen.target, chosen.bits)
         else:
             node = self._at(place.address, chosen.bit_offset, chosen.target, chosen.bits)
         if node is None or isinstance(node, Place):
@@ -301,20 +301,20 @@ class ProgramTypes(BtfTypes):
     def _shape(self, number: int) -> Shape | None:
         # None of what has something in it that is only declared.
         try:
-            return super()._shape(number) if self._whole(number, 0) else None
+            return super()._shape(number) if self._is_complete(number, 0) else None
         except BtfError:
             return None
 
-    def _whole(self, number: int, depth: int) -> bool:
+    def _is_complete(self, number: int, depth: int) -> bool:
         found = self.btf.resolve(number)
         forms = self._debug.variants(number)
         told = forms is None or forms.discriminant is None or choice_of(self.btf, found)
         if not told and found.kind != btf_format.Kind.UNION:
             return False  # which of its forms it has, a structure cannot say
         if isinstance(found, btf_types.Array):
-            return self._whole(found.target, depth)
-        if isinstance(found, btf_types.Composite) and depth < _DEEPEST:
-            return all(self._whole(member.target, depth + 1) for member in found.members)
+            return self._is_complete(found.target, depth)
+        if isinstance(found, btf_types.Composite) and depth < _MAX_NESTING:
+            return all(self._is_complete(member.target, depth + 1) for member in found.members)
         return isinstance(found, _VALUES)
 
     # ------------------------------------------------------------ places
@@ -329,36 +329,40 @@ class ProgramTypes(BtfTypes):
         if isinstance(found, btf_types.Float) and found.size in (4, 8):
             return Deref(start, ValueType(Kind.FLOAT, found.size), number)
         node = super()._at(address, bits, number, width)
-        return self._pointed(node, found) if isinstance(node, Place) else node
+        return self._through_smart_pointer(node, found) if isinstance(node, Place) else node
 
     def lvalue_at(self, address: Node, number: int) -> Node | None:
         """What lies at an address, of a type."""
         return self._at(address, 0, number, 0)
 
-    def _pointed(self, node: Place, found: btf_types.Type) -> Node:
+    def _through_smart_pointer(self, node: Place, found: btf_types.Type) -> Node:
         # A smart pointer is the pointer in it.
         if not isinstance(found, btf_types.Composite) or "<" not in found.name:
             return node
         return pointer_in(self, node, found.name) or node
 
-    def _held(self, handle: Held, bits: int, number: int, width: int) -> Node:
+    def _load_member(self, handle: InRegisters, bits: int, number: int, width: int) -> Node:
         # What lies so many bits behind the begin of some registers.
         found = self.btf.resolve(number)
         if width:
-            return self._held_bits(handle, bits, width, found)
+            return self._load_bitfield(handle, bits, width, found)
         if isinstance(found, btf_types.Pointer):
-            return self._typed(self._bytes(handle, bits // 8, ValueType(Kind.UNSIGNED, 8)), number)
+            return self._typed(
+                self._load_bytes(handle, bits // 8, ValueType(Kind.UNSIGNED, 8)), number
+            )
         kind = value_type(self.btf, number)
         if isinstance(found, btf_types.Float) and found.size in (4, 8):
             kind = ValueType(Kind.FLOAT, found.size)
         if kind is not None:
-            return self._typed(self._bytes(handle, bits // 8, kind), number)
+            return self._typed(self._load_bytes(handle, bits // 8, kind), number)
         size = self.btf.size_of(number)
-        inner = Held(number, handle.pieces, bits, handle.returned)
-        start = self._gathered(handle, bits // 8, size, number)
-        return self._pointed(Place(start, ValueType(Kind.BYTES, size), handle=inner), found)
+        inner = InRegisters(number, handle.pieces, bits, handle.returned)
+        start = self._load_all(handle, bits // 8, size, number)
+        return self._through_smart_pointer(
+            Place(start, ValueType(Kind.BYTES, size), handle=inner), found
+        )
 
-    def _gathered(self, handle: Held, start: int, size: int, number: int) -> Node:
+    def _load_all(self, handle: InRegisters, start: int, size: int, number: int) -> Node:
         # All bytes of a structure or an array; unreadable if some of them are.
         if self._shape(number) is None:
             reason = "a structure in registers: its members can be read, not the whole"
@@ -372,22 +376,24 @@ class ProgramTypes(BtfTypes):
                 at = piece.register.offset + first - piece.start
                 room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
                 kind = ValueType(Kind.UNSIGNED, room)
-                parts.append((first - start, self._bytes(handle, first, kind)))
+                parts.append((first - start, self._load_bytes(handle, first, kind)))
                 first += room
         return Gathered(tuple(parts), U64)
 
-    def _bytes(self, handle: Held, start: int, kind: ValueType) -> Node:
+    def _load_bytes(self, handle: InRegisters, start: int, kind: ValueType) -> Node:
         for piece in handle.pieces:
             if piece.start <= start < piece.start + piece.size:
                 if piece.register is None:
                     return _unreadable(handle, piece.problem, kind)
                 if start + kind.size > piece.start + piece.size:
-                    return self._across(handle, piece, start, kind)
+                    return self._split_register_load(handle, piece, start, kind)
                 at = Register(piece.register.offset + start - piece.start, kind.size)
                 return Fetched(AtReturn(at) if handle.returned else at, kind)
         return _unreadable(handle, "it is in no register", kind)
 
-    def _across(self, handle: Held, first: Piece, start: int, kind: ValueType) -> Node:
+    def _split_register_load(
+        self, handle: InRegisters, first: RegisterPiece, start: int, kind: ValueType
+    ) -> Node:
         # A number of a packed structure, with its beginning in one register, its end in the next.
         later = next((one for one in handle.pieces if one.start == first.start + first.size), None)
         halves = [None if one is None else one.register for one in (first, later)]
@@ -401,7 +407,9 @@ class ProgramTypes(BtfTypes):
         end = Arithmetic("<<", parts[1], Number(8 * _WORD - skipped, U64), U64)
         return fold(Convert(Arithmetic("|", begin, end, U64), kind))
 
-    def _held_bits(self, handle: Held, bits: int, width: int, found: btf_types.Type) -> Node:
+    def _load_bitfield(
+        self, handle: InRegisters, bits: int, width: int, found: btf_types.Type
+    ) -> Node:
         first, shift = divmod(bits, 8)
         size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
         # Not more bytes than the register has that it lies in.
@@ -411,7 +419,7 @@ class ProgramTypes(BtfTypes):
             reason = f"a bit field of {width} bits across two registers is not read"
             return _unreadable(handle, reason, U64)
         size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
-        whole = self._bytes(handle, first, ValueType(Kind.UNSIGNED, size))
+        whole = self._load_bytes(handle, first, ValueType(Kind.UNSIGNED, size))
         if isinstance(whole, Opaque) or not _readable(whole):
             return whole
         if self._big_endian:
@@ -433,7 +441,7 @@ def _named(variant: Variant) -> list[tuple[int, str]]:
     return [(low, variant.name) for low, high in variant.values or () if low == high]
 
 
-def _unreadable(handle: Held, reason: str, kind: ValueType) -> Node:
+def _unreadable(handle: InRegisters, reason: str, kind: ValueType) -> Node:
     # Of the return it stays, so that the return is the hit.
     if handle.returned:
         return Fetched(AtReturn(Unreadable(reason)), kind)

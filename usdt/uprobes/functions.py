@@ -21,21 +21,21 @@ from usdt.uprobes.name_patterns import (
     required_text,
     shown_name,
 )
-from usdt.uprobes.unsafe_instructions import misread
+from usdt.uprobes.unsafe_instructions import is_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from usdt.elf.symbol_table import ElfSymbol
 
-__all__ = ("Function", "FunctionFile")
+__all__ = ("FunctionFile", "ProbeFunction")
 
 _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
 _PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
 _GO = (".go.buildinfo", ".note.go.buildid")
 # Without underscores and glibc's __GI_ before them: they keep their return address, or have none.
-_TWICE = frozenset(
+_RETURNS_TWICE = frozenset(
     (
         *("setjmp", "sigsetjmp", "sigsetjmp_cancel", "savectx", "getcontext", "swapcontext"),
         *("vfork", "libc_vfork", "clone", "clone2", "clone3", "clone_internal"),
@@ -54,7 +54,7 @@ _PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # of a function; nobody call
 
 
 @frozen
-class Function:
+class ProbeFunction:
     """A place to attach to.
 
     Attributes:
@@ -64,10 +64,10 @@ class Function:
         machine: CPU of the file.
         start: link-time address of the function.
         size: bytes of the function, 0 if unknown.
-        shift: how far in the function the place is.
+        offset_in_function: how far in the function the place is.
         offset: the place in the file; without a shift that of the local entry on 64-bit PowerPC.
         aliases: other names of the same function, as they stand in the table.
-        go: whether it is Go code.
+        is_go: whether it is Go code.
         no_return: why its return cannot be probed; "" if it can.
     """
 
@@ -77,21 +77,21 @@ class Function:
     machine: str
     start: int
     size: int
-    shift: int
+    offset_in_function: int
     offset: int
     aliases: tuple[str, ...] = ()
-    go: bool = False
+    is_go: bool = False
     no_return: str = ""
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """``function+0x10``, without 0."""
-        return f"{self.name}+{self.shift:#x}" if self.shift else self.name
+        return f"{self.name}+{self.offset_in_function:#x}" if self.offset_in_function else self.name
 
     @property
     def probe(self) -> str:
         """The name of the probe: ``uprobe:libc.so.6:malloc``."""
-        return f"uprobe:{self.path.rpartition('/')[2]}:{self.place}"
+        return f"uprobe:{self.path.rpartition('/')[2]}:{self.label}"
 
 
 class FunctionFile:
@@ -120,7 +120,7 @@ class FunctionFile:
         self.elf = ElfFile(open_path or path, name=path)
         self._symbols = SymbolTables(self.elf, roots=roots)
         self.machine = self.elf.machine_name
-        self.go = any(self.elf.section(name) is not None for name in _GO)
+        self.is_go = any(self.elf.section(name) is not None for name in _GO)
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +132,7 @@ class FunctionFile:
         """Unmap every file; again is fine."""
         self._symbols.close()
 
-    def find(self, pattern: str) -> list[Function]:
+    def find(self, pattern: str) -> list[ProbeFunction]:
         """The functions that ``FUNCTION[+OFFSET]`` or an address means, by address.
 
         Raises:
@@ -141,7 +141,7 @@ class FunctionFile:
         shift = 0
         name = literal_of(pattern)
         if name is not None and _ADDRESS.fullmatch(name):
-            return self._harmless([self._at(int(name, 16))])
+            return self._drop_unsafe([self._at(int(name, 16))])
         offset = _OFFSET.fullmatch(pattern)
         if offset is not None:
             pattern, shift = offset[1], int(offset[2], 0)
@@ -149,18 +149,18 @@ class FunctionFile:
         found = self._matching(pattern) if name is None else self._named(name, pattern)
         if shift:
             found = [self._shifted(one, shift) for one in found]
-        return self._harmless(found)
+        return self._drop_unsafe(found)
 
-    def _harmless(self, found: list[Function]) -> list[Function]:
+    def _drop_unsafe(self, found: list[ProbeFunction]) -> list[ProbeFunction]:
         # Without those where a breakpoint would damage the program.
-        bad = [one for one in found if misread(self.elf.bytes_at(one.offset, 15), self.machine)]
+        bad = [one for one in found if is_unsafe(self.elf.bytes_at(one.offset, 15), self.machine)]
         if bad and len(bad) == len(found):
             raise ProbeNotFound(
-                f"{self.path}: {bad[0].place} begins with a vector instruction that Linux would "
+                f"{self.path}: {bad[0].label} begins with a vector instruction that Linux would "
                 "take for a jump when it is probed, which damages the program; probe a caller"
             )
         if bad:
-            names = ", ".join(one.place for one in bad[:4])
+            names = ", ".join(one.label for one in bad[:4])
             self.notes.append(
                 f"{self.path}: {len(bad)} functions are left out, as Linux would take their first "
                 f"instruction, a vector one, for a jump: {names}"
@@ -169,7 +169,7 @@ class FunctionFile:
 
     # ------------------------------------------------------------ by name
 
-    def _named(self, name: str, pattern: str) -> list[Function]:
+    def _named(self, name: str, pattern: str) -> list[ProbeFunction]:
         symbols = self._symbols.named(name)
         if not any(map(self._is_code, symbols)):
             matching = name_matcher(pattern)
@@ -254,7 +254,7 @@ class FunctionFile:
 
     # ------------------------------------------------------------ by pattern and address
 
-    def _matching(self, pattern: str) -> list[Function]:
+    def _matching(self, pattern: str) -> list[ProbeFunction]:
         matching = name_matcher(pattern)
         symbols = self._symbols.matching(matching)
         usable = [one for one in symbols if one.type == STT_FUNC and self._is_code(one)]
@@ -280,7 +280,7 @@ class FunctionFile:
             )
         return found
 
-    def _at(self, address: int) -> Function:
+    def _at(self, address: int) -> ProbeFunction:
         offset = self.elf.offset_of(address, executable=True)
         if offset is None:
             raise ProbeNotFound(
@@ -302,11 +302,11 @@ class FunctionFile:
             return self._shifted(self._functions([around])[0], address - around.address)
         name = f"{address:#x}"
         no_return = self._no_return(())
-        return Function(
-            name, "", self.path, self.machine, address, 0, 0, offset, (), self.go, no_return
+        return ProbeFunction(
+            name, "", self.path, self.machine, address, 0, 0, offset, (), self.is_go, no_return
         )
 
-    def _shifted(self, function: Function, shift: int) -> Function:
+    def _shifted(self, function: ProbeFunction, shift: int) -> ProbeFunction:
         address = function.start + shift
         offset = self.elf.offset_of(address, executable=True)
         where = f"{self.path}: {function.name}+{shift:#x}"
@@ -317,7 +317,7 @@ class FunctionFile:
             raise ProbeNotFound(f"{where} is inside an instruction: {problem}")
         if unknown:
             self.notes.append(f"{where}: {unknown}")
-        return Function(
+        return ProbeFunction(
             function.name,
             function.symbol,
             self.path,
@@ -327,11 +327,11 @@ class FunctionFile:
             shift,
             offset,
             function.aliases,
-            function.go,
+            function.is_go,
             function.no_return,
         )
 
-    def _functions(self, symbols: Iterable[ElfSymbol], preferred: str = "") -> list[Function]:
+    def _functions(self, symbols: Iterable[ElfSymbol], preferred: str = "") -> list[ProbeFunction]:
         # Names of one address are one function.
         places: dict[int, list[ElfSymbol]] = {}
         for one in symbols:
@@ -348,7 +348,7 @@ class FunctionFile:
             every = names if not preferred else [*names, *self._symbols_at(best)]
             aliases = dict.fromkeys(one.name for one in every if one.name != best.name)
             found.append(
-                Function(
+                ProbeFunction(
                     shown_name(best.name),
                     best.name,
                     self.path,
@@ -358,16 +358,16 @@ class FunctionFile:
                     0,
                     offset,
                     tuple(aliases),
-                    self.go and "." in best.name,
+                    self.is_go and "." in best.name,
                     self._no_return(names),
                 )
             )
         return found
 
     def _no_return(self, names: Iterable[ElfSymbol]) -> str:
-        if self.go:
+        if self.is_go:
             return _GO_RETURN
-        if any(one.name == "_start" or one.name.lstrip("_GI") in _TWICE for one in names):
+        if any(one.name == "_start" or one.name.lstrip("_GI") in _RETURNS_TWICE for one in names):
             return _OWN_RETURN_ADDRESS
         return ""
 

@@ -27,7 +27,7 @@ _ALIGNED = {
 }
 _UNKNOWN = "not checked to be the beginning of an instruction"
 _MARGIN = 16  # bytes of the longest instruction
-_LONGEST = 1 << 20  # bytes of a function that are disassembled
+_MAX_DISASSEMBLED = 1 << 20  # bytes of a function that are disassembled
 
 
 def boundary_problem(elf: ElfFile, start: int, address: int) -> tuple[str, str]:
@@ -45,7 +45,7 @@ def boundary_problem(elf: ElfFile, start: int, address: int) -> tuple[str, str]:
     if not walks or address == start:
         return "", ""
     offset = elf.offset_of(start, executable=True)
-    if offset is None or address - start > _LONGEST:
+    if offset is None or address - start > _MAX_DISASSEMBLED:
         return "", f"{_UNKNOWN} (the code cannot be read)"
     code = elf.bytes_at(offset, address - start + _MARGIN)
     steps = _instructions(elf.machine_name, code, start)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.abi import Lost, Passed, Spread, Value, passing
+from usdt.arch.abi import NotReadable, Passed, PassedInRegisters, Value, passing_of
 from usdt.arch.locations import Address, AtReturn, Kind, Memory, Unreadable, ValueType
 from usdt.base.errors import BtfError, TracingError
 from usdt.base.frozen import frozen
 from usdt.btf import types as btf_types
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
-from usdt.uprobes.dwarf_types import AtAddress, Held, ProgramTypes
+from usdt.uprobes.dwarf_types import ByAddress, DwarfTypeProvider, InRegisters
 
 if TYPE_CHECKING:
     from usdt.dwarf.info import FunctionDebug, ParameterDebug
     from usdt.uprobes.debug_info import Debug
-    from usdt.uprobes.functions import Function
+    from usdt.uprobes.functions import ProbeFunction
 
 __all__ = (
     "DebugParameters",
-    "Described",
+    "ParameterInfo",
     "Prototype",
     "problem_of",
 )
@@ -29,7 +29,7 @@ _ADDRESS = ValueType(Kind.UNSIGNED, 8)
 
 
 @frozen
-class Described:
+class ParameterInfo:
     """A parameter, or the result, as it is shown to people.
 
     Attributes:
@@ -60,10 +60,10 @@ class Prototype:
     file: str
     line: int
     language: str
-    parameters: tuple[Described, ...]
+    parameters: tuple[ParameterInfo, ...]
 
     @property
-    def returns(self) -> Described | None:
+    def returns(self) -> ParameterInfo | None:
         """The result."""
         return next((one for one in self.parameters if one.name == "return"), None)
 
@@ -96,16 +96,16 @@ class DebugParameters:
     def __init__(self, debug: Debug) -> None:
         self.debug = debug
         self._types = {
-            rust: ProgramTypes(debug, debug.machine, rust=rust) for rust in (False, True)
+            rust: DwarfTypeProvider(debug, debug.machine, rust=rust) for rust in (False, True)
         }
         self._known: dict[tuple[int, str], FunctionDebug | None] = {}
 
-    def types(self, function: Function | None = None) -> ProgramTypes:
+    def types(self, function: ProbeFunction | None = None) -> DwarfTypeProvider:
         """What knows members and types' names, by the rules of a function's language."""
         found = None if function is None else self.described(function)
         return self._types[found is not None and found.language == "rust"]
 
-    def described(self, function: Function) -> FunctionDebug | None:
+    def described(self, function: ProbeFunction) -> FunctionDebug | None:
         """What is said of a function; None if nothing is.
 
         Raises:
@@ -119,11 +119,11 @@ class DebugParameters:
         return self._known[key]
 
     @property
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         """Why nothing may be said of a function: what is not here; "" if nothing is missing."""
-        return self.debug.absence
+        return self.debug.missing_reason
 
-    def arguments(self, function: Function) -> tuple[Argument, ...]:
+    def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
         """Named arguments of a function, in order, and ``return``; none where nothing is known.
 
         Raises:
@@ -131,21 +131,21 @@ class DebugParameters:
         """
         return tuple(one.argument for one in self.parameters(function))
 
-    def parameters(self, function: Function) -> list[Described]:
+    def parameters(self, function: ProbeFunction) -> list[ParameterInfo]:
         """The parameters of a function, in order, and its result if there is one.
 
         Raises:
             TracingError: its description is damaged.
         """
         found = self.described(function)
-        if found is None or function.go or function.shift:
+        if found is None or function.is_go or function.offset_in_function:
             return []
         try:
             return self._parameters(function, found)
         except BtfError as err:
             raise TracingError(f"{function.path}: {function.name}: {err}") from err
 
-    def prototype(self, function: Function) -> Prototype | None:
+    def prototype(self, function: ProbeFunction) -> Prototype | None:
         """A function as it is shown to people; None if nothing is known of it.
 
         Raises:
@@ -157,24 +157,24 @@ class DebugParameters:
         shown = tuple(self.parameters(function))
         return Prototype(found.declaration, found.file, found.line, found.language, shown)
 
-    def _parameters(self, function: Function, found: FunctionDebug) -> list[Described]:
+    def _parameters(self, function: ProbeFunction, found: FunctionDebug) -> list[ParameterInfo]:
         places, result = self._places(found)
         shown = []
         for number, (one, passed) in enumerate(zip(found.parameters, places, strict=True)):
             name = one.name or f"arg{number}"
             argument = self._argument(name, one.type_id, passed, returned=False)
             shown.append(
-                Described(
+                ParameterInfo(
                     name, self._declared(one, found.language), _where(argument, passed), argument
                 )
             )
         if found.returns and not self._is_unknown(found.returns):
             argument = self._argument("return", found.returns, result, returned=True)
             if function.no_return:
-                result = Lost(function.no_return)
+                result = NotReadable(function.no_return)
                 argument = Argument("return", argument.type, Unreadable(function.no_return))
             kind = self.debug.text(found.returns, found.language)
-            shown.append(Described("return", kind, _where(argument, result), argument))
+            shown.append(ParameterInfo("return", kind, _where(argument, result), argument))
         return shown
 
     def _declared(self, one: ParameterDebug, language: str) -> str:
@@ -182,13 +182,13 @@ class DebugParameters:
 
     def _places(self, found: FunctionDebug) -> tuple[list[Passed], Passed]:
         if found.problem:
-            lost = Lost(found.problem)
+            lost = NotReadable(found.problem)
             return [lost for _ in found.parameters], lost
         values: list[Value] = []
         for number, one in enumerate(found.parameters):
             if one.problem or not one.type_id:
                 # What stands behind it is in unknown places.
-                lost = Lost(one.problem or "its type is not known")
+                lost = NotReadable(one.problem or "its type is not known")
                 before, result = self._passing(found, values)
                 return before + [lost for _ in found.parameters[number:]], result
             values.append(Value(one.type_id, self.debug.by_reference(one.type_id)))
@@ -197,7 +197,7 @@ class DebugParameters:
     def _passing(self, found: FunctionDebug, values: list[Value]) -> tuple[list[Passed], Passed]:
         returns = found.returns
         result = Value(returns, bool(returns) and self.debug.by_reference(returns))
-        return passing(
+        return passing_of(
             self.debug.btf, self.debug.machine, values, result, rust=found.language == "rust"
         )
 
@@ -206,19 +206,19 @@ class DebugParameters:
     def _argument(self, name: str, number: int, passed: Passed, *, returned: bool) -> Argument:
         kind = self._value_type(number)
         whole = kind or ValueType(Kind.BYTES, self._size(number))
-        if isinstance(passed, Lost):
+        if isinstance(passed, NotReadable):
             return _lost_argument(name, whole, passed.reason, returned=returned)
-        if isinstance(passed, Spread):
+        if isinstance(passed, PassedInRegisters):
             return self._spread(name, number, passed, kind, returned=returned)
         place = passed.register
         fetch: Any
         if passed.displacement is None:
             fetch = AtReturn(place) if returned else place
-            return Argument(name, whole, fetch, handle=AtAddress(number))
+            return Argument(name, whole, fetch, handle=ByAddress(number))
         size = whole.size if kind is not None else place.size
         if passed.pointer:
             fetch = Memory(place.offset, None, 1, passed.displacement, place.size, place.size)
-            return Argument(name, whole, fetch, handle=AtAddress(number))
+            return Argument(name, whole, fetch, handle=ByAddress(number))
         found = self.debug.btf.resolve(number)
         if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
             # A long double, a number of 16 bytes: shown as bytes.
@@ -226,12 +226,18 @@ class DebugParameters:
             return Argument(name, whole, fetch)
         if kind is None:
             fetch = Address(place.offset, passed.displacement, place.size, place.size)
-            return Argument(name, whole, fetch, handle=AtAddress(number))
+            return Argument(name, whole, fetch, handle=ByAddress(number))
         fetch = Memory(place.offset, None, 1, passed.displacement, place.size, size)
         return Argument(name, kind, fetch, names=self._names(number), handle=number)
 
     def _spread(
-        self, name: str, number: int, passed: Spread, kind: ValueType | None, *, returned: bool
+        self,
+        name: str,
+        number: int,
+        passed: PassedInRegisters,
+        kind: ValueType | None,
+        *,
+        returned: bool,
     ) -> Argument:
         pieces = passed.pieces
         if kind is not None and len(pieces) == 1 and pieces[0].size == kind.size:
@@ -248,7 +254,7 @@ class DebugParameters:
             reason = pieces[0].problem if pieces else "it is empty"
             return _lost_argument(name, whole, reason, returned=returned)
         fetch = AtReturn(register) if returned else register
-        return Argument(name, whole, fetch, handle=Held(number, pieces, 0, returned))
+        return Argument(name, whole, fetch, handle=InRegisters(number, pieces, 0, returned))
 
     def _size(self, number: int) -> int:
         try:
@@ -294,7 +300,11 @@ def _where(argument: Argument, passed: Passed) -> str:
     problem = problem_of(argument)
     if problem:
         return f"not readable: {problem}"
-    problems = [one for one in passed.pieces if one.problem] if isinstance(passed, Spread) else []
+    problems = (
+        [one for one in passed.pieces if one.problem]
+        if isinstance(passed, PassedInRegisters)
+        else []
+    )
     if problems:
         return f"{passed.where}; {problems[0].name} not readable"
     return passed.where

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import AnySession
     from usdt.uprobes.arguments import Parameters
-    from usdt.uprobes.functions import Function
+    from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import DebugParameters
 
-_MOST_TYPED = 200  # functions of a pattern whose results' types are looked for
-_MOST_NAMED = 4  # functions that a note names
+_MAX_TYPED = 200  # functions of a pattern whose results' types are looked for
+_MAX_NAMED = 4  # functions that a note names
 
 __all__ = ("FunctionRequest",)
 
@@ -70,10 +70,10 @@ class FunctionRequest:
         self._items = (*text.items, *keys)
         self._parameters = parameters
         self._described = described
-        self._found: dict[str, list[Function]] = {}
+        self._found: dict[str, list[ProbeFunction]] = {}
         self._debug: dict[str, DebugParameters | None] = {}
 
-    def functions(self, path: str, open_path: str, pid: int = 0) -> list[Function]:
+    def functions(self, path: str, open_path: str, pid: int = 0) -> list[ProbeFunction]:
         """The functions in a file; read once.
 
         Args:
@@ -97,7 +97,7 @@ class FunctionRequest:
             self._found[open_path] = found
         return self._found[open_path]
 
-    def _check(self, file: FunctionFile, found: list[Function]) -> list[Function]:
+    def _check(self, file: FunctionFile, found: list[ProbeFunction]) -> list[ProbeFunction]:
         # Those that have what items ask for.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         bad = [one for one in found if one.no_return] if "return" in names else []
@@ -107,7 +107,7 @@ class FunctionRequest:
             shown = ", ".join(one.name for one in bad[:4])
             file.notes.append(f"{file.path}: left out, as they have no return to probe: {shown}")
             found = [one for one in found if not one.no_return]
-        inside = next((one for one in found if one.shift), None)
+        inside = next((one for one in found if one.offset_in_function), None)
         if inside is None:
             return found
         arguments = [name for name in names if name.startswith("arg") and name[3:].isdigit()]
@@ -116,7 +116,7 @@ class FunctionRequest:
             raise LanguageError(
                 self.text.text,
                 max(self.text.text.rfind(what), 0),
-                f"{inside.place} is inside a function: arguments are known where it begins, and "
+                f"{inside.label} is inside a function: arguments are known where it begins, and "
                 "its return is found from there",
             )
         return found
@@ -131,7 +131,7 @@ class FunctionRequest:
         found = self.functions(path, open_path, pid)
         parameters = self._parameters_of(path, open_path, found, pid)
         arguments = {one: self._arguments(one, parameters) for one in found}
-        absence = None if parameters is None else parameters.absence
+        absence = None if parameters is None else parameters.missing_reason
         found = self._with_names(path, arguments, absence)
         return [
             Point(
@@ -140,10 +140,10 @@ class FunctionRequest:
                 open_path,
                 one.offset,
                 0,
-                () if one.shift else arguments[one],
+                () if one.offset_in_function else arguments[one],
                 pid,
                 one.name,
-                None if one.shift or one.no_return else call_stack(one.machine),
+                None if one.offset_in_function or one.no_return else call_stack(one.machine),
                 types=None if parameters is None else parameters.types(one),
             )
             for one in found
@@ -157,14 +157,14 @@ class FunctionRequest:
         return found or points[:1]
 
     def _parameters_of(
-        self, path: str, open_path: str, found: list[Function], pid: int
+        self, path: str, open_path: str, found: list[ProbeFunction], pid: int
     ) -> Parameters | None:
         # Debug information is read where items cannot do without, or for the type of the result.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         needed = needs_types(self._items)
         if self._parameters is not None or not (needed or self._described or "return" in names):
             return self._parameters
-        if not needed and len(found) > _MOST_TYPED:
+        if not needed and len(found) > _MAX_TYPED:
             return None
         if open_path not in self._debug:
             self._debug[open_path] = self._open(path, open_path, pid, needed=needed)
@@ -208,8 +208,8 @@ class FunctionRequest:
         return LanguageError(self.text.text, next(places, 0), f"unknown name {name!r}: {reason}")
 
     def _with_names(
-        self, path: str, arguments: dict[Function, tuple[Argument, ...]], absence: str | None
-    ) -> list[Function]:
+        self, path: str, arguments: dict[ProbeFunction, tuple[Argument, ...]], absence: str | None
+    ) -> list[ProbeFunction]:
         # Those of a pattern whose parameters have the names that items ask for. ``absence``: which
         # part of the debug information is not here; None: there is none at all.
         wanted = untyped_names(self.text.items) if absence is not None else []
@@ -219,15 +219,19 @@ class FunctionRequest:
             name = next(name for name in wanted if name not in known[lacking[0]])
             raise self._unknown(name, _other_names(lacking[0], arguments[lacking[0]], absence))
         if lacking:
-            shown = ", ".join(one.name for one in lacking[:_MOST_NAMED])
+            shown = ", ".join(one.name for one in lacking[:_MAX_NAMED])
             names = ", ".join(wanted)
             number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
             self.notes.append(f"{path}: {number} left out without parameters {names}: {shown}")
         return [one for one in arguments if one not in lacking]
 
-    def _arguments(self, function: Function, parameters: Parameters | None) -> tuple[Argument, ...]:
-        numbered = arguments_of(function.machine, go=function.go, no_return=function.no_return)
-        if parameters is None or function.shift:
+    def _arguments(
+        self, function: ProbeFunction, parameters: Parameters | None
+    ) -> tuple[Argument, ...]:
+        numbered = arguments_of(
+            function.machine, is_go=function.is_go, no_return=function.no_return
+        )
+        if parameters is None or function.offset_in_function:
             return numbered
         named = parameters.arguments(function)
         if not (self._described or needs_types(self._items)):
@@ -243,7 +247,9 @@ class FunctionRequest:
         return MAX_ARGUMENTS if arguments_of(KERNEL) else 0
 
 
-def _other_names(function: Function, arguments: tuple[Argument, ...], absence: str | None) -> str:
+def _other_names(
+    function: ProbeFunction, arguments: tuple[Argument, ...], absence: str | None
+) -> str:
     names = [one.name for one in arguments if not one.hidden and one.name != "return"]
     if names:
         return f"{function.name} has the parameters {', '.join(names)}"

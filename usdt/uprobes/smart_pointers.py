@@ -27,7 +27,7 @@ _CXX = re.compile(r"^std::(?:\w+::)*(?:unique|shared|weak)_ptr<")
 _RUST = re.compile(r"(?:^|::)(?:Rc|Arc)<")
 _PATHS = (("_M_ptr",), ("__ptr_",), ("__ptr_", "__value_"))
 _HEAD = "std::_Tuple_impl<0"
-_DEEPEST = 8
+_MAX_NESTING = 8
 
 
 def value_in(types: MemberAccess, node: Place, name: str) -> Node | None:
@@ -64,7 +64,7 @@ def pointer_in(types: MemberAccess, node: Place, name: str) -> Node | None:
 def _head(types: MemberAccess, node: Node | None, depth: int) -> Pointer | None:
     # The first of a tuple of libstdc++, which is made of bases.
     number = getattr(node, "handle", None)
-    if not isinstance(node, Place) or not isinstance(number, int) or depth > _DEEPEST:
+    if not isinstance(node, Place) or not isinstance(number, int) or depth > _MAX_NESTING:
         return None
     found = types.btf.resolve(number)
     if not isinstance(found, Composite):
@@ -72,7 +72,7 @@ def _head(types: MemberAccess, node: Node | None, depth: int) -> Pointer | None:
     if found.name.startswith(_HEAD):
         inner = types.member_by_name(node, "__0")
         return inner if isinstance(inner, Pointer) else None
-    parts = (types.member_at(node, one.bit_offset, one) for one in found.members[:_DEEPEST])
+    parts = (types.member_at(node, one.bit_offset, one) for one in found.members[:_MAX_NESTING])
     heads = (_head(types, one, depth + 1) for one in parts)
     return next((one for one in heads if one is not None), None)
 

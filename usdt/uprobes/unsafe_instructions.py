@@ -11,7 +11,7 @@ program then goes on with wrong data or at a wrong place. Seen with Linux 6.18 i
 
 from __future__ import annotations
 
-__all__ = ("misread",)
+__all__ = ("is_unsafe",)
 
 _PREFIXES = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x67))  # that may stand before VEX
 # First byte of the prefix -> its bytes.
@@ -28,7 +28,7 @@ _TAKEN = frozenset(
 )
 
 
-def misread(code: bytes, machine: str) -> bool:
+def is_unsafe(code: bytes, machine: str) -> bool:
     """Whether the kernel would take the instruction for another one.
 
     Args:

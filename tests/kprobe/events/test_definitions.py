@@ -16,7 +16,7 @@ from definitions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprobe.events import Definition, DefinitionError, Deletion, Dialect, normalized, parse
+from kprobe.events import Definition, DefinitionError, Deletion, Dialect, canonical, parse
 from kprobe.events.errors import MESSAGES, STRICT
 from kprobe.events.values import (
     Argument,
@@ -165,7 +165,7 @@ def test_whatever_is_right_survives_its_text(dialect: Dialect) -> None:
             continue
         taken += 1
         assert parse(str(value), dialect) == value
-        assert normalized(str(value)) == str(value)
+        assert canonical(str(value)) == str(value)
     assert taken > 150
 
 
@@ -208,7 +208,7 @@ def test_any_text_is_a_value_or_an_error(text: str) -> None:
                 assert parse(str(value), dialect) == value
                 continue
             assert 0 <= column <= len(shown) + 1  # an "if" without a filter: behind the end
-            assert shown == normalized(line)
+            assert shown == canonical(line)
 
 
 @pytest.mark.parametrize(

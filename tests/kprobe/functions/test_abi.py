@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from kprobe.functions.abi import Shape, Where, hides_result, words_called, words_traced
+from kprobe.functions.abi import AbiType, ArgumentWords, call_words, fentry_words, has_sret
 from kprobe.functions.blacklist import Blacklist
 
-_INT, _LONG = Shape(4), Shape(8)
-_PAIR = Shape(16, 8, aggregate=True)
-_SMALL = Shape(3, 1, aggregate=True)
-_LARGE = Shape(24, 8, aggregate=True)
-_WIDE = Shape(16, 16)
+_INT, _LONG = AbiType(4), AbiType(8)
+_PAIR = AbiType(16, 8, aggregate=True)
+_SMALL = AbiType(3, 1, aggregate=True)
+_LARGE = AbiType(24, 8, aggregate=True)
+_WIDE = AbiType(16, 16)
 
 
-def _where(*words: int | tuple[int, ...] | str) -> list[Where]:
+def _where(*words: int | tuple[int, ...] | str) -> list[ArgumentWords]:
     # 3: a word; (3, 4): two; "3": the address of what is meant
     made = []
     for one in words:
         if isinstance(one, str):
-            made.append(Where((int(one),), reference=True))
+            made.append(ArgumentWords((int(one),), by_reference=True))
         else:
-            made.append(Where((one,) if isinstance(one, int) else one))
+            made.append(ArgumentWords((one,) if isinstance(one, int) else one))
     return made
 
 
@@ -48,7 +48,7 @@ def _where(*words: int | tuple[int, ...] | str) -> list[Where]:
             *("x86_64", [_SMALL, _INT], _where(0, 1)), id="x86-64: three bytes in a register"
         ),
         pytest.param(
-            *("x86_64", [Shape(0, 1, aggregate=True), _INT], _where((), 0)),
+            *("x86_64", [AbiType(0, 1, aggregate=True), _INT], _where((), 0)),
             id="x86-64: an empty one takes nothing",
         ),
         pytest.param(
@@ -67,7 +67,7 @@ def _where(*words: int | tuple[int, ...] | str) -> list[Where]:
             id="RISC-V: half in the last register, half on the stack",
         ),
         pytest.param(
-            *("s390x", [_SMALL, Shape(8, 8, aggregate=True), _PAIR], _where("0", 1, "2")),
+            *("s390x", [_SMALL, AbiType(8, 8, aggregate=True), _PAIR], _where("0", 1, "2")),
             id="s390x: sizes that are powers of two in registers, others by reference",
         ),
         pytest.param(
@@ -80,23 +80,25 @@ def _where(*words: int | tuple[int, ...] | str) -> list[Where]:
         ),
     ],
 )
-def test_words_of_a_call(machine: str, shapes: list[Shape], expected: list[Where]) -> None:
-    assert words_called(shapes, machine) == expected
+def test_words_of_a_call(
+    machine: str, shapes: list[AbiType], expected: list[ArgumentWords]
+) -> None:
+    assert call_words(shapes, machine) == expected
 
 
 def test_what_is_not_known_ends_what_is() -> None:
-    assert words_called([_INT, Shape(8, 8), _INT], "arm") == [Where((0,)), None, None]
+    assert call_words([_INT, AbiType(8, 8), _INT], "arm") == [ArgumentWords((0,)), None, None]
 
 
 def test_words_of_fentry_follow_one_another() -> None:
-    assert words_traced([_INT, _PAIR, _SMALL, _LONG]) == _where(0, (1, 2), 3, 4)
+    assert fentry_words([_INT, _PAIR, _SMALL, _LONG]) == _where(0, (1, 2), 3, 4)
 
 
 def test_a_result_in_memory_takes_the_first_word() -> None:
-    assert hides_result(_LARGE, "x86_64")
-    assert not hides_result(_PAIR, "x86_64")
-    assert not hides_result(_LARGE, "aarch64")
-    assert hides_result(_PAIR, "s390x")
+    assert has_sret(_LARGE, "x86_64")
+    assert not has_sret(_PAIR, "x86_64")
+    assert not has_sret(_LARGE, "aarch64")
+    assert has_sret(_PAIR, "s390x")
 
 
 def test_the_blacklist_has_ranges_within_ranges() -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kprobe.functions.arguments import Context, FunctionTypes, arguments_of
-from kprobe.functions.lookup import Place, find_places
+from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_of
+from kprobe.functions.lookup import KernelFunction, find_functions
 from kprobe.functions.prototypes import Functions, current_functions
 from usdt.arch.locations import (
     AtReturn,
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.root]  # addresses of functions are for root only
 _on_x86 = pytest.mark.skipif(KERNEL != "x86_64", reason="registers of x86-64")
-_REGISTERS, _TRACED = Context(traced=False), Context(traced=True)
+_REGISTERS, _TRACED = CallContextAbi(traced=False), CallContextAbi(traced=True)
 _INT, _LONG = ValueType(Kind.SIGNED, 4), ValueType(Kind.SIGNED, 8)
 
 
-def _places(text: str, *, typed: bool = True) -> list[Place]:
+def _places(text: str, *, typed: bool = True) -> list[KernelFunction]:
     notices: list[str] = []
     request = parse_probe(text, default="kprobe")
-    return find_places(request, current_functions(), typed=typed, notices=notices)
+    return find_functions(request, current_functions(), typed=typed, notices=notices)
 
 
-def _arguments(name: str, context: Context) -> dict[str, Argument]:
+def _arguments(name: str, context: CallContextAbi) -> dict[str, Argument]:
     (place,) = _places(name)
     return {one.name: one for one in arguments_of(place.btf, place.prototype, context)}
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from kprobe.functions import attach_methods as ways
-from kprobe.functions.attach_methods import FEW, NoWay, lacking, ways_for
+from kprobe.functions.attach_methods import (
+    MAX_FENTRY_FUNCTIONS,
+    NoAttachMethod,
+    attach_methods_for,
+    missing_features,
+)
 from usdt.base.errors import NotSupported
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
@@ -27,7 +32,7 @@ def _only(monkeypatch: pytest.MonkeyPatch, *there: KprobeMethod) -> None:
 
 def test_the_newest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, *KprobeMethod)
-    assert ways_for(1, None) == [
+    assert attach_methods_for(1, None) == [
         KprobeMethod.FENTRY,
         KprobeMethod.KPROBE_MULTI,
         KprobeMethod.PERF_LINK,
@@ -40,16 +45,18 @@ def test_where_tasks_are_preempted_in_programs_fentry_is_the_second(
     _only(monkeypatch, *KprobeMethod)
     monkeypatch.setattr(features, "programs_are_preemptible", lambda: True)
     monkeypatch.setattr(features, "kprobe_session", lambda: (0, 0))
-    assert ways_for(1, None)[0] is KprobeMethod.FENTRY, "kprobe_multi cannot do all that fentry can"
+    assert attach_methods_for(1, None)[0] is KprobeMethod.FENTRY, (
+        "kprobe_multi cannot do all that fentry can"
+    )
     monkeypatch.setattr(features, "kprobe_session", lambda: (1, 2))
-    assert ways_for(1, None)[:2] == [KprobeMethod.KPROBE_MULTI, KprobeMethod.FENTRY]
-    assert ways_for(1, KprobeMethod.FENTRY) == [KprobeMethod.FENTRY]
+    assert attach_methods_for(1, None)[:2] == [KprobeMethod.KPROBE_MULTI, KprobeMethod.FENTRY]
+    assert attach_methods_for(1, KprobeMethod.FENTRY) == [KprobeMethod.FENTRY]
 
 
 def test_many_functions_get_no_program_each(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, *KprobeMethod)
-    assert KprobeMethod.FENTRY in ways_for(FEW, None)
-    assert KprobeMethod.FENTRY not in ways_for(FEW + 1, None)
+    assert KprobeMethod.FENTRY in attach_methods_for(MAX_FENTRY_FUNCTIONS, None)
+    assert KprobeMethod.FENTRY not in attach_methods_for(MAX_FENTRY_FUNCTIONS + 1, None)
 
 
 @pytest.mark.skipif(not takes_many(), reason="needs x86-64")
@@ -63,34 +70,34 @@ def test_hundreds_are_defined_in_tracefs_where_one_call_does_not_attach_them(
         KprobeMethod.KPROBE_EVENTS,
     )
     _only(monkeypatch, *older)
-    assert ways_for(DEFINED, None) == [KprobeMethod.PERF_LINK]
-    assert ways_for(DEFINED + 1, None) == [
+    assert attach_methods_for(DEFINED, None) == [KprobeMethod.PERF_LINK]
+    assert attach_methods_for(DEFINED + 1, None) == [
         KprobeMethod.KPROBE_EVENTS,
         KprobeMethod.PERF_LINK,
     ]
     _only(monkeypatch, *KprobeMethod)
-    assert ways_for(38_000, None)[0] is KprobeMethod.KPROBE_MULTI
+    assert attach_methods_for(38_000, None)[0] is KprobeMethod.KPROBE_MULTI
 
 
 def test_the_oldest_are_for_want_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, KprobeMethod.PERF_EVENT, KprobeMethod.KPROBE_EVENTS)
-    assert ways_for(1, None) == [KprobeMethod.PERF_EVENT]
+    assert attach_methods_for(1, None) == [KprobeMethod.PERF_EVENT]
     _only(monkeypatch, KprobeMethod.KPROBE_EVENTS)
-    assert ways_for(1, None) == [KprobeMethod.KPROBE_EVENTS]
+    assert attach_methods_for(1, None) == [KprobeMethod.KPROBE_EVENTS]
 
 
 def test_a_way_that_is_asked_for_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, *KprobeMethod)
-    assert ways_for(1000, KprobeMethod.FENTRY) == [KprobeMethod.FENTRY]
+    assert attach_methods_for(1000, KprobeMethod.FENTRY) == [KprobeMethod.FENTRY]
     _only(monkeypatch, KprobeMethod.FENTRY)
     with pytest.raises(NotSupported, match="kprobe_multi"):
-        ways_for(1, KprobeMethod.KPROBE_MULTI)
+        attach_methods_for(1, KprobeMethod.KPROBE_MULTI)
 
 
 def test_without_any_every_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch)
-    with pytest.raises(NoWay) as caught:
-        ways_for(1, None)
+    with pytest.raises(NoAttachMethod) as caught:
+        attach_methods_for(1, None)
     assert all(f"{way}: no {way}" in str(caught.value) for way in KprobeMethod)
     assert "\n" not in str(caught.value)
 
@@ -104,4 +111,4 @@ def test_the_command_says_it_in_one_line() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert all(f"{way}: {why}" in line for way, why in lacking().items() if why)
+    assert all(f"{way}: {why}" in line for way, why in missing_features().items() if why)

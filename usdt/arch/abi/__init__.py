@@ -13,9 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.abi.convention import Words
+from usdt.arch.abi.convention import CallingConvention
 from usdt.arch.abi.others import Aarch64, Arm, Power, Riscv, S390x
-from usdt.arch.abi.passed import Lies, Lost, Passed, Piece, Spread, Value
+from usdt.arch.abi.passed import (
+    NotReadable,
+    Passed,
+    PassedInMemory,
+    PassedInRegisters,
+    RegisterPiece,
+    Value,
+)
 from usdt.arch.abi.rust import Rust
 from usdt.arch.abi.x86 import I386, SystemV
 from usdt.arch.calling_convention import CONVENTIONS
@@ -26,9 +33,17 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("Lies", "Lost", "Passed", "Piece", "Spread", "Value", "passing")
+__all__ = (
+    "NotReadable",
+    "Passed",
+    "PassedInMemory",
+    "PassedInRegisters",
+    "RegisterPiece",
+    "Value",
+    "passing_of",
+)
 
-_FAMILIES: dict[str, type[Words]] = {
+_CONVENTIONS: dict[str, type[CallingConvention]] = {
     "aarch64": Aarch64,
     "aarch64_be": Aarch64,
     "arm": Arm,
@@ -42,7 +57,7 @@ _FAMILIES: dict[str, type[Words]] = {
 }
 
 
-def passing(
+def passing_of(
     btf: Btf, machine: str, parameters: Iterable[Value], result: Value, *, rust: bool = False
 ) -> tuple[list[Passed], Passed]:
     """Where the parameters of a function are when it begins, and its result when it returns.
@@ -57,10 +72,10 @@ def passing(
     Raises:
         BtfError: a type is damaged or absurd.
     """
-    made = Rust if rust else _FAMILIES.get(machine, Words)
+    made = Rust if rust else _CONVENTIONS.get(machine, CallingConvention)
     if machine not in CONVENTIONS or not saved_registers(machine):
-        lost = Lost(f"calling conventions of {machine} are not known")
+        lost = NotReadable(f"calling conventions of {machine} are not known")
         return [lost for _ in parameters], lost
     convention = made(btf, machine)
     returned = convention.result(result)
-    return [convention.pass_(one) for one in parameters], returned
+    return [convention.assign_parameter(one) for one in parameters], returned

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.abi.classify import Shape, shape_of
-from usdt.arch.abi.passed import Lies, Lost, Passed, Piece, Spread, Value
+from usdt.arch.abi.classify import AbiType, abi_type_of
+from usdt.arch.abi.passed import (
+    NotReadable,
+    Passed,
+    PassedInMemory,
+    PassedInRegisters,
+    RegisterPiece,
+    Value,
+)
 from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import Register
 from usdt.arch.pt_regs import saved_registers
@@ -15,147 +22,157 @@ from usdt.base.machine import BIG_ENDIAN, word_of
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
 
-__all__ = ("BEHIND", "DOUBTFUL", "FLOATING", "NOT_KEPT", "Words")
+__all__ = ("AFTER_UNKNOWN", "FLOATING", "SRET_NOT_KEPT", "UNKNOWN_PASSING", "CallingConvention")
 
 FLOATING = "a floating-point number in register {}, which programs on uprobes are not given"
-DOUBTFUL = "how {} passes a {} is not known here"
-NOT_KEPT = "the address of the result is in register {} at entry, and in none at return"
-BEHIND = "where it is depends on {}, and how {} passes that is not known here"
+UNKNOWN_PASSING = "how {} passes a {} is not known here"
+SRET_NOT_KEPT = "the address of the result is in register {} at entry, and in none at return"
+AFTER_UNKNOWN = "where it is depends on {}, and how {} passes that is not known here"
 
 
-class Words:
+class CallingConvention:
     """Every CPU: integers and pointers in words; what is more is doubtful."""
 
-    floats: tuple[str, ...] = ()  # registers of floating-point numbers, which take no other's place
+    float_registers: tuple[
+        str, ...
+    ] = ()  # registers of floating-point numbers, which take no other's place
 
     def __init__(self, btf: Btf, machine: str) -> None:
         self.btf = btf
         self.machine = machine
         self.word = word_of(machine)
-        self.big = machine in BIG_ENDIAN
+        self.big_endian = machine in BIG_ENDIAN
         convention = CONVENTIONS[machine]
         self.slots = saved_registers(machine)
-        self.names = convention.arguments
-        self.results: tuple[str, ...] = (convention.result,)
+        self.argument_registers = convention.arguments
+        self.result_registers: tuple[str, ...] = (convention.result,)
         self.sp = convention.sp
-        self.used = 0
-        self.used_floats = 0
+        self.next_register = 0
+        self.next_float = 0
         self.stack = convention.stack
-        self.doubt = ""
+        self.unknown = ""
 
     # ------------------------------------------------------------ what conventions differ in
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        return self.doubted(shape)
+        return self.mark_unknown(abi_type)
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        return Lost(DOUBTFUL.format(self.machine, shape.words))
+        return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
-    def floating(self, shape: Shape) -> Passed:
+    def assign_floating(self, abi_type: AbiType) -> Passed:
         """A floating-point number."""
-        if shape.size <= 8 and self.used_floats < len(self.floats):
-            self.used_floats += 1
-            return Lost(FLOATING.format(self.floats[self.used_floats - 1]))
-        return self.doubted(shape)
+        if abi_type.size <= 8 and self.next_float < len(self.float_registers):
+            self.next_float += 1
+            return NotReadable(FLOATING.format(self.float_registers[self.next_float - 1]))
+        return self.mark_unknown(abi_type)
 
     # ------------------------------------------------------------ common to them
 
-    def doubted(self, shape: Shape) -> Lost:
+    def mark_unknown(self, abi_type: AbiType) -> NotReadable:
         """What is not known; what follows is then not known, either."""
-        self.doubt = self.doubt or shape.words
-        return Lost(DOUBTFUL.format(self.machine, shape.words))
+        self.unknown = self.unknown or abi_type.description
+        return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
-    def pass_(self, value: Value) -> Passed:
+    def assign_parameter(self, value: Value) -> Passed:
         """Where the next parameter is."""
-        if self.doubt:
-            return Lost(BEHIND.format(f"a {self.doubt} before it", self.machine))
+        if self.unknown:
+            return NotReadable(AFTER_UNKNOWN.format(f"a {self.unknown} before it", self.machine))
         if value.by_reference:
-            return self.pointed()
+            return self.assign_by_reference()
         try:
-            shape = shape_of(self.btf, value.type)
+            abi_type = abi_type_of(self.btf, value.type)
         except BtfError:
-            self.doubt = "type without a size"
-            return Lost("its type is only declared in the debug information")
-        if shape.scalar and not shape.floating and shape.size <= self.word:
-            return self.number(shape.size)
-        if shape.scalar and shape.floating:
-            return self.floating(shape)
-        return self.aggregate(shape)
+            self.unknown = "type without a size"
+            return NotReadable("its type is only declared in the debug information")
+        if abi_type.scalar and not abi_type.floating and abi_type.size <= self.word:
+            return self.assign_word(abi_type.size)
+        if abi_type.scalar and abi_type.floating:
+            return self.assign_floating(abi_type)
+        return self.assign_aggregate(abi_type)
 
     def result(self, value: Value) -> Passed:
         """Where the result is; to be asked first: its address may be the first parameter."""
         if not value.type:
-            return Lost("it returns nothing")
+            return NotReadable("it returns nothing")
         if value.by_reference:
-            return self.hidden()
+            return self.assign_sret()
         try:
-            shape = shape_of(self.btf, value.type)
+            abi_type = abi_type_of(self.btf, value.type)
         except BtfError:
             # Whether an argument says where it goes is not known.
-            self.doubt = "type without a size"
-            return Lost("its type is only declared in the debug information")
-        if shape.scalar and not shape.floating and shape.size <= self.word:
-            return Spread((self.piece(self.results[0], 0, shape.size),))
-        if shape.scalar and shape.floating:
-            return self.floating_result(shape)
-        return self.returned(shape)
+            self.unknown = "type without a size"
+            return NotReadable("its type is only declared in the debug information")
+        if abi_type.scalar and not abi_type.floating and abi_type.size <= self.word:
+            return PassedInRegisters((self.piece(self.result_registers[0], 0, abi_type.size),))
+        if abi_type.scalar and abi_type.floating:
+            return self.floating_result(abi_type)
+        return self.aggregate_result(abi_type)
 
-    def floating_result(self, shape: Shape) -> Passed:  # noqa: ARG002 - x86 looks at it
+    def floating_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - x86 looks at it
         """A floating-point number that is returned."""
-        return Lost("a floating-point number in a register that programs are not given")
+        return NotReadable("a floating-point number in a register that programs are not given")
 
-    def piece(self, name: str, start: int, size: int) -> Piece:
+    def piece(self, name: str, start: int, size: int) -> RegisterPiece:
         """The first bytes of a register, as it lies in the kernel's structure."""
-        shift = self.word - size if self.big else 0
-        return Piece(start, size, Register(self.slots[name] + shift, size), _shown(self, name))
+        shift = self.word - size if self.big_endian else 0
+        return RegisterPiece(
+            start, size, Register(self.slots[name] + shift, size), _display_name(self, name)
+        )
 
-    def number(self, size: int) -> Passed:
+    def assign_word(self, size: int) -> Passed:
         """The next word, as a number of so many bytes."""
-        if self.used < len(self.names):
-            self.used += 1
-            return Spread((self.piece(self.names[self.used - 1], 0, size),))
-        return self.pushed(size, shift=self.word - size if self.big else 0)
+        if self.next_register < len(self.argument_registers):
+            self.next_register += 1
+            return PassedInRegisters(
+                (self.piece(self.argument_registers[self.next_register - 1], 0, size),)
+            )
+        return self.assign_stack(size, shift=self.word - size if self.big_endian else 0)
 
-    def pushed(self, size: int, align: int = 0, shift: int = 0, *, pointer: bool = False) -> Lies:
+    def assign_stack(
+        self, size: int, align: int = 0, shift: int = 0, *, pointer: bool = False
+    ) -> PassedInMemory:
         """The next place on the stack."""
         align = max(align, self.word)
         base = CONVENTIONS[self.machine].stack
         at = base + (-(-(self.stack - base) // align) * align)
         self.stack = at + -(-size // self.word) * self.word
         register = Register(self.slots[self.sp], self.word)
-        return Lies(register, at + shift, _shown(self, self.sp), pointer)
+        return PassedInMemory(register, at + shift, _display_name(self, self.sp), pointer)
 
-    def pointed(self) -> Lies:
+    def assign_by_reference(self) -> PassedInMemory:
         """At an address that is the next word."""
-        if self.used < len(self.names):
-            self.used += 1
-            name = self.names[self.used - 1]
+        if self.next_register < len(self.argument_registers):
+            self.next_register += 1
+            name = self.argument_registers[self.next_register - 1]
             register = Register(self.slots[name], self.word)
-            return Lies(register, None, _shown(self, name), pointer=True)
-        return self.pushed(self.word, pointer=True)
+            return PassedInMemory(register, None, _display_name(self, name), pointer=True)
+        return self.assign_stack(self.word, pointer=True)
 
-    def hidden(self) -> Passed:
+    def assign_sret(self) -> Passed:
         """A result whose address is the first argument."""
-        self.used += 1
-        return Lost(NOT_KEPT.format(self.names[0]))
+        self.next_register += 1
+        return NotReadable(SRET_NOT_KEPT.format(self.argument_registers[0]))
 
-    def returned_address(self) -> Lies:
+    def sret_returned(self) -> PassedInMemory:
         """A result whose address is returned."""
-        name = self.results[0]
-        return Lies(Register(self.slots[name], self.word), None, _shown(self, name), pointer=True)
+        name = self.result_registers[0]
+        return PassedInMemory(
+            Register(self.slots[name], self.word), None, _display_name(self, name), pointer=True
+        )
 
-    def words(self, shape: Shape, names: tuple[str, ...]) -> Spread:
+    def in_registers(self, abi_type: AbiType, names: tuple[str, ...]) -> PassedInRegisters:
         """In registers as it lies in memory."""
-        return Spread(
+        return PassedInRegisters(
             tuple(
-                self.piece(name, start, min(self.word, shape.size - start))
-                for name, start in zip(names, range(0, shape.size, self.word), strict=False)
+                self.piece(name, start, min(self.word, abi_type.size - start))
+                for name, start in zip(names, range(0, abi_type.size, self.word), strict=False)
             )
         )
 
 
-def _shown(convention: Words, name: str) -> str:
+def _display_name(convention: CallingConvention, name: str) -> str:
     # i386 has the registers of x86-64 under narrower names.
     return f"e{name[1:]}" if convention.machine == "i386" else name

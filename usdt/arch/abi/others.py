@@ -4,171 +4,175 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.abi.convention import DOUBTFUL, FLOATING, NOT_KEPT, Words
-from usdt.arch.abi.passed import Lost, Passed
+from usdt.arch.abi.convention import FLOATING, SRET_NOT_KEPT, UNKNOWN_PASSING, CallingConvention
+from usdt.arch.abi.passed import NotReadable, Passed
 
 if TYPE_CHECKING:
-    from usdt.arch.abi.classify import Shape
+    from usdt.arch.abi.classify import AbiType
     from usdt.btf.reader import Btf
 
 __all__ = ("Aarch64", "Arm", "Power", "Riscv", "S390x")
 
 
-class Aarch64(Words):
+class Aarch64(CallingConvention):
     """AAPCS64: equal floating-point numbers together, large structures by their address."""
 
-    floats = tuple(f"v{number}" for number in range(8))
+    float_registers = tuple(f"v{number}" for number in range(8))
 
-    def floating(self, shape: Shape) -> Passed:
+    def assign_floating(self, abi_type: AbiType) -> Passed:
         """A floating-point number."""
-        if self.used_floats == len(self.floats):
-            return self.pushed(shape.size, shape.align)
-        return super().floating(shape)
+        if self.next_float == len(self.float_registers):
+            return self.assign_stack(abi_type.size, abi_type.align)
+        return super().assign_floating(abi_type)
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        number = shape.homogeneous
+        number = abi_type.homogeneous
         if number:
-            if self.used_floats + number <= len(self.floats):
-                self.used_floats += number
-                return Lost(FLOATING.format(self.floats[self.used_floats - 1]))
-            self.used_floats = len(self.floats)
-            return self.pushed(shape.size, shape.align)
-        if shape.size > 16:
-            return self.pointed()
-        if shape.align == 16:
-            self.used += self.used & 1
-        count = -(-shape.size // 8)
-        if self.big:
-            return self.doubted(shape)
-        if self.used + count > len(self.names):
-            self.used = len(self.names)
-            return self.pushed(shape.size, shape.align)
-        names = self.names[self.used : self.used + count]
-        self.used += count
-        return self.words(shape, names)
+            if self.next_float + number <= len(self.float_registers):
+                self.next_float += number
+                return NotReadable(FLOATING.format(self.float_registers[self.next_float - 1]))
+            self.next_float = len(self.float_registers)
+            return self.assign_stack(abi_type.size, abi_type.align)
+        if abi_type.size > 16:
+            return self.assign_by_reference()
+        if abi_type.align == 16:
+            self.next_register += self.next_register & 1
+        count = -(-abi_type.size // 8)
+        if self.big_endian:
+            return self.mark_unknown(abi_type)
+        if self.next_register + count > len(self.argument_registers):
+            self.next_register = len(self.argument_registers)
+            return self.assign_stack(abi_type.size, abi_type.align)
+        names = self.argument_registers[self.next_register : self.next_register + count]
+        self.next_register += count
+        return self.in_registers(abi_type, names)
 
-    def hidden(self) -> Passed:
+    def assign_sret(self) -> Passed:
         """A result whose address is the first argument."""
-        return Lost(NOT_KEPT.format("x8"))
+        return NotReadable(SRET_NOT_KEPT.format("x8"))
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        if shape.homogeneous:
-            return Lost("floating-point numbers in registers that programs are not given")
-        if shape.size > 16:
-            return self.hidden()
-        if self.big:
-            return Lost(DOUBTFUL.format(self.machine, shape.words))
-        return self.words(shape, ("x0", "x1"))
+        if abi_type.homogeneous:
+            return NotReadable("floating-point numbers in registers that programs are not given")
+        if abi_type.size > 16:
+            return self.assign_sret()
+        if self.big_endian:
+            return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
+        return self.in_registers(abi_type, ("x0", "x1"))
 
 
-class S390x(Words):
+class S390x(CallingConvention):
     """Structures of a word's sizes as numbers, all others by their address."""
 
-    floats = ("f0", "f2", "f4", "f6")
+    float_registers = ("f0", "f2", "f4", "f6")
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        if shape.size not in (1, 2, 4, 8):
-            return self.pointed()
-        if len(shape.leaves) == 1 and shape.leaves[0].floating:
-            return self.floating(shape)
-        return self.number(shape.size)
+        if abi_type.size not in (1, 2, 4, 8):
+            return self.assign_by_reference()
+        if len(abi_type.fields) == 1 and abi_type.fields[0].floating:
+            return self.assign_floating(abi_type)
+        return self.assign_word(abi_type.size)
 
-    def returned(self, shape: Shape) -> Passed:  # noqa: ARG002 - none is returned in registers
+    def aggregate_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - none is returned in registers
         """The result, if it is no number of up to a word."""
-        return self.hidden()
+        return self.assign_sret()
 
 
-class Riscv(Words):
+class Riscv(CallingConvention):
     """Two words in registers, more by its address."""
 
-    floats = tuple(f"fa{number}" for number in range(8))
+    float_registers = tuple(f"fa{number}" for number in range(8))
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        if shape.size > 2 * self.word:
-            return self.pointed()
-        if any(leaf.floating for leaf in shape.leaves):
-            return self.doubted(shape)
-        count = -(-shape.size // self.word)
-        if self.used + count > len(self.names):
-            return self._split(shape)
-        names = self.names[self.used : self.used + count]
-        self.used += count
-        return self.words(shape, names)
+        if abi_type.size > 2 * self.word:
+            return self.assign_by_reference()
+        if any(field.floating for field in abi_type.fields):
+            return self.mark_unknown(abi_type)
+        count = -(-abi_type.size // self.word)
+        if self.next_register + count > len(self.argument_registers):
+            return self._split(abi_type)
+        names = self.argument_registers[self.next_register : self.next_register + count]
+        self.next_register += count
+        return self.in_registers(abi_type, names)
 
-    def _split(self, shape: Shape) -> Passed:
+    def _split(self, abi_type: AbiType) -> Passed:
         # One half in the last register, the other on the stack: not put together here.
-        if self.used < len(self.names):
-            return self.doubted(shape)
-        return self.pushed(shape.size, shape.align)
+        if self.next_register < len(self.argument_registers):
+            return self.mark_unknown(abi_type)
+        return self.assign_stack(abi_type.size, abi_type.align)
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        if shape.size > 2 * self.word:
-            return self.hidden()
-        if any(leaf.floating for leaf in shape.leaves):
-            return Lost("floating-point numbers in registers that programs are not given")
-        return self.words(shape, ("a0", "a1"))
+        if abi_type.size > 2 * self.word:
+            return self.assign_sret()
+        if any(field.floating for field in abi_type.fields):
+            return NotReadable("floating-point numbers in registers that programs are not given")
+        return self.in_registers(abi_type, ("a0", "a1"))
 
 
-class Power(Words):
+class Power(CallingConvention):
     """ELF v2: floating-point numbers take the places of words, too."""
 
-    floats = tuple(f"f{number}" for number in range(1, 14))
+    float_registers = tuple(f"f{number}" for number in range(1, 14))
 
     def __init__(self, btf: Btf, machine: str) -> None:
         super().__init__(btf, machine)
-        self.results = ("r3", "r4")
+        self.result_registers = ("r3", "r4")
 
-    def floating(self, shape: Shape) -> Passed:
+    def assign_floating(self, abi_type: AbiType) -> Passed:
         """A floating-point number."""
-        found = super().floating(shape)
-        self.number(8)
+        found = super().assign_floating(abi_type)
+        self.assign_word(8)
         return found
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        count = -(-shape.size // 8)
-        if shape.homogeneous or shape.align > 8 or self.used + count > len(self.names):
-            return self.doubted(shape)
-        names = self.names[self.used : self.used + count]
-        self.used += count
-        return self.words(shape, names)
+        count = -(-abi_type.size // 8)
+        if (
+            abi_type.homogeneous
+            or abi_type.align > 8
+            or self.next_register + count > len(self.argument_registers)
+        ):
+            return self.mark_unknown(abi_type)
+        names = self.argument_registers[self.next_register : self.next_register + count]
+        self.next_register += count
+        return self.in_registers(abi_type, names)
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        if shape.homogeneous:
-            return Lost("floating-point numbers in registers that programs are not given")
-        if shape.size > 16:
-            return self.hidden()
-        return self.words(shape, self.results)
+        if abi_type.homogeneous:
+            return NotReadable("floating-point numbers in registers that programs are not given")
+        if abi_type.size > 16:
+            return self.assign_sret()
+        return self.in_registers(abi_type, self.result_registers)
 
 
-class Arm(Words):
+class Arm(CallingConvention):
     """A number of eight bytes takes an even register and the next.
 
     Whether floating-point numbers have registers of their own, armel and armhf disagree.
     """
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        if shape.floating or not shape.scalar or self.big:
-            return self.doubted(shape)
-        self.used += self.used & 1
-        if self.used + 2 > len(self.names):
-            self.used = len(self.names)
-            return self.pushed(8, 8)
-        names = self.names[self.used : self.used + 2]
-        self.used += 2
-        return self.words(shape, names)
+        if abi_type.floating or not abi_type.scalar or self.big_endian:
+            return self.mark_unknown(abi_type)
+        self.next_register += self.next_register & 1
+        if self.next_register + 2 > len(self.argument_registers):
+            self.next_register = len(self.argument_registers)
+            return self.assign_stack(8, 8)
+        names = self.argument_registers[self.next_register : self.next_register + 2]
+        self.next_register += 2
+        return self.in_registers(abi_type, names)
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        if shape.scalar and shape.size == 8 and not self.big:
-            return self.words(shape, ("r0", "r1"))
-        if shape.size > 4:
-            return self.hidden()
-        return super().returned(shape)
+        if abi_type.scalar and abi_type.size == 8 and not self.big_endian:
+            return self.in_registers(abi_type, ("r0", "r1"))
+        if abi_type.size > 4:
+            return self.assign_sret()
+        return super().aggregate_result(abi_type)

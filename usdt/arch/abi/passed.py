@@ -9,7 +9,7 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from usdt.arch.locations import Register
 
-__all__ = ("Lies", "Lost", "Passed", "Piece", "Spread", "Value")
+__all__ = ("NotReadable", "Passed", "PassedInMemory", "PassedInRegisters", "RegisterPiece", "Value")
 
 
 @frozen
@@ -26,7 +26,7 @@ class Value:
 
 
 @frozen
-class Piece:
+class RegisterPiece:
     """Some bytes of a value; ``register`` is None where ``problem`` says why."""
 
     start: int
@@ -37,10 +37,10 @@ class Piece:
 
 
 @frozen
-class Spread:
+class PassedInRegisters:
     """A value in registers."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RegisterPiece, ...]
 
     @property
     def where(self) -> str:
@@ -50,7 +50,7 @@ class Spread:
 
 
 @frozen
-class Lies:
+class PassedInMemory:
     """A value in memory.
 
     Attributes:
@@ -73,7 +73,7 @@ class Lies:
 
 
 @frozen
-class Lost:
+class NotReadable:
     """Nobody knows, or nobody can read it."""
 
     reason: str
@@ -84,4 +84,4 @@ class Lost:
         return f"not readable: {self.reason}"
 
 
-Passed = Spread | Lies | Lost
+Passed = PassedInRegisters | PassedInMemory | NotReadable

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.abi.convention import DOUBTFUL, FLOATING, NOT_KEPT
+from usdt.arch.abi.convention import FLOATING, SRET_NOT_KEPT, UNKNOWN_PASSING
 from usdt.arch.abi.others import Aarch64
-from usdt.arch.abi.passed import Lost, Passed, Piece, Spread
-from usdt.arch.abi.rust_layout import numbers_of
+from usdt.arch.abi.passed import NotReadable, Passed, PassedInRegisters, RegisterPiece
+from usdt.arch.abi.rust_layout import scalar_pair_of
 from usdt.arch.abi.x86 import SystemV
 from usdt.base.errors import BtfError
 
 if TYPE_CHECKING:
-    from usdt.arch.abi.classify import Leaf, Shape
+    from usdt.arch.abi.classify import AbiType, ScalarField
     from usdt.arch.abi.passed import Value
     from usdt.btf.reader import Btf
 
@@ -28,16 +28,20 @@ class Rust(SystemV):
 
     def __init__(self, btf: Btf, machine: str) -> None:
         super().__init__(btf, machine)
-        self.results = {"x86_64": ("rax", "rdx"), "aarch64": ("x0", "x1")}.get(machine, ())
-        self.floats = () if not self.results else SystemV.floats
+        self.result_registers = {"x86_64": ("rax", "rdx"), "aarch64": ("x0", "x1")}.get(machine, ())
+        self.float_registers = () if not self.result_registers else SystemV.float_registers
         if machine == "aarch64":
-            self.floats = Aarch64.floats
-        self._numbers: list[Leaf] | None = None  # of the value that is looked at
+            self.float_registers = Aarch64.float_registers
+        self._numbers: list[ScalarField] | None = None  # of the value that is looked at
 
-    def pass_(self, value: Value) -> Passed:
+    def assign_parameter(self, value: Value) -> Passed:
         """Where the next parameter is."""
         self._look_at(value)
-        return Spread(()) if self._numbers == [] and not self.doubt else super().pass_(value)
+        return (
+            PassedInRegisters(())
+            if self._numbers == [] and not self.unknown
+            else super().assign_parameter(value)
+        )
 
     def result(self, value: Value) -> Passed:
         """Where the result is."""
@@ -46,60 +50,70 @@ class Rust(SystemV):
 
     def _look_at(self, value: Value) -> None:
         try:
-            self._numbers = numbers_of(self.btf, value.type) if value.type else None
+            self._numbers = scalar_pair_of(self.btf, value.type) if value.type else None
         except BtfError:  # it is only declared: said by the others
             self._numbers = None
 
-    def hidden(self) -> Passed:
+    def assign_sret(self) -> Passed:
         """A result whose address is the first argument."""
-        return Lost(NOT_KEPT.format("x8")) if self.machine == "aarch64" else super().hidden()
+        return (
+            NotReadable(SRET_NOT_KEPT.format("x8"))
+            if self.machine == "aarch64"
+            else super().assign_sret()
+        )
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
         numbers = self._numbers
-        if not self.results:
-            return self.doubted(shape)
+        if not self.result_registers:
+            return self.mark_unknown(abi_type)
         if numbers is None:
-            return self.pointed() if shape.size > self.word else self.number(shape.size)
-        if shape.scalar:
-            return self._wide(shape)
-        room = self.used + len(numbers) <= len(self.names)
+            return (
+                self.assign_by_reference()
+                if abi_type.size > self.word
+                else self.assign_word(abi_type.size)
+            )
+        if abi_type.scalar:
+            return self._wide(abi_type)
+        room = self.next_register + len(numbers) <= len(self.argument_registers)
         if not room or any(one.size > self.word for one in numbers):
-            return self.doubted(shape)
-        return Spread(tuple(map(self._one, numbers)))
+            return self.mark_unknown(abi_type)
+        return PassedInRegisters(tuple(map(self._one, numbers)))
 
-    def _wide(self, shape: Shape) -> Passed:
+    def _wide(self, abi_type: AbiType) -> Passed:
         # A number of two words; arm64 begins it at a register with an even number.
-        odd = self.machine == "aarch64" and self.used % 2
-        names = self.names[self.used : self.used + 2]
+        odd = self.machine == "aarch64" and self.next_register % 2
+        names = self.argument_registers[self.next_register : self.next_register + 2]
         if odd or len(names) < 2:
-            return self.doubted(shape)
-        self.used += 2
-        return self.words(shape, names)
+            return self.mark_unknown(abi_type)
+        self.next_register += 2
+        return self.in_registers(abi_type, names)
 
-    def _one(self, leaf: Leaf) -> Piece:
-        if not leaf.floating:
-            self.used += 1
-            return self.piece(self.names[self.used - 1], leaf.start, leaf.size)
-        name = self.floats[min(self.used_floats, len(self.floats) - 1)]
-        self.used_floats += 1
-        return Piece(leaf.start, leaf.size, None, name, FLOATING.format(name))
+    def _one(self, field: ScalarField) -> RegisterPiece:
+        if not field.floating:
+            self.next_register += 1
+            return self.piece(
+                self.argument_registers[self.next_register - 1], field.start, field.size
+            )
+        name = self.float_registers[min(self.next_float, len(self.float_registers) - 1)]
+        self.next_float += 1
+        return RegisterPiece(field.start, field.size, None, name, FLOATING.format(name))
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        if not self.results:
-            return Lost(DOUBTFUL.format(self.machine, shape.words))
-        if not shape.size:
-            return Lost("it returns nothing")
-        if shape.size > 2 * self.word or (self._numbers is None and shape.size > self.word):
-            return self.hidden()
-        if self._numbers is None or shape.scalar:
-            return self.words(shape, self.results)
-        if any(leaf.floating for leaf in self._numbers):
-            return Lost("floating-point numbers in registers that programs are not given")
-        return Spread(
+        if not self.result_registers:
+            return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
+        if not abi_type.size:
+            return NotReadable("it returns nothing")
+        if abi_type.size > 2 * self.word or (self._numbers is None and abi_type.size > self.word):
+            return self.assign_sret()
+        if self._numbers is None or abi_type.scalar:
+            return self.in_registers(abi_type, self.result_registers)
+        if any(field.floating for field in self._numbers):
+            return NotReadable("floating-point numbers in registers that programs are not given")
+        return PassedInRegisters(
             tuple(
-                self.piece(name, leaf.start, leaf.size)
-                for name, leaf in zip(self.results, self._numbers, strict=False)
+                self.piece(name, field.start, field.size)
+                for name, field in zip(self.result_registers, self._numbers, strict=False)
             )
         )

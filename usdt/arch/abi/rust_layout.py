@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.abi.classify import Leaf
+from usdt.arch.abi.classify import ScalarField
 from usdt.btf.format import Kind
 from usdt.btf.tagged_union import choice_of
 from usdt.btf.types import Composite, Enum, Float, Int, Pointer
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from usdt.btf.tagged_union import Choice
     from usdt.btf.types import Member
 
-    Part = tuple[int, int, list[Leaf] | None]  # where a field begins and ends, and its numbers
+    Part = tuple[
+        int, int, list[ScalarField] | None
+    ]  # where a field begins and ends, and its numbers
 
-__all__ = ("numbers_of",)
+__all__ = ("scalar_pair_of",)
 
-_DEEPEST = 32
-_MOST_MEMBERS = 256
+_MAX_NESTING = 32
+_MAX_MEMBERS = 256
 
 
-def numbers_of(btf: Btf, number: int, depth: int = 0) -> list[Leaf] | None:
+def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] | None:
     """The one or two numbers that a value is; [] of one without room; None: it is bytes.
 
     Raises:
@@ -39,12 +41,16 @@ def numbers_of(btf: Btf, number: int, depth: int = 0) -> list[Leaf] | None:
     if not size:
         return []
     if isinstance(found, Int | Enum | Float | Pointer):
-        return [Leaf(0, size, size, isinstance(found, Float))]
-    if not isinstance(found, Composite) or depth > _DEEPEST or len(found.members) > _MOST_MEMBERS:
+        return [ScalarField(0, size, size, isinstance(found, Float))]
+    if (
+        not isinstance(found, Composite)
+        or depth > _MAX_NESTING
+        or len(found.members) > _MAX_MEMBERS
+    ):
         return None
     choice = choice_of(btf, found)
     if choice is None and _is_untold(btf, found):
-        return [Leaf(0, size, 1)]  # more than a register holds: nobody takes it for one
+        return [ScalarField(0, size, 1)]  # more than a register holds: nobody takes it for one
     if choice is not None:
         made = _chosen(btf, choice, depth)
     else:
@@ -67,44 +73,46 @@ def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int) -> list[
         size = btf.size_of(member.target)
         if size:
             at = start + member.bit_offset // 8
-            inner = numbers_of(btf, member.target, depth + 1)
+            inner = scalar_pair_of(btf, member.target, depth + 1)
             if inner is not None:
-                inner = [Leaf(at + one.start, one.size, one.align, one.floating) for one in inner]
+                inner = [
+                    ScalarField(at + one.start, one.size, one.align, one.floating) for one in inner
+                ]
             found.append((at, at + size, inner))
     return found
 
 
-def _joined(parts: list[Part]) -> list[Leaf] | None:
+def _joined(parts: list[Part]) -> list[ScalarField] | None:
     # A structure.
     if len(parts) == 1:
         return parts[0][2]
-    made: list[Leaf] = []
+    made: list[ScalarField] = []
     for _, _, inner in parts:
         if len(parts) > 2 or inner is None or len(inner) != 1:
             return None
         made += inner
-    return sorted(made, key=lambda leaf: leaf.start)
+    return sorted(made, key=lambda field: field.start)
 
 
-def _shared(parts: list[Part]) -> list[Leaf] | None:
+def _shared(parts: list[Part]) -> list[ScalarField] | None:
     # A union: what all of its members are.
     found = {None if inner is None else tuple(inner) for _, _, inner in parts}
     one = found.pop() if len(found) == 1 else None
     return None if one is None else [*one]
 
 
-def _chosen(btf: Btf, choice: Choice, depth: int) -> list[Leaf] | None:
+def _chosen(btf: Btf, choice: Choice, depth: int) -> list[ScalarField] | None:
     # An enumeration with data.
-    tag = Leaf(choice.chooser.bit_offset // 8, choice.size, choice.size)
+    tag = ScalarField(choice.chooser.bit_offset // 8, choice.size, choice.size)
     forms = []
     for _, member in (*choice.known.values(), *((choice.rest,) if choice.rest else ())):
         inner = None if member is None else btf.resolve(member.target)
         if member is not None and isinstance(inner, Composite):
-            parts = _parts(btf, inner.members[:_MOST_MEMBERS], member.bit_offset // 8, depth + 1)
+            parts = _parts(btf, inner.members[:_MAX_MEMBERS], member.bit_offset // 8, depth + 1)
             forms += [parts] * bool(parts)
     if any(start < tag.end and tag.start < end for parts in forms for start, end, _ in parts):
         return _joined(forms[0]) if len(forms) == 1 else None  # hidden in one form's data
-    same: set[Leaf] = set()
+    same: set[ScalarField] = set()
     for parts in forms:
         inner_numbers = parts[0][2]
         if len(parts) > 1 or inner_numbers is None or len(inner_numbers) != 1:
@@ -113,7 +121,7 @@ def _chosen(btf: Btf, choice: Choice, depth: int) -> list[Leaf] | None:
     return None if len(same) > 1 else [tag, *same]
 
 
-def _is_plain(numbers: list[Leaf], size: int) -> bool:
+def _is_plain(numbers: list[ScalarField], size: int) -> bool:
     # Whether they lie as the numbers alone would: nothing is packed, or aligned beyond its need.
     at, align = 0, 1
     for one in numbers:

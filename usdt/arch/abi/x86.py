@@ -4,108 +4,117 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.abi.convention import FLOATING, Words
-from usdt.arch.abi.passed import Lost, Passed, Piece, Spread
+from usdt.arch.abi.convention import FLOATING, CallingConvention
+from usdt.arch.abi.passed import NotReadable, Passed, PassedInRegisters, RegisterPiece
 
 if TYPE_CHECKING:
-    from usdt.arch.abi.classify import Shape
+    from usdt.arch.abi.classify import AbiType
     from usdt.btf.reader import Btf
 
 __all__ = ("I386", "SystemV")
 
 
-class SystemV(Words):
+class SystemV(CallingConvention):
     """x86-64: eight bytes of a structure are INTEGER if anything in them is, SSE otherwise."""
 
-    floats = tuple(f"xmm{number}" for number in range(8))
+    float_registers = tuple(f"xmm{number}" for number in range(8))
 
     def __init__(self, btf: Btf, machine: str) -> None:
         super().__init__(btf, machine)
-        self.results = ("rax", "rdx")
+        self.result_registers = ("rax", "rdx")
 
-    def hidden(self) -> Passed:
+    def assign_sret(self) -> Passed:
         """A result whose address is the first argument."""
-        self.used += 1
-        return self.returned_address()
+        self.next_register += 1
+        return self.sret_returned()
 
-    def floating(self, shape: Shape) -> Passed:
+    def assign_floating(self, abi_type: AbiType) -> Passed:
         """A floating-point number."""
-        if shape.size > 8:
-            return self.aggregate(shape)
-        if self.used_floats == len(self.floats):
-            return self.pushed(shape.size)
-        return super().floating(shape)
+        if abi_type.size > 8:
+            return self.assign_aggregate(abi_type)
+        if self.next_float == len(self.float_registers):
+            return self.assign_stack(abi_type.size)
+        return super().assign_floating(abi_type)
 
-    def floating_result(self, shape: Shape) -> Passed:
+    def floating_result(self, abi_type: AbiType) -> Passed:
         """A floating-point number that is returned."""
-        return Lost(FLOATING.format("xmm0" if shape.size <= 8 else "st0"))
+        return NotReadable(FLOATING.format("xmm0" if abi_type.size <= 8 else "st0"))
 
-    def classes(self, shape: Shape) -> list[bool] | None:
+    def classes(self, abi_type: AbiType) -> list[bool] | None:
         """For each eight bytes whether they are SSE; None: it is passed in memory."""
-        if shape.size > 16 or shape.unaligned or not shape.size or shape.extended:
+        if abi_type.size > 16 or abi_type.unaligned or not abi_type.size or abi_type.extended:
             return None
-        found = [True] * -(-shape.size // 8)
-        for leaf in shape.leaves:
-            for at in range(leaf.start // 8, (leaf.start + leaf.size - 1) // 8 + 1):
-                found[at] = found[at] and leaf.floating
+        found = [True] * -(-abi_type.size // 8)
+        for field in abi_type.fields:
+            for at in range(field.start // 8, (field.start + field.size - 1) // 8 + 1):
+                found[at] = found[at] and field.floating
         return found
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        if not shape.leaves and shape.size <= 16:
-            return Spread(())  # an empty class
-        classes = self.classes(shape)
+        if not abi_type.fields and abi_type.size <= 16:
+            return PassedInRegisters(())  # an empty class
+        classes = self.classes(abi_type)
         whole, real = (0, 0) if classes is None else (classes.count(False), classes.count(True))
-        room = self.used + whole <= 6 and self.used_floats + real <= 8
+        room = self.next_register + whole <= 6 and self.next_float + real <= 8
         if classes is None or not room:
-            return self.pushed(shape.size, shape.align)
+            return self.assign_stack(abi_type.size, abi_type.align)
         pieces = []
         for number, sse in enumerate(classes):
-            name = self.floats[self.used_floats] if sse else self.names[self.used]
-            self.used, self.used_floats = self.used + (not sse), self.used_floats + sse
-            pieces.append(self._eight(shape, number * 8, name, sse=sse))
-        return Spread(tuple(pieces))
+            name = (
+                self.float_registers[self.next_float]
+                if sse
+                else self.argument_registers[self.next_register]
+            )
+            self.next_register, self.next_float = (
+                self.next_register + (not sse),
+                self.next_float + sse,
+            )
+            pieces.append(self._eight(abi_type, number * 8, name, sse=sse))
+        return PassedInRegisters(tuple(pieces))
 
-    def _eight(self, shape: Shape, start: int, name: str, *, sse: bool) -> Piece:
-        size = min(8, shape.size - start)
+    def _eight(self, abi_type: AbiType, start: int, name: str, *, sse: bool) -> RegisterPiece:
+        size = min(8, abi_type.size - start)
         if sse:
-            return Piece(start, size, None, name, FLOATING.format(name))
+            return RegisterPiece(start, size, None, name, FLOATING.format(name))
         return self.piece(name, start, size)
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        classes = self.classes(shape)
-        if classes is None and shape.scalar:
-            return Lost("a floating-point number in register st0, which programs are not given")
+        classes = self.classes(abi_type)
+        if classes is None and abi_type.scalar:
+            return NotReadable(
+                "a floating-point number in register st0, which programs are not given"
+            )
         if classes is None:
-            return self.hidden()
-        whole, real = iter(self.results), iter(self.floats)
-        return Spread(
+            return self.assign_sret()
+        whole, real = iter(self.result_registers), iter(self.float_registers)
+        return PassedInRegisters(
             tuple(
-                self._eight(shape, number * 8, next(real if sse else whole), sse=sse)
+                self._eight(abi_type, number * 8, next(real if sse else whole), sse=sse)
                 for number, sse in enumerate(classes)
             )
         )
 
 
-class I386(Words):
+class I386(CallingConvention):
     """Everything is on the stack; large results are where a hidden address says."""
 
-    def hidden(self) -> Passed:
+    def assign_sret(self) -> Passed:
         """A result whose address is the first argument."""
         self.stack += self.word
-        return self.returned_address()
+        return self.sret_returned()
 
-    def floating(self, shape: Shape) -> Passed:
+    def assign_floating(self, abi_type: AbiType) -> Passed:
         """A floating-point number."""
-        return self.pushed(shape.size)
+        return self.assign_stack(abi_type.size)
 
-    def aggregate(self, shape: Shape) -> Passed:
+    def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """A structure, a union, or what is larger than a word."""
-        return self.pushed(shape.size)
+        return self.assign_stack(abi_type.size)
 
-    def returned(self, shape: Shape) -> Passed:
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
         """The result, if it is no number of up to a word."""
-        if not shape.scalar:
-            return self.hidden()
-        return self.words(shape, ("rax", "rdx"))
+        if not abi_type.scalar:
+            return self.assign_sret()
+        return self.in_registers(abi_type, ("rax", "rdx"))

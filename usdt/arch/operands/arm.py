@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from usdt.arch.operands.grammar import Sum, excerpt, integer, parse_sum, value_type
+from usdt.arch.operands.grammar import LinearAddress, excerpt, integer, parse_linear, value_type
 from usdt.arch.operands.load_store import Cpu, numbered
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ ARM = Cpu(
 )
 fetch = ARM.fetch
 
-MOST_SHIFT = 31
+MAX_SHIFT = 31
 FLOATS = {4: "<f", 8: "<d"}
 # gcc writes a number with this many digits or more only if it had no room for all of them: they are
 # enough for any float, and too few for a double.
@@ -92,25 +92,27 @@ def memory(spec: ArgSpec) -> Operand:
     base, *rest = [part.strip(" ") for part in spec.body[1:-1].split(",")]
     error = "its address is relative to the instruction" if base in ("pc", "r15") else None
     if not rest:
-        return ARM.memory(spec, Sum(), base, error=error)
+        return ARM.memory(spec, LinearAddress(), base, error=error)
     index = rest[0].removeprefix("-").removeprefix("+")
     if index in ARM.names:
         error = error or (SUBTRACTED if rest[0].startswith("-") else None)
         return indexed(spec, base, index, rest[1:], error)
     if len(rest) > 1:
         return spec.unknown(f"{excerpt(spec.body)} has too many parts")
-    return ARM.memory(spec, parse_sum(rest[0].removeprefix("#")), base, error=error)
+    return ARM.memory(spec, parse_linear(rest[0].removeprefix("#")), base, error=error)
 
 
 def indexed(spec: ArgSpec, base: str, index: str, change: list[str], error: str | None) -> Operand:
     """Read how an index is shifted."""
     if not change:
-        return ARM.memory(spec, Sum(), base, index, error=error)
+        return ARM.memory(spec, LinearAddress(), base, index, error=error)
     kind, _, amount = change[0].partition(" ")
     shift = integer(amount.strip(" ").removeprefix("#"))
     known = kind in ("lsl", "lsr", "asr", "ror") and shift is not None
-    if len(change) > 1 or not known or shift is None or not 0 <= shift <= MOST_SHIFT:
+    if len(change) > 1 or not known or shift is None or not 0 <= shift <= MAX_SHIFT:
         return spec.unknown(f"{excerpt(spec.body)}: {excerpt(', '.join(change))} is no shift")
     if kind != "lsl" and shift:
-        return ARM.memory(spec, Sum(), base, index, error=f"an index shifted by {kind} is not read")
-    return ARM.memory(spec, Sum(), base, index, scale=1 << shift, error=error)
+        return ARM.memory(
+            spec, LinearAddress(), base, index, error=f"an index shifted by {kind} is not read"
+        )
+    return ARM.memory(spec, LinearAddress(), base, index, scale=1 << shift, error=error)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.operands.grammar import Sum, excerpt, integer, parse_sum, value_type
+from usdt.arch.operands.grammar import LinearAddress, excerpt, integer, parse_linear, value_type
 from usdt.arch.operands.load_store import Cpu, Relocation, numbered
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ARM64 = Cpu(
 )
 fetch = ARM64.fetch
 
-MOST_SHIFT = 4
+MAX_SHIFT = 4
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
@@ -62,7 +62,7 @@ def memory(spec: ArgSpec) -> Operand:
         return spec.unknown(f"{excerpt(spec.body)} is no address without a change of its base")
     base, *rest = [part.strip(" ") for part in spec.body[1:-1].split(",")]
     if not rest:
-        return ARM64.memory(spec, Sum(), base)
+        return ARM64.memory(spec, LinearAddress(), base)
     if rest[0] in ARM64.names or rest[0] in ARM64.zero:
         return indexed(spec, base, rest)
     if len(rest) > 1:
@@ -70,14 +70,14 @@ def memory(spec: ArgSpec) -> Operand:
     return ARM64.memory(spec, offset(rest[0].removeprefix("#")), base)
 
 
-def offset(text: str) -> Sum:
+def offset(text: str) -> LinearAddress:
     """Read a number or ``:relocation:symbol``."""
     if not text.startswith(":"):
-        return parse_sum(text)
+        return parse_linear(text)
     name, colon, rest = text[1:].partition(":")
-    total = parse_sum(rest)
+    total = parse_linear(rest)
     if not colon or not name or total.error is not None or total.relocation is not None:
-        return Sum(error=f"{excerpt(text)} is no relocation the assembler knows")
+        return LinearAddress(error=f"{excerpt(text)} is no relocation the assembler knows")
     return total._replace(relocation=name)
 
 
@@ -86,10 +86,12 @@ def indexed(spec: ArgSpec, base: str, rest: list[str]) -> Operand:
     index, *change = rest
     narrow = index in ARM64.narrow
     if not change:
-        return ARM64.memory(spec, Sum(), base, index)
+        return ARM64.memory(spec, LinearAddress(), base, index)
     kind, _, amount = change[0].partition(" ")
     shift = integer(amount.strip(" ").removeprefix("#") or "0")
     kinds = ("uxtw", "sxtw") if narrow else ("lsl", "sxtx", "uxtx")
-    if len(change) > 1 or kind not in kinds or shift is None or not 0 <= shift <= MOST_SHIFT:
+    if len(change) > 1 or kind not in kinds or shift is None or not 0 <= shift <= MAX_SHIFT:
         return spec.unknown(f"{excerpt(spec.body)}: {excerpt(', '.join(change))} is no extension")
-    return ARM64.memory(spec, Sum(), base, index, scale=1 << shift, extend=kind if narrow else None)
+    return ARM64.memory(
+        spec, LinearAddress(), base, index, scale=1 << shift, extend=kind if narrow else None
+    )

@@ -18,13 +18,13 @@ __all__ = (
     "MAX_UINT64",
     "WORD",
     "ArgSpec",
+    "LinearAddress",
     "NumberType",
     "Operand",
     "OperandKind",
-    "Sum",
     "excerpt",
     "integer",
-    "parse_sum",
+    "parse_linear",
     "value_type",
     "wrap",
 )
@@ -35,7 +35,7 @@ OperandKind = Literal["constant", "register", "memory", "unknown"]
 MAX_UINT64 = (1 << 64) - 1
 MIN_INT64 = -(1 << 63)
 MAX_AGGREGATE = 4096  # bytes of one value passed by value; larger ones are damaged notes
-LONGEST_NUMBER = 66  # "0b" and 64 binary digits
+MAX_NUMBER_LENGTH = 66  # "0b" and 64 binary digits
 SCALARS = (1, 2, 4, 8)  # sizes of integers, and of what one load of a register can take
 
 # Bytes of the machine's word: the size of an argument that does not give one.
@@ -147,7 +147,7 @@ class ArgSpec(NamedTuple):
         value = wrap(number, self.size, signed=self.type == "signed")
         return Operand(self.text, self.size, self.type, "constant", value=value, error=error)
 
-    def address(self, total: Sum) -> Operand:
+    def address(self, total: LinearAddress) -> Operand:
         """The operand that is a symbol's address itself, plus a number."""
         return Operand(
             self.text,
@@ -165,7 +165,7 @@ class ArgSpec(NamedTuple):
 
     def in_memory(
         self,
-        total: Sum,
+        total: LinearAddress,
         *,
         base: str | None = None,
         index: str | None = None,
@@ -194,7 +194,7 @@ class ArgSpec(NamedTuple):
         )
 
 
-class Sum(NamedTuple):
+class LinearAddress(NamedTuple):
     """Numbers and at most one symbol, added by the assembler: ``-8+3+sv@GOTOFF``.
 
     Attributes:
@@ -210,11 +210,11 @@ class Sum(NamedTuple):
     error: str | None = None
 
 
-def parse_sum(text: str) -> Sum:
+def parse_linear(text: str) -> LinearAddress:
     """Add up ``term ([+-] term)*``, a term being a number or ``symbol[@relocation]``."""
     number = integer(text)
     if number is not None and MIN_INT64 <= number <= MAX_UINT64:  # by far the most usual
-        return Sum(number)
+        return LinearAddress(number)
     displacement, symbol, relocation = 0, None, None
     # Every minus becomes the sign of its term; the term before a leading sign is empty.
     terms = text.replace("+-", "-").replace("-", "+-").split("+")
@@ -222,25 +222,25 @@ def parse_sum(text: str) -> Sum:
         name, at, suffix = term.partition("@")
         number = integer(name)
         if at and (relocation is not None or not is_symbol(suffix)):
-            return Sum(error=f"{excerpt(term)} has no relocation the assembler knows")
+            return LinearAddress(error=f"{excerpt(term)} has no relocation the assembler knows")
         relocation = suffix if at else relocation
         if number is not None:
             displacement += number
         elif not is_symbol(name):
-            return Sum(error=f"{excerpt(term)} is neither a number nor a symbol")
+            return LinearAddress(error=f"{excerpt(term)} is neither a number nor a symbol")
         elif symbol is not None:
-            return Sum(error=f"{excerpt(text)} holds two symbols")
+            return LinearAddress(error=f"{excerpt(text)} holds two symbols")
         else:
             symbol = name
     if not MIN_INT64 <= displacement <= MAX_UINT64:
-        return Sum(error=f"{excerpt(text)} does not fit 64 bits")
-    return Sum(displacement, symbol, relocation)
+        return LinearAddress(error=f"{excerpt(text)} does not fit 64 bits")
+    return LinearAddress(displacement, symbol, relocation)
 
 
 def integer(text: str) -> int | None:
     """The number an assembler reads: decimal, 0x…, 0b… or octal (leading 0); None if it is none."""
     digits = text[1:] if text[:1] == "-" else text
-    if not digits.isascii() or not digits[:1].isdigit() or len(digits) > LONGEST_NUMBER:
+    if not digits.isascii() or not digits[:1].isdigit() or len(digits) > MAX_NUMBER_LENGTH:
         return None
     base = 10
     if digits[0] == "0" and len(digits) > 1:

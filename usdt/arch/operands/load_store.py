@@ -29,7 +29,7 @@ from usdt.arch.locations import (
     Unreadable,
     ValueType,
 )
-from usdt.arch.operands.grammar import SCALARS, Sum, excerpt, parse_sum, wrap
+from usdt.arch.operands.grammar import SCALARS, LinearAddress, excerpt, parse_linear, wrap
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, KERNEL, word_of
@@ -129,7 +129,7 @@ class Cpu:
 
     def symbol(self, spec: ArgSpec, text: str) -> Operand:
         """An operand that is the address of a symbol, plus numbers."""
-        total = parse_sum(text)
+        total = parse_linear(text)
         if total.error is not None:
             return spec.unknown(total.error)
         if total.symbol is None or total.relocation is not None:
@@ -139,7 +139,7 @@ class Cpu:
     def memory(
         self,
         spec: ArgSpec,
-        total: Sum,
+        total: LinearAddress,
         base: str,
         index: str | None = None,
         *,
@@ -173,7 +173,7 @@ class Cpu:
                 return f"{excerpt(name)} is no register {spec.machine} makes addresses of"
         return None
 
-    def unreachable(self, total: Sum) -> str | None:
+    def unreachable(self, total: LinearAddress) -> str | None:
         """Why an address that was understood cannot be read by a program, or None."""
         if total.relocation is None:
             return None if total.symbol is None else f"{total.symbol} is no displacement"
@@ -199,7 +199,7 @@ class Cpu:
         """Say how a program reads the operand; see :class:`usdt.arch.operands.Arch`."""
         if operand.error is not None:
             return Unreadable(operand.error)
-        place = _Place(self, machine, saved_registers(machine, kernel))
+        place = ParsedAddress(self, machine, saved_registers(machine, kernel))
         if operand.register is not None:
             return Register(place.bytes_of(operand.register, operand.size), operand.size)
         if operand.value is not None:
@@ -221,7 +221,7 @@ class Cpu:
         self,
         operand: Operand,
         target: int,
-        place: _Place,
+        place: ParsedAddress,
         symbol_address: Callable[[str], int | str],
         elf_type: int,
     ) -> Fetch:
@@ -239,7 +239,7 @@ class Cpu:
 
 
 @frozen
-class _Place:
+class ParsedAddress:
     """Where the registers of a process are."""
 
     cpu: Cpu
@@ -282,14 +282,14 @@ class _Place:
         return Address(self.bytes_of(self.cpu.ip, word), distance, operand.size, word)
 
 
-def relocated(text: str) -> Sum:
+def relocated(text: str) -> LinearAddress:
     """Read a displacement as mips, riscv and loongarch have it: a sum, or ``%relocation(sum)``."""
     if not text.startswith("%"):
-        return parse_sum(text) if text else Sum()
+        return parse_linear(text) if text else LinearAddress()
     name, opening, rest = text[1:].partition("(")
     if not opening or not rest.endswith(")") or not name.isidentifier():
-        return Sum(error=f"{excerpt(text)} is no relocation the assembler knows")
-    total = parse_sum(rest[:-1])
+        return LinearAddress(error=f"{excerpt(text)} is no relocation the assembler knows")
+    total = parse_linear(rest[:-1])
     if total.error is not None or total.relocation is not None:
-        return Sum(error=total.error or f"{excerpt(text)} holds two relocations")
+        return LinearAddress(error=total.error or f"{excerpt(text)} holds two relocations")
     return total._replace(relocation=name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.operands.grammar import Sum, excerpt, integer, value_type
+from usdt.arch.operands.grammar import LinearAddress, excerpt, integer, value_type
 from usdt.arch.operands.load_store import Cpu, Relocation, numbered, relocated
 
 if TYPE_CHECKING:
@@ -75,5 +75,5 @@ def address(spec: ArgSpec, text: str) -> Operand:
     if not base.startswith("$") or len(rest) > 1:
         return spec.unknown(f"{excerpt(text)} is no register and what is added to it")
     if rest and rest[0].startswith("$"):
-        return LOONGARCH.memory(spec, Sum(), base[1:], rest[0][1:])
-    return LOONGARCH.memory(spec, relocated(rest[0]) if rest else Sum(), base[1:])
+        return LOONGARCH.memory(spec, LinearAddress(), base[1:], rest[0][1:])
+    return LOONGARCH.memory(spec, relocated(rest[0]) if rest else LinearAddress(), base[1:])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.operands.grammar import Sum, excerpt, integer, parse_sum, value_type
+from usdt.arch.operands.grammar import LinearAddress, excerpt, integer, parse_linear, value_type
 from usdt.arch.operands.load_store import Cpu, Relocation, numbered, signed_bits
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def parse_operand(spec: ArgSpec) -> Operand:
             return PPC.memory(spec, displacement(head), base_name(base))
     base, comma, index = body.partition(",")
     if comma:
-        return PPC.memory(spec, Sum(), base_name(base), name_of(index.strip(" ")))
+        return PPC.memory(spec, LinearAddress(), base_name(base), name_of(index.strip(" ")))
     return PPC.register(spec, name_of(body))
 
 
@@ -71,10 +71,10 @@ def base_name(text: str) -> str:
     return "0" if name == "r0" else name
 
 
-def displacement(text: str) -> Sum:
+def displacement(text: str) -> LinearAddress:
     """Read ``-8``, ``sv@toc@l`` or ``8+sv@toc@l``."""
     head, at, relocation = text.partition("@")
-    total = parse_sum(head or "0")
+    total = parse_linear(head or "0")
     if not at or total.error is not None:
         return total
     return total._replace(relocation=relocation)

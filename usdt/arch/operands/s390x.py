@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.operands.grammar import excerpt, integer, parse_sum, value_type
+from usdt.arch.operands.grammar import excerpt, integer, parse_linear, value_type
 from usdt.arch.operands.load_store import Cpu, numbered
 
 if TYPE_CHECKING:
@@ -53,5 +53,5 @@ def parse_operand(spec: ArgSpec) -> Operand:
     if len(registers) > 2 or any(not name.startswith("%") for name in registers):
         return spec.unknown(f"{excerpt(body)} has no registers {spec.machine} adds up")
     *index, base = [name[1:] for name in registers]
-    total = parse_sum(body[:opening] or "0")
+    total = parse_linear(body[:opening] or "0")
     return S390.memory(spec, total, base, index[0] if index else None)

@@ -18,7 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.arch.locations import Address, Constant, Fetch, Memory, Register, Unreadable
-from usdt.arch.operands.grammar import SCALARS, Sum, excerpt, parse_sum, value_type, wrap
+from usdt.arch.operands.grammar import (
+    SCALARS,
+    LinearAddress,
+    excerpt,
+    parse_linear,
+    value_type,
+    wrap,
+)
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL
@@ -119,7 +126,7 @@ def parse_operand(spec: ArgSpec) -> Operand:
 
 def immediate(spec: ArgSpec) -> Operand:
     """Read ``$…``: a number, or the address of a symbol."""
-    total = parse_sum(spec.body[1:])
+    total = parse_linear(spec.body[1:])
     if total.error is not None:
         return spec.unknown(total.error)
     if total.symbol is None and total.relocation is None:
@@ -148,7 +155,7 @@ def register(spec: ArgSpec, name: str) -> Operand:
 def memory(spec: ArgSpec, text: str, segment: str | None) -> Operand:
     """Read ``[displacement][(base, index, scale)]``."""
     head, inner = split_address(text)
-    total = parse_sum(without_parentheses(head)) if head else Sum()
+    total = parse_linear(without_parentheses(head)) if head else LinearAddress()
     if total.error is not None:
         return spec.unknown(total.error)
     if inner is None:
@@ -204,7 +211,7 @@ def address_registers(inner: str, machine: str) -> AddressRegisters:
     return AddressRegisters(base[1:] or None, index[1:] or None, scale)
 
 
-def unreachable(total: Sum, found: AddressRegisters, segment: str | None) -> str | None:
+def unreachable(total: LinearAddress, found: AddressRegisters, segment: str | None) -> str | None:
     """Why an address that was understood cannot be read by a program, or None."""
     if segment is None and total.relocation is None:
         return None
@@ -238,7 +245,7 @@ def fetch(
         return Register(REGISTERS[machine][operand.register][0], operand.size)
     if operand.value is not None:
         return Constant(operand.value)
-    place = Place(symbol_address, location, machine, elf_type)
+    place = ParsedAddress(symbol_address, location, machine, elf_type)
     if operand.symbol is None:
         return place.memory(operand, operand.base, operand.displacement)
     if (operand.relocation or "").upper() in ("GOT", "GOTPCREL"):
@@ -253,7 +260,7 @@ def fetch(
     return place.symbolic(operand, target + operand.displacement)
 
 
-class Place(NamedTuple):
+class ParsedAddress(NamedTuple):
     """Where a probe is: what its operands' addresses are relative to."""
 
     symbol_address: Callable[[str], int | str]

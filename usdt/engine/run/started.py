@@ -47,7 +47,7 @@ class Tracing(Protocol):
 
 
 class Command(Protocol):
-    """What ``-c`` started, stopped at its start; :class:`usdt.targets.spawn.Spawned` is one."""
+    """What ``-c`` started, held at its start: :class:`usdt.targets.spawn.StoppedCommand`."""
 
     def release(self) -> None:
         """Let it run."""
