@@ -27,8 +27,7 @@ kprobe event define -i definitions.txt --dry-run
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> int:
     """Define events."""
-    from usdt.tracefs.definitions import define as write  # noqa: PLC0415 - with the tracer
-    from usdt.tracefs.definitions import remove as undo  # noqa: PLC0415
+    from usdt.tracefs.definitions import define_event, remove_event  # noqa: PLC0415 - slow
 
     root = tracefs()
     wanted = given(lines_of(definitions, files), dialect_of(root))
@@ -38,10 +37,10 @@ def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: boo
             click.echo(f"{item.file}: {item.definition}")
             continue
         try:
-            done.append(write(root, item.file, str(item.definition), item.name))
+            done.append(define_event(root, item.file, str(item.definition), item.name))
         except TracingError:
             for event in reversed(done):  # all of them or none
-                undo(root, event)
+                remove_event(root, event)
             raise
         click.echo(item.name)
     return 0
@@ -51,18 +50,17 @@ def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: boo
 @click.argument("events", metavar="[GROUP/]EVENT...", nargs=-1, required=True)
 def remove(events: tuple[str, ...]) -> int:
     """Remove events; a name without a group has to be the only one of that name."""
-    from usdt.tracefs.definitions import listed  # noqa: PLC0415 - with the tracer
-    from usdt.tracefs.definitions import remove as delete  # noqa: PLC0415
+    from usdt.tracefs.definitions import list_events, remove_event  # noqa: PLC0415 - slow
 
     root = tracefs()
     for wanted in events:
-        found = {event.name: event for event, _ in listed(root) if matches(event.name, wanted)}
+        found = {event.name: event for event, _ in list_events(root) if matches(event.name, wanted)}
         if not found:
             raise TracingError(f"no probe event {wanted}; list them with: kprobe event list")
         if len(found) > 1:
             names = ", ".join(sorted(found))
             raise TracingError(f"{wanted} is several: {names}; name the group as well")
-        delete(root, *found.values())
+        remove_event(root, *found.values())
     return 0
 
 

@@ -24,11 +24,11 @@ __all__ = ("list_events", "show")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_events(*, as_json: bool) -> int:
     """List probe events, everybody's, as the kernel has them."""
-    from usdt.tracefs.definitions import listed  # noqa: PLC0415 - with the tracer
+    from usdt.tracefs.definitions import list_events  # noqa: PLC0415 - with the tracer
     from usdt.tracefs.owner import is_orphan, is_ours  # noqa: PLC0415
 
     root = tracefs()
-    for event, line in listed(root):
+    for event, line in list_events(root):
         group = event.name.partition("/")[0]
         enabled = _read(root / "events" / event.name / "enable").startswith("1")
         if as_json:
@@ -81,9 +81,9 @@ def _described(event: str, form: EventFormat) -> dict[str, Any]:
 def _format(root: Path, event: str) -> str:
     group, slash, name = event.replace(":", "/", 1).partition("/")
     if not slash:
-        from usdt.tracefs.definitions import listed  # noqa: PLC0415 - rare
+        from usdt.tracefs.definitions import list_events  # noqa: PLC0415 - rare
 
-        found = {other.name for other, _ in listed(root) if matches(other.name, event)}
+        found = {other.name for other, _ in list_events(root) if matches(other.name, event)}
         if len(found) == 1:
             group, _, name = found.pop().partition("/")
     if not name or ".." in (group, name) or "/" in name:

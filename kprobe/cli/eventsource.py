@@ -15,7 +15,7 @@ from kprobe.events.values import FilePlace
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import escaped
-from usdt.tracefs.definitions import FILES
+from usdt.tracefs.definitions import EVENT_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,5 +82,5 @@ def given(lines: Iterable[str], dialect: Dialect) -> list[Given]:
         if isinstance(definition, Deletion):
             raise TracingError(f"{modern}: a deletion; use: kprobe event remove")
         user = isinstance(definition.place, FilePlace)
-        found.append(Given(named(definition), FILES["user" if user else definition.kind]))
+        found.append(Given(named(definition), EVENT_FILES["user" if user else definition.kind]))
     return found

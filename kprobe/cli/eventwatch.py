@@ -24,7 +24,7 @@ from usdt.engine.output.output_file import FileSink
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
-    from usdt.tracefs.session import EventSession, Hit
+    from usdt.tracefs.session import EventSession, TraceRecord
 
 __all__ = ("watch",)
 
@@ -76,7 +76,7 @@ class _Watch:
     def run(self, lines: list[str], text: str) -> int:
         """From definitions to the closing line."""
         from usdt.tracefs.owner import own_name  # noqa: PLC0415 - with the tracer
-        from usdt.tracefs.session import EventSession, Watched  # noqa: PLC0415
+        from usdt.tracefs.session import EventRequest, EventSession  # noqa: PLC0415
 
         root = tracefs()
         dialect = dialect_of(root)
@@ -90,7 +90,7 @@ class _Watch:
             own = renamed(item.definition, own_name(), label, *comm)
             name = f"{own.group}/{own.event}"
             self.shown[name] = item.name
-            events.append(Watched(item.file, str(own), name, text))
+            events.append(EventRequest(item.file, str(own), name, text))
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(FileSink(self.options["output"]))
             session = stack.enter_context(EventSession(root, events, buffer=self.options["buffer"]))
@@ -122,7 +122,7 @@ class _Watch:
             if self._write(hits, sink):
                 return
 
-    def _write(self, hits: list[Hit], sink: FileSink) -> bool:
+    def _write(self, hits: list[TraceRecord], sink: FileSink) -> bool:
         # Whether -n is reached.
         most = self.options["count"]
         if most is not None:
@@ -133,7 +133,7 @@ class _Watch:
             sink.write([form(hit) for hit in hits])
         return most is not None and self.count >= most
 
-    def _json(self, hit: Hit) -> str:
+    def _json(self, hit: TraceRecord) -> str:
         comm = hit.values.pop(_COMM, None)
         shown: dict[str, Any] = {
             "time": hit.time,
@@ -149,7 +149,7 @@ class _Watch:
                 shown["args"][key] = json.loads(frame_json(self._kernel.frame(address)))
         return json.dumps(shown) + "\n"
 
-    def _text(self, hit: Hit) -> str:
+    def _text(self, hit: TraceRecord) -> str:
         comm = hit.values.pop(_COMM, None) or "?"
         seconds, nanoseconds = divmod(hit.time, 1_000_000_000)
         head = f"{seconds:>6}.{nanoseconds // 1000:06} {hit.cpu:>3} {hit.tid:>8}  {comm:<16}"

@@ -16,12 +16,18 @@ from tracing_tools import private
 import usdt
 from usdt.base.errors import TracingError
 from usdt.tracefs import mount as location
-from usdt.tracefs.definitions import Defined, define, listed, orphans, remove
+from usdt.tracefs.definitions import (
+    DefinedEvent,
+    define_event,
+    list_events,
+    orphaned_events,
+    remove_event,
+)
 from usdt.tracefs.format import Printer, parse_format
 from usdt.tracefs.instance import Instance, orphaned_instances, remove_instance
 from usdt.tracefs.owner import is_orphan, is_ours, own_name
-from usdt.tracefs.session import EventSession, Watched
-from usdt.tracefs.trace_pipe_reader import PageIntake, Record
+from usdt.tracefs.session import EventRequest, EventSession
+from usdt.tracefs.trace_pipe_reader import RawRecord, TracePipeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +53,7 @@ class Loop:
         register = self.site.args.split("@%")[1].split()[0].removeprefix("r")
         name = f"{own_name()}/hit"
         text = f"p:{name} {program}:{self.site.offset:#x} round=%{register}:u64"
-        self.event = define(root, "uprobe_events", text, name)
+        self.event = define_event(root, "uprobe_events", text, name)
 
     def run(self, hits: int) -> None:
         """Hit it."""
@@ -58,12 +64,12 @@ class Loop:
 def loop(tmp_path: Path, tracefs: Path) -> Iterator[Loop]:
     made = Loop(private(build("default", "loop"), tmp_path), tracefs)
     yield made
-    remove(tracefs, made.event)
-    assert made.event.name not in [event.name for event, _ in listed(tracefs)]
+    remove_event(tracefs, made.event)
+    assert made.event.name not in [event.name for event, _ in list_events(tracefs)]
 
 
 def test_every_hit_is_read_in_order(loop: Loop) -> None:
-    watched = Watched(None, "", loop.event.name)
+    watched = EventRequest(None, "", loop.event.name)
     with EventSession(loop.root, [watched], buffer=BUFFER) as session:
         loop.run(HITS)
         hits = session.read()
@@ -76,10 +82,10 @@ def test_every_hit_is_read_in_order(loop: Loop) -> None:
     assert times == sorted(times)
 
 
-def _recorded(loop: Loop, hits: int, condition: str = "") -> tuple[list[Record], str]:
+def _recorded(loop: Loop, hits: int, condition: str = "") -> tuple[list[RawRecord], str]:
     """What is in the buffer after so many hits: as records, and as the kernel's text."""
     with Instance(loop.root, buffer=BUFFER) as instance:
-        intake = PageIntake(loop.root, instance.path)
+        intake = TracePipeReader(loop.root, instance.path)
         try:
             if condition:
                 instance.filter(loop.event.name, condition)
@@ -90,7 +96,7 @@ def _recorded(loop: Loop, hits: int, condition: str = "") -> tuple[list[Record],
             text = (instance.path / "trace").read_text()
             intake.start()
             intake.finish()
-            found: list[Record] = []
+            found: list[RawRecord] = []
             while not intake.empty:
                 found += intake.take(everything=True)
             assert (instance.dropped(), intake.damaged) == (0, 0)
@@ -124,20 +130,20 @@ def test_a_filter_lets_through_what_it_says(loop: Loop) -> None:
 
 def test_the_kernel_tells_what_it_refuses(tracefs: Path) -> None:
     with pytest.raises(TracingError, match="Invalid register name, at column 25"):
-        define(tracefs, "uprobe_events", "p:usdt_x/e /bin/sh:0x10 %nothing", "usdt_x/e")
+        define_event(tracefs, "uprobe_events", "p:usdt_x/e /bin/sh:0x10 %nothing", "usdt_x/e")
     with pytest.raises(TracingError, match="Failed to find the given file, at column 12"):
-        define(tracefs, "uprobe_events", "p:usdt_x/e /nowhere:0x10", "usdt_x/e")
+        define_event(tracefs, "uprobe_events", "p:usdt_x/e /nowhere:0x10", "usdt_x/e")
 
 
 def test_what_a_killed_run_left_is_found(tmp_path: Path, tracefs: Path) -> None:
     program = private(build("default", "loop"), tmp_path)
     script = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from usdt.tracefs.definitions import define\n"
+        "from usdt.tracefs.definitions import define_event\n"
         "from usdt.tracefs.instance import Instance\n"
         "from usdt.tracefs.owner import own_name\n"
         "root, name = Path(sys.argv[1]), own_name() + '/hit'\n"
-        "define(root, 'uprobe_events', f'p:{name} {sys.argv[2]}:0x10', name)\n"
+        "define_event(root, 'uprobe_events', f'p:{name} {sys.argv[2]}:0x10', name)\n"
         "instance = Instance(root, buffer=1 << 20)\n"
         "print(own_name(), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -146,14 +152,14 @@ def test_what_a_killed_run_left_is_found(tmp_path: Path, tracefs: Path) -> None:
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     name = done.stdout.strip()
     assert is_orphan(name), done.stderr
-    left = [event for event in orphans(tracefs) if event.name.startswith(name)]
+    left = [event for event in orphaned_events(tracefs) if event.name.startswith(name)]
     places = [path for path in orphaned_instances(tracefs) if path.name.startswith(name)]
     assert (len(left), len(places)) == (1, 1)
     for place in places:
         remove_instance(place)
     for event in left:
-        remove(tracefs, event)
-    assert not [event for event in orphans(tracefs) if event.name.startswith(name)]
+        remove_event(tracefs, event)
+    assert not [event for event in orphaned_events(tracefs) if event.name.startswith(name)]
 
 
 def test_names_tell_their_owner() -> None:
@@ -166,5 +172,5 @@ def test_names_tell_their_owner() -> None:
 
 
 def test_an_event_that_is_gone_is_removed_all_the_same(tracefs: Path) -> None:
-    remove(tracefs, Defined("uprobe_events", f"{own_name()}/nothing"))
-    assert location.find() is not None
+    remove_event(tracefs, DefinedEvent("uprobe_events", f"{own_name()}/nothing"))
+    assert location.find_tracefs() is not None

@@ -26,7 +26,7 @@ from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation
 from usdt.engine.compiler.codegen.model import Filter
 from usdt.engine.language import parse_probe
-from usdt.tracefs.multi_probe_events import takes_many
+from usdt.tracefs.multi_probe_events import multi_probe_supported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ _SLEEPERS = 600
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     # Of one way or the other: without either, hundreds of functions take minutes.
-    if not (takes_many() or features.have_kprobe_multi()):
+    if not (multi_probe_supported() or features.have_kprobe_multi()):
         pytest.skip("this kernel lacks kprobe_multi, and this CPU another way to many functions")
     before = left_behind()
     yield
@@ -74,7 +74,9 @@ def test_counts_by_a_key_are_exact() -> None:
     assert [row["count"] for row in found] == [_CALLS], found
 
 
-@pytest.mark.skipif(not takes_many(), reason="needs x86-64: its calls have their registers' names")
+@pytest.mark.skipif(
+    not multi_probe_supported(), reason="needs x86-64: its calls have their registers' names"
+)
 @pytest.mark.usefixtures("vmlinux_btf")
 def test_arguments_are_those_of_the_entry() -> None:
     source = f"{calls(20)}\n{calls(55, 0x7654321)}"
@@ -133,7 +135,7 @@ def test_returns_that_the_kernel_misses_are_counted(way: KprobeMethod) -> None:
     assert seen + missed >= _SLEEPERS
 
 
-@pytest.mark.skipif(not takes_many(), reason="needs x86-64")
+@pytest.mark.skipif(not multi_probe_supported(), reason="needs x86-64")
 def test_everything_can_be_forced_through_tracefs() -> None:
     counts = _counts(_FEWER, "--via", "kprobe_events", "-c", program(calls(_CALLS)))
     assert _known(counts) == _CALLS

@@ -28,7 +28,7 @@ from tracing_tools import usdt as started
 from tracing_values import compare, unreadable_operands, words_for
 
 from usdt.probes.probe import read_probes
-from usdt.tracefs.definitions import Defined, define, remove, remove_group
+from usdt.tracefs.definitions import DefinedEvent, define_event, remove_event, remove_group
 from usdt.tracefs.mount import tracefs as mounted
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def test_what_others_trace_is_left_alone(tmp_path: Path) -> None:
     path = private(build("default", "ints"), tmp_path)
     root, name = mounted(), f"someone_{os.getpid()}"
     site = next(site for probe in read_probes(str(path)).probes for site in probe.sites)
-    other = define(
+    other = define_event(
         root, "uprobe_events", f"p:{name}/probe {path}:{site.offset:#x}", f"{name}/probe"
     )
     instance = root / "instances" / name
@@ -243,7 +243,7 @@ def test_what_others_trace_is_left_alone(tmp_path: Path) -> None:
         assert f":{name}/probe " in (root / "uprobe_events").read_text()
     finally:
         instance.rmdir()
-        remove(root, other)
+        remove_event(root, other)
     assert (ran, enabled) == (5, "1\n")
     line = next(line for line in said.decode().splitlines() if "sched_process_exec" in line)
     assert int(line.split(",")[0]) >= 5
@@ -264,11 +264,11 @@ def test_the_kernel_takes_what_usdt_events_prints(program: str, tracefs: Path) -
     try:
         for line in made:
             name = line.split()[0].removeprefix("p:")
-            define(tracefs, "uprobe_events", line, name)
+            define_event(tracefs, "uprobe_events", line, name)
         listed = (tracefs / "uprobe_events").read_text().splitlines()
         assert len([line for line in listed if f":{group}/" in line]) == len(made)
     finally:
-        remove_group(tracefs, Defined("uprobe_events", f"{group}/any"))
+        remove_group(tracefs, DefinedEvent("uprobe_events", f"{group}/any"))
     assert f":{group}/" not in (tracefs / "uprobe_events").read_text()
 
 

@@ -27,7 +27,7 @@ from usdt.engine.runtime.session import Session
 from usdt.tracefs import mount as location
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance
-from usdt.tracefs.trace_pipe_reader import PageIntake
+from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,7 +162,7 @@ def test_dropped_packets_are_those_of_tracefs_own_record(tmp_path: Path) -> None
         )
         instance.disable()
         text = (instance.path / "trace").read_text()
-        intake = PageIntake(root, instance.path)
+        intake = TracePipeReader(root, instance.path)
         intake.start()
         intake.finish()
         records = []

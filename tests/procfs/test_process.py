@@ -20,9 +20,9 @@ from usdt.base.errors import TargetError
 from usdt.procfs import process
 from usdt.procfs.process import (
     Mapping,
-    MapsWatch,
+    MapsPoller,
     command_name,
-    exe,
+    executable_of,
     file_identity,
     mapped_files,
     parse_maps,
@@ -128,7 +128,7 @@ def test_data_files_are_given_only_if_asked_for(tmp_path: Path) -> None:
 def test_a_program_of_an_odd_name(tmp_path: Path, name: str) -> None:
     program = copied_sleep(tmp_path / name)
     with running(program, "60", program=name) as child:
-        found = exe(child.pid)
+        found = executable_of(child.pid)
         mapped = mapped_files(child.pid)[0]
     assert found is not None
     assert found.path == mapped.path == str(program)
@@ -142,7 +142,7 @@ def test_a_deleted_program_is_still_reached(tmp_path: Path) -> None:
     original = program.read_bytes()
     with running(program, "60", program="sleeper") as child:
         program.unlink()
-        found, mapped = exe(child.pid), mapped_files(child.pid)[0]
+        found, mapped = executable_of(child.pid), mapped_files(child.pid)[0]
         assert found is not None
         for file in (found, mapped):
             assert file.open_path is not None
@@ -261,7 +261,7 @@ def test_another_users_process_is_refused_in_words() -> None:
     [
         read_maps,
         mapped_files,
-        exe,
+        executable_of,
         command_name,
         thread_group,
         process.namespace_pids,
@@ -305,7 +305,7 @@ def test_kernel_threads_map_nothing() -> None:
     pid = next(kthreads, None)
     if pid is None:
         pytest.skip("needs kernel threads to be visible: not in a pid namespace")
-    assert exe(pid) is None
+    assert executable_of(pid) is None
     assert mapped_files(pid) == []
     assert not process.is_kernel_thread(os.getpid())
 
@@ -313,7 +313,7 @@ def test_kernel_threads_map_nothing() -> None:
 def test_a_zombie_maps_nothing() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert exe(child.pid) is None
+        assert executable_of(child.pid) is None
         assert read_maps(child.pid) == []
 
 
@@ -394,7 +394,7 @@ def test_libraries_loaded_later_are_told_once() -> None:
         assert child.stdin
         assert child.stdout
         assert child.stdout.readline() == b"ready\n"
-        watch = MapsWatch(child.pid)
+        watch = MapsPoller(child.pid)
         first = watch.changed()
         assert {file.path for file in first} == {file.path for file in mapped_files(child.pid)}
         assert watch.changed() == []
@@ -415,7 +415,7 @@ def test_libraries_loaded_later_are_told_once() -> None:
 def test_a_program_executed_later_is_seen() -> None:
     with running("sh", "-c", "read x; exec sleep 60") as child:
         assert child.stdin
-        watch = MapsWatch(child.pid)
+        watch = MapsPoller(child.pid)
         until(watch.changed, "the shell to be mapped")
         child.stdin.write(b"\n")
         child.stdin.flush()
@@ -430,7 +430,7 @@ def test_a_program_executed_later_is_seen() -> None:
 
 
 def test_watching_a_process_that_never_was() -> None:
-    watch = MapsWatch(ABSENT)
+    watch = MapsPoller(ABSENT)
     assert watch.changed() == []
     assert not watch.alive
 
@@ -451,7 +451,7 @@ def test_inside_a_pid_namespace_ids_are_not_those_of_the_kernel() -> None:
     need_program("unshare", "util-linux")
     script = (
         "from usdt.procfs.process import *; import os;"
-        "print(in_initial_pid_namespace(), numbered(os.getpid()), pid_namespace()[1])"
+        "print(in_initial_pid_namespace(), pid_visible_to_bpf(os.getpid()), pid_namespace()[1])"
     )
     answer = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", script],
@@ -472,5 +472,5 @@ def test_a_containers_ids_are_told_outermost_first() -> None:
         inner = int(children.read_text())
         until(lambda: sleeps(inner, "sleep"), "sleep to run")
         assert process.namespace_pids(inner) == (inner, 1)
-        assert process.numbered(inner) == process.in_initial_pid_namespace()
+        assert process.pid_visible_to_bpf(inner) == process.in_initial_pid_namespace()
         assert process.parent(inner) == child.pid

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from usdt.base.errors import TargetError
-from usdt.procfs.process import exe
+from usdt.procfs.process import executable_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ def running(*argv: str | Path, program: str = "") -> Iterator[subprocess.Popen[b
 def sleeps(pid: int, program: str) -> bool:
     """Whether a process runs a program of that name and waits for something."""
     try:
-        found = exe(pid)
+        found = executable_of(pid)
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, TargetError):
         return False

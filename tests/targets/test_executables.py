@@ -11,7 +11,7 @@ import pytest
 from processes import copied_sleep, until
 
 from usdt.base.errors import TargetError
-from usdt.procfs.process import exe
+from usdt.procfs.process import executable_of
 from usdt.targets.executables import find_program, program_chain, resolve_program
 
 
@@ -48,7 +48,10 @@ def test_the_interpreter_is_what_really_runs(tmp_path: Path, first_line: str) ->
     path = script(tmp_path / "script", first_line + "\nread x")
     with subprocess.Popen([path], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         program = Path(resolve_program(str(path))).resolve()
-        until(lambda: Path(found.path if (found := exe(child.pid)) else "") == program, program)
+        until(
+            lambda: Path(found.path if (found := executable_of(child.pid)) else "") == program,
+            program,
+        )
         child.kill()
 
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from usdt.tracefs.function_entry import offset_behind
+from usdt.tracefs.function_entry import offset_after_entry
 
 _NOP = bytes.fromhex("0f1f440000")
 _CALL = bytes.fromhex("e801020304")
@@ -41,7 +41,7 @@ def _padded(size: int, jump: str, by: int, form: str) -> bytes:
     ],
 )
 def test_the_place_is_behind_what_ftrace_needs(code: bytes, offset: int) -> None:
-    assert offset_behind(code) == offset
+    assert offset_after_entry(code) == offset
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_place_is_behind_what_ftrace_needs(code: bytes, offset: int) -> None
 )
 def test_a_loop_back_to_the_place_rules_it_out(size: int, jump: str, form: str) -> None:
     back = -(size + len(bytes.fromhex(jump)) + struct.calcsize(form))
-    assert offset_behind(_padded(size, jump, back, form)) == 0
-    assert offset_behind(_padded(size, jump, back + 1, form)) == 5
+    assert offset_after_entry(_padded(size, jump, back, form)) == 0
+    assert offset_after_entry(_padded(size, jump, back + 1, form)) == 5
     if back > -128 or form == "<i":
-        assert offset_behind(_padded(size, jump, back - 1, form)) == 5
+        assert offset_after_entry(_padded(size, jump, back - 1, form)) == 5

@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 __all__ = (
     "MappedFile",
     "Mapping",
-    "MapsWatch",
+    "MapsPoller",
     "ThreadGroup",
     "command_name",
-    "exe",
+    "executable_of",
     "file_identity",
     "in_initial_pid_namespace",
     "is_kernel_thread",
     "mapped_files",
     "namespace_pids",
-    "numbered",
     "open_pidfd",
     "parent",
     "parse_maps",
     "pid_exists",
     "pid_namespace",
+    "pid_visible_to_bpf",
     "processes",
     "read_maps",
     "same_file",
@@ -300,7 +300,7 @@ def file_identity(path: str) -> tuple[tuple[int, int], int]:
     return (os.major(found.st_dev), os.minor(found.st_dev)), found.st_ino
 
 
-def exe(pid: int) -> MappedFile | None:
+def executable_of(pid: int) -> MappedFile | None:
     """The program a process runs, reached by /proc/PID/exe; None for kernel threads and zombies.
 
     Raises:
@@ -420,7 +420,7 @@ def in_initial_pid_namespace() -> bool:
         return True  # a kernel without CONFIG_PID_NS has but one
 
 
-def numbered(pid: int) -> bool:
+def pid_visible_to_bpf(pid: int) -> bool:
     """Whether the kernel tells a program this process's ID as we see it.
 
     In the initial namespace it does for all; elsewhere bpf_get_ns_current_pid_tgid() knows the
@@ -442,7 +442,7 @@ def open_pidfd(pid: int) -> int:
         return os.pidfd_open(pid)
 
 
-class MapsWatch:
+class MapsPoller:
     """What a process maps as time goes by: libraries it loads, programs it executes.
 
     Attributes:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("NEW_TASK", "Tasks", "name_of", "threads_of")
+__all__ = ("NEW_TASK", "ThreadGroups", "thread_name", "threads_of")
 
 NEW_TASK = "task/task_newtask"
 CLONE_THREAD = 0x10000  # <linux/sched.h>
 _KNOWN = 1 << 18  # threads remembered; machines with more are asked again
 
 
-class Tasks:
+class ThreadGroups:
     """Threads and their processes."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def _asked(tid: int) -> int:
     return tid
 
 
-def name_of(tid: int) -> bytes:
+def thread_name(tid: int) -> bytes:
     """What a thread is called now; nothing if it is gone."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{tid}/comm").read_bytes().rstrip(b"\n")

@@ -187,7 +187,7 @@ def descendants(pids: Collection[int]) -> Iterator[int]:
 
 def _numbered(pid: int) -> bool:
     try:
-        return process.numbered(pid)
+        return process.pid_visible_to_bpf(pid)
     except TargetError:
         return True  # ended
 

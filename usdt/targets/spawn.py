@@ -35,7 +35,7 @@ import warnings
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from usdt.base.errors import ElfError, SyscallError, TargetError
-from usdt.procfs.process import MappedFile, exe, file_identity, open_pidfd
+from usdt.procfs.process import MappedFile, executable_of, file_identity, open_pidfd
 from usdt.targets.executables import find_program, program_chain
 from usdt.targets.library_search import dependencies
 
@@ -145,7 +145,7 @@ class StoppedCommand:
         """What it will have mapped after its start: its program, scripts' interpreters, libraries.
 
         What a program loads later (dlopen, another exec) is not among them: see
-        :class:`usdt.procfs.process.MapsWatch`.
+        :class:`usdt.procfs.process.MapsPoller`.
         """
         return _with_libraries(self._chain, self._environment)
 
@@ -269,7 +269,7 @@ class StoppedCommand:
 
     def _program(self) -> MappedFile:
         if self.hold_method == "ptrace":
-            program = exe(self.pid)
+            program = executable_of(self.pid)
             if program is not None:
                 return program
         path = self._chain[-1]

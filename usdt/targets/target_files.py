@@ -33,7 +33,7 @@ from usdt.base.frozen import frozen
 from usdt.procfs.process import (
     MappedFile,
     command_name,
-    exe,
+    executable_of,
     mapped_files,
     processes,
     same_file,
@@ -187,7 +187,7 @@ def _by_name_in(word: str, pid: int) -> Target | None:
 
 def _own_program(word: str, pid: int) -> MappedFile | None:
     # ``python3`` runs python3.11; and a process is called by its command name.
-    program = exe(pid)
+    program = executable_of(pid)
     if program is None:
         return None
     head, found, rest = os.path.basename(program.path).partition(word)

@@ -123,7 +123,7 @@ class Tracer:
             if targets.follow and self._pids:
                 self._family = self._following(undo)
                 patience = None  # children may become other programs at any time
-            self._watches = {pid: process.MapsWatch(pid) for pid in self._pids}
+            self._watches = {pid: process.MapsPoller(pid) for pid in self._pids}
             self._rescan = time.monotonic()
             self._patience = None if patience is None else self._rescan + patience
             located = self._locate()
@@ -204,7 +204,7 @@ class Tracer:
         for group in groups:
             if process.is_kernel_thread(group.pid):
                 raise TargetError(f"{_described(group.pid)} is a kernel thread: it runs no program")
-            if not process.numbered(group.pid):
+            if not process.pid_visible_to_bpf(group.pid):
                 raise TargetError(
                     f"{_described(group.pid)} is in a PID namespace below this one: it can only be "
                     "traced from its own namespace, or from the initial one"
@@ -294,7 +294,7 @@ class Tracer:
             with contextlib.suppress(TargetError):
                 yield _File(path, path, process.file_identity(path))
 
-    def _changed(self, watch: process.MapsWatch) -> Iterator[_File]:
+    def _changed(self, watch: process.MapsPoller) -> Iterator[_File]:
         for file in watch.changed():
             if file.open_path is None:
                 self.notices.append(

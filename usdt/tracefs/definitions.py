@@ -17,10 +17,18 @@ from usdt.tracefs.owner import is_orphan
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("FILES", "Defined", "define", "listed", "orphans", "remove", "remove_group")
+__all__ = (
+    "EVENT_FILES",
+    "DefinedEvent",
+    "define_event",
+    "list_events",
+    "orphaned_events",
+    "remove_event",
+    "remove_group",
+)
 
 #: Where each kind of definition goes.
-FILES = {
+EVENT_FILES = {
     "p": "kprobe_events",
     "r": "kprobe_events",
     "e": "dynamic_events",
@@ -44,7 +52,7 @@ _HINTS = {
 }
 
 
-class Defined:
+class DefinedEvent:
     """An event that was defined: the file it is in, and ``GROUP/EVENT``."""
 
     def __init__(self, file: str, name: str) -> None:
@@ -52,12 +60,12 @@ class Defined:
         self.name = name
 
 
-def define(root: Path, file: str, line: str, name: str) -> Defined:
+def define_event(root: Path, file: str, line: str, name: str) -> DefinedEvent:
     """Define one event.
 
     Args:
         root: where tracefs is.
-        file: one of ``FILES``' values.
+        file: one of ``EVENT_FILES``' values.
         line: the definition.
         name: its ``GROUP/EVENT``.
 
@@ -74,10 +82,10 @@ def define(root: Path, file: str, line: str, name: str) -> Defined:
         raise _refused(root, line, err) from err
     except OSError as err:
         raise _refused(root, line, err) from err
-    return Defined(file, name)
+    return DefinedEvent(file, name)
 
 
-def remove(root: Path, event: Defined) -> None:
+def remove_event(root: Path, event: DefinedEvent) -> None:
     """Remove an event; one that is gone is fine.
 
     Raises:
@@ -98,7 +106,7 @@ def remove(root: Path, event: Defined) -> None:
         return
 
 
-def remove_group(root: Path, event: Defined) -> bool:
+def remove_group(root: Path, event: DefinedEvent) -> bool:
     """Remove all events of an event's group; whether that could be done in one go."""
     try:
         _append(root / event.file, f"-:{event.name.partition('/')[0]}/")
@@ -107,7 +115,7 @@ def remove_group(root: Path, event: Defined) -> bool:
     return True
 
 
-def listed(root: Path) -> list[tuple[Defined, str]]:
+def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
     """Every probe event there is, of everybody, with its definition as the kernel lists it."""
     found = []
     for file in ("kprobe_events", "uprobe_events", "dynamic_events"):
@@ -118,13 +126,13 @@ def listed(root: Path) -> list[tuple[Defined, str]]:
         for line in text.splitlines():
             kind, _, name = line.split(" ", 1)[0].partition(":")
             if name and (file != "dynamic_events" or kind[:1] in "eft"):
-                found.append((Defined(file, name), line))
+                found.append((DefinedEvent(file, name), line))
     return found
 
 
-def orphans(root: Path) -> list[Defined]:
+def orphaned_events(root: Path) -> list[DefinedEvent]:
     """Events of this toolkit whose maker is gone."""
-    return [event for event, _ in listed(root) if is_orphan(event.name.partition("/")[0])]
+    return [event for event, _ in list_events(root) if is_orphan(event.name.partition("/")[0])]
 
 
 def _append(path: Path, line: str) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("MOST", "offset_behind")
+__all__ = ("MAX_CODE", "offset_after_entry")
 
 #: Bytes of a function in which jumps back to its beginning are looked for.
-MOST = 0xFF00
+MAX_CODE = 0xFF00
 _ENTRY = re.compile(
     rb"(?:\xf3\x0f\x1e\xfa|\x66\x0f\x1f\x00|\x0f\x1f\x40\xd6)?"  # endbr64, and what seals it
     rb"(?:\x0f\x1f\x44\x00\x00|\xe8....)",  # nop, or call
@@ -23,11 +23,11 @@ _REACH = 130  # bytes from a place to the end of the last near jump that reaches
 _JMP, _JCC = 0xE9, re.compile(rb"\x0f[\x80-\x8f]")
 
 
-def offset_behind(code: bytes) -> int:
+def offset_after_entry(code: bytes) -> int:
     """Bytes from a function's entry to that instruction; 0: there is no such place.
 
     Args:
-        code: of the function, as much as there is up to ``MOST``; what follows does no harm.
+        code: of the function, as much as there is up to ``MAX_CODE``; what follows does no harm.
     """
     entry = _ENTRY.match(code)
     if entry is None or len(code) <= entry.end() or _is_met_again(code[entry.end() :]):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
 from usdt.bpf.link import Link
-from usdt.tracefs.definitions import FILES, Defined, define, remove
+from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, define_event, remove_event
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.owner import own_name
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("DefinedKprobe", "define_kprobe", "missed_hits", "new_name")
+__all__ = ("DefinedKprobe", "define_kprobe", "kprobe_misses", "new_event_name")
 
 _CALLS = 512  # calls under way at a time whose return is seen (maxactive)
 _numbers = count(1)
@@ -32,11 +32,11 @@ class DefinedKprobe(Link):
         link: of a program, once there is one.
     """
 
-    def __init__(self, root: Path, event: Defined, number: int) -> None:
+    def __init__(self, root: Path, event: DefinedEvent, number: int) -> None:
         self.number = number
         self.link: Link | None = None
         self._root = root
-        self._event: Defined | None = event
+        self._event: DefinedEvent | None = event
 
     def missed(self) -> int:
         """Hits of which the program was not told."""
@@ -44,7 +44,7 @@ class DefinedKprobe(Link):
         if event is None:
             return 0
         name = event.name.partition("/")[2]
-        return sum(number for found, number in missed_hits(self._root) if found == name)
+        return sum(number for found, number in kprobe_misses(self._root) if found == name)
 
     def close(self) -> None:
         """Detach, and remove the event."""
@@ -55,7 +55,7 @@ class DefinedKprobe(Link):
                 link.close()
         finally:
             if event is not None:
-                remove(self._root, event)
+                remove_event(self._root, event)
 
 
 def define_kprobe(target: str, *, on_return: bool) -> DefinedKprobe:
@@ -66,24 +66,24 @@ def define_kprobe(target: str, *, on_return: bool) -> DefinedKprobe:
         TracingError: it refuses this one.
     """
     root = tracefs()
-    name = new_name()
+    name = new_event_name()
     kind = f"r{_CALLS}" if on_return else "p"
-    event = define(root, FILES["p"], f"{kind}:{name} {target}", name)
+    event = define_event(root, EVENT_FILES["p"], f"{kind}:{name} {target}", name)
     try:
         number = int((root / "events" / name / "id").read_text())
     except (OSError, ValueError) as err:
-        remove(root, event)
+        remove_event(root, event)
         raise TracingError(f"{root}/events/{name}/id: {err}") from err
     return DefinedKprobe(root, event, number)
 
 
-def new_name() -> str:
+def new_event_name() -> str:
     """``GROUP/EVENT`` that nobody has."""
     # What differs comes first: the kernel compares names with thousands of others.
     return f"{own_name()}/n{next(_numbers)}_{own_name()}"
 
 
-def missed_hits(root: Path) -> Iterator[tuple[str, int]]:
+def kprobe_misses(root: Path) -> Iterator[tuple[str, int]]:
     """Names of events, without their groups, and hits missed: one for each place, as defined."""
     try:
         with (root / "kprobe_profile").open(errors="replace") as file:

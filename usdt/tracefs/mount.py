@@ -12,13 +12,13 @@ from pathlib import Path
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.bpf._syscall import mount
 
-__all__ = ("PLACE", "find", "tracefs", "write_control")
+__all__ = ("MOUNT_POINT", "find_tracefs", "tracefs", "write_control")
 
-PLACE = "/sys/kernel/tracing"  # made by the kernel for it, Linux 4.1 and newer
+MOUNT_POINT = "/sys/kernel/tracing"  # made by the kernel for it, Linux 4.1 and newer
 _OLD_PLACE = "/sys/kernel/debug/tracing"
 
 
-def find() -> Path | None:
+def find_tracefs() -> Path | None:
     """Where tracefs is mounted for this process, or None."""
     found = []
     with Path("/proc/self/mounts").open(errors="surrogateescape") as mounts:
@@ -28,7 +28,7 @@ def find() -> Path | None:
                 found.append(place.replace("\\040", " "))
             elif kind == "debugfs":  # which mounts it by itself, where somebody looks
                 found.append(f"{place}/tracing")
-    for place in sorted(found, key=lambda place: (place != PLACE, place != _OLD_PLACE)):
+    for place in sorted(found, key=lambda place: (place != MOUNT_POINT, place != _OLD_PLACE)):
         try:
             Path(place, "events").stat()
         except OSError:
@@ -44,23 +44,23 @@ def tracefs() -> Path:
         TracingError: this process may not see it, or not mount it.
         NotSupported: the kernel has none (CONFIG_TRACING).
     """
-    found = find()
+    found = find_tracefs()
     if found is not None:
         return found
-    if not Path(PLACE).is_dir():
+    if not Path(MOUNT_POINT).is_dir():
         raise NotSupported("tracefs", None)
     try:
-        mount("tracefs", PLACE, "tracefs")
+        mount("tracefs", MOUNT_POINT, "tracefs")
     except SyscallError as err:
         if err.errno == errno.ENODEV:
             raise NotSupported("tracefs", None) from err
-        if err.errno == errno.EBUSY and (found := find()):  # somebody was faster
+        if err.errno == errno.EBUSY and (found := find_tracefs()):  # somebody was faster
             return found
         raise TracingError(
-            f"{PLACE}: tracefs is not mounted, or not to be seen by this user, and mounting it "
-            f"failed: {err.strerror}; be root, or: mount -t tracefs tracefs {PLACE}"
+            f"{MOUNT_POINT}: tracefs is not mounted, or not visible to this user, and mounting it "
+            f"failed: {err.strerror}; as root: mount -t tracefs tracefs {MOUNT_POINT}"
         ) from err
-    return Path(PLACE)
+    return Path(MOUNT_POINT)
 
 
 def write_control(path: Path, text: str) -> None:

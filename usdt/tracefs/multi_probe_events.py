@@ -25,9 +25,9 @@ from usdt.bpf.kcore import KcoreReader
 from usdt.bpf.kprobes import attach_kprobe_event
 from usdt.bpf.link import Link, close_links
 from usdt.bpf.rcu import expedited_rcu
-from usdt.tracefs.definitions import FILES, Defined, remove
-from usdt.tracefs.function_entry import MOST, offset_behind
-from usdt.tracefs.kprobe_events import missed_hits, new_name
+from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, remove_event
+from usdt.tracefs.function_entry import MAX_CODE, offset_after_entry
+from usdt.tracefs.kprobe_events import kprobe_misses, new_event_name
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
     from usdt.bpf.program import Program
 
-__all__ = ("KprobeEvent", "KprobeSet", "takes_many")
+__all__ = ("MultiProbeEvent", "MultiProbeEvents", "multi_probe_supported")
 
 _ENDBR = 4  # bytes of the landing pad before ftrace's call, in kernels with IBT
 _WORST = 3  # functions that are named where hits were missed
 _BREAKPOINT = 1  # by which the registers' pointer is behind the place, in every kind of kprobe
 
 
-def takes_many() -> bool:
+def multi_probe_supported() -> bool:
     """Whether this CPU's functions can be taken by the thousand."""
     return KERNEL == "x86_64"
 
 
-class KprobeEvent:
+class MultiProbeEvent:
     """One event and its places.
 
     Attributes:
@@ -77,7 +77,7 @@ class KprobeEvent:
         return {at: missed for at, missed in zip(self._order, numbers, strict=True) if missed}
 
 
-class KprobeSet(Link):
+class MultiProbeEvents(Link):
     """Events with many places each, and the programs attached to them; closed as one.
 
     Attributes:
@@ -86,7 +86,7 @@ class KprobeSet(Link):
     """
 
     def __init__(self) -> None:
-        self.events: list[KprobeEvent] = []
+        self.events: list[MultiProbeEvent] = []
         self.names: dict[int, str] = {}
         self._root = tracefs()
         self._links: list[Link] = []
@@ -98,7 +98,7 @@ class KprobeSet(Link):
 
     def define(
         self, groups: Sequence[Sequence[int]], tell: Callable[[int], object]
-    ) -> list[KprobeEvent]:
+    ) -> list[MultiProbeEvent]:
         """Define an event for each group of functions, at their entries; nothing is armed yet.
 
         Every event's first place is defined before the other ones are: the kernel looks for an
@@ -111,10 +111,10 @@ class KprobeSet(Link):
         Raises:
             NotSupported: no such events here, or with one place each.
         """
-        events = [KprobeEvent(new_name()) for _ in groups]
+        events = [MultiProbeEvent(new_event_name()) for _ in groups]
         self.events += events  # before there is anything to remove
         offsets = dict(_offsets([at for group in groups for at in group]))
-        path = self._root / FILES["p"]
+        path = self._root / EVENT_FILES["p"]
         try:
             file = FD(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
         except OSError as err:
@@ -130,7 +130,7 @@ class KprobeSet(Link):
                             break
         return events
 
-    def arm(self, event: KprobeEvent, program: Program) -> None:
+    def arm(self, event: MultiProbeEvent, program: Program) -> None:
         """Attach a program to an event's places.
 
         Raises:
@@ -145,7 +145,7 @@ class KprobeSet(Link):
     def missed(self) -> int:
         """Hits of which no program was told, because another probe was at work on the CPU."""
         profile: dict[str, list[int]] = {}
-        for name, number in missed_hits(self._root):
+        for name, number in kprobe_misses(self._root):
             profile.setdefault(name, []).append(number)
         found: dict[int, int] = {}
         for event in self.events:
@@ -167,9 +167,9 @@ class KprobeSet(Link):
         # One that is still in use does not keep the others.
         stuck: list[SyscallError] = []
         while self.events:
-            event = Defined(FILES["p"], self.events[-1].name)
+            event = DefinedEvent(EVENT_FILES["p"], self.events[-1].name)
             try:
-                remove(self._root, event)
+                remove_event(self._root, event)
             except SyscallError as err:
                 stuck.append(err)
             self.events.pop()
@@ -188,11 +188,11 @@ def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
         return
     with code:
         for address in addresses:
-            size = min(ends.get(address, address + MOST) - address, MOST)
-            yield address, offset_behind(code.read(address, size))
+            size = min(ends.get(address, address + MAX_CODE) - address, MAX_CODE)
+            yield address, offset_after_entry(code.read(address, size))
 
 
-def _define(file: int, event: KprobeEvent, address: int, offset: int) -> None:
+def _define(file: int, event: MultiProbeEvent, address: int, offset: int) -> None:
     while True:
         # Places that are addresses are taken for the same unless an argument differs: its number.
         line = f"p:{event.name} {address + offset:#x} n=\\{len(event.pointers)}\n"

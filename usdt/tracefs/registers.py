@@ -12,7 +12,7 @@ from usdt.arch.pt_regs import PT_REGS
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, word_of
 
-__all__ = ("Slice", "slice_at")
+__all__ = ("RegisterPart", "register_part_at")
 
 #: Kernel's machine → the hardware's own name → the kernel's, where they differ; "": it has none.
 _X86 = {f"r{name}": name for name in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp", "ip")}
@@ -39,7 +39,7 @@ _POINTERS = ("rip", "pc", "pswa", "nip", "epc", "era")  # who points at the inst
 
 
 @frozen
-class Slice:
+class RegisterPart:
     """Bytes of a saved register.
 
     Attributes:
@@ -56,12 +56,12 @@ class Slice:
 
 
 @functools.cache
-def slice_at(kernel: str, offset: int, size: int) -> Slice | None:
+def register_part_at(kernel: str, offset: int, size: int) -> RegisterPart | None:
     """The register that has ``size`` bytes at an offset of ``struct pt_regs``, or None."""
     word = word_of(kernel)
     for name, start in PT_REGS.get(kernel, {}).items():
         if start <= offset and offset + size <= start + word:
             below = start + word - offset - size if kernel in BIG_ENDIAN else offset - start
             own = _NAMES.get(kernel, {}).get(name, name)
-            return Slice(own, 8 * below, 8 * word, pointer=name in _POINTERS)
+            return RegisterPart(own, 8 * below, 8 * word, pointer=name in _POINTERS)
     return None

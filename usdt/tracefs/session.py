@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, Self
 from usdt.base.errors import SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf.rcu import expedited_rcu
-from usdt.tracefs.definitions import define, orphans, remove, remove_group
+from usdt.tracefs.definitions import define_event, orphaned_events, remove_event, remove_group
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance, orphaned_instances, remove_instance
-from usdt.tracefs.trace_pipe_reader import PageIntake
+from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from usdt.tracefs.definitions import Defined
+    from usdt.tracefs.definitions import DefinedEvent
     from usdt.tracefs.format import EventFormat
-    from usdt.tracefs.trace_pipe_reader import Record
+    from usdt.tracefs.trace_pipe_reader import RawRecord
 
-__all__ = ("EventSession", "Hit", "Watched", "clean")
+__all__ = ("EventRequest", "EventSession", "TraceRecord", "clean")
 
 _MANY = 256  # events whose end is worth a hurry
 
 
 @frozen
-class Watched:
+class EventRequest:
     """An event to watch.
 
     Attributes:
@@ -44,7 +44,7 @@ class Watched:
 
 
 @frozen
-class Hit:
+class TraceRecord:
     """One record.
 
     Attributes:
@@ -78,9 +78,9 @@ class EventSession:
         TracingError: the kernel refuses a definition or a filter.
     """
 
-    def __init__(self, root: Path, events: list[Watched], *, buffer: int) -> None:
+    def __init__(self, root: Path, events: list[EventRequest], *, buffer: int) -> None:
         self._root = root
-        self._defined: list[Defined] = []
+        self._defined: list[DefinedEvent] = []
         self._stack = contextlib.ExitStack()
         self.formats: dict[str, EventFormat] = {}
         self._names: dict[int, str] = {}
@@ -88,11 +88,11 @@ class EventSession:
         try:
             for event in events:
                 if event.file is not None:
-                    self._defined.append(define(root, event.file, event.line, event.name))
+                    self._defined.append(define_event(root, event.file, event.line, event.name))
             # Undone in the other order: reader, instance, definitions.
             self._stack.callback(self._remove)
             self._instance = self._stack.enter_context(Instance(root, buffer=buffer))
-            self._intake = PageIntake(root, self._instance.path)
+            self._intake = TracePipeReader(root, self._instance.path)
             self._stack.callback(self._intake.close)
             for event in events:
                 self._watch(event)
@@ -103,7 +103,7 @@ class EventSession:
             self._stack.close()
             raise
 
-    def _watch(self, event: Watched) -> None:
+    def _watch(self, event: EventRequest) -> None:
         folder = self._instance.path / "events" / event.name
         form = parse_format((folder / "format").read_text())
         self.formats[event.name] = form
@@ -116,7 +116,7 @@ class EventSession:
         """Wait for records, at most so long."""
         self._intake.wait(seconds)
 
-    def read(self, *, everything: bool = False) -> list[Hit]:
+    def read(self, *, everything: bool = False) -> list[TraceRecord]:
         """What there is, in order of time; ``everything``, after stop(): a part of what is left."""
         while True:
             records = self._intake.take(everything=everything)
@@ -142,7 +142,7 @@ class EventSession:
         """Remove everything; again is fine."""
         self._stack.close()
 
-    def _hit(self, record: Record) -> Hit | None:
+    def _hit(self, record: RawRecord) -> TraceRecord | None:
         time, cpu, data = record
         number = int.from_bytes(data[:2], sys.byteorder)
         name = self._names.get(number)
@@ -153,12 +153,12 @@ class EventSession:
         values = form.decode(data)
         tid = values["common_pid"]
         own = {field.name: values[field.name] for field in form.own}
-        return Hit(time, cpu, tid if isinstance(tid, int) else -1, name, own)
+        return TraceRecord(time, cpu, tid if isinstance(tid, int) else -1, name, own)
 
     def _remove(self) -> None:
         while self._defined:
             with contextlib.suppress(SyscallError):  # left for clean(), which tells
-                remove(self._root, self._defined[-1])
+                remove_event(self._root, self._defined[-1])
             self._defined.pop()
 
     def __enter__(self) -> Self:
@@ -177,13 +177,13 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
             gone.append(f"instance {path.name}")
         except SyscallError as err:
             stuck.append(str(err))
-    left = orphans(root)
+    left = orphaned_events(root)
     with expedited_rcu() if len(left) >= _MANY else contextlib.nullcontext():
         _clean_events(root, left, gone, stuck)
     return gone, stuck
 
 
-def _clean_events(root: Path, left: list[Defined], gone: list[str], stuck: list[str]) -> None:
+def _clean_events(root: Path, left: list[DefinedEvent], gone: list[str], stuck: list[str]) -> None:
     whole: dict[tuple[str, str], bool] = {}
     # An event is listed once for each of its places.
     for event in {(event.file, event.name): event for event in left}.values():
@@ -192,7 +192,7 @@ def _clean_events(root: Path, left: list[Defined], gone: list[str], stuck: list[
             whole[group] = remove_group(root, event)
         try:
             if not whole[group]:
-                remove(root, event)
+                remove_event(root, event)
             gone.append(f"event {event.name}")
         except SyscallError as err:
             stuck.append(str(err))

@@ -15,9 +15,9 @@ from usdt.tracefs.pages import PageLayout, read_page
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("PageIntake", "Record")
+__all__ = ("RawRecord", "TracePipeReader")
 
-Record = tuple[int, int, memoryview]  # time in nanoseconds, CPU, bytes
+RawRecord = tuple[int, int, memoryview]  # time in nanoseconds, CPU, bytes
 _PAGES = 256  # of one CPU in one go
 _BACKLOG = 256 << 20  # bytes kept; what is more stays with the kernel, which counts what it drops
 _COMMITTED = 2_000_000  # nanoseconds after which a record that was begun is surely written
@@ -34,7 +34,7 @@ class _Cpu:
         self.cut = False  # whether the kernel may have more from before the last sweep
 
 
-class PageIntake:
+class TracePipeReader:
     """Reads all ``per_cpu/cpuN/trace_pipe_raw`` of an instance.
 
     Attributes:
@@ -48,7 +48,7 @@ class PageIntake:
         self._lock = threading.Lock()
         self._swept = 0
         self._size = 0
-        self._waiting: list[Record] = []
+        self._waiting: list[RawRecord] = []
         self._ending = False
         self.damaged = 0
         self.arrived = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -84,13 +84,13 @@ class PageIntake:
         for cpu in self._cpus:
             cpu.cut = False
 
-    def take(self, *, everything: bool = False) -> list[Record]:
+    def take(self, *, everything: bool = False) -> list[RawRecord]:
         """What there is, in order of time over all CPUs and calls.
 
         What is younger than a moment before the last reading waits: an older record of another CPU
         may still come. ``everything``, after finish(), ends that.
         """
-        found: list[Record] = self._waiting
+        found: list[RawRecord] = self._waiting
         with self._lock:
             limit = self._swept
             taken = []
@@ -121,7 +121,7 @@ class PageIntake:
         with self._lock:
             return not self._waiting and not any(cpu.pages for cpu in self._cpus)
 
-    def _unpack(self, cpu: _Cpu, pages: list[bytes], found: list[Record]) -> None:
+    def _unpack(self, cpu: _Cpu, pages: list[bytes], found: list[RawRecord]) -> None:
         for data in pages:
             page = read_page(data, self._layout)
             self.damaged += page.damaged

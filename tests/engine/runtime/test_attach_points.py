@@ -17,11 +17,13 @@ from usdt.engine.compiler.codegen.program import generate, generate_alike
 from usdt.engine.compiler.codegen.record import RECORDS
 from usdt.engine.language import parse_probe
 from usdt.engine.runtime.attach.kprobe_batch import POINTERS, ByPointer, find_number
-from usdt.tracefs.multi_probe_events import KprobeEvent, takes_many
+from usdt.tracefs.multi_probe_events import MultiProbeEvent, multi_probe_supported
 
 _ROWS = 300
 _FIRST = 0xFFFFFFFF81000000
-_x86 = pytest.mark.skipif(not takes_many(), reason="needs x86-64: its registers are meant")
+_x86 = pytest.mark.skipif(
+    not multi_probe_supported(), reason="needs x86-64: its registers are meant"
+)
 
 
 def _body(aggregation: Aggregation, probe: str) -> tuple[AggregateBody, list[Case]]:
@@ -114,7 +116,7 @@ def test_records_are_not_counts() -> None:
 
 
 def test_misses_are_told_by_function() -> None:
-    event = KprobeEvent("group/one")
+    event = MultiProbeEvent("group/one")
     for address, offset in ((0x1000, 5), (0x2000, 9), (0x3000, 0)):
         event.add(address, offset)
     assert event.pointers == {0x1006: 0x1000, 0x200A: 0x2000, 0x3001: 0x3000, 0x3005: 0x3000}

@@ -19,7 +19,7 @@ from usdt.base.errors import NotSupported
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.runtime.attach.kprobe_batch import DEFINED
-from usdt.tracefs.multi_probe_events import takes_many
+from usdt.tracefs.multi_probe_events import multi_probe_supported
 
 _KPROBE = Path(sys.executable).with_name("kprobe")
 
@@ -59,7 +59,7 @@ def test_many_functions_get_no_program_each(monkeypatch: pytest.MonkeyPatch) -> 
     assert KprobeMethod.FENTRY not in attach_methods_for(MAX_FENTRY_FUNCTIONS + 1, None)
 
 
-@pytest.mark.skipif(not takes_many(), reason="needs x86-64")
+@pytest.mark.skipif(not multi_probe_supported(), reason="needs x86-64")
 def test_hundreds_are_defined_in_tracefs_where_one_call_does_not_attach_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

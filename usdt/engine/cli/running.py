@@ -180,9 +180,9 @@ class _Running:
 
 def _without_bpf() -> str:
     # What remains to somebody who may use tracefs.
-    from usdt.tracefs.mount import find  # noqa: PLC0415 - only for a message
+    from usdt.tracefs.mount import find_tracefs  # noqa: PLC0415 - only for a message
 
-    root = find()
+    root = find_tracefs()
     if root is None or not os.access(root / "uprobe_events", os.W_OK):
         return ""
     return "; tracefs can be written here: usdt trace --via tracefs does without BPF"

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     Evaluate = Callable[[Mapping[str, Any]], Any]
 
 __all__ = (
-    "Call",
-    "Expression",
-    "Named",
+    "Argument",
+    "ExpressionParser",
+    "NameTable",
+    "format_named",
     "parse_arguments",
-    "shown",
     "split_arguments",
     "string_literal",
 )
@@ -57,7 +57,7 @@ _NO_TYPES = ("REC", "true", "false", "NULL")
 
 
 @frozen
-class Named:
+class NameTable:
     """``__print_flags`` or ``__print_symbolic``: names of values.
 
     Attributes:
@@ -74,7 +74,7 @@ class Named:
 
 
 @frozen
-class Call:
+class Argument:
     """An argument: how to evaluate it, and the names that it uses.
 
     Attributes:
@@ -83,10 +83,10 @@ class Call:
     """
 
     evaluate: Evaluate
-    named: tuple[Named, ...]
+    named: tuple[NameTable, ...]
 
 
-def parse_arguments(text: str) -> list[Call]:
+def parse_arguments(text: str) -> list[Argument]:
     """The arguments of a ``print fmt``, those behind its format string.
 
     An argument that cannot be read has an ``evaluate`` that gives None.
@@ -94,13 +94,13 @@ def parse_arguments(text: str) -> list[Call]:
     return [_argument(part) for part in split_arguments(text)]
 
 
-def _argument(text: str) -> Call:
+def _argument(text: str) -> Argument:
     try:
-        parser = Expression(text)
+        parser = ExpressionParser(text)
         evaluate = parser.whole()
     except (FormatError, RecursionError):
-        return Call(lambda _: None, ())
-    return Call(evaluate, tuple(parser.named))
+        return Argument(lambda _: None, ())
+    return Argument(evaluate, tuple(parser.named))
 
 
 def split_arguments(text: str) -> list[str]:
@@ -122,14 +122,14 @@ def split_arguments(text: str) -> list[str]:
     return [part.strip() for part in (*parts, text[start:]) if part.strip()]
 
 
-class Expression:
+class ExpressionParser:
     """A parser of one argument; evaluators are closures."""
 
     def __init__(self, text: str) -> None:
         self.tokens = list(_tokens(text))
         self.position = 0
         self.depth = 0
-        self.named: list[Named] = []
+        self.named: list[NameTable] = []
 
     def whole(self) -> Evaluate:
         """The expression, all of the text."""
@@ -329,12 +329,12 @@ class Expression:
         # Of a field alone, a cast of it included, the names are the field's.
         alone = names.count("REC") == 1 and not set(words) & {"&", ">>", "<<", "+", "/", "%", "|"}
         field = names[names.index("REC") + 1] if alone else None
-        named = Named("flags" if flags else "symbols", separator, tuple(table), field)
+        named = NameTable("flags" if flags else "symbols", separator, tuple(table), field)
         self.named.append(named)
-        return lambda values: shown(named, value(values))
+        return lambda values: format_named(named, value(values))
 
 
-def shown(named: Named, value: Any) -> str | None:
+def format_named(named: NameTable, value: Any) -> str | None:
     """A value by its names, as trace_print_flags_seq() and trace_print_symbols_seq() have it."""
     if not isinstance(value, int):
         return None

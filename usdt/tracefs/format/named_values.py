@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
-from usdt.tracefs.format.expression import Named, parse_arguments, shown, string_literal
+from usdt.tracefs.format.expression import NameTable, format_named, parse_arguments, string_literal
 
 if TYPE_CHECKING:
     from usdt.tracefs.format.fields import EventFormat
@@ -20,22 +20,22 @@ _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 class Flags:
     """Bits with names, joined by a separator; what has none is hexadecimal."""
 
-    table: Named
+    table: NameTable
 
     def show(self, value: int) -> str:
         """``O_RDONLY|O_CLOEXEC``."""
-        return shown(self.table, value) or ""
+        return format_named(self.table, value) or ""
 
 
 @frozen
 class Symbols:
     """Values with names; one that has none is hexadecimal."""
 
-    table: Named
+    table: NameTable
 
     def show(self, value: int) -> str:
         """``NOT_SPECIFIED``."""
-        return shown(self.table, value) or ""
+        return format_named(self.table, value) or ""
 
 
 def named_fields(form: EventFormat) -> dict[str, Flags | Symbols]:

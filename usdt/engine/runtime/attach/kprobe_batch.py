@@ -21,7 +21,7 @@ from usdt.bpf.maps import MapSpec
 from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
 from usdt.engine.runtime.attach.attach_points import FunctionHook
 from usdt.engine.runtime.attach.requests import too_large
-from usdt.tracefs.multi_probe_events import KprobeSet, takes_many
+from usdt.tracefs.multi_probe_events import MultiProbeEvents, multi_probe_supported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from usdt.bpf.program import Program
     from usdt.engine.runtime.attach.loader import Loader
     from usdt.engine.runtime.attach.requests import Placed
-    from usdt.tracefs.multi_probe_events import KprobeEvent
+    from usdt.tracefs.multi_probe_events import MultiProbeEvent
 
-__all__ = ("DEFINED", "ByPointer", "ManyFunctions", "find_number", "takes_many")
+__all__ = ("DEFINED", "ByPointer", "ManyFunctions", "find_number")
 
 POINTERS = "pointers"  # hash: instruction pointer → u32 the case's number
 _POINTER, _NUMBER = struct.Struct("=Q"), struct.Struct("=I")
@@ -86,10 +86,10 @@ class ManyFunctions:
         self._loader = loader
         self._tell = tell
         self._fail = fail
-        self._made: KprobeSet | None = None
+        self._made: MultiProbeEvents | None = None
         self._groups: list[dict[int, Placed]] = []
-        self._waiting: list[tuple[KprobeEvent, Program, Sequence[Placed]]] = []
-        self._alike: list[tuple[KprobeEvent, dict[int, Placed]]] = []
+        self._waiting: list[tuple[MultiProbeEvent, Program, Sequence[Placed]]] = []
+        self._alike: list[tuple[MultiProbeEvent, dict[int, Placed]]] = []
 
     def add(self, placed: Sequence[Placed]) -> None:
         """Take them in, as one event's places."""
@@ -108,9 +108,9 @@ class ManyFunctions:
             self.add(again)
 
     @property
-    def _set(self) -> KprobeSet:
+    def _set(self) -> MultiProbeEvents:
         if self._made is None:
-            self._made = KprobeSet()
+            self._made = MultiProbeEvents()
             self._loader.keep(self._made)
         return self._made
 
@@ -135,7 +135,7 @@ class ManyFunctions:
             elif rest:
                 self._load(event, rest)
 
-    def _load(self, event: KprobeEvent, items: dict[int, Placed]) -> None:
+    def _load(self, event: MultiProbeEvent, items: dict[int, Placed]) -> None:
         numbers = {address: item.case.number for address, item in items.items()}
         keys = tuple(
             (pointer - (1 << 64), numbers[address])
@@ -208,7 +208,7 @@ def _address(item: Placed) -> int:
 
 def _unfit(item: Placed) -> str:
     hook = item.point.hook
-    if not takes_many():
+    if not multi_probe_supported():
         return f"more than {DEFINED} definitions in tracefs at a time, on this CPU"
     if item.returns:
         return f"returns of more than {DEFINED} functions, by tracefs"

@@ -25,12 +25,12 @@ from usdt.engine.compiler.ir import (
     Place,
     Pointer,
 )
-from usdt.tracefs.registers import slice_at
+from usdt.tracefs.registers import register_part_at
 
 if TYPE_CHECKING:
     from usdt.arch.locations import ValueType
     from usdt.engine.compiler.ir import Node
-    from usdt.tracefs.registers import Slice
+    from usdt.tracefs.registers import RegisterPart
 
 __all__ = ("MAX_ARRAY", "MAX_BYTES", "Fetching", "Field", "Inexpressible")
 
@@ -120,7 +120,7 @@ class Fetching:
 
     def is_pointer(self, offset: int) -> bool:
         """Whether the register saved there points at the instruction."""
-        found = slice_at(self._kernel, offset, self._word)
+        found = register_part_at(self._kernel, offset, self._word)
         return found is not None and found.pointer
 
     def _array(self, base: str, displacement: int, size: int, kind: ValueType) -> list[Field]:
@@ -142,8 +142,8 @@ class Fetching:
         text = f"%{found.name}:b{bits}@{found.shift}/{container}"
         return _checked(Field(text, _CODES[container // 8].upper(), kind))
 
-    def _slice(self, offset: int, size: int) -> Slice:
-        found = slice_at(self._kernel, offset, size)
+    def _slice(self, offset: int, size: int) -> RegisterPart:
+        found = register_part_at(self._kernel, offset, size)
         if found is None or not found.name:
             raise Inexpressible("the kernel's event tracer has no name for the register")
         return found
@@ -168,7 +168,7 @@ class Fetching:
         return self._based(memory.base, memory.displacement)
 
     def _based(self, base: int, displacement: int) -> tuple[str, int]:
-        found = slice_at(self._kernel, base, self._word)
+        found = register_part_at(self._kernel, base, self._word)
         if found is None or (self._kernel not in BIG_ENDIAN and found.shift):
             raise Inexpressible("memory at a part of a register")
         if not found.name and found.pointer and self._offset + displacement >= 0:

@@ -25,14 +25,14 @@ from usdt.engine.runtime.poller import Polled
 from usdt.engine.runtime.session import Lost
 from usdt.engine.runtime.tracefs_backend.event_plan import CASE, Head, RowMaker, plan_event
 from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching
-from usdt.procfs.thread_groups import NEW_TASK, Tasks, name_of, threads_of
-from usdt.tracefs.definitions import Defined, define, remove
+from usdt.procfs.thread_groups import NEW_TASK, ThreadGroups, thread_name, threads_of
+from usdt.tracefs.definitions import DefinedEvent, define_event, remove_event
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.owner import own_name
 from usdt.tracefs.session import clean
-from usdt.tracefs.trace_pipe_reader import PageIntake
+from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.attach_points import Point
     from usdt.engine.runtime.tracefs_backend.event_plan import EventPlan
     from usdt.tracefs.format import EventFormat
-    from usdt.tracefs.trace_pipe_reader import Record
+    from usdt.tracefs.trace_pipe_reader import RawRecord
 
 __all__ = ("PLAIN_PATH", "ProbeSession", "event_label", "place_text")
 
@@ -121,9 +121,9 @@ class ProbeSession(Polled):
         self._cases: list[_Case] = []
         self._made = 0
         self._missed: list[str] = []
-        self._defined: list[Defined] = []
+        self._defined: list[DefinedEvent] = []
         self._contexts: dict[tuple[int, int, int, bytes], bytes | None] = {}
-        self._tasks = Tasks()
+        self._tasks = ThreadGroups()
         self._birth: tuple[EventFormat, int] | None = None
         self._rest: Iterator[list[Any]] = iter(())
         self._lost = 0
@@ -135,7 +135,7 @@ class ProbeSession(Polled):
             undo.push(self._resources)
             self._resources.callback(self._remove)
             self._instance = self._resources.enter_context(Instance(self._root, buffer=buffer))
-            self._intake = PageIntake(self._root, self._instance.path)
+            self._intake = TracePipeReader(self._root, self._instance.path)
             self._resources.callback(self._intake.close)
             self._open(self._resources)
             self._arrive_by(self._intake.arrived)
@@ -234,7 +234,7 @@ class ProbeSession(Polled):
             with _reported(failures, (point,)), _path(point.open_path) as path:
                 where = place_text(path, point.offset, point.ref_ctr_offset)
                 text = f"p:{event.name} {where} {arguments}"
-                made.append(define(self._root, "uprobe_events", text, event.name))
+                made.append(define_event(self._root, "uprobe_events", text, event.name))
         if not made:
             return failures
         self._defined.append(made[0])  # one removal for all of the name
@@ -260,7 +260,7 @@ class ProbeSession(Polled):
     def _remove(self) -> None:
         while self._defined:
             with contextlib.suppress(SyscallError):  # left for clean(), which tells
-                remove(self._root, self._defined[-1])
+                remove_event(self._root, self._defined[-1])
             self._defined.pop()
 
     # ------------------------------------------------------------ what came
@@ -315,7 +315,7 @@ class ProbeSession(Polled):
         probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
         return [Lost(probe, number, 0)] if number else []
 
-    def _batches(self, records: list[Record]) -> Iterator[list[Any]]:
+    def _batches(self, records: list[RawRecord]) -> Iterator[list[Any]]:
         rows: list[tuple[Any, ...]] = []
         current = -1
         for when, cpu, view in records:
@@ -344,7 +344,7 @@ class ProbeSession(Polled):
     ) -> tuple[Any, ...] | None:
         maker = self._cases[number].rows
         name = maker.name(record, values)
-        key = (number, values[0], cpu, name_of(values[0]) if name is None else name)
+        key = (number, values[0], cpu, thread_name(values[0]) if name is None else name)
         if key not in self._contexts:
             if len(self._contexts) >= _CONTEXTS:
                 self._contexts.clear()
