@@ -1,4 +1,4 @@
-"""How long attaching to many sites takes, and detaching from them, beside libbpf.
+"""Time attaching to many sites, and detaching from them, beside libbpf.
 
 The same compiled program (``tests/peers/libbpf``) is attached by both to the same file, which a
 process runs meanwhile. libbpf attaches site by site unless it is new and had loaded the program for
@@ -33,7 +33,7 @@ NEEDED = {"gcc": "gcc", "clang": "clang"}
 
 
 def missing() -> str:
-    """What this machine lacks for the comparison, in words, or ""."""
+    """Return what this machine lacks for the comparison, or ""."""
     lacking = [package for name, package in NEEDED.items() if not shutil.which(name)]
     lacking += [] if VERSION.exists() else ["libbpf-dev"]
     return f"apt-get install {' '.join(lacking)}" if lacking else ""
@@ -66,7 +66,7 @@ def _run(command: list[str], text: str = "") -> None:
 
 
 class _Attacher:
-    """libbpf's side, which loads and pins the program for us as well."""
+    """The libbpf side, which also loads and pins the program."""
 
     def __init__(self, folder: Path, pins: Path, *words: str) -> None:
         command = [str(folder / "attacher"), str(folder / "events.o"), *words]
@@ -82,7 +82,7 @@ class _Attacher:
         return self._process.stdout.readline().strip()
 
     def say(self, line: str) -> str:
-        """Give an order; the answer must be good."""
+        """Send a command; raise unless the answer is good."""
         if self._process.stdin is None:
             raise OSError("libbpf's side has no input")
         print(line, file=self._process.stdin, flush=True)
@@ -92,7 +92,7 @@ class _Attacher:
         return answer
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -137,7 +137,7 @@ def _theirs(attacher: _Attacher, program: Path) -> Attach:
 
 @contextlib.contextmanager
 def _bpffs(folder: Path) -> Iterator[Path]:
-    # A file system of pins of our own: others may unmount the usual one.
+    # Use an own bpffs: others may unmount the usual one.
     pins = folder / "pins"
     pins.mkdir()
     subprocess.run(["mount", "-t", "bpf", "bpf", pins], check=True)
@@ -156,7 +156,7 @@ def _timed(attach: Attach, name: str) -> tuple[float, float]:
 
 
 def attaching(rounds: int) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     if lacking := missing():
         print(f"attach and detach: left out; {lacking}")
         return

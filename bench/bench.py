@@ -1,4 +1,4 @@
-"""What a hit costs and how fast a trace starts, beside bpftrace, on this machine and in one run.
+"""Measure what a hit costs and how fast a trace starts, beside bpftrace, in one run.
 
     make bench                              all comparisons, and attaching beside libbpf
     make bench BENCH_ARGS='--rounds 7'      more rounds; --hits N; --only NAME
@@ -50,7 +50,7 @@ END_SECONDS = 120.0
 
 
 def stop(message: str) -> NoReturn:
-    """Say in one line why there is nothing to measure."""
+    """Exit with one line that says why there is nothing to measure."""
     sys.exit(f"bench: {message}")
 
 
@@ -59,7 +59,7 @@ def stop(message: str) -> NoReturn:
 
 @dataclass
 class Loop:
-    """The fixture that does nothing but pass its probe."""
+    """The fixture that does nothing but fire its probe."""
 
     process: subprocess.Popen[str]
     input: IO[str]
@@ -67,7 +67,7 @@ class Loop:
 
     @classmethod
     def start(cls, hits: int) -> Loop:
-        """Start it; it waits for a line before it fires."""
+        """Start the program; it waits for a line before it fires."""
         command = [str(LOOP), "-n", str(hits), "-w", "-q"]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -80,16 +80,16 @@ class Loop:
         return loop
 
     def read(self) -> str:
-        """Its next line of output."""
+        """Return the next line of output."""
         return self.output.readline()
 
     def fire(self) -> float:
-        """Let it pass its probe as often as it was told; nanoseconds per hit, by its own clock."""
+        """Fire all hits; return nanoseconds per hit by the program's own clock."""
         self.input.write("fire\n")
         return float(json.loads(self.read())["ns_per_hit"])
 
     def end(self) -> None:
-        """Let it go and wait for it."""
+        """Let the program end, and wait for it."""
         self.process.communicate()
 
     def has_breakpoints(self, offsets: list[int]) -> bool:
@@ -114,7 +114,7 @@ def _byte(file: BinaryIO, offset: int) -> bytes:
 
 
 def probe_offsets() -> list[tuple[int, int]]:
-    """(file offset, its semaphore's) of each site of ``loop:hit``."""
+    """Return (file offset, semaphore offset) of each site of ``loop:hit``."""
     from usdt.probes.probe import read_probes  # noqa: PLC0415 - --help does not pay for it
 
     return [
@@ -131,7 +131,7 @@ def probe_offsets() -> list[tuple[int, int]]:
 
 @dataclass
 class Outcome:
-    """What a tracer made of one run: events delivered and lost, CPU seconds of its own."""
+    """One run of a tracer: events delivered and lost, and its CPU seconds."""
 
     delivered: int | None = None
     lost: int | None = None
@@ -140,14 +140,14 @@ class Outcome:
 
 @contextlib.contextmanager
 def untraced(loop: Loop) -> Iterator[Outcome]:
-    """Nobody looks: what the nop costs."""
+    """Measure without a tracer: the cost of the nop."""
     del loop
     yield Outcome()
 
 
 @contextlib.contextmanager
 def empty_uprobe(loop: Loop) -> Iterator[Outcome]:
-    """A program that returns at once, at every site: the floor that the kernel sets."""
+    """Attach a program that returns at once: the kernel's own cost."""
     from usdt.bpf._uapi import AttachType  # noqa: PLC0415 - only this measurement loads programs
     from usdt.bpf.asm.assembler import Assembler  # noqa: PLC0415
     from usdt.bpf.asm.insn import R0  # noqa: PLC0415
@@ -195,7 +195,7 @@ def tracer(command: list[str], lost: str, counts: str = "") -> Iterator[Outcome]
 
 
 def _wait(process: subprocess.Popen[bytes]) -> struct_rusage:
-    # Ends with its target; bpftrace does so only with -p, and not always: it is asked once more.
+    # The tracer ends with its target. bpftrace does so only with -p, and not always: signal it again.
     deadline = time.monotonic() + END_SECONDS
     asked = time.monotonic() + 10
     while True:
@@ -230,19 +230,19 @@ def _summed(pattern: str, text: str) -> int:
 
 
 def ours(loop: Loop) -> AbstractContextManager[Outcome]:
-    """``usdt trace``, JSON lines to a file."""
+    """Run ``usdt trace`` with JSON lines to a file."""
     words = [str(USDT), "trace", "-p", str(loop.process.pid), "--json", "loop:hit(arg0, arg1)"]
     return tracer(words, r"\d+ events?, (\d+) lost")
 
 
 def bpftrace(loop: Loop) -> AbstractContextManager[Outcome]:
-    """bpftrace, two numbers a line to a file."""
+    """Run bpftrace with two numbers per line to a file."""
     words = [str(BPFTRACE), "-p", str(loop.process.pid), "-e", SCRIPT % LOOP]
     return tracer(words, r"[Ll]ost (\d+) events")
 
 
 def our_aggregation(command: str, *words: str) -> Watch:
-    """``usdt count``, ``usdt hist``: nothing but the result comes out of the kernel."""
+    """Run ``usdt count`` or ``usdt hist``: only the result leaves the kernel."""
 
     def watch(loop: Loop) -> AbstractContextManager[Outcome]:
         line = [str(USDT), command, "-p", str(loop.process.pid), *words]
@@ -252,7 +252,7 @@ def our_aggregation(command: str, *words: str) -> Watch:
 
 
 def their_aggregation(action: str) -> Watch:
-    """The same by bpftrace."""
+    """Run bpftrace with the same aggregation."""
 
     def watch(loop: Loop) -> AbstractContextManager[Outcome]:
         script = f"usdt:{LOOP}:loop:hit {{ {action} }}"
@@ -280,19 +280,19 @@ AGGREGATIONS = {
 
 @dataclass
 class Series:
-    """What one tracer did in all rounds."""
+    """All rounds of one tracer."""
 
     nanoseconds: list[float] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
     def median(self) -> float:
-        """Nanoseconds per hit."""
+        """Return nanoseconds per hit."""
         return statistics.median(self.nanoseconds)
 
 
 def one_run(watch: Watch, hits: int) -> tuple[float, Outcome]:
-    """One fresh process, one tracer, all hits."""
+    """Run one fresh process with one tracer, all hits."""
     loop = Loop.start(hits)
     try:
         with watch(loop) as outcome:
@@ -315,7 +315,7 @@ def _await_attachment(loop: Loop) -> None:
 
 
 def cost_of_a_hit(hits: int, rounds: int) -> None:
-    """Measure and print (a)."""
+    """Measure the cost of a hit, and print it."""
     watches: dict[str, Watch] = {"untraced": untraced, "empty uprobe": empty_uprobe, "usdt": ours}
     if BPFTRACE:
         watches["bpftrace"] = bpftrace
@@ -357,7 +357,7 @@ def _ratios(series: dict[str, Series], what: str) -> None:
 
 # --- (b) start, one event, exit -----------------------------------------------------------------
 
-# Between this process and the tracer: maxrss counts what stood in memory before exec(2) as well,
+# This runs between the benchmark and the tracer, because maxrss includes the memory before exec(2)
 # and a bare interpreter is smaller than anything measured here.
 LAUNCHER = """
 import os, sys, time
@@ -370,7 +370,7 @@ print(os.waitstatus_to_exitcode(status), time.monotonic() - began, usage.ru_maxr
 
 
 def start_to_exit(command: list[str]) -> tuple[float, float]:
-    """Seconds from start to exit, and the largest resident set in MiB."""
+    """Return seconds from start to exit, and the largest resident set in MiB."""
     launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, *command]
     words = subprocess.run(launcher, capture_output=True, text=True, check=True).stdout.split()
     if int(words[0]):
@@ -379,7 +379,7 @@ def start_to_exit(command: list[str]) -> tuple[float, float]:
 
 
 def start_and_stop(rounds: int) -> None:
-    """Measure and print (b)."""
+    """Measure the start of a trace, and print it."""
     target = f"{LOOP} -n 1"
     commands = {"usdt": [str(USDT), "trace", "-c", target, "loop:hit(arg0, arg1)"]}
     if BPFTRACE:
@@ -401,7 +401,7 @@ def start_and_stop(rounds: int) -> None:
 
 
 def main() -> None:
-    """Parse the command line, say what is missing, measure."""
+    """Parse the command line, report what is missing, measure."""
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")

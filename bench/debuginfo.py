@@ -1,4 +1,4 @@
-"""What debug information costs: a function and its types out of large debug files.
+"""Measure what debug information costs: a function and its types out of large debug files.
 
 ``debug_files()`` prints, for each of some Debian packages of debug symbols, the time and the memory
 of a whole process that asks for one function's prototype and its parameters' types: first with an
@@ -38,14 +38,14 @@ print(found.name, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, sep="\\n")
 
 
 def largest(folder: Path) -> Path:
-    """The largest file below a folder."""
+    """Return the largest file below a folder."""
     return max(
         (one for one in folder.rglob("*") if one.is_file()), key=lambda one: one.stat().st_size
     )
 
 
 def address_of(path: Path, name: str) -> tuple[str, int]:
-    """The first function symbol that begins with a name, or the first of all."""
+    """Return the first function symbol with a prefix, else the first of all."""
     lines = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in lines.splitlines()]
     functions = [row for row in rows if len(row) == 3 and row[1] == "T"]
@@ -54,7 +54,7 @@ def address_of(path: Path, name: str) -> tuple[str, int]:
 
 
 def ask(path: Path, name: str, address: int, cache: str) -> tuple[float, float, int]:
-    """Seconds of wall clock and of CPU, and MiB of memory of one process that asks."""
+    """Return wall clock seconds, CPU seconds and MiB of one process."""
     words = [sys.executable, "-c", ASK, str(path), str(address), name]
     environment = {**os.environ, "XDG_CACHE_HOME": cache}
     before, began = os.times(), os.times().elapsed
@@ -68,7 +68,7 @@ def ask(path: Path, name: str, address: int, cache: str) -> tuple[float, float, 
 
 
 def debug_files(rounds: int = 3) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     import debian  # type: ignore[import-not-found]  # noqa: PLC0415 - of the tests
     import pytest  # noqa: PLC0415
 

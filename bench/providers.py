@@ -1,4 +1,4 @@
-"""What a probe of a Python program costs: fired while nobody traces, and while somebody does.
+"""Measure what a probe of a Python program costs, untraced and traced.
 
 Beside a bare call of a Python function with the same two values, and beside the package ``stapsdt``
 where that is installed with the C library it needs. Each figure is for one statement in a loop of
@@ -28,18 +28,18 @@ PATIENCE = 20.0
 
 
 def _bare(number: int, text: str) -> None:
-    """What a probe that does nothing would be."""
+    """A probe that does nothing."""
 
 
 def _best(statement: str, names: dict[str, Any], number: int, rounds: int) -> float:
-    # Nanoseconds of one statement.
+    # Return nanoseconds for one statement.
     timer = timeit.Timer(statement, globals=names)
     return min(timer.repeat(rounds * REPETITIONS, number)) / number * 1e9
 
 
 @contextlib.contextmanager
 def _tracing(words: tuple[str, ...], enabled: Callable[[], int]) -> Iterator[None]:
-    # In a process of its own: threads of this one would take turns with what is measured.
+    # Run in a separate process: threads of this one would compete with what is measured.
     command = [str(USDT), *words, "-p", str(os.getpid())]
     nothing = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=nothing, stderr=subprocess.PIPE, text=True) as tracer:
@@ -55,7 +55,7 @@ def _tracing(words: tuple[str, ...], enabled: Callable[[], int]) -> Iterator[Non
 
 
 def _theirs() -> tuple[Any, Any] | str:
-    # Provider and probe of stapsdt; or why there are none.
+    # Return provider and probe of stapsdt, or why there are none.
     try:
         stapsdt = import_module("stapsdt")
     except ImportError:
@@ -68,7 +68,7 @@ def _theirs() -> tuple[Any, Any] | str:
 
 
 def providers(rounds: int) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     from usdt import Provider  # noqa: PLC0415 - --help does not pay for it
 
     print(f"probes of a Python program, ns a statement: best of {rounds} rounds")

@@ -1,4 +1,4 @@
-"""How many structures a second become text, JSON or Python objects: of this kernel's sk_buff.
+"""Measure how many sk_buff structures a second become text, JSON or Python objects.
 
 The buffers are those of packets over the loopback interface, taken by a raw tracepoint: what they
 hold is what a trace shows, mostly zeroes. CPU time of one process is counted.
@@ -32,17 +32,17 @@ SECONDS = 1.0
 
 
 class Taken:
-    """A session's consumer that keeps records as they are."""
+    """A record consumer that keeps records as they are."""
 
     def __init__(self) -> None:
         self.cases: list[tuple[int, str, Plan]] = []
 
     def add(self, number: int, probe: str, plan: Plan) -> None:
-        """A case."""
+        """Ignore a variant."""
         self.cases.append((number, probe, plan))
 
     def batches(self, data: bytes) -> Iterator[list[bytes]]:
-        """Records."""
+        """Keep records."""
         yield [data]
 
 
@@ -71,7 +71,7 @@ def _rate(work: Callable[[], int]) -> float:
 
 
 def _whole(taken: Taken, data: bytes, form: TextForm | JsonForm | EventForm) -> float:
-    # Records decoded and rendered, as a trace does it.
+    # Decode and render records, as a trace does.
     decoder = Decoder(form)
     for number, probe, plan in taken.cases:
         decoder.add(number, probe, plan)
@@ -79,7 +79,7 @@ def _whole(taken: Taken, data: bytes, form: TextForm | JsonForm | EventForm) -> 
 
 
 def rendering() -> None:
-    """Measure, and print a line for each form."""
+    """Measure, and print one line per format."""
     from usdt.btf.reader import Btf  # noqa: PLC0415 - --help does not pay for it
     from usdt.btf.values import Options, Renderer  # noqa: PLC0415
     from usdt.btf.values.value_reader import Concise  # noqa: PLC0415

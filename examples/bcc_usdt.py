@@ -1,9 +1,9 @@
-"""USDT probes in a bcc program: garbage collections of every Python, or of one process.
+"""Trace garbage collections of one or all Python processes, with USDT probes in a bcc program.
 
     sudo python3 examples/bcc_usdt.py [-p PID] [-d SECONDS] [PYTHON]
 
-Needs python3-bpfcc, kernel headers, and a Python with probes, as Debian's /usr/bin/python3 is.
-Both the start and the end of a collection run the same C function; the cookie tells them apart.
+Requires python3-bpfcc, kernel headers, and a Python with probes, such as Debian's /usr/bin/python3.
+The start and the end of a collection run the same C function, which distinguishes them by cookie.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ int on_gc(struct pt_regs *ctx)
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Garbage collections of Python, by bcc.")
     parser.add_argument("python", nargs="?", default=str(Path("/usr/bin/python3").resolve()))
-    parser.add_argument("-p", "--pid", type=int, default=0, help="only this process")
-    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    parser.add_argument("-p", "--pid", type=int, default=0, help="trace only this process")
+    parser.add_argument("-d", "--duration", type=float, help="stop after SECONDS")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Print a line for each collection."""
+    """Print one line per collection."""
     wanted = options()
     bpf = load(PROGRAM)
     started: dict[int, tuple[int, int]] = {}
@@ -83,7 +83,7 @@ def main() -> None:
         attach(bpf, "on_gc", wanted.python, "python", "gc__start", pid=wanted.pid, cookie=START),
         attach(bpf, "on_gc", wanted.python, "python", "gc__done", pid=wanted.pid, cookie=DONE),
     ):
-        print(f"watching {os.path.basename(wanted.python)}; end with ^C", file=sys.stderr)  # noqa: PTH119
+        print(f"tracing {os.path.basename(wanted.python)}; end with ^C", file=sys.stderr)  # noqa: PTH119
         while end is None or time.monotonic() < end:
             bpf.ring_buffer_poll(100)
 

@@ -1,6 +1,6 @@
-"""A small service for ``make demo`` to trace: it takes orders, prices them, and makes garbage.
+"""A small service that ``make demo`` traces: it takes orders, prices them, and makes garbage.
 
-Nothing in it knows of tracing: the probes are the interpreter's own. It runs under any Python 3.
+It contains no tracing code: the probes belong to the interpreter. It runs under any Python 3.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PRICES = {"tea": 250, "coffee": 320, "cake": 480}
 
 
 class Order:
-    """An order and its line point at each other: only the garbage collector frees them."""
+    """An order and its item refer to each other, so only the garbage collector frees them."""
 
     def __init__(self, customer: str, item: str) -> None:
         self.customer = customer
@@ -24,12 +24,12 @@ class Order:
 
 
 def price_of(item: str) -> int:
-    """Price in cents."""
+    """Return the price in cents."""
     return PRICES[item]
 
 
 def charge(order: Order, cents: int) -> None:
-    """Take the money. The event is one that ``sys.addaudithook`` and the audit probe see."""
+    """Take the money. ``sys.addaudithook`` and the audit probe see the event."""
     sys.audit("demo.charge", order.customer, cents)
 
 
@@ -40,7 +40,7 @@ def handle_order(customer: str, item: str) -> None:
 
 
 def main() -> None:
-    """Take five orders a second until killed, or until whoever started this is gone."""
+    """Take five orders a second, until killed or until the parent process ends."""
     parent = os.getppid()
     orders = zip(itertools.cycle(CUSTOMERS), itertools.cycle(PRICES))
     for number, (customer, item) in enumerate(orders):

@@ -1,8 +1,8 @@
-"""Every program that is started; with -x every attempt that failed as well.
+"""Show every program that starts; with -x, failed attempts as well.
 
     sudo python3 examples/exec_snoop.py [-x] [-n NUMBER] [-d SECONDS] [-- COMMAND ...]
 
-With a command only what it starts is shown, until it has ended.
+With a command, show only what it starts, and stop when it ends.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ FAILED = "syscall:execve(return, return < 0)"  # the path is gone by then
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
-    parser = argparse.ArgumentParser(description="Every program that is started.")
-    parser.add_argument("-x", "--failed", action="store_true", help="failed attempts, too")
-    parser.add_argument("-n", "--number", type=int, help="stop after so many lines")
-    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="Show every program that starts.")
+    parser.add_argument("-x", "--failed", action="store_true", help="also show failed attempts")
+    parser.add_argument("-n", "--number", type=int, help="stop after NUMBER lines")
+    parser.add_argument("-d", "--duration", type=float, help="stop after SECONDS")
     parser.add_argument("command", nargs="*", help="show only what this command starts")
     return parser.parse_args()
 
 
 def words(pid: int) -> str:
-    """The command line of a process, "" if it has ended already."""
+    """Return the command line of a process, or "" if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
     except OSError:
@@ -39,13 +39,13 @@ def words(pid: int) -> str:
 
 
 class Snoop:
-    """Attempts under way, by thread."""
+    """Calls of execve() in progress, by thread."""
 
     def __init__(self) -> None:
         self.tried: dict[int, str] = {}
 
     def line(self, event: kprobe.Event) -> str | None:
-        """What is shown of an event, if anything."""
+        """Return the line for an event, or None."""
         if "str(filename)" in event.args:
             self.tried[event.tid] = str(event.args["str(filename)"])
             return None
@@ -57,7 +57,7 @@ class Snoop:
 
 
 def main() -> None:
-    """Print a line for each."""
+    """Print one line per program."""
     wanted = options()
     left = wanted.number
     end = None if wanted.duration is None else time.monotonic() + wanted.duration
@@ -65,7 +65,7 @@ def main() -> None:
     snoop = Snoop()
     probes = (STARTED, TRIED, FAILED) if wanted.failed else (STARTED,)
     with kprobe.attach(*probes, command=command, follow=command is not None) as events:
-        print("watching programs start; end with ^C", file=sys.stderr)
+        print("tracing program starts; end with ^C", file=sys.stderr)
         while left != 0 and not events.ended and (end is None or time.monotonic() < end):
             lines = [line for event in events.poll(0.1) if (line := snoop.line(event))][:left]
             for line in lines:

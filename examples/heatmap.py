@@ -1,4 +1,4 @@
-"""A live heatmap of the time between two probes: a line for every interval, darker is more.
+"""Draw a live heatmap of the time between two probes: one line per interval, darker is more.
 
 sudo python3 examples/heatmap.py [-p PID] [-k KEY] [-i SECONDS] [-n LINES] START END
 
@@ -21,19 +21,25 @@ NAMES = {10: "1us", 20: "1ms", 30: "1s"}
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
-    parser = argparse.ArgumentParser(description="A live heatmap of times between two probes.")
-    parser.add_argument("start", help="probe where time begins")
-    parser.add_argument("end", help="probe where it ends")
-    parser.add_argument("-p", "--pid", type=int, help="only this process")
-    parser.add_argument("-k", "--key", default="tid", help="what both have in common; tid")
-    parser.add_argument("-i", "--interval", type=float, default=1.0, help="seconds; 1")
-    parser.add_argument("-n", "--lines", type=int, help="stop after so many lines")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description="Draw a live heatmap of the time between two probes."
+    )
+    parser.add_argument("start", help="probe at which time starts")
+    parser.add_argument("end", help="probe at which it ends")
+    parser.add_argument("-p", "--pid", type=int, help="trace only this process")
+    parser.add_argument(
+        "-k", "--key", default="tid", help="value that pairs START with END (default tid)"
+    )
+    parser.add_argument(
+        "-i", "--interval", type=float, default=1.0, help="seconds per line (default 1)"
+    )
+    parser.add_argument("-n", "--lines", type=int, help="stop after LINES lines")
     return parser.parse_args()
 
 
 def buckets(times: usdt.Aggregate) -> Counter[int]:
-    """Hits by power of two, of all keys together."""
+    """Sum the hits of all keys by power of two."""
     found = Counter[int]()
     for histogram in times.snapshot().values():
         for (low, _), count in histogram.items():
@@ -42,13 +48,13 @@ def buckets(times: usdt.Aggregate) -> Counter[int]:
 
 
 def line(counts: Counter[int]) -> str:
-    """One row: a shade for each power of two, and how many hits there were."""
+    """Return one row: a shade per power of two, and the number of hits."""
     cells = (SHADES[min(len(SHADES) - 1, counts[n].bit_length())] for n in range(FIRST, LAST + 1))
     return f"|{''.join(cells)}| {counts.total()}"
 
 
 def heading() -> str:
-    """The axis."""
+    """Return the axis."""
     text = " " * (LAST - FIRST + 2)
     for power, name in NAMES.items():
         at = power - FIRST + 1
@@ -57,7 +63,7 @@ def heading() -> str:
 
 
 def main() -> None:
-    """Print a row for each interval."""
+    """Print one row per interval."""
     wanted = options()
     with usdt.Session(pid=wanted.pid) as session:
         times = session.latency(wanted.start, wanted.end, key=wanted.key, hist=True)

@@ -1,8 +1,8 @@
-"""Pauses of a Java virtual machine's garbage collector, as they happen and in sum.
+"""Show the garbage collection pauses of a Java virtual machine, and their sum.
 
     sudo python3 examples/jvm_gc.py [-d SECONDS] PID
 
-Any HotSpot of a distribution has these probes; no option of the virtual machine is needed.
+Every HotSpot that a distribution ships has these probes; the virtual machine needs no option.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import usdt
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="GC pauses of a Java virtual machine.")
     parser.add_argument("pid", type=int, help="process ID of the virtual machine")
-    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    parser.add_argument("-d", "--duration", type=float, help="stop after SECONDS")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Print a line for each pause, and their sum at the end."""
+    """Print one line per pause, and their sum at the end."""
     wanted = options()
     began: dict[int, usdt.Event] = {}
     pauses: list[float] = []
@@ -42,13 +42,13 @@ def main() -> None:
             clock = time.strftime("%H:%M:%S")
             print(f"{clock}  {kind:5}  {pauses[-1]:9.3f} ms  {event.comm}", flush=True)
 
-        # Both in one stream: what is compared must come in order.
+        # Attach both probes in one stream, so that starts and ends arrive in order.
         session.on("hotspot:gc__*(arg0)", lambda e: (end if "end" in e.probe else begin)(e))
-        print(f"watching collections of {wanted.pid}; end with ^C", file=sys.stderr)
+        print(f"tracing collections of {wanted.pid}; end with ^C", file=sys.stderr)
         with contextlib.suppress(KeyboardInterrupt):
             session.run(wanted.duration)
     if pauses:
-        print(f"{len(pauses)} pauses, {sum(pauses):.3f} ms in all, {max(pauses):.3f} ms at most")
+        print(f"{len(pauses)} pauses, {sum(pauses):.3f} ms in total, {max(pauses):.3f} ms at most")
 
 
 if __name__ == "__main__":

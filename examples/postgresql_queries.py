@@ -1,10 +1,9 @@
-"""A query log of a running PostgreSQL, without a change of its configuration.
+"""Log the queries of a running PostgreSQL without changing its configuration.
 
     sudo python3 examples/postgresql_queries.py [-m MILLISECONDS] [-d SECONDS] POSTMASTER
 
-POSTMASTER is the process ID of the server: its backends, those there are and those to come, are
-followed. A query is shown when it is done, with the time it took; one that failed when the next
-one begins.
+POSTMASTER is the process ID of the server. Present and future backends are followed. A query is
+shown when it is done, with its duration. A query that failed is shown when the next one begins.
 """
 
 from __future__ import annotations
@@ -20,23 +19,25 @@ DONE = "postgresql:query__done"
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
-    parser = argparse.ArgumentParser(description="Queries of a PostgreSQL server.")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="Log the queries of a PostgreSQL server.")
     parser.add_argument("server", type=int, help="process ID of the server")
-    parser.add_argument("-m", "--slower", type=float, default=0.0, help="only from so many ms on")
-    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    parser.add_argument(
+        "-m", "--slower", type=float, default=0.0, help="show only queries of at least this many ms"
+    )
+    parser.add_argument("-d", "--duration", type=float, help="stop after SECONDS")
     return parser.parse_args()
 
 
 class Log:
-    """Queries that have begun, by backend."""
+    """Queries in progress, by backend."""
 
     def __init__(self, slower: float) -> None:
         self.slower = slower
         self.open: dict[int, tuple[int, str]] = {}
 
     def take(self, event: usdt.Event) -> None:
-        """Begin a query, or print one that has ended."""
+        """Note the start of a query, or print a query that has ended."""
         begun = self.open.pop(event.pid, None)
         if event.probe == "postgresql:query__start":
             if begun:
@@ -49,12 +50,12 @@ class Log:
 
 
 def main() -> None:
-    """Print a line for each query."""
+    """Print one line per query."""
     wanted = options()
     log = Log(wanted.slower)
     end = None if wanted.duration is None else time.monotonic() + wanted.duration
     with usdt.attach(START, DONE, pid=wanted.server, follow=True, max_string=4096) as events:
-        print(f"watching queries of {wanted.server}; end with ^C", file=sys.stderr)
+        print(f"tracing queries of {wanted.server}; end with ^C", file=sys.stderr)
         while not events.ended and (end is None or time.monotonic() < end):
             for event in events.poll(0.1):
                 log.take(event)

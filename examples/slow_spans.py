@@ -1,9 +1,9 @@
-"""Slow calls of a Python service that marks its work with spans of a Provider.
+"""Show slow calls of a Python service that marks its work with spans of a Provider.
 
     sudo python3 examples/slow_spans.py [-m MILLISECONDS] [-d SECONDS] PID SPAN
 
-SPAN is ``provider:name`` as in ``usdt.Provider("shop").span("request")``: shop:request. How long a
-piece of work took is compared in the kernel: what is quick costs the service next to nothing.
+SPAN is ``provider:name``: ``usdt.Provider("shop").span("request")`` makes shop:request. The kernel
+compares the durations, so quick calls cost the service almost nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ import usdt
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
-    parser = argparse.ArgumentParser(description="Slow spans of a Python service.")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="Show slow spans of a Python service.")
     parser.add_argument("pid", type=int, help="process ID of the service")
     parser.add_argument("span", help="provider:name")
-    parser.add_argument("-m", "--slower", type=float, default=10.0, help="milliseconds; 10")
-    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    parser.add_argument(
+        "-m",
+        "--slower",
+        type=float,
+        default=10.0,
+        help="shortest duration to show, in ms (default 10)",
+    )
+    parser.add_argument("-d", "--duration", type=float, help="stop after SECONDS")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Print a line for each slow call, and at the end how long all took."""
+    """Print one line per slow call, and averages of all calls at the end."""
     wanted = options()
     # NAME__done(id, nanoseconds, what, error): see usdt.provider.Span
     done = f"{wanted.span}__done"
@@ -42,7 +48,7 @@ def main() -> None:
     with usdt.Session(pid=wanted.pid) as session:
         everything = session.stats(f"{done}(arg1)", by="str(arg2)")
         session.on(f"{done}(arg1, str(arg2), str(arg3), arg1 >= {least})", show)
-        print(f"watching {wanted.span} of {wanted.pid}; end with ^C", file=sys.stderr)
+        print(f"tracing {wanted.span} of {wanted.pid}; end with ^C", file=sys.stderr)
         with contextlib.suppress(KeyboardInterrupt):
             session.run(wanted.duration)
     for what, value in sorted(everything.items(), key=lambda pair: -pair[1].sum):

@@ -1,8 +1,8 @@
-"""TCP retransmits as they happen: who has to say what again, to whom, in which state.
+"""Show TCP retransmits as they happen: from where, to where, and in which state.
 
     sudo python3 examples/tcp_retransmits.py [-p PORT] [-n NUMBER] [-d SECONDS]
 
-The kernel's tracepoint tells; its fields have names, so nothing here depends on a kernel's version.
+The tracepoint's fields have names, so nothing here depends on the kernel version.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ IPV6 = 10  # AF_INET6
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
-    parser = argparse.ArgumentParser(description="TCP retransmits as they happen.")
-    parser.add_argument("-p", "--port", type=int, help="only to or from this port")
-    parser.add_argument("-n", "--number", type=int, help="stop after so many")
-    parser.add_argument("-d", "--duration", type=float, help="stop after so many seconds")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="Show TCP retransmits as they happen.")
+    parser.add_argument("-p", "--port", type=int, help="show only this port, local or remote")
+    parser.add_argument("-n", "--number", type=int, help="stop after NUMBER lines")
+    parser.add_argument("-d", "--duration", type=float, help="stop after SECONDS")
     return parser.parse_args()
 
 
 def probe(port: int | None) -> str:
-    """The probe, with the port as a predicate: what does not match never leaves the kernel."""
+    """Return the probe, with the port as a predicate that the kernel evaluates."""
     fields = "family, saddr, sport, daddr, dport, saddr_v6, daddr_v6, state"
     chosen = f", sport == {port} || dport == {port}" if port else ""
     return f"tracepoint:tcp:tcp_retransmit_skb({fields}{chosen})"
 
 
 def place(args: dict[str, Any], side: str) -> str:
-    """Address and port of one side: ``s`` or ``d``."""
+    """Return address and port of the source (``s``) or destination (``d``)."""
     words = args[f"{side}addr_v6" if args["family"] == IPV6 else f"{side}addr"]
     address = ip_address(bytes(words))
     port = args[f"{side}port"]
@@ -47,12 +47,12 @@ def place(args: dict[str, Any], side: str) -> str:
 
 
 def main() -> None:
-    """Print a line for each retransmit."""
+    """Print one line per retransmit."""
     wanted = options()
     left = wanted.number
     end = None if wanted.duration is None else time.monotonic() + wanted.duration
     with kprobe.attach(probe(wanted.port)) as events:
-        print("watching TCP; end with ^C", file=sys.stderr)
+        print("tracing TCP retransmits; end with ^C", file=sys.stderr)
         while left != 0 and (end is None or time.monotonic() < end):
             for event in events.poll(0.1)[:left]:
                 args = event.args

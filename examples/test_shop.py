@@ -1,8 +1,8 @@
-"""A program with a probe, and the test that holds it: the probe fires, with these values.
+"""A program with a probe, and a test that the probe fires with the right values.
 
     sudo python3 -m pytest examples/test_shop.py
 
-Needs pytest; run as root, or with CAP_BPF and CAP_PERFMON. Where neither is, the test is skipped.
+Requires pytest, and root or CAP_BPF and CAP_PERFMON; without these the test is skipped.
 """
 
 # ruff: noqa: S101 - a test asserts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Shop:
-    """What is tested: it says what it sold, to whom, to everybody who wants to know."""
+    """The program under test. Its probes report what it sold, and to whom."""
 
     def __init__(self) -> None:
         self.provider = usdt.Provider("shop")
@@ -30,7 +30,7 @@ class Shop:
         self.refused = self.provider.probe("refused", str)
 
     def buy(self, number: int, what: str) -> bool:
-        """Sell something, if there is enough of it."""
+        """Sell something if there is enough of it."""
         if number > 100:
             self.refused.fire(what)
             return False
@@ -40,7 +40,7 @@ class Shop:
 
 @pytest.fixture
 def shop() -> Iterator[Shop]:
-    """A shop whose probes can be seen."""
+    """Return a shop whose probes are loaded."""
     if os.geteuid() != 0:
         pytest.skip("needs root: tracing takes privileges")
     made = Shop()
@@ -57,7 +57,7 @@ def test_an_order_is_told(shop: Shop) -> None:
 
 
 def test_a_refusal_is_told_as_one(shop: Shop) -> None:
-    """The other probe fires instead."""
+    """Firing the other probe instead is seen."""
     with traced("shop:*") as hits:
         assert not shop.buy(101, "carts")
     assert [(event.probe, *event.args.values()) for event in hits.events] == [

@@ -17,7 +17,7 @@ _PLACE = r"(\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):\d+"
 LINES = {
     "exec_snoop": r" *\d+  \S+ +\S.*",
     "heatmap": r"\|[ .:=+*#%@-]{25}\| \d+| 1us {7}1ms {7}1s *",
-    "jvm_gc": rf"{_CLOCK}(full |young)  {_MS}  .+|\d+ pauses, {_MS} in all, {_MS} at most",
+    "jvm_gc": rf"{_CLOCK}(full |young)  {_MS}  .+|\d+ pauses, {_MS} in total, {_MS} at most",
     "malloc_callers": r" +BYTES +CALLS  CALLER| *[\d,]+ +[\d,]+  \S.*",
     "postgresql_queries": rf" *\d+ ({_MS}|   failed   )  \S.*",
     "slow_spans": rf"{_CLOCK}{_MS}  \S+(  \w+)?| *\d+ calls  {_MS} on average  \S+",
