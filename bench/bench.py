@@ -195,7 +195,7 @@ def tracer(command: list[str], lost: str, counts: str = "") -> Iterator[Outcome]
 
 
 def _wait(process: subprocess.Popen[bytes]) -> struct_rusage:
-    # The tracer ends with its target. bpftrace does so only with -p, and not always: signal it again.
+    # The tracer ends with its target. bpftrace does so only with -p, and not always: signal it.
     deadline = time.monotonic() + END_SECONDS
     asked = time.monotonic() + 10
     while True:

@@ -48,7 +48,7 @@ def example(name: str, *words: object) -> Tool:
     """Start one; return it once it watches."""
     tool = Tool(EXAMPLES / f"{name}.py", *words, command=sys.executable)
     try:
-        tool.wait_error("watching", timeout=patient(20))
+        tool.wait_error("tracing", timeout=patient(20))
     except BaseException:
         tool.kill()
         raise
