@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.calling_convention import KERNEL_CONVENTIONS
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL, word_of
+from usdt.base.machine import KERNEL_MACHINE, word_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,17 +55,19 @@ def fentry_words(shapes: Sequence[AbiType]) -> list[ArgumentWords | None]:
     return found
 
 
-def call_words(shapes: Sequence[AbiType], machine: str = KERNEL) -> list[ArgumentWords | None]:
+def call_words(
+    shapes: Sequence[AbiType], machine: str = KERNEL_MACHINE
+) -> list[ArgumentWords | None]:
     """The words of a call; None for an argument of which it is not known, and all after it."""
     registers = len(KERNEL_CONVENTIONS[machine].arguments)
     give = _RULES.get(machine)
     if give is None:
-        return list(_plain(shapes, word_of(machine)))
+        return list(_plain(shapes, word_size(machine)))
     free = _WordAllocator(registers)
     return [give(free, shape) for shape in shapes]
 
 
-def has_sret(shape: AbiType, machine: str = KERNEL) -> bool:
+def has_sret(shape: AbiType, machine: str = KERNEL_MACHINE) -> bool:
     """Whether the first word of a call is the address of where its result goes."""
     if not shape.aggregate or machine.startswith("aarch64"):  # which has x8 for it
         return False

@@ -26,7 +26,7 @@ from usdt.arch.locations import (
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import BtfError
 from usdt.base.frozen import frozen
-from usdt.base.machine import BIG_ENDIAN, KERNEL, word_of
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.btf import types as btf_types
 from usdt.btf.format import Kind as BtfKind
 from usdt.engine.compiler.arguments import Argument
@@ -74,10 +74,10 @@ class CallContextAbi:
         machine: the kernel's CPU.
     """
 
-    def __init__(self, *, traced: bool, machine: str = KERNEL) -> None:
+    def __init__(self, *, traced: bool, machine: str = KERNEL_MACHINE) -> None:
         self.traced = traced
         self.machine = machine
-        self.word = word_of(machine)
+        self.word = word_size(machine)
         self._big = machine in BIG_ENDIAN
         convention = KERNEL_CONVENTIONS.get(machine)
         self._slots = PT_REGS.get(machine, {})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, NotSupported, ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.btf.format import Kind
 from usdt.btf.types import Function
 
@@ -164,7 +164,7 @@ def _matching(
             if functions.blacklist.has(address):
                 forbidden.append(name)
                 continue
-            at = 0 if KERNEL.startswith("ppc64") and len(found) == 1 else address
+            at = 0 if KERNEL_MACHINE.startswith("ppc64") and len(found) == 1 else address
             made.append(KernelFunction(name, module, at))
     for names, why in ((hidden, "not in kallsyms"), (forbidden, "on the blacklist of kprobes")):
         if names:

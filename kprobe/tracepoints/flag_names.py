@@ -6,7 +6,7 @@ Values of include/uapi/asm-generic, which x86, riscv and loongarch share; arm64 
 
 from __future__ import annotations
 
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.value_names import Names
 
 __all__ = ("flags_of",)
@@ -40,7 +40,7 @@ _ARM = {
     "O_DIRECTORY": 0o40000,
     "O_NOFOLLOW": 0o100000,
 }
-_OPEN = _COMMON | (_ARM if KERNEL in ("aarch64", "arm") else _GENERIC)
+_OPEN = _COMMON | (_ARM if KERNEL_MACHINE in ("aarch64", "arm") else _GENERIC)
 _ACCESS = ((0, "O_RDONLY"), (1, "O_WRONLY"), (2, "O_RDWR"))
 
 # include/uapi/asm-generic/mman-common.h

@@ -12,7 +12,7 @@ import functools
 from kprobe.tracepoints.catalog import closest_match
 from usdt.arch.locations import Kind, Register, Unreadable, ValueType
 from usdt.base.errors import ProbeNotFound
-from usdt.base.machine import BIG_ENDIAN, KERNEL
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.btf import types as btf_types
 from usdt.btf.declare import declaration
 from usdt.btf.format import Kind as BtfKind
@@ -119,7 +119,7 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
         return Argument(name, _WORD, Unreadable("a structure that is passed by value"))
     names = enum_names(found)
     # The kernel makes an u64 of each argument (CAST_TO_U64, include/trace/bpf_probe.h).
-    place = Register(offset + (8 - kind.size if KERNEL in BIG_ENDIAN else 0), kind.size)
+    place = Register(offset + (8 - kind.size if KERNEL_MACHINE in BIG_ENDIAN else 0), kind.size)
     return Argument(name, kind, place, names=names, handle=number)
 
 

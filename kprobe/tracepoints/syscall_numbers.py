@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 
 from kprobe.tracepoints.syscall_numbers_32bit import ARM, FORMATS_32, I386, TIMES, later_names
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 
 __all__ = ("FORMATS", "event_names", "numbers", "read_table")
 
@@ -238,7 +238,7 @@ _FORMATS_OF["ppc64le"] = _FORMATS_OF["ppc64"]
 @functools.cache
 def numbers() -> dict[str, int]:
     """Name → number, of system calls of this kernel's CPU."""
-    return read_table(_OWN.get(KERNEL, _GENERIC))
+    return read_table(_OWN.get(KERNEL_MACHINE, _GENERIC))
 
 
 def read_table(text: str) -> dict[str, int]:
@@ -255,7 +255,7 @@ def read_table(text: str) -> dict[str, int]:
 
 def event_names(name: str) -> tuple[str, ...]:
     """What the events of a call may be called behind ``sys_enter_``, the likeliest first."""
-    table = _FORMATS_OF.get(KERNEL, FORMATS)
+    table = _FORMATS_OF.get(KERNEL_MACHINE, FORMATS)
     if name in table:
         return table[name], name
-    return later_names(name) if KERNEL in ("i386", "arm") else (name,)
+    return later_names(name) if KERNEL_MACHINE in ("i386", "arm") else (name,)

@@ -19,7 +19,7 @@ from kprobe.tracepoints.syscall_numbers import event_names, numbers
 from usdt.arch.locations import AtReturn, Memory, Register, Unreadable
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
-from usdt.base.machine import BIG_ENDIAN, KERNEL, KERNEL_WORD
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.entry_return import CallStack
 from usdt.engine.compiler.value_names import Names
@@ -40,7 +40,9 @@ __all__ = (
 
 _NUMBER = frozenset(("__syscall_nr", "nr"))  # what comes before the arguments in a record
 # The second argument of the raw tracepoint sys_exit, as wide as registers are.
-_RETURN = Register(8 + (8 - KERNEL_WORD if KERNEL in BIG_ENDIAN else 0), KERNEL_WORD)
+_RETURN = Register(
+    8 + (8 - KERNEL_WORD_SIZE if KERNEL_MACHINE in BIG_ENDIAN else 0), KERNEL_WORD_SIZE
+)
 _ERRNO = Names("errno")
 _KEPT = frozenset(("execve", "execveat"))  # the process is another one after
 _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are others after
@@ -139,18 +141,18 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
     places = syscall_registers().arguments
     found, position = [], 0
     for field in _fields(call):
-        wide = KERNEL_WORD == 4 and field.type.removeprefix("const ") in _WIDE
-        if wide and KERNEL == "arm":
+        wide = KERNEL_WORD_SIZE == 4 and field.type.removeprefix("const ") in _WIDE
+        if wide and KERNEL_MACHINE == "arm":
             position += position % 2  # two registers, the first with an even number
         if position + wide < len(places):
             found.append(_argument(call, field, places[position], wide=wide, replaced=returns))
         position += 1 + wide
-    word = integer(KERNEL_WORD, signed=True)
+    word = integer(KERNEL_WORD_SIZE, signed=True)
     if returns:
         result = AtReturn(_RETURN) if call.name in _KEPT else _RETURN
         found.append(Argument("return", word, result, names=_ERRNO))
     for index, place in enumerate(places):
-        found.append(Argument(f"arg{index}", word, _saved(place, KERNEL_WORD), hidden=True))
+        found.append(Argument(f"arg{index}", word, _saved(place, KERNEL_WORD_SIZE), hidden=True))
     return tuple(found)
 
 
@@ -161,7 +163,7 @@ def call_stack(call: SystemCall) -> CallStack | None:
 
 def narrow_program(pid: int) -> bool:
     """Whether a process runs a program of 32 bits on a 64-bit kernel, as far as can be seen."""
-    if KERNEL_WORD == 4:
+    if KERNEL_WORD_SIZE == 4:
         return False
     try:
         with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123 - pathlib costs an import
@@ -174,7 +176,7 @@ def narrow_program(pid: int) -> bool:
 
 def _saved(place: int, size: int) -> Memory:
     # So many bytes of a register that the kernel has saved.
-    shift = KERNEL_WORD - size if KERNEL in BIG_ENDIAN else 0
+    shift = KERNEL_WORD_SIZE - size if KERNEL_MACHINE in BIG_ENDIAN else 0
     return Memory(0, None, 1, place + shift, 8, size, kernel=True)
 
 
@@ -192,7 +194,7 @@ def _argument(
     call: SystemCall, field: FormatField, place: int, *, wide: bool, replaced: bool
 ) -> Argument:
     pointer = field.type.endswith("*")
-    kind = integer(min(field.element, KERNEL_WORD), signed=field.signed and not pointer)
+    kind = integer(min(field.element, KERNEL_WORD_SIZE), signed=field.signed and not pointer)
     reason = ""
     if replaced and call.name in _REPLACED:
         reason = f"{call.name} replaces its registers: show it without return"

@@ -8,7 +8,7 @@ import pytest
 from cross import TRIPLETS, assembly_of
 
 from usdt.arch.abi import NotReadable, Passed, PassedInMemory, PassedInRegisters, Value, passing_of
-from usdt.base.machine import word_of
+from usdt.base.machine import word_size
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
@@ -41,7 +41,7 @@ class Types:
     """The same types in BTF, for a CPU."""
 
     def __init__(self, machine: str = "x86_64") -> None:
-        word = word_of(machine)
+        word = word_size(machine)
         made = BtfWriter()
         self.ids: dict[str, int] = {
             "int": made.integer("int", 4, Encoding.SIGNED),

@@ -9,7 +9,7 @@ from cross import TRIPLETS, assembly_of
 
 from usdt.arch.calling_convention import CONVENTIONS, KERNEL_CONVENTIONS
 from usdt.arch.pt_regs import PT_REGS, saved_registers
-from usdt.base.machine import word_of
+from usdt.base.machine import word_size
 
 SOURCE = "long second(long a, long b) { return b; }\nlong ninth(%s) { return i; }\n"
 # How a compiler spells a register of ptregs, and a load from the stack.
@@ -52,5 +52,5 @@ def test_compilers_follow_them(machine: str) -> None:
     if convention.arguments:
         assert re.search(spelled(register, convention.arguments[1]), second)
     assert re.search(spelled(register, convention.result), second.partition("second:")[2])
-    offset = convention.stack + word_of(machine) * (8 - len(convention.arguments))
+    offset = convention.stack + word_size(machine) * (8 - len(convention.arguments))
     assert re.search(spelled(memory, "", offset), ninth)

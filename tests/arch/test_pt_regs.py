@@ -6,7 +6,7 @@ import pytest
 from cross import TRIPLETS, numbers_of
 
 from usdt.arch.pt_regs import PT_REGS, PT_REGS_X86_64, saved_registers
-from usdt.base.machine import BIG_ENDIAN, KERNEL, PROCESS, word_of
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, PROCESS_MACHINE, word_size
 from usdt.bpf._uapi import SYSCALLS, ioctl_number
 
 MACHINES = ("x86_64", "i386", *TRIPLETS)
@@ -67,7 +67,7 @@ def test_numbers_are_those_of_the_headers(machine: str) -> None:
     assert (found["bpf"], found["perf_event_open"]) == numbers
     assert found["set_bpf"] & 0xFFFFFFFF == ioctl_number("$", 8, 4, machine=machine)
     assert found["enable"] == ioctl_number("$", 0, machine=machine)
-    assert found["word"] == word_of(machine)
+    assert found["word"] == word_size(machine)
     assert bool(found["big"]) is (machine in BIG_ENDIAN)
 
 
@@ -96,5 +96,5 @@ def test_a_machine_without_a_table_has_no_registers() -> None:
 
 
 def test_this_machine_is_known() -> None:
-    assert KERNEL in PT_REGS
-    assert word_of(PROCESS) <= word_of(KERNEL)
+    assert KERNEL_MACHINE in PT_REGS
+    assert word_size(PROCESS_MACHINE) <= word_size(KERNEL_MACHINE)

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from usdt.base.frozen import field, frozen
+from usdt.base.frozen import field, frozen, replace
 
 
 @frozen
@@ -83,3 +83,12 @@ def test_they_match_print_copy_and_pickle() -> None:
     assert pickle.loads(pickle.dumps(Point(1, 5))) == Point(1, 5)
     assert Empty() == Empty()
     assert repr(Empty()) == "Empty()"
+
+
+def test_replace_copies_a_record_with_other_values() -> None:
+    point = Point(1, 5, "here")
+    assert replace(point, y=7) == Point(1, 7)
+    assert replace(point, y=7).where == "here"
+    assert point.y == 5
+    with pytest.raises(TypeError, match=r"Point: no such field: z"):
+        replace(point, z=1)

@@ -15,7 +15,7 @@ import pytest
 from house import ROOT
 
 from usdt.base.errors import SyscallError
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf import _syscall
 from usdt.bpf._syscall import Field, bpf, bpf_attribute, perf_attribute, ptrace
 from usdt.bpf._uapi import SYSCALLS, Command
@@ -135,7 +135,7 @@ def test_ptrace_of_nobody() -> None:
 
 def test_system_calls_of_this_cpu() -> None:
     # Of every other CPU: tests/arch/test_pt_regs.py.
-    numbers = SYSCALLS.get(PROCESS, SYSCALLS["generic"])
+    numbers = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
     assert numbers == (_syscall._BPF, _syscall._PERF_EVENT_OPEN)
 
 

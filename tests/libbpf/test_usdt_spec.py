@@ -10,7 +10,7 @@ import pytest
 from usdt.arch.locations import Kind, Memory, Register, Unreadable, ValueType
 from usdt.arch.operands import arch_of, x86
 from usdt.arch.pt_regs import PT_REGS_X86_64
-from usdt.base.machine import BIG_ENDIAN, word_of
+from usdt.base.machine import BIG_ENDIAN, word_size
 from usdt.engine.compiler.arguments import Argument
 from usdt.libbpf.usdt_spec import (
     ArgType,
@@ -261,7 +261,7 @@ def test_other_cpus(machine: str, text: str, expected: tuple[int, int, int, int]
     )
     argument = Argument("arg0", arch.value_type(operand), fetch)
     order: ByteOrder = "big" if machine in BIG_ENDIAN else "little"
-    spec, problems = make_spec([argument], [text], byteorder=order, word=word_of(machine))
+    spec, problems = make_spec([argument], [text], byteorder=order, word=word_size(machine))
     assert problems == ()
     (made,) = spec.arguments
     assert (made.type, made.reg_off, made.val_off, made.bitshift) == expected

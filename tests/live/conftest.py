@@ -12,7 +12,7 @@ import pytest
 
 from usdt.arch.stubs import STUBS
 from usdt.base.errors import NotSupported, SyscallError
-from usdt.base.machine import KERNEL, PROCESS
+from usdt.base.machine import KERNEL_MACHINE, PROCESS_MACHINE
 from usdt.bpf import features
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
@@ -70,15 +70,17 @@ def uprobe_pmu() -> None:
 @pytest.fixture
 def providers() -> None:
     """A CPU that usdt.Provider makes probes for: of 64 bits."""
-    if PROCESS not in STUBS:
-        pytest.skip(f"usdt.Provider makes no probes for {PROCESS}, whose registers are too narrow")
+    if PROCESS_MACHINE not in STUBS:
+        pytest.skip(
+            f"usdt.Provider makes no probes for {PROCESS_MACHINE}, whose registers are too narrow"
+        )
 
 
 @pytest.fixture
 def kprobes() -> None:
     """A kernel whose functions can be probed; CONFIG_KPROBE_EVENTS decides."""
     _need(features.have_kprobes(), "the kprobe PMU (CONFIG_KPROBES)", None)
-    if KERNEL == "riscv64" and not _takes_breakpoints_at_entries():
+    if KERNEL_MACHINE == "riscv64" and not _takes_breakpoints_at_entries():
         pytest.skip("breakpoints at functions' entries, which ftrace holds, are refused here")
 
 

@@ -17,7 +17,7 @@ from patience import patient
 from tracing_tools import private, until
 
 import usdt
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def test_probes_of_a_file() -> None:
     assert {probe.full_name for probe in probes} >= {"args:count0", "args:mixed12"}
     assert [p.name for p in usdt.list_probes(str(path), pattern="args:count3")] == ["count3"]
     (probe,) = usdt.list_probes(str(path), pattern="*:count12")
-    assert (probe.provider, probe.machine, len(probe.sites)) == ("args", PROCESS, 1)
+    assert (probe.provider, probe.machine, len(probe.sites)) == ("args", PROCESS_MACHINE, 1)
     assert len(probe.operands(probe.sites[0])) == 12
 
 

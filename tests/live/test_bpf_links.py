@@ -18,7 +18,7 @@ from recorder import COOKIES, WAYS, places, recorder, shared_semaphores, sites_o
 from tracing_tools import bias, semaphores
 
 from usdt.base.errors import NotSupported, SyscallError
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf._uapi import AttachType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
@@ -211,7 +211,9 @@ def _function(path: Path, name: str) -> int:
 
     with ElfFile(path) as elf:
         (address,) = symbol_addresses(elf, name)
-        if PROCESS == "ppc64le":  # the entry of calls within a file is behind two instructions
+        if (
+            PROCESS_MACHINE == "ppc64le"
+        ):  # the entry of calls within a file is behind two instructions
             address += 8
         offset = elf.offset_of(address, executable=True)
     assert offset

@@ -14,7 +14,7 @@ from fixtures import build, start
 from recorder import COOKIES, GIVEN_UP, newest_way, places, shared_semaphores, tracing
 
 from usdt.base.errors import SyscallError
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.bpf._uapi import AttachType, Helper
 from usdt.bpf.asm.assembler import Assembler, Code
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, Jump
@@ -176,7 +176,9 @@ def test_a_ring_buffer_that_cannot_be_mapped_says_so(monkeypatch: pytest.MonkeyP
     assert str(caught.value).startswith("mmap of 67112960 bytes of ring buffer")
 
 
-@pytest.mark.skipif(KERNEL_WORD == 8, reason="64-bit kernels have addresses for any ring buffer")
+@pytest.mark.skipif(
+    KERNEL_WORD_SIZE == 8, reason="64-bit kernels have addresses for any ring buffer"
+)
 def test_a_ring_buffer_for_which_the_kernel_has_no_addresses_says_so() -> None:
     with pytest.raises(
         SyscallError, match=r"268435456 bytes of ring buffer: .*smaller buffer"

@@ -17,7 +17,7 @@ from patience import patient
 from tracing_tools import USDT, Tool, one_error, run_usdt, until, usdt
 
 from usdt.arch.locations import Unreadable
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.aggregate.spec import Aggregation, parse_keys
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_keys(name: str, probe: str, items: tuple[str, ...]) -> None:
     assert {(row.source.probe, *map(comparable, row.key)): row.value.count for row in rows} == (
         tally((probe, *map(comparable, parts)) for probe, *parts in read)
     )
-    assert read or KERNEL_WORD == 4  # where compilers pass 64 bits in two operands
+    assert read or KERNEL_WORD_SIZE == 4  # where compilers pass 64 bits in two operands
     assert sum(item.unread for item in lost) == len(traced) - len(read)
 
 

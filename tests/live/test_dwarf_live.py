@@ -20,7 +20,7 @@ from skips import need_program
 from symbol_programs import compiled
 from tracing_tools import Tool, one_error, run_usdt
 
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.elf.file import ElfFile
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.functions import FunctionFile
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("ringbuf")
 
 
 _UNTOLD = ("in none at return", "is not known here", "programs are not given")
-_x86_64 = pytest.mark.skipif(PROCESS != "x86_64", reason="names registers of x86-64")
+_x86_64 = pytest.mark.skipif(PROCESS_MACHINE != "x86_64", reason="names registers of x86-64")
 
 
 def probe_of(path: Path, function: str, items: list[str]) -> str:
@@ -79,7 +79,7 @@ def test_every_value_is_what_the_program_prints(variant: str, name: str, tmp_pat
 
 def _untold(value: Any, wanted: Any) -> bool:
     # The programs say what cannot be read on x86-64. Elsewhere that differs, and is said.
-    if PROCESS == "x86_64":
+    if PROCESS_MACHINE == "x86_64":
         return False
     reason = value.get("error", "") if isinstance(value, dict) else ""
     return wanted == UNREADABLE or any(words in reason for words in _UNTOLD)
@@ -361,7 +361,7 @@ def test_malloc_of_all_processes_counted_by_command(tmp_path: Path) -> None:
 
 def _python_with_symbols(folder: Path) -> Path:
     # Debian's interpreter beside its debug symbols: those that are installed may be of another one.
-    if PROCESS != "x86_64":
+    if PROCESS_MACHINE != "x86_64":
         pytest.skip("needs x86-64, whose packages are downloaded")
     python = folder / "python3.11"
     shutil.copy(debian.files("python3.11-minimal") / "usr/bin/python3.11", python)

@@ -9,7 +9,7 @@ from aggregating import aggregated, aggregating, beside_a_trace, log2_buckets, s
 from fixtures import build, start
 from tracing_tools import one_error, run_usdt
 
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.aggregate.output.json import bucket_list
 from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
 
@@ -54,7 +54,7 @@ def test_powers_of_two(probe: str, item: str) -> None:
         (value,) = hit.args.values()
         if isinstance(value, int):
             values.setdefault(hit.probe, []).append(value)
-    assert values or KERNEL_WORD == 4  # where compilers pass 64 bits in two operands
+    assert values or KERNEL_WORD_SIZE == 4  # where compilers pass 64 bits in two operands
     assert {row.source.probe: bucket_list(row.value.buckets, Log2()) for row in rows} == {
         name: log2_buckets(numbers) for name, numbers in values.items()
     }

@@ -15,7 +15,7 @@ from tracing_tools import leftovers, until
 
 import kprobe
 import usdt
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_a_session_counts_and_measures(syscalls: None) -> None:
 
 def test_a_start_and_its_end_may_name_their_key_apart(syscalls: None) -> None:
     with kprobe.Session(pid=os.getpid()) as session:
-        seek = "_llseek" if KERNEL_WORD == 4 else "lseek"
+        seek = "_llseek" if KERNEL_WORD_SIZE == 4 else "lseek"
         times = session.latency(f"syscall:{seek}", "syscall:dup3", key="fd", end_key="oldfd")
         with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
             os.lseek(other.fileno(), 0, os.SEEK_SET)

@@ -19,7 +19,7 @@ from recorder import shared_semaphores
 from skips import need_program
 
 from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf.link import UprobeMethod, UprobeSite
 from usdt.libbpf.manager import Attachment, SpecIds
 from usdt.libbpf.resolve import AttachSpec, Collection, collect
@@ -147,7 +147,7 @@ def test_semaphores_are_raised_and_lowered(tmp_path: Path, via: UprobeMethod) ->
         assert running.state() == before
 
 
-@pytest.mark.skipif(PROCESS != "x86_64", reason="needs operands of x86-64")
+@pytest.mark.skipif(PROCESS_MACHINE != "x86_64", reason="needs operands of x86-64")
 def test_what_cannot_be_expressed_is_told_or_refused(tmp_path: Path) -> None:
     path = build_sites(tmp_path, {"mixed": ["4@$1 8@%xmm0 -8@$3", "4@$2 -4@(%rax,%rdi,4) 8@$4"]})
     with managing(path) as setup:

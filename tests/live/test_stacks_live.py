@@ -13,7 +13,7 @@ from symbol_programs import compiled
 from tracing_tools import run_usdt, tracing
 
 import usdt
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ pytestmark = requires_root
 _CHAINED = {"s390x": ("-mbackchain",), "arm": ("-marm", "-mapcs-frame")}
 _FRAMES = (
     *("-O0", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
-    *_CHAINED.get(PROCESS, ()),
+    *_CHAINED.get(PROCESS_MACHINE, ()),
 )
 _INCLUDE = f"-I{TESTBINS}/out/include"
 
@@ -120,7 +120,7 @@ def test_a_count_by_stack_is_the_trace_of_the_same_run(chain: Path) -> None:
     for result in results:
         assert symbols_of(result["key"]["ustack"])[:4] == CHAIN
     # libc has no back chain on s390x: beyond it the kernel's Linux 6.12 follows what it finds.
-    assert PROCESS == "s390x" or len(folded) == len(results) == 1
+    assert PROCESS_MACHINE == "s390x" or len(folded) == len(results) == 1
 
 
 def test_a_kernel_stack_that_cannot_be_is_said(chain: Path) -> None:

@@ -26,7 +26,7 @@ from tracing_tools import (
 from tracing_values import compare, unreadable_operands, words_for
 
 from usdt.base.errors import NotSupported
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf.features import have_uprobe_multi
 from usdt.probes.probe import read_probes
 
@@ -72,7 +72,7 @@ def _words(program: Fixture, path: Path) -> list[str]:
     program.fire()
     words = words_for(program.hits) + _SILENT.get(path.name, [])
     # Debian's for arm is Thumb code, in which Linux has no uprobes.
-    libraries = [] if PROCESS == "arm" else _mapped(program.pid)
+    libraries = [] if PROCESS_MACHINE == "arm" else _mapped(program.pid)
     noted = {probe for probe, _ in unreadable_operands(*libraries)}
     return [word for word in words if not word.startswith("libstdcxx:") or word in noted]
 
@@ -84,7 +84,7 @@ def _mapped(pid: int) -> list[Path]:
 
 def _as_passed(hit: dict[str, Any], variant: str) -> dict[str, Any]:
     # On the x87 gcc prints f + g with more bits than the float has that it passes.
-    x87 = variant == ("O0" if PROCESS == "i386" else "m32O0")
+    x87 = variant == ("O0" if PROCESS_MACHINE == "i386" else "m32O0")
     if x87 and hit["probe"] == "floats:sums":
         single = struct.unpack("f", struct.pack("f", hit["args"][0]))[0]
         return {**hit, "args": [single, *hit["args"][1:]]}
@@ -293,7 +293,7 @@ def test_everything_traces_the_program_too(variant: str, program: str) -> None:
 # ---------------------------------------------------------------- Thumb code
 
 _THUMB = "Thumb code, for which Linux has no uprobes"
-_on_arm = pytest.mark.skipif(PROCESS != "arm", reason="only 32-bit ARM has Thumb code")
+_on_arm = pytest.mark.skipif(PROCESS_MACHINE != "arm", reason="only 32-bit ARM has Thumb code")
 
 
 @_on_arm

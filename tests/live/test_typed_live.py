@@ -16,7 +16,7 @@ from kernelprobes import events_of, kprobe, program, tracing_kernel
 from tracing_tools import USDT, run_usdt
 
 import kprobe as kernel
-from usdt.base.machine import KERNEL, KERNEL_WORD
+from usdt.base.machine import KERNEL_MACHINE, KERNEL_WORD_SIZE
 from usdt.btf.format import Kind
 from usdt.btf.lookup import find_type
 from usdt.btf.minimize import subset
@@ -137,13 +137,15 @@ def test_memory_of_a_process_is_said_to_be_one() -> None:
         "text = ctypes.create_string_buffer(b'a text of a process')\n"
         "ctypes.CDLL(None).syscall(ctypes.c_long(9999), text)\n"
     )
-    item = f"(struct list_head *)regs->{_FIRST[KERNEL]}"
+    item = f"(struct list_head *)regs->{_FIRST[KERNEL_MACHINE]}"
     (event,) = events_of(source, f"rawtp:sys_enter(id == 9999, {item})")
     (value,) = event["args"].values()
     (place,) = event["memory"].values()
     assert place["space"] == "user"
-    raw = b"".join(value[name].to_bytes(KERNEL_WORD, sys.byteorder) for name in ("next", "prev"))
-    assert raw == b"a text of a process"[: 2 * KERNEL_WORD]
+    raw = b"".join(
+        value[name].to_bytes(KERNEL_WORD_SIZE, sys.byteorder) for name in ("next", "prev")
+    )
+    assert raw == b"a text of a process"[: 2 * KERNEL_WORD_SIZE]
     words = ("trace", "-c", program(source), f"rawtp:sys_enter(id == 9999, {item})")
     assert kprobe(*words).stdout.endswith(" /* user */\n")
 

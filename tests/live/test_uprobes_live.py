@@ -14,7 +14,7 @@ import pytest
 from function_programs import calls, needs_libc
 from tracing_tools import one_error, run_usdt, tracing, until
 
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.link import UprobeMethod
 from usdt.uprobes.functions import FunctionFile
 
@@ -311,7 +311,8 @@ def test_malloc_and_free_in_one_session(program: Path) -> None:
             ["uprobe:libc:memcpy(arg2)"],
             "indirect function (IFUNC)",
             marks=pytest.mark.skipif(
-                KERNEL not in ("x86_64", "i386"), reason="needs x86: elsewhere memcpy may be plain"
+                KERNEL_MACHINE not in ("x86_64", "i386"),
+                reason="needs x86: elsewhere memcpy may be plain",
             ),
         ),
         ([f"uprobe:{sys.executable}:__libc_start_main"], "imported, not defined here"),

@@ -6,7 +6,7 @@ import pytest
 from fixtures import CROSS, cross
 
 from usdt.base.errors import TargetError
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.elf.file import ElfFile
 from usdt.probes.probe import Probe, read_probes
 from usdt.probes.sites import foreign_reason, points_of, unsupported_code_reason
@@ -23,7 +23,7 @@ def test_programs_of_other_machines_are_left_alone(cpu: str) -> None:
     runs_here |= {"ppc64el": ("ppc64le",)}
     for probe in probes_of(cpu, "default"):
         reason = foreign_reason(probe)
-        assert (reason is None) == (KERNEL in runs_here.get(cpu, (cpu,)))
+        assert (reason is None) == (KERNEL_MACHINE in runs_here.get(cpu, (cpu,)))
         assert reason is None or probe.machine in reason or "ARM" in reason
 
 

@@ -14,7 +14,7 @@ from kprobe.events import Dialect, parse
 from kprobe.events.syntax_2009 import translate
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TracingError
-from usdt.base.machine import word_of
+from usdt.base.machine import word_size
 from usdt.engine.compiler.ir import Fetched, Number, Opaque
 from usdt.engine.language import parse_probe
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
@@ -45,7 +45,7 @@ def fetched(machine: str, text: str) -> str:
         machine=machine,
         elf_type=3,
     )
-    fetching = Fetching(OFFSET, word_of(machine), KERNELS.get(machine, machine))
+    fetching = Fetching(OFFSET, word_size(machine), KERNELS.get(machine, machine))
     return fetching.number(Fetched(fetch, arch.value_type(operand))).text
 
 

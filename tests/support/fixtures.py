@@ -30,7 +30,7 @@ import pytest
 from patience import patient
 from skips import need_program
 
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,7 +180,7 @@ def cross(cpu: str) -> list[Path]:
 def compiler() -> list[str]:
     """The C compiler with what code needs to be traced by this machine's kernel, or a skip."""
     # Linux has no uprobes in Thumb code, which is what most compilers for arm make.
-    return [need_program("gcc"), *(["-marm"] if PROCESS == "arm" else [])]
+    return [need_program("gcc"), *(["-marm"] if PROCESS_MACHINE == "arm" else [])]
 
 
 def build(variant: str, program: str) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from symbol_programs import compiled
 
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,8 @@ __all__ = ("CALLS", "OPTIONS", "calls", "needs_libc")
 
 #: For tests that trace functions of libc.
 needs_libc = pytest.mark.skipif(
-    PROCESS in ("arm", "armeb"), reason="libc is Thumb code here, for which Linux has no uprobes"
+    PROCESS_MACHINE in ("arm", "armeb"),
+    reason="libc is Thumb code here, for which Linux has no uprobes",
 )
 
 #: Functions keep their shape: no copy of one is made, none is inlined, none becomes a jump.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from usdt.base.machine import PROCESS, word_of
+from usdt.base.machine import PROCESS_MACHINE, word_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Syntax(NamedTuple):
         return f"{_WORD}@{self.on_stack}"
 
 
-_WORD = word_of(PROCESS)
+_WORD = word_size(PROCESS_MACHINE)
 SYNTAX = {
     "x86_64": Syntax("$", "%rsp", "(%rsp)", "ret"),
     "i386": Syntax("$", "%esp", "(%esp)", "ret"),
@@ -54,7 +54,7 @@ SYNTAX = {
     "ppc64le": Syntax("i", "1", "0(1)", "blr"),
     "riscv64": Syntax("", "sp", "0(sp)", "ret"),
     "s390x": Syntax("", "%r15", "0(%r15)", "br %r14", "nop 0"),
-}[PROCESS]
+}[PROCESS_MACHINE]
 
 _MAIN = """\
 #include <stdio.h>

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Fetch, Memory, Unreadable, ValueType
 from usdt.arch.operands import arch_of
 from usdt.arch.pt_regs import saved_registers
-from usdt.base.machine import word_of
+from usdt.base.machine import word_size
 from usdt.probes.argspec import parse_arguments
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def mem(
         index=None if index is None else slot(machine, index),
         scale=scale,
         displacement=displacement,
-        address_size=word_of(machine),
+        address_size=word_size(machine),
         size=size,
         index_type=index_type,
     )

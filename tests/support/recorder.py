@@ -21,7 +21,7 @@ from fixtures import build
 
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import NotSupported
-from usdt.base.machine import KERNEL, KERNEL_WORD
+from usdt.base.machine import KERNEL_MACHINE, KERNEL_WORD_SIZE
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType, Helper, MapType
 from usdt.bpf.asm.assembler import Assembler, Code
@@ -69,7 +69,9 @@ GIVEN_UP = 1 << 62  # bit of a cookie: the program discards what it reserved
 _BODY = struct.Struct("=QQQQ")  # cookie, pid and tid, instruction pointer, number
 # The register that holds the address of what is executed next.
 _IP = next(
-    PT_REGS[KERNEL][n] for n in ("rip", "pc", "pswa", "nip", "epc", "era") if n in PT_REGS[KERNEL]
+    PT_REGS[KERNEL_MACHINE][n]
+    for n in ("rip", "pc", "pswa", "nip", "epc", "era")
+    if n in PT_REGS[KERNEL_MACHINE]
 )
 _TAIL = b"\x5a" * 13  # behind it where the cookie is odd
 
@@ -92,7 +94,7 @@ def _record(asm: Assembler, length: int, done: str) -> None:
     asm.jump(Jump.EQ, R0, 0, "out")
     asm.store(R0, 0, R7)
     asm.store(R0, 8, R8)
-    asm.load(R1, R6, _IP, KERNEL_WORD)
+    asm.load(R1, R6, _IP, KERNEL_WORD_SIZE)
     asm.store(R0, 16, R1)
     asm.store(R0, 24, R9)
     if length > _BODY.size:

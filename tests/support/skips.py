@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 
 if TYPE_CHECKING:
     from usdt.base.errors import NotSupported
@@ -37,7 +37,7 @@ def running_kernel() -> tuple[int, int]:
 
 def skip_or_fail(err: NotSupported) -> NoReturn:
     """Skip for a kernel that is too old or built without a feature; fail for one that is not."""
-    narrow = KERNEL_WORD == 4 and any(word in err.feature for word in _WIDE)
+    narrow = KERNEL_WORD_SIZE == 4 and any(word in err.feature for word in _WIDE)
     expected = err.since and running_kernel() >= err.since and not narrow
     if expected and err.feature not in _OPTIONAL:
         pytest.fail(f"{err}, yet this is Linux {os.uname().release}: wrong minimum or broken probe")

@@ -15,7 +15,7 @@ from symbol_programs import compiled
 from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import AtReturn, Memory, Register, Unreadable
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
-from usdt.base.machine import KERNEL, word_of
+from usdt.base.machine import KERNEL_MACHINE, word_size
 from usdt.engine.language import parse_probe
 from usdt.targets.target_files import resolve_target
 from usdt.uprobes.arguments import MAX_ARGUMENTS, arguments_of, call_stack
@@ -109,7 +109,9 @@ def test_offsets_in_the_file_hold_the_code(program: Path) -> None:
 
 def test_an_offset_belongs_to_its_function(program: Path) -> None:
     (function,) = found(program, "fib")
-    (inside,) = found(program, "fib+0x1") if word_of(KERNEL) == 8 else found(program, "fib+4")
+    (inside,) = (
+        found(program, "fib+0x1") if word_size(KERNEL_MACHINE) == 8 else found(program, "fib+4")
+    )
     assert inside.offset - function.offset == inside.offset_in_function
     assert inside.label == f"fib+{inside.offset_in_function:#x}"
     assert found(program, f"{inside.start + inside.offset_in_function:#x}") == [inside]
@@ -217,7 +219,7 @@ def test_go_is_recognised_and_its_returns_refused(program: Path, folder: Path) -
         request.functions(str(path), str(path))
     (function,) = FunctionRequest(parse_probe(f"uprobe:{path}:fib")).functions(str(path), str(path))
     assert not function.is_go, "a C function beside Go code"
-    *_, result = arguments_of(KERNEL, go=True, no_return=function.no_return)
+    *_, result = arguments_of(KERNEL_MACHINE, go=True, no_return=function.no_return)
     assert isinstance(result.fetch, Unreadable)
 
 
@@ -261,7 +263,7 @@ def test_instructions_that_the_kernel_misreads(code: str, machine: str, *, bad: 
     assert is_unsafe(bytes.fromhex(code), machine) is bad
 
 
-@pytest.mark.skipif(KERNEL != "x86_64", reason="needs x86-64: it is about its instructions")
+@pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="needs x86-64: it is about its instructions")
 def test_functions_that_a_probe_would_damage_are_refused(folder: Path) -> None:
     source = """
     asm(".globl vector_one, vector_two\\n.type vector_one, @function\\n"
@@ -301,7 +303,7 @@ def test_arguments_of_every_cpu(machine: str) -> None:
     assert len(registers) == len(CONVENTIONS[machine].arguments)
     assert len({one.offset for one in registers}) == len(registers)
     behind = [one.fetch for one in arguments[len(registers) :]]
-    word = word_of(machine)
+    word = word_size(machine)
     for number, fetch in enumerate(behind):
         assert isinstance(fetch, Memory)
         assert fetch.base == stack.pointer.offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 
 __all__ = ("foreign_machine_reason",)
 
@@ -27,8 +27,8 @@ def foreign_machine_reason(machine: str) -> str | None:
     An emulator may map a file of another machine. A breakpoint in that file would corrupt the
     emulated program, so such files must be refused.
     """
-    if machine in (KERNEL, _COMPATIBLE.get(KERNEL)):
+    if machine in (KERNEL_MACHINE, _COMPATIBLE.get(KERNEL_MACHINE)):
         return None
-    if (KERNEL, machine) in _NOT_TRACED:
+    if (KERNEL_MACHINE, machine) in _NOT_TRACED:
         return "a 32-bit ARM program: Linux on arm64 runs it but has no uprobes for it"
-    return f"a program for {machine} does not run on this machine ({KERNEL})"
+    return f"a program for {machine} does not run on this machine ({KERNEL_MACHINE})"

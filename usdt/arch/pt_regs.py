@@ -9,7 +9,7 @@ own. Both fronts read registers by these offsets, so they live below both.
 
 from __future__ import annotations
 
-from usdt.base.machine import BIG_ENDIAN, KERNEL, word_of
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 
 __all__ = ("PT_REGS", "PT_REGS_X86_64", "saved_registers")
 
@@ -101,7 +101,7 @@ _ON_64_BIT = {
 }
 
 
-def saved_registers(machine: str, kernel: str = KERNEL) -> dict[str, int]:
+def saved_registers(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, int]:
     """Where a program finds the registers of a process: name -> byte offset.
 
     The register is as wide as the process's word: in the wider slot of a 64-bit kernel that is
@@ -118,7 +118,7 @@ def saved_registers(machine: str, kernel: str = KERNEL) -> dict[str, int]:
         if native == machine:
             return PT_REGS.get(machine, {})
         kernel, names = native, _ON_64_BIT[machine, native]
-    shift = word_of(kernel) - word_of(machine) if kernel in BIG_ENDIAN else 0
+    shift = word_size(kernel) - word_size(machine) if kernel in BIG_ENDIAN else 0
     slots = PT_REGS[kernel]
     if names:
         return {name: slots[slot] + shift for name, slot in names.items()}

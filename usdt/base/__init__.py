@@ -1,7 +1,8 @@
-"""The ground floor: what every other room stands on. Imports nothing of the toolkit.
+"""The ground floor: every other folder may import it, and it imports nothing of the toolkit.
 
 errors      the error tree; every message is one line
-frozen      ``@frozen``: immutable, slotted records
+frozen      ``@frozen``: immutable, slotted records; ``replace()`` copies one with changes
+text        characters safe for a terminal; the closest of known names
 machine     the CPU of the kernel and of this process, word size and byte order
-closeable   file descriptors that are closed once
+closeable   ``Closeable``; file descriptors that are closed once
 """

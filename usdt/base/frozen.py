@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("field", "frozen")
+__all__ = ("field", "frozen", "replace")
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -58,6 +58,20 @@ def frozen(cls: type[T]) -> type[T]:
     if "__repr__" not in space:
         made.__repr__ = _representation(names)  # type: ignore[method-assign]
     return made
+
+
+def replace(record: T, **changes: Any) -> T:
+    """Return a copy of a record with some fields changed.
+
+    Raises:
+        TypeError: the record has no field of a name.
+    """
+    made = type(record)
+    names: tuple[str, ...] = made.__match_args__  # type: ignore[attr-defined]
+    values = [changes.pop(name) if name in changes else getattr(record, name) for name in names]
+    if changes:
+        raise TypeError(f"{made.__name__}: no such field: {', '.join(changes)}")
+    return made(*values)
 
 
 def _as_field(value: Any) -> _Field:

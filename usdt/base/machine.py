@@ -11,12 +11,20 @@ import struct
 import sys
 from typing import Literal
 
-__all__ = ("BIG_ENDIAN", "KERNEL", "KERNEL_WORD", "NARROW", "PROCESS", "ByteOrder", "word_of")
+__all__ = (
+    "BIG_ENDIAN",
+    "KERNEL_MACHINE",
+    "KERNEL_WORD_SIZE",
+    "MACHINES_32BIT",
+    "PROCESS_MACHINE",
+    "ByteOrder",
+    "word_size",
+)
 
 ByteOrder = Literal["little", "big"]
 
 # Machines with words of 4 bytes.
-NARROW = frozenset(
+MACHINES_32BIT = frozenset(
     (
         *("i386", "arm", "armeb", "mips", "mipsel", "ppc", "ppcle", "riscv32", "s390", "sparc"),
         *("m68k", "parisc", "loongarch32", "sh4", "sh4eb", "arc", "arceb", "csky"),
@@ -44,9 +52,9 @@ _NARROWED = {
 }
 
 
-def word_of(machine: str) -> int:
+def word_size(machine: str) -> int:
     """Bytes of a machine's word: of its addresses, registers and ``long``."""
-    return 4 if machine in NARROW else 8
+    return 4 if machine in MACHINES_32BIT else 8
 
 
 def _kernel(name: str) -> str:
@@ -63,6 +71,6 @@ def _process(kernel: str) -> str:
     return _NARROWED.get(kernel, kernel) if struct.calcsize("P") == 4 else kernel
 
 
-KERNEL = _kernel(os.uname().machine)
-KERNEL_WORD = word_of(KERNEL)
-PROCESS = _process(KERNEL)
+KERNEL_MACHINE = _kernel(os.uname().machine)
+KERNEL_WORD_SIZE = word_size(KERNEL_MACHINE)
+PROCESS_MACHINE = _process(KERNEL_MACHINE)

@@ -13,7 +13,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import SyscallError
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf._uapi import SYSCALLS, Command
 from usdt.bpf.capabilities import privilege_hint
 
@@ -40,7 +40,7 @@ _libc.syscall.restype = ctypes.c_long
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
-_BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS, SYSCALLS["generic"])
+_BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
 
 # Commands that fail with EAGAIN when a signal interrupts the verifier are tried again, as libbpf
 # does; more often than this would hide a real fault.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 
 __all__ = (
     "BPF_F_KPROBE_MULTI_RETURN",
@@ -23,7 +23,7 @@ __all__ = (
     "ioctl_number",
 )
 
-# (bpf, perf_event_open) by usdt.base.machine.PROCESS; arch/*/entry/syscalls/*.tbl
+# (bpf, perf_event_open) by usdt.base.machine.PROCESS_MACHINE; arch/*/entry/syscalls/*.tbl
 # (scripts/syscall.tbl) and include/uapi/asm-generic/unistd.h. A CPU that is not listed uses the
 # generic table.
 SYSCALLS: dict[str, tuple[int, int]] = {
@@ -43,7 +43,7 @@ SYSCALLS: dict[str, tuple[int, int]] = {
 _THREE_BITS = ("ppc", "mips", "sparc", "alpha")
 
 
-def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROCESS) -> int:
+def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROCESS_MACHINE) -> int:
     """The number of an ioctl that takes nothing, or with a size writes so many bytes to it."""
     if machine.startswith(_THREE_BITS):
         direction = (4 if size else 1) << 29

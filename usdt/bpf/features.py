@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, SyscallError, VerifierError
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R6, R10
@@ -174,7 +174,7 @@ def kprobe_session() -> tuple[int, int]:
     room for twice as many as there are CPUs, and passed over the rest. And only on CPUs where it
     was seen to work: ppc64le's Linux 7.2 takes such programs and never runs them at a return.
     """
-    if KERNEL not in _SESSIONS or not (have_vmlinux_btf() and have_kprobe_multi()):
+    if KERNEL_MACHINE not in _SESSIONS or not (have_vmlinux_btf() and have_kprobe_multi()):
         return 0, 0
     from usdt.btf.format import Kind  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Literal
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TracingError
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec
 
@@ -67,8 +67,8 @@ DISCARD = 1 << 30
 HEADER = 8  # bytes before each record's body
 _LENGTH = DISCARD - 1
 _LARGEST = 1 << 31
-_POSITION: Literal["I", "Q"] = "Q" if KERNEL_WORD == 8 else "I"
-_POSITIONS = (1 << 8 * KERNEL_WORD) - 1
+_POSITION: Literal["I", "Q"] = "Q" if KERNEL_WORD_SIZE == 8 else "I"
+_POSITIONS = (1 << 8 * KERNEL_WORD_SIZE) - 1
 _TAKE = 4 << 20  # bytes copied at once: their place is free again before the next are copied
 
 
@@ -196,7 +196,7 @@ class RingBuffer(Closeable):
             self._data_pages = self._map(page + 2 * self.size, page, mmap.PROT_READ)
             undo.pop_all()
         self._consumer = memoryview(self._consumer_page).cast(_POSITION)
-        self._producer = memoryview(self._data_pages)[:KERNEL_WORD].cast(_POSITION)
+        self._producer = memoryview(self._data_pages)[:KERNEL_WORD_SIZE].cast(_POSITION)
         self._data = memoryview(self._data_pages)[page:]
 
     @property

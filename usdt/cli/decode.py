@@ -9,7 +9,7 @@ import click
 
 from usdt.arch.operands import MODULES, arch_of
 from usdt.base.errors import TargetError
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.cli.info import meaning
 from usdt.engine.cli.click_group import escaped
 from usdt.probes.argspec import parse_arguments
@@ -31,7 +31,9 @@ _ALSO = {
 
 # Operands begin with a minus as options do.
 @click.command("decode", context_settings={"ignore_unknown_options": True})
-@click.option("--machine", metavar="CPU", default=KERNEL, help="Of the file (default: this one).")
+@click.option(
+    "--machine", metavar="CPU", default=KERNEL_MACHINE, help="Of the file (default: this one)."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per argument string.")
 @click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
 def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.cli.front import FRONT
 from usdt.engine.cli.click_group import SIZE
 from usdt.engine.cli.options import (
@@ -36,7 +36,7 @@ usdt report queries.usdt
 # A recorder that is kept away from the processor takes nothing meanwhile: at two million records of
 # 56 bytes a second 64 MiB last for half a second, 8 MiB for a tenth. 32-bit kernels have addresses
 # for 128 MiB in all, and map a ring buffer twice.
-_BUFFER = 64 << 20 if KERNEL_WORD == 8 else 16 << 20
+_BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
 
 
 @click.command("record", help=_HELP)

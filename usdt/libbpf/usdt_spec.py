@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Literal
 from usdt.arch.locations import Address, Constant, Kind, Memory, Register, Unreadable
 from usdt.arch.operands.grammar import integer, wrap
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL_WORD
+from usdt.base.machine import KERNEL_WORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ def make_spec(
     cookie: int = 0,
     layout: UsdtSpecLayout = UsdtSpecLayout.CLASSIC,
     byteorder: ByteOrder = sys.byteorder,
-    word: int = KERNEL_WORD,
+    word: int = KERNEL_WORD_SIZE,
 ) -> tuple[Spec, tuple[Problem, ...]]:
     """Put a site's arguments in libbpf's words.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL, word_of
+from usdt.base.machine import KERNEL_MACHINE, word_size
 from usdt.engine.compiler.entry_return import of_return, replaced
 from usdt.engine.compiler.ir import Builtin, CompareText, CompareTexts, Number
 from usdt.engine.compiler.plan import make_plan
@@ -78,14 +78,14 @@ def site_events(
         ElfError: the file's symbols have to be read and cannot be.
     """
     path = _plain(probe.path)
-    kernel = KERNEL if foreign_reason(probe) is None else _native(probe.machine)
+    kernel = KERNEL_MACHINE if foreign_reason(probe) is None else _native(probe.machine)
     declared = declared_arguments([probe])
     taken = set() if taken is None else taken
     for number, point in enumerate(points_of(probe, probe.path)):
         plan = make_plan(
             request.items, point.arguments, text=request.text, probe=point.probe, declared=declared
         )
-        fetching = Fetching(point.offset, word_of(probe.machine), kernel)
+        fetching = Fetching(point.offset, word_size(probe.machine), kernel)
         name = _free(f"{event_label(point.probe)}_site{number}", taken)
         taken.add(name)
         yield _SiteWriter(plan, fetching, point).event(group, name, path)
@@ -114,7 +114,7 @@ def function_events(
     """
     path = _plain(path)
     taken = set() if taken is None else taken
-    words = {word_of(one.machine) for one in request.functions(path, open_path)}
+    words = {word_size(one.machine) for one in request.functions(path, open_path)}
     for point in request.points(path, open_path):
         plan = make_plan(
             request.text.items,

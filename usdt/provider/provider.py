@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Self
 
 from usdt.arch.stubs import STUBS
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.provider.image import MAX_ARGUMENTS, ProbeImage, build
 from usdt.provider.loading import Library, ProviderError
 from usdt.provider.probe import FiredProbe, argument_type
@@ -162,7 +162,9 @@ def _checked(name: str, what: str) -> str:
 
 
 def _stub() -> Stub:
-    if PROCESS not in STUBS:
+    if PROCESS_MACHINE not in STUBS:
         known = ", ".join(STUBS)
-        raise ProviderError(f"no probes can be made for the CPU {PROCESS}; for {known} they can")
-    return STUBS[PROCESS]
+        raise ProviderError(
+            f"no probes can be made for the CPU {PROCESS_MACHINE}; for {known} they can"
+        )
+    return STUBS[PROCESS_MACHINE]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.elf.dynamic import Dynamic, parse_dynamic
 from usdt.targets.ldcache import CacheEntry, parse_cache
 
@@ -278,7 +278,9 @@ _TRIPLETS = {
 
 def _default_directories(root: str = "/") -> tuple[str, ...]:
     """Directories searched without being told, those of this CPU's multiarch name included."""
-    triplets = _TRIPLETS.get(KERNEL, (f"{KERNEL}-linux-gnu", f"{KERNEL}-linux-musl"))
+    triplets = _TRIPLETS.get(
+        KERNEL_MACHINE, (f"{KERNEL_MACHINE}-linux-gnu", f"{KERNEL_MACHINE}-linux-musl")
+    )
     names = [f"{top}/{triplet}" for triplet in triplets for top in ("/lib", "/usr/lib")]
     names += ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib32", "/usr/lib32", "/usr/local/lib"]
     return (*_musl_directories(root, os.uname().machine), *names)
@@ -351,7 +353,7 @@ def _expanded(directory: str, path: str) -> list[str]:
     values = {"ORIGIN": os.path.dirname(os.path.abspath(path)), "PLATFORM": machine}
     for token, value in values.items():
         directory = directory.replace(f"${{{token}}}", value).replace(f"${token}", value)
-    triplet = _TRIPLETS.get(KERNEL, (f"{KERNEL}-linux-gnu",))[0]
+    triplet = _TRIPLETS.get(KERNEL_MACHINE, (f"{KERNEL_MACHINE}-linux-gnu",))[0]
     libraries = (f"lib/{triplet}", "lib64", "lib")
     if "$LIB" not in directory and "${LIB}" not in directory:
         return [directory]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import FD
 from usdt.base.errors import NotSupported, SyscallError, TracingError
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.kcore import KcoreReader
 from usdt.bpf.kprobes import attach_kprobe_event
 from usdt.bpf.link import Link, close_links
@@ -44,7 +44,7 @@ _BREAKPOINT = 1  # by which the registers' pointer is behind the place, in every
 
 def multi_probe_supported() -> bool:
     """Whether this CPU's functions can be taken by the thousand."""
-    return KERNEL == "x86_64"
+    return KERNEL_MACHINE == "x86_64"
 
 
 class MultiProbeEvent:

@@ -10,7 +10,7 @@ import functools
 
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.frozen import frozen
-from usdt.base.machine import BIG_ENDIAN, word_of
+from usdt.base.machine import BIG_ENDIAN, word_size
 
 __all__ = ("RegisterPart", "register_part_at")
 
@@ -58,7 +58,7 @@ class RegisterPart:
 @functools.cache
 def register_part_at(kernel: str, offset: int, size: int) -> RegisterPart | None:
     """The register that has ``size`` bytes at an offset of ``struct pt_regs``, or None."""
-    word = word_of(kernel)
+    word = word_size(kernel)
     for name, start in PT_REGS.get(kernel, {}).items():
         if start <= offset and offset + size <= start + word:
             below = start + word - offset - size if kernel in BIG_ENDIAN else offset - start

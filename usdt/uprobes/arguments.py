@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import AtReturn, Kind, Memory, Register, Unreadable, ValueType
 from usdt.arch.pt_regs import saved_registers
-from usdt.base.machine import word_of
+from usdt.base.machine import word_size
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.entry_return import CallStack
 
@@ -60,7 +60,7 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
     slots = saved_registers(machine)
     if convention is None or not slots:
         return ()
-    word = word_of(machine)
+    word = word_size(machine)
     kind = ValueType(Kind.SIGNED, word)
     made = []
     for number in range(MAX_ARGUMENTS):
@@ -87,7 +87,7 @@ def call_stack(machine: str) -> CallStack | None:
     slots = saved_registers(machine)
     if convention is None or not slots:
         return None
-    word = word_of(machine)
+    word = word_size(machine)
     popped: tuple[int, ...] = (0,)
     if convention.link is None:
         # The return address; on i386 a function that returns a structure takes its address, too.
@@ -105,7 +105,7 @@ def place_of(machine: str, number: int) -> str:
         return f"in register {names.get(convention.result, convention.result)}"
     if number < len(convention.arguments):
         return f"in register {convention.arguments[number]}"
-    at = convention.stack + word_of(machine) * (number - len(convention.arguments))
+    at = convention.stack + word_size(machine) * (number - len(convention.arguments))
     return f"in memory at {names.get(convention.sp, convention.sp)} + {at}"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Kind
 from usdt.base.errors import LanguageError, TracingError
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.language.needs_types import needs_types, untyped_names
 from usdt.engine.language.tree import Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import Point
@@ -244,7 +244,7 @@ class FunctionRequest:
     @property
     def declared(self) -> int:
         """How many arguments there are at most."""
-        return MAX_ARGUMENTS if arguments_of(KERNEL) else 0
+        return MAX_ARGUMENTS if arguments_of(KERNEL_MACHINE) else 0
 
 
 def _other_names(

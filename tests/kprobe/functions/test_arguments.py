@@ -19,7 +19,7 @@ from usdt.arch.locations import (
     ValueType,
 )
 from usdt.base.errors import LanguageError, NotSupported, ProbeNotFound
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.btf.reader import Btf
 from usdt.engine.compiler.ir import Fetched, Node, children
 from usdt.engine.compiler.plan import make_plan
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
 
 pytestmark = [pytest.mark.root]  # addresses of functions are for root only
-_on_x86 = pytest.mark.skipif(KERNEL != "x86_64", reason="registers of x86-64")
+_on_x86 = pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="registers of x86-64")
 _REGISTERS, _TRACED = CallContextAbi(traced=False), CallContextAbi(traced=True)
 _INT, _LONG = ValueType(Kind.SIGNED, 4), ValueType(Kind.SIGNED, 8)
 

@@ -17,7 +17,7 @@ from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import Register
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.errors import BtfError
-from usdt.base.machine import BIG_ENDIAN, word_of
+from usdt.base.machine import BIG_ENDIAN, word_size
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
@@ -40,7 +40,7 @@ class CallingConvention:
     def __init__(self, btf: Btf, machine: str) -> None:
         self.btf = btf
         self.machine = machine
-        self.word = word_of(machine)
+        self.word = word_size(machine)
         self.big_endian = machine in BIG_ENDIAN
         convention = CONVENTIONS[machine]
         self.slots = saved_registers(machine)

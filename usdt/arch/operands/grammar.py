@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from usdt.arch.locations import Kind, ValueType
 from usdt.base.frozen import frozen
-from usdt.base.machine import NARROW
+from usdt.base.machine import MACHINES_32BIT
 
 __all__ = (
     "MAX_AGGREGATE",
@@ -39,7 +39,7 @@ MAX_NUMBER_LENGTH = 66  # "0b" and 64 binary digits
 SCALARS = (1, 2, 4, 8)  # sizes of integers, and of what one load of a register can take
 
 # Bytes of the machine's word: the size of an argument that does not give one.
-WORD = dict.fromkeys(NARROW, 4)
+WORD = dict.fromkeys(MACHINES_32BIT, 4)
 WIDEST_WORD = 8
 
 # Beside letters and digits of any script (gcc takes them in names) a symbol holds these, and bytes

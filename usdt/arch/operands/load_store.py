@@ -32,7 +32,7 @@ from usdt.arch.locations import (
 from usdt.arch.operands.grammar import SCALARS, LinearAddress, excerpt, parse_linear, wrap
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.frozen import frozen
-from usdt.base.machine import BIG_ENDIAN, KERNEL, word_of
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ class Cpu:
 
     def width(self, name: str, machine: str) -> int:
         """Bytes of a register."""
-        return self.narrow.get(name, word_of(machine))
+        return self.narrow.get(name, word_size(machine))
 
     def symbol(self, spec: ArgSpec, text: str) -> Operand:
         """An operand that is the address of a symbol, plus numbers."""
@@ -165,7 +165,7 @@ class Cpu:
 
     def unfit(self, spec: ArgSpec, base: str, index: str | None, extend: str | None) -> str | None:
         """Why registers make no address, or None."""
-        word = word_of(spec.machine)
+        word = word_size(spec.machine)
         for name, width in ((base, word), (index, 4 if extend else word)):
             if name is None or name in self.zero or name in self.base_zero:
                 continue
@@ -194,7 +194,7 @@ class Cpu:
         location: int,
         machine: str,
         elf_type: int,
-        kernel: str = KERNEL,
+        kernel: str = KERNEL_MACHINE,
     ) -> Fetch:
         """Say how a program reads the operand; see :class:`usdt.arch.operands.Arch`."""
         if operand.error is not None:
@@ -248,13 +248,13 @@ class ParsedAddress:
 
     def bytes_of(self, name: str, size: int) -> int:
         """The offset of a register's low bytes; of its name in pt_regs or as it is spelled."""
-        spare = word_of(self.machine) - size
+        spare = word_size(self.machine) - size
         offset = self.slots[self.cpu.names.get(name, name)]
         return offset + (spare if self.machine in BIG_ENDIAN else 0)
 
     def memory(self, operand: Operand, displacement: int) -> Memory:
         """Memory at the operand's registers and a displacement."""
-        word = word_of(self.machine)
+        word = word_size(self.machine)
         extend = _EXTENSIONS.get(operand.extend or "")
         return Memory(
             base=None if operand.base is None else self.bytes_of(operand.base, word),
@@ -270,7 +270,7 @@ class ParsedAddress:
 
     def symbolic(self, operand: Operand, distance: int) -> Memory:
         """Memory at a distance from the instruction pointer."""
-        word = word_of(self.machine)
+        word = word_size(self.machine)
         ip = self.bytes_of(self.cpu.ip, word)
         return Memory(ip, None, 1, wrap(distance, word, signed=True), word, operand.size)
 
@@ -278,7 +278,7 @@ class ParsedAddress:
         """The value that is itself the address of a symbol."""
         if elf_type == ET_EXEC:
             return Constant(wrap(target, operand.size, signed=operand.type == "signed"))
-        word = word_of(self.machine)
+        word = word_size(self.machine)
         return Address(self.bytes_of(self.cpu.ip, word), distance, operand.size, word)
 
 

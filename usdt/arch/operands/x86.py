@@ -28,7 +28,7 @@ from usdt.arch.operands.grammar import (
 )
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ NUMBERED = {f"r{n}": (f"r{n}d", f"r{n}w", f"r{n}b") for n in range(8, 16)}
 WIDTHS = (4, 2, 1)
 
 
-def registers_of(machine: str, kernel: str = KERNEL) -> dict[str, tuple[int, int]]:
+def registers_of(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, tuple[int, int]]:
     """Readable registers of a machine: name -> (byte offset in struct pt_regs, bytes wide)."""
     wide = machine == "x86_64"
     saved = saved_registers(machine, kernel)

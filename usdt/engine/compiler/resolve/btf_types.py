@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Kind, ValueType
 from usdt.base.errors import BtfError
-from usdt.base.machine import BIG_ENDIAN, KERNEL
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.btf import types as btf_types
 from usdt.btf.declare import declaration
 from usdt.btf.format import Encoding
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ("BtfTypes", "enum_names", "value_type")
 
-_HOST_BIG_ENDIAN = KERNEL in BIG_ENDIAN
+_HOST_BIG_ENDIAN = KERNEL_MACHINE in BIG_ENDIAN
 _DEEPEST = 16  # anonymous structures within one another
 _BYTE = ValueType(Kind.UNSIGNED, 1)
 

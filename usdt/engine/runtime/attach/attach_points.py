@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
     from usdt.bpf.kprobes import KprobeMethod
@@ -187,7 +187,7 @@ def compat_status() -> int:
 
     Programs of 64 bits can make calls of 32 bits, too (``int $0x80``): no register tells.
     """
-    if KERNEL != "x86_64":
+    if KERNEL_MACHINE != "x86_64":
         return -1
     from usdt.btf.format import Kind  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415 - only for system calls
@@ -209,7 +209,7 @@ def syscall_registers() -> SyscallRegisters:
     Raises:
         NotSupported: it is not known of this CPU.
     """
-    found = _REGISTERS.get(KERNEL)
+    found = _REGISTERS.get(KERNEL_MACHINE)
     if found is None:
-        raise NotSupported(f"tracing system calls by number on {KERNEL}", None)
+        raise NotSupported(f"tracing system calls by number on {KERNEL_MACHINE}", None)
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import NotSupported, TracingError
 from usdt.base.frozen import frozen
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.asm.insn import R0, R1, R2, R6, R10, Jump
@@ -53,12 +53,12 @@ class ByPointer:
 
     def write(self, asm: Assembler) -> None:
         """Leave the pointer in r0."""
-        asm.load(R0, R6, PT_REGS[KERNEL]["rip"])
+        asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
 
 
 def find_number(asm: Assembler) -> None:
     """Leave the case's number in r0, from the map ``POINTERS``; go to ``exit`` without any."""
-    asm.load(R0, R6, PT_REGS[KERNEL]["rip"])
+    asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
     asm.store(R10, TEXT_SLOT, R0)
     asm.load_map(R1, POINTERS)
     asm.mov(R2, R10)

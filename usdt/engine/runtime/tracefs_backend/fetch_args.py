@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Address, AtReturn, Constant, Kind, Memory, Register, Unreadable
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.base.machine import BIG_ENDIAN, KERNEL, word_of
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.engine.compiler.ir import (
     Arithmetic,
     Builtin,
@@ -72,7 +72,7 @@ class Fetching:
     """
 
     def __init__(
-        self, offset: int, word: int, kernel: str = KERNEL, *, returns: bool = False
+        self, offset: int, word: int, kernel: str = KERNEL_MACHINE, *, returns: bool = False
     ) -> None:
         self._offset = offset
         self._word = word
@@ -203,7 +203,7 @@ class Fetching:
             case Convert(operand=inner) if inner.type.size >= self._word:
                 return self._address(inner, depth + 1)
             case Deref(type=kind) | Fetched(fetch=Memory(), type=kind):
-                if kind.size != word_of(self._kernel):
+                if kind.size != word_size(self._kernel):
                     raise Inexpressible(f"a pointer of {kind.size} bytes in memory")
                 return self._at(*self._location(node)), 0
         raise Inexpressible(_why(node))

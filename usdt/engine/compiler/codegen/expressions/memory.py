@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Memory
 from usdt.base.errors import TracingError
-from usdt.base.machine import KERNEL
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.stack_slots import (
@@ -34,7 +34,7 @@ __all__ = ("MemoryWriter",)
 
 _FIRST_ADDRESS = 4096  # below it are NULL and its members; s390x has its lowcore there
 _PAGE = 4096  # the smallest page size: stepping by it reaches every page of larger ones as well
-_SPLIT = KERNEL in (
+_SPLIT = KERNEL_MACHINE in (
     *("x86_64", "aarch64", "aarch64_be", "riscv64", "loongarch64", "ppc64", "ppc64le"),
     *("mips64", "mips64el"),
 )

@@ -1,0 +1,38 @@
+"""Text for people: characters that are safe on a terminal, and names that were probably meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ("closest", "printable")
+
+_MAX_NAMES = 5000  # that are compared; difflib is slow
+
+
+def printable(text: str) -> str:
+    r"""Return ``text`` safe for one line of a terminal.
+
+    Characters that are not printable are escaped as in Python: ``\n``, ``\x1b``, ``\u202e``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def closest(wanted: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the name among ``known`` that is most like ``wanted``, or "" if none is.
+
+    Args:
+        wanted: what was asked for, perhaps misspelt.
+        known: the names that exist, the most likely first: only the first 5000 are compared.
+        cutoff: the least similarity, from 0 to 1.
+    """
+    import difflib  # noqa: PLC0415 - only for a message
+    from itertools import islice  # noqa: PLC0415
+
+    return next(iter(difflib.get_close_matches(wanted, islice(known, _MAX_NAMES), 1, cutoff)), "")
