@@ -37,6 +37,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_contracts_hold(copy: Path) -> None:
+    assert " 0 broken." in _lint(copy)
+
+
 @pytest.mark.parametrize(
     ("module", "statement", "contract"),
     [
