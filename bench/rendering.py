@@ -17,7 +17,7 @@ from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventForm, JsonForm, TextForm
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def _records() -> tuple[Taken, bytes]:
 
     taken, found = Taken(), b""
     ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with ours, Session(taken) as session:
+    with ours, RingBufferSession(taken) as session:
         ours.bind(("127.0.0.1", 0))
         attach(session, [parse_probe(PROBE)], counts=False)
         for _ in range(PACKETS):

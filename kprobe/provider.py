@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("AttachResult", "attach")
 
@@ -22,7 +22,7 @@ _FUNCTIONS = ("kprobe", "fentry")
 
 
 def attach(
-    session: AnySession,
+    session: BpfSession,
     requests: Sequence[ProbeText],
     keys: Sequence[Item] = (),
     *,

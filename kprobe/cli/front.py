@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from kprobe.provider import AttachResult
     from usdt.engine.cli.running import Started
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.stacks import UserSymbols
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("FRONT", "KernelFront")
 
@@ -48,13 +48,13 @@ class KernelFront:
         stack: contextlib.ExitStack,
         options: dict[str, Any],
         requests: Sequence[ProbeText],
-        session: Callable[[Filter], AnySession],
+        session: Callable[[TaskFilter], BpfSession],
     ) -> Started:
         """Attach the probes to what the options name; ``stack`` undoes it."""
         return start_mixed(stack, options, requests, session)
 
     def attach(
-        self, session: AnySession, requests: Sequence[ProbeText], options: dict[str, Any]
+        self, session: BpfSession, requests: Sequence[ProbeText], options: dict[str, Any]
     ) -> AttachResult:
         """Attach probes of the kernel's kinds to a session."""
         from kprobe.provider import attach  # noqa: PLC0415 - --help does not pay

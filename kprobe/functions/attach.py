@@ -17,7 +17,7 @@ from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.entry_return import replaced
 from usdt.engine.language.tree import BUILTINS
-from usdt.engine.runtime.attach.attach_points import FunctionHook, Point
+from usdt.engine.runtime.attach.attach_points import AttachPoint, FunctionTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import CallStack
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.attach.requests import Failure
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.attach.requests import AttachFailure
+    from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("FunctionAttacher",)
 
@@ -51,7 +51,7 @@ class FunctionAttacher:
     """
 
     def __init__(
-        self, session: AnySession, *, counts: bool, forced: KprobeMethod | None = None
+        self, session: BpfSession, *, counts: bool, forced: KprobeMethod | None = None
     ) -> None:
         self.points = 0
         self.notices: list[str] = []
@@ -115,7 +115,7 @@ class FunctionAttacher:
         left: dict[KernelFunction, TracingError] = dict.fromkeys(places, TracingError(""))
         for way in ways:
             mine: dict[int, KernelFunction] = {}
-            points: list[Point] = []
+            points: list[AttachPoint] = []
             for place in left:
                 if way is KprobeMethod.FENTRY and not (place.number and place.traceable):
                     what = f"{place.shown}: fentry needs BTF, and one function of that name"
@@ -136,30 +136,30 @@ class FunctionAttacher:
         return left
 
     def _session_attach(
-        self, request: ProbeText, points: list[Point], keys: Sequence[Item]
-    ) -> list[Failure]:
+        self, request: ProbeText, points: list[AttachPoint], keys: Sequence[Item]
+    ) -> list[AttachFailure]:
         if not points:
             return []
         if len(points) == 1 or not (request.items or keys):
             return self._session.attach(request, points)
-        from usdt.engine.runtime.attach.requests import Failure as Failed  # noqa: PLC0415 - only for patterns
+        from usdt.engine.runtime.attach.requests import AttachFailure  # noqa: PLC0415 - only for patterns
 
-        misfits = [(point, self._session.misfit(request, point)) for point in points]
+        misfits = [(point, self._session.check_items(request, point)) for point in points]
         fitting = [point for point, why in misfits if why is None]
         wrong = [(point, why) for point, why in misfits if why is not None]
         if not fitting:
             raise wrong[0][1]
         return [
-            *(Failed((point,), why) for point, why in wrong),
+            *(AttachFailure((point,), why) for point, why in wrong),
             *self._session.attach(request, fitting),
         ]
 
-    def _point(self, place: KernelFunction, way: KprobeMethod, *, typed: bool) -> Point:
+    def _point(self, place: KernelFunction, way: KprobeMethod, *, typed: bool) -> AttachPoint:
         context = CallContextAbi(traced=way is KprobeMethod.FENTRY)
         arguments: tuple[Argument, ...] = ()
         if typed:
             arguments = arguments_of(place.btf, place.prototype, context)
-        hook = FunctionHook(
+        target = FunctionTarget(
             place.shown,
             place.symbol,
             place.address,
@@ -168,7 +168,7 @@ class FunctionAttacher:
             place.module,
             place.number,
         )
-        return Point(
+        return AttachPoint(
             f"kprobe:{place.shown}",
             "",
             "",
@@ -177,7 +177,7 @@ class FunctionAttacher:
             arguments,
             function=place.shown,
             call=_stack(context, way) if context.known and not place.offset else None,
-            hook=hook,
+            kernel_target=target,
             types=self._types_of(place, context),
         )
 

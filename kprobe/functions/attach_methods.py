@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import NotSupported, TracingError
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.runtime.attach.kprobe_batch import DEFINED
+from usdt.engine.runtime.attach.kprobe_batch import MAX_DEFINITIONS
 from usdt.tracefs.multi_probe_events import multi_probe_supported
 
 if TYPE_CHECKING:
@@ -99,7 +99,11 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
     if KprobeMethod.KPROBE_EVENTS in found and len(found) > 1:
         found.remove(KprobeMethod.KPROBE_EVENTS)
         # Perf events come and go by grace periods, so that thousands of them would take an hour.
-        if number > DEFINED and multi_probe_supported() and KprobeMethod.KPROBE_MULTI not in found:
+        if (
+            number > MAX_DEFINITIONS
+            and multi_probe_supported()
+            and KprobeMethod.KPROBE_MULTI not in found
+        ):
             found.insert(0, KprobeMethod.KPROBE_EVENTS)
     if not found:
         tried = "; ".join(f"{way}: {why}" for way, why in missing_features().items() if why)

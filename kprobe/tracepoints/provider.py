@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.language.tree import BUILTINS, names_in
-from usdt.engine.runtime.attach.attach_points import EventHook, Hook, Point, RawHook, SyscallHook
+from usdt.engine.runtime.attach.attach_points import (
+    AttachPoint,
+    EventTarget,
+    KernelTarget,
+    RawTracepointTarget,
+    SyscallTarget,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.entry_return import CallStack
     from usdt.engine.compiler.resolve.btf_types import BtfTypes
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("AttachResult", "attach")
 
@@ -35,7 +41,7 @@ class AttachResult:
 
 
 def attach(
-    session: AnySession, requests: Sequence[ProbeText], keys: Sequence[Item] = (), *, counts: bool
+    session: BpfSession, requests: Sequence[ProbeText], keys: Sequence[Item] = (), *, counts: bool
 ) -> AttachResult:
     """Attach probes of the kernel.
 
@@ -68,12 +74,12 @@ def attach(
 
 
 def _fitting(
-    session: AnySession, request: ProbeText, points: list[Point], keys: Sequence[Item]
-) -> list[Point]:
+    session: BpfSession, request: ProbeText, points: list[AttachPoint], keys: Sequence[Item]
+) -> list[AttachPoint]:
     # Of a glob's points those that have what the items name; of one point, itself.
     if len(points) == 1 or not (request.items or keys):
         return points
-    misfits = [session.misfit(request, point) for point in points]
+    misfits = [session.check_items(request, point) for point in points]
     fitting = [point for point, why in zip(points, misfits, strict=True) if why is None]
     if not fitting and misfits[0] is not None:
         raise misfits[0]
@@ -87,7 +93,7 @@ def _names(items: Iterable[Item]) -> Iterator[str]:
 
 def _points(
     request: ProbeText, keys: Sequence[Item], *, counts: bool, notices: list[str]
-) -> list[Point]:
+) -> list[AttachPoint]:
     names = {*_names(request.items), *_names(keys)}
     if request.kind == "syscall":
         return _syscalls(request, returns="return" in names)
@@ -101,7 +107,7 @@ def _points(
     return _events(request, names, shown=not (counts or values), notices=notices)
 
 
-def _syscalls(request: ProbeText, *, returns: bool) -> list[Point]:
+def _syscalls(request: ProbeText, *, returns: bool) -> list[AttachPoint]:
     from kprobe.tracepoints import syscalls  # noqa: PLC0415 - only for them
 
     calls = syscalls.matching(request.name)
@@ -111,7 +117,7 @@ def _syscalls(request: ProbeText, *, returns: bool) -> list[Point]:
         _point(
             f"syscall:{call.name}",
             syscalls.arguments_of(call, returns=returns),
-            SyscallHook(call.number, returns),
+            SyscallTarget(call.number, returns),
             syscalls.call_stack(call) if returns else None,
         )
         for call in calls
@@ -130,18 +136,18 @@ def _check_words(pids: Sequence[int]) -> None:
         )
 
 
-def _raw(request: ProbeText) -> list[Point]:
+def _raw(request: ProbeText) -> list[AttachPoint]:
     from kprobe.tracepoints import raw  # noqa: PLC0415 - only for them
 
     return [
-        _point(f"rawtp:{name}", raw.arguments_of(name), RawHook(name))
+        _point(f"rawtp:{name}", raw.arguments_of(name), RawTracepointTarget(name))
         for name in raw.matching(request.name)
     ]
 
 
 def _events(
     request: ProbeText, names: AbstractSet[str], *, shown: bool, notices: list[str]
-) -> list[Point]:
+) -> list[AttachPoint]:
     from kprobe.tracepoints.catalog import matching  # noqa: PLC0415 - only for them
 
     found = matching(request.provider, request.name)
@@ -155,7 +161,7 @@ def _events(
     # A field hides the built-in of its name; of several tracepoints the built-in is meant.
     hidden = names & BUILTINS if len(found) > 1 else set()
     points = [_event(event, names - hidden, hidden, shown=shown) for event in found]
-    slow = sum(isinstance(point.hook, EventHook) for point in points)
+    slow = sum(isinstance(point.kernel_target, EventTarget) for point in points)
     if slow > _MANY:
         notices.append(f"detaching {slow} tracepoints takes about {slow // 20} s")
     return points
@@ -167,33 +173,35 @@ def _event(
     hidden: AbstractSet[str] = frozenset(),
     *,
     shown: bool,
-) -> Point:
+) -> AttachPoint:
     from kprobe.tracepoints.catalog import format_of, record_size  # noqa: PLC0415
     from kprobe.tracepoints.fields import arguments_of  # noqa: PLC0415
 
     name = f"tracepoint:{event.full_name}"
     form = format_of(event)
-    hook = EventHook(event.full_name, form.number, record_size(form))
+    target = EventTarget(event.full_name, form.number, record_size(form))
     if not (shown or names - BUILTINS or names & {field.name for field in form.own}):
-        return _point(name, (), _quick(event, hook))
+        return _point(name, (), _quick(event, target))
     arguments = arguments_of(form)
-    return _point(name, tuple(one for one in arguments if one.name not in hidden), hook)
+    return _point(name, tuple(one for one in arguments if one.name not in hidden), target)
 
 
-def _quick(event: Event, hook: EventHook) -> Hook:
+def _quick(event: Event, target: EventTarget) -> KernelTarget:
     # The quickest way to be hit where nothing of the record is wanted.
     if event.category != "syscalls":
-        return RawHook(event.name, hook)
+        return RawTracepointTarget(event.name, target)
     from kprobe.tracepoints.syscalls import by_event  # noqa: PLC0415 - only for them
 
     call = by_event(event)
-    return SyscallHook(call[0].number, call[1]) if call is not None else hook
+    return SyscallTarget(call[0].number, call[1]) if call is not None else target
 
 
 def _point(
-    name: str, arguments: tuple[Argument, ...], hook: Hook, call: CallStack | None = None
-) -> Point:
-    return Point(name, "", "", 0, 0, arguments, call=call, hook=hook, types=_types())
+    name: str, arguments: tuple[Argument, ...], target: KernelTarget, call: CallStack | None = None
+) -> AttachPoint:
+    return AttachPoint(
+        name, "", "", 0, 0, arguments, call=call, kernel_target=target, types=_types()
+    )
 
 
 @functools.cache

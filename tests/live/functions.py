@@ -18,10 +18,10 @@ from kprobe.provider import attach
 from usdt.base.errors import SyscallError
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonForm
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def seen(
     """The hits of this process while it does something."""
     lines: list[str] = []
     requests = [parse_probe(probe, default="kprobe") for probe in probes]
-    with Session(JsonForm(), accept=Filter(pids=(os.getpid(),))) as session:
+    with RingBufferSession(JsonForm(), accept=TaskFilter(pids=(os.getpid(),))) as session:
         attach(session, requests, counts=False, via=way)
         act()
         for batch in session.drain():

@@ -21,7 +21,7 @@ from tracing_tools import until
 from usdt.base.errors import TracingError
 from usdt.bpf.mmapevents import MappedNow, MmapEvents
 from usdt.engine.compiler.codegen.task_filter import FOLLOWED
-from usdt.engine.runtime.follow import Followed
+from usdt.engine.runtime.follow import TaskSet
 from usdt.procfs import process
 from usdt.targets.follow_forks import ForkFollower, descendants
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def followed() -> Iterator[Followed]:
+def followed() -> Iterator[TaskSet]:
     """A set that nobody is in."""
-    with Followed(_namespace()) as made:
+    with TaskSet(_namespace()) as made:
         yield made
 
 
@@ -40,7 +40,7 @@ def _namespace() -> tuple[int, int] | None:
     return None if process.in_initial_pid_namespace() else process.pid_namespace()
 
 
-def size(followed: Followed) -> int:
+def size(followed: TaskSet) -> int:
     """How many are in it."""
     return len(list(followed.maps[FOLLOWED].keys()))
 
@@ -59,7 +59,7 @@ def shells(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
         yield found
 
 
-def test_children_come_and_go(followed: Followed) -> None:
+def test_children_come_and_go(followed: TaskSet) -> None:
     assert followed.empty
     followed.add(os.getpid())
     with shells(3):
@@ -70,10 +70,10 @@ def test_children_come_and_go(followed: Followed) -> None:
     followed.remove(os.getpid())
     with shells(1):
         assert followed.empty, "a stranger's child"
-    assert followed.unfollowed() == type(followed.unfollowed())(0, 0, 0)
+    assert followed.losses() == type(followed.unfollowed())(0, 0, 0)
 
 
-def test_who_has_ended_counts_until_nobody_waits_for_it(followed: Followed) -> None:
+def test_who_has_ended_counts_until_nobody_waits_for_it(followed: TaskSet) -> None:
     followed.add(os.getpid())
     with subprocess.Popen(["true"]) as child:
         until(lambda: _state(child.pid) == "Z", "the child to end")
@@ -87,7 +87,7 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_threads_are_in_it_by_themselves(followed: Followed) -> None:
+def test_threads_are_in_it_by_themselves(followed: TaskSet) -> None:
     followed.add(os.getpid())
     done = threading.Event()
     threads = [threading.Thread(target=done.wait) for _ in range(4)]
@@ -101,15 +101,15 @@ def test_threads_are_in_it_by_themselves(followed: Followed) -> None:
 
 
 def test_what_found_no_room_is_counted() -> None:
-    with Followed(_namespace(), room=3) as followed:
+    with TaskSet(_namespace(), room=3) as followed:
         followed.add(os.getpid())
         with shells(5):
             assert size(followed) == 3
-            assert followed.unfollowed().no_room == 3
+            assert followed.losses().no_room == 3
         until(lambda: size(followed) == 1, "children to leave")
         with shells(2):
             assert size(followed) == 3, "room that is free again is used"
-        assert followed.unfollowed().no_room == 3
+        assert followed.losses().no_room == 3
 
 
 def test_what_found_no_room_is_said() -> None:
@@ -133,14 +133,14 @@ def test_what_found_no_room_is_said() -> None:
 
 
 def test_more_processes_than_there_is_room_for_are_refused() -> None:
-    with Followed(_namespace(), room=2) as followed:
+    with TaskSet(_namespace(), room=2) as followed:
         followed.add(1)
         followed.add(2)
         with pytest.raises(TracingError, match="more than 2 processes and threads to follow"):
             followed.add(3)
 
 
-def test_it_stays_right_while_tasks_come_and_go_by_the_thousand(followed: Followed) -> None:
+def test_it_stays_right_while_tasks_come_and_go_by_the_thousand(followed: TaskSet) -> None:
     followed.add(os.getpid())
     script = "i=0; while [ $i -lt 500 ]; do (:); i=$((i+1)); done"
     others = [subprocess.Popen(["sh", "-c", script]) for _ in range(2)]
@@ -149,7 +149,7 @@ def test_it_stays_right_while_tasks_come_and_go_by_the_thousand(followed: Follow
     for child in (*others, *strangers):
         assert child.wait(patient(60)) == 0
     until(lambda: followed.empty, "everybody to leave")
-    assert followed.unfollowed().missed == 0
+    assert followed.losses().missed == 0
 
 
 # ---------------------------------------------------------------- who is there at the start

@@ -76,12 +76,12 @@ def test_aggregates_are_those_of_the_events() -> None:
     assert sorted(sizes) == [event.args["return"] for event in sorted(seen, key=_returned)]
     assert sorted(sizes) == _SIZES
     assert by_size == collections.Counter(sizes)
-    shown = value.count, value.least, value.greatest, value.average
+    shown = value.count, value.min, value.max, value.average
     assert shown == (len(sizes), min(sizes), max(sizes), sum(sizes) / len(sizes))
     whole = collections.Counter(1 << size.bit_length() - 1 for size in sizes)
     assert {low: number for (low, _), number in buckets.items()} == whole
     assert spans.count == len(sizes)
-    assert 0 < spans.least <= spans.average <= spans.greatest < took
+    assert 0 < spans.min <= spans.average <= spans.max < took
 
 
 def _returned(event: kernel.Event) -> int:

@@ -134,7 +134,7 @@ def test_a_session_counts_and_measures(syscalls: None) -> None:
     assert calls == {threading.get_native_id(): 20}
     (value,), (histogram,) = times.values(), spread.values()
     assert value.count == histogram.count == 20
-    assert 0 < value.least <= value.average <= value.greatest
+    assert 0 < value.min <= value.average <= value.max
     assert all(high == 2 * low >= 128 for low, high in histogram)
     assert seen == [os.getppid()] * 20
 

@@ -22,7 +22,7 @@ from usdt.bpf.asm.disasm import listing
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.program import _LAYOUT, ProgramSpec
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.model import COUNTERS, Case, Filter
+from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
 from usdt.engine.compiler.ir import Number, Opaque
@@ -77,7 +77,7 @@ def _programs(kind: str) -> Iterator[tuple[str, Code, int]]:
     for items in constructs:
         plan = _plan(program, probe, items)
         for sleepable in sleepables:
-            code = generate([Case(1, 0, plan)], Filter((1, 2)), sleepable=sleepable)
+            code = generate([ProgramVariant(1, 0, plan)], TaskFilter((1, 2)), sleepable=sleepable)
             yield items, code, BPF_F_SLEEPABLE if sleepable else 0
 
 
@@ -94,9 +94,9 @@ def test_the_verifier_takes_many_cases_of_several_pids(maps: dict[str, Map]) -> 
     if not features.have_cookies():
         pytest.skip("needs BPF cookies: without them each case has a program of its own")
     plans = [_plan("strings", "strings:two", items) for items in (*TEXTS, *CONTEXT, *PREDICATES)]
-    cases = [Case(number, number % 8, plan) for number, plan in enumerate(plans, 1)]
+    cases = [ProgramVariant(number, number % 8, plan) for number, plan in enumerate(plans, 1)]
     own = Path("/proc/self/ns/pid").stat()
-    for accept in (Filter(tuple(range(1, 40))), Filter((7,), (own.st_dev, own.st_ino))):
+    for accept in (TaskFilter(tuple(range(1, 40))), TaskFilter((7,), (own.st_dev, own.st_ino))):
         code = generate(cases, accept, sleepable=False)
         ProgramSpec(code, name="cases").load(maps).close()
 

@@ -24,7 +24,7 @@ from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation
-from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
 from usdt.tracefs.multi_probe_events import multi_probe_supported
 
@@ -120,7 +120,7 @@ def test_returns_that_the_kernel_misses_are_counted(way: KprobeMethod) -> None:
     if way is KprobeMethod.PERF_LINK and not features.have_raw_cookies():
         pytest.skip("links say what they missed since Linux 6.7; raw_cookies came with 6.10")
     request = parse_probe("hrtimer_nanosleep(return)", default="kprobe")
-    only = Filter(pids=(os.getpid(),))
+    only = TaskFilter(pids=(os.getpid(),))
     with AggregateSession(Aggregation(), [request], accept=only, max_string=64) as session:
         attach(session, [request], counts=True, via=here(way))
         threads = [threading.Thread(target=time.sleep, args=(8,)) for _ in range(_SLEEPERS)]
@@ -130,7 +130,7 @@ def test_returns_that_the_kernel_misses_are_counted(way: KprobeMethod) -> None:
             thread.join()
         seen = sum(row.value.count for row in session.read())
         list(session.drain())
-        (missed,) = [int(line.split()[0]) for line in session.remarks() if "missed" in line]
+        (missed,) = [int(line.split()[0]) for line in session.closing_notes() if "missed" in line]
     assert 0 < missed < _SLEEPERS
     assert seen + missed >= _SLEEPERS
 

@@ -17,10 +17,10 @@ from patience import patient
 
 import usdt
 from usdt.base.errors import TracingError
-from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import Event, EventForm
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 from usdt.probes.probe import read_probes
 from usdt.probes.sites import matching, points_of
 
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.usefixtures("ringbuf")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def _session(path: Path, pid: int, *texts: str, buffer: int = 1 << 20) -> Session:
+def _session(path: Path, pid: int, *texts: str, buffer: int = 1 << 20) -> RingBufferSession:
     """A session attached to these probes of the file in one process."""
-    session = Session(EventForm(), accept=Filter((pid,)), buffer=buffer)
+    session = RingBufferSession(EventForm(), accept=TaskFilter((pid,)), buffer=buffer)
     try:
         probes = read_probes(str(path)).probes
         for text in texts:
@@ -51,11 +51,11 @@ def _session(path: Path, pid: int, *texts: str, buffer: int = 1 << 20) -> Sessio
     return session
 
 
-def _lost(session: Session) -> dict[str, tuple[int, int]]:
+def _lost(session: RingBufferSession) -> dict[str, tuple[int, int]]:
     return {item.probe: (item.lost, item.unread) for item in session.lost()}
 
 
-def _everything(session: Session, *, quiet: float = 0.1) -> list[Event]:
+def _everything(session: RingBufferSession, *, quiet: float = 0.1) -> list[Event]:
     # Until nothing comes any more for a while.
     found: list[Event] = []
     while batch := session.poll(quiet):
@@ -79,7 +79,7 @@ def slow() -> Iterator[Fixture]:
 _LOOP = "loop:hit"
 
 
-def _loop(process: Fixture, *texts: str, buffer: int = 1 << 20) -> Session:
+def _loop(process: Fixture, *texts: str, buffer: int = 1 << 20) -> RingBufferSession:
     return _session(build("default", "loop"), process.pid, *texts, buffer=buffer)
 
 
@@ -297,7 +297,7 @@ def _descriptors() -> int:
 
 def test_close_is_idempotent_and_leaves_nothing(slow: Fixture) -> None:
     before = _descriptors()
-    unused = Session(EventForm())
+    unused = RingBufferSession(EventForm())
     unused.close()
     session = _loop(slow, _LOOP, f"{_LOOP}(arg1)")
     slow.fire()
@@ -382,4 +382,4 @@ def test_a_record_must_fit_the_buffer(limit: int, fits: bool, writers: Path) -> 
 @pytest.mark.parametrize("limit", [0, -1, 1 << 16])
 def test_strings_have_a_least_and_a_greatest_length(limit: int) -> None:
     with pytest.raises(TracingError, match=f"str.. can keep 1 to 65535 bytes, not {limit}"):
-        Session(EventForm(), max_string=limit)
+        RingBufferSession(EventForm(), max_string=limit)

@@ -57,7 +57,7 @@ def test_statistics_and_histograms(shop: usdt.Provider, session: usdt.Session) -
     for number in (0, 1, 3, 7, 12):
         order.fire(number, "x")
     value = stats["x"]
-    assert (value.count, value.sum, value.least, value.greatest) == (5, 23, 0, 12)
+    assert (value.count, value.sum, value.min, value.max) == (5, 23, 0, 12)
     assert hist["kept:order"] == {(0, 1): 1, (1, 2): 1, (2, 4): 1, (4, 8): 1, (8, 16): 1}
     assert linear["kept:order"] == {(0, 5): 3, (5, 10): 1, (10, None): 1}
     assert hist["kept:order"].count == 5
@@ -72,7 +72,7 @@ def test_times_between_probes(shop: usdt.Provider, session: usdt.Session) -> Non
         end.fire(number)
     (value,) = times.values()
     assert value.count == 5
-    assert 0 < value.least <= value.average <= value.greatest
+    assert 0 < value.min <= value.average <= value.max
 
 
 def test_callbacks_and_patterns(shop: usdt.Provider, session: usdt.Session) -> None:

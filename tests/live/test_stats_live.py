@@ -40,7 +40,7 @@ def test_every_integer_type(item: str) -> None:
             values.setdefault(hit.probe, []).append(hit.args[item])
     assert len(values) >= 20
     assert {
-        row.source.probe: (row.value.count, row.value.least, row.value.greatest, row.value.sum)
+        row.source.probe: (row.value.count, row.value.min, row.value.max, row.value.sum)
         for row in rows
     } == {name: (len(v), min(v), max(v), sum(v)) for name, v in values.items()}
     left_out = len(hits) - sum(map(len, values.values()))

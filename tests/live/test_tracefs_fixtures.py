@@ -24,11 +24,11 @@ from tracing_values import words_for
 
 from usdt.base.errors import NotSupported
 from usdt.bpf.features import have_sleepable_uprobes, have_uprobe_multi
-from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonForm
-from usdt.engine.runtime.session import Session
-from usdt.engine.runtime.tracefs_backend.session import ProbeSession
+from usdt.engine.runtime.session import RingBufferSession
+from usdt.engine.runtime.tracefs_backend.session import TracefsSession
 from usdt.probes.probe import read_probes
 from usdt.probes.sites import declared_arguments, points_of
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from fixtures import Fixture
 
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
 
     Hits = list[dict[str, Any]]
 
@@ -65,9 +65,9 @@ def _files(path: Path, pid: int) -> Iterator[Path]:
         yield from {Path(line.split()[-1]) for line in lines if "libstdc++" in line}
 
 
-def _asked(running: dict[Path, Fixture]) -> dict[tuple[str, int], list[Point]]:
+def _asked(running: dict[Path, Fixture]) -> dict[tuple[str, int], list[AttachPoint]]:
     """(Probes and items, arguments) → where, in all programs."""
-    found: dict[tuple[str, int], list[Point]] = defaultdict(list)
+    found: dict[tuple[str, int], list[AttachPoint]] = defaultdict(list)
     seen = set()
     for path, program in running.items():
         words = (word.partition("(") for word in words_for(program.hits))
@@ -84,10 +84,13 @@ def _asked(running: dict[Path, Fixture]) -> dict[tuple[str, int], list[Point]]:
 
 
 def _both(running: dict[Path, Fixture]) -> tuple[Hits, Hits, list[str]]:
-    """The hits of one round as BPF has them, as the kernel's tracer has them, and its remarks."""
-    accept = Filter(tuple(program.pid for program in running.values()))
+    """The hits of one round as BPF has them, as the kernel's tracer has them, and its notes."""
+    accept = TaskFilter(tuple(program.pid for program in running.values()))
     options: dict[str, Any] = {"accept": accept, "buffer": _ROOM, "max_string": 6000}
-    with Session(JsonForm(), **options) as bpf, ProbeSession(JsonForm(), **options) as events:
+    with (
+        RingBufferSession(JsonForm(), **options) as bpf,
+        TracefsSession(JsonForm(), **options) as events,
+    ):
         for (text, declared), points in _asked(running).items():
             for session in (bpf, events):
                 failures = session.attach(parse_probe(text), points, declared=declared)
@@ -102,7 +105,7 @@ def _both(running: dict[Path, Fixture]) -> tuple[Hits, Hits, list[str]]:
             for session in (bpf, events)
         )
         assert not [*bpf.lost(), *events.lost()]
-        return one, other, events.remarks()
+        return one, other, events.closing_notes()
 
 
 @functools.cache
@@ -132,7 +135,7 @@ def _excused(path: Path, probe: str, key: str, bpf: Any, event: Any) -> str | No
     return "" if late else None  # a page that nobody has read: only events fault it in
 
 
-def _differences(path: Path, one: Hits, other: Hits, remarks: str) -> Iterator[str]:
+def _differences(path: Path, one: Hits, other: Hits, closing_notes: str) -> Iterator[str]:
     if [hit["probe"] for hit in one] != [hit["probe"] for hit in other]:
         yield f"{path}: other probes, or in another order"
         return
@@ -144,7 +147,9 @@ def _differences(path: Path, one: Hits, other: Hits, remarks: str) -> Iterator[s
         for key, value in hit["args"].items():
             found = event["args"][key]
             why = "" if value == found else _excused(path, probe, key, value, found)
-            listed = not why or f"{probe}: {key} is not read through tracefs: {why}" in remarks
+            listed = (
+                not why or f"{probe}: {key} is not read through tracefs: {why}" in closing_notes
+            )
             if why is None or not listed:
                 yield f"{path} {probe} {key}: by BPF {value}, through tracefs {found}"
 
@@ -166,8 +171,8 @@ def _check(programs: Iterable[tuple[str, str]]) -> None:
             program.wait_ready()
             if path.name != "execer":
                 program.fire(timeout=patient(60))  # for what it prints: which items are strings
-        bpf, events, remarks = _both(running)
-    assert not [line for line in remarks if "not recorded" in line]
+        bpf, events, closing_notes = _both(running)
+    assert not [line for line in closing_notes if "not recorded" in line]
     one, other = _of_each(bpf), _of_each(events)
     assert one.keys() == other.keys() == {program.pid for program in running.values()}
     found: list[str] = []
@@ -178,7 +183,7 @@ def _check(programs: Iterable[tuple[str, str]]) -> None:
             both = hits, others[tid]
             if path.name == _UNORDERED:
                 both = tuple(sorted(part, key=lambda hit: str(hit["probe"])) for part in both)
-            found += _differences(path, *both, "\n".join(remarks))
+            found += _differences(path, *both, "\n".join(closing_notes))
     assert not found, "\n".join(found[:20])
     assert len(bpf) == len(events)
 

@@ -18,12 +18,12 @@ from kprobe.tracepoints import provider as source
 from kprobe.tracepoints.syscall_numbers import numbers
 from usdt.arch.locations import Unreadable
 from usdt.btf.reader import Btf
-from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonForm
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 from usdt.tracefs import mount as location
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance
@@ -32,7 +32,7 @@ from usdt.tracefs.trace_pipe_reader import TracePipeReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
 
@@ -215,7 +215,7 @@ def test_the_same_probe_twice_is_two_events() -> None:
     assert len([event for event in found if event["probe"] == probe]) == 3
 
 
-def _every_point() -> list[Point]:
+def _every_point() -> list[AttachPoint]:
     return [source._event(event, shown=True) for event in catalog.events()]
 
 
@@ -241,7 +241,7 @@ def test_one_of_every_category_attaches_with_its_record() -> None:
     # Each takes 50 ms to detach, one after the other: not all of them here.
     firsts = {event.category: event for event in reversed(catalog.events())}
     chosen = [event for name, event in sorted(firsts.items()) if name != "syscalls"]
-    with Session(JsonForm(), accept=Filter(pids=(os.getpid(),))) as session:
+    with RingBufferSession(JsonForm(), accept=TaskFilter(pids=(os.getpid(),))) as session:
         for event in chosen:
             point = source._event(event, shown=True)
             assert not session.attach(parse_probe(f"tracepoint:{event.full_name}"), [point])

@@ -18,8 +18,8 @@ from usdt.base.machine import word_size
 from usdt.engine.compiler.ir import Fetched, Number, Opaque
 from usdt.engine.language import parse_probe
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
-from usdt.engine.runtime.tracefs_backend.event_plan import Head, RowMaker, plan_event
-from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching, Inexpressible
+from usdt.engine.runtime.tracefs_backend.event_plan import EventContext, EventDecoder, plan_event
+from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder, UnsupportedFetch
 from usdt.probes.argspec import parse_arguments
 from usdt.probes.probe import read_probes
 from usdt.probes.uprobe_events import site_events
@@ -45,7 +45,7 @@ def fetched(machine: str, text: str) -> str:
         machine=machine,
         elf_type=3,
     )
-    fetching = Fetching(OFFSET, word_size(machine), KERNELS.get(machine, machine))
+    fetching = FetchArgBuilder(OFFSET, word_size(machine), KERNELS.get(machine, machine))
     return fetching.number(Fetched(fetch, arch.value_type(operand))).text
 
 
@@ -100,13 +100,13 @@ def test_what_no_definition_can_fetch_is_said(operand: str, reason: str) -> None
     if not reason:
         assert fetched("x86_64", operand) == "-123456789(%bp):u64"
         return
-    with pytest.raises(Inexpressible, match=reason):
+    with pytest.raises(UnsupportedFetch, match=reason):
         fetched("x86_64", operand)
 
 
 def condition(text: str) -> str:
     """The kernel's filter for items on arguments of every type."""
-    return plan_event(plan(text), Fetching(OFFSET, 8, "x86_64")).filter
+    return plan_event(plan(text), FetchArgBuilder(OFFSET, 8, "x86_64")).filter
 
 
 # arg0…arg7 are s8, u8, s16 … u64; a0… are the fields, in the order in which they are needed.
@@ -166,7 +166,7 @@ def test_what_is_computed_from_fields_follows_the_rules_of_c(item: str, expected
 
 
 def test_items_that_cannot_be_fetched_are_shown_with_their_reason() -> None:
-    made = plan_event(plan("arg4, uid, ustack"), Fetching(OFFSET, 8, "x86_64"))
+    made = plan_event(plan("arg4, uid, ustack"), FetchArgBuilder(OFFSET, 8, "x86_64"))
     assert [key for key, _ in made.problems] == ["uid", "ustack"]
     assert [field.form for field in made.layout.fields] == ["integer", "opaque", "opaque"]
 
@@ -202,12 +202,12 @@ print fmt: "(%lx)", REC->__probe_ip
 def test_strings_that_were_not_recorded_are_told(
     place: tuple[int, int], name: tuple[int, int], expected: tuple[int, bytes]
 ) -> None:
-    event = plan_event(plan("str(arg7)"), Fetching(OFFSET, 8, "x86_64"))
-    made = RowMaker(event, parse_format(FORMAT))
+    event = plan_event(plan("str(arg7)"), FetchArgBuilder(OFFSET, 8, "x86_64"))
+    made = EventDecoder(event, parse_format(FORMAT))
     where = (length << 16 | offset for offset, length in (place, name))
     record = struct.pack("=HBBiQIII", 1500, 0, 0, 7, OFFSET, 0, *where) + b"abc\0xy\0"
     values = made.unpack(record)
-    row = made.row(values, b"", record, Head(5, 7, 7, 0))
+    row = made.row(values, b"", record, EventContext(5, 7, 7, 0))
     assert row is not None
     assert row[-2:] == expected
     assert (made.name(record, values) is None) == (not name[1] or name[0] > len(record))

@@ -16,12 +16,12 @@ from usdt.engine.aggregate.codegen.action import (
     STARTS,
     VALUES,
     ZEROS,
-    AggregateBody,
+    AggregateActionEmitter,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
-from usdt.engine.aggregate.planning import Planner
+from usdt.engine.aggregate.planning import AggregatePlanner
 from usdt.engine.aggregate.values import Value, unpack, value_size
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.language import parse_probe
 
@@ -165,23 +165,25 @@ class Programs:
     ) -> None:
         """Plan the probes and make maps for ``entries`` keys."""
         self.aggregation = aggregation
-        self.planner = Planner(aggregation, requests := [parse_probe(text) for text in probes])
+        self.planner = AggregatePlanner(
+            aggregation, requests := [parse_probe(text) for text in probes]
+        )
         self.machine = AggregateMachine(**machine)
-        body = AggregateBody(aggregation, atomics=atomics)
+        body = AggregateActionEmitter(aggregation, atomics=atomics)
         self.codes: list[Code] = []
         size = value_size(aggregation)
         for index, request in enumerate(requests):
             plan = self.planner.plan(
                 request, "p:q", arguments, declared=len(arguments), max_string=20
             )
-            case = Case(index + 1, index, plan)
+            case = ProgramVariant(index + 1, index, plan)
             action = body.actions[case.number] = self.planner.action(plan, "p:q", request)
             key = action.keys.size if aggregation.keyed else 4
             if action.role != "start":
                 array = not aggregation.keyed
                 self.machine.make(VALUES, size, key, entries, array=array)
             self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)
-            self.codes.append(generate([case], Filter(), sleepable=sleepable, body=body))
+            self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, body=body))
         for name, value in ((ZEROS, size), (EPOCH, 8), (ODD, 16)):
             self.machine.make(name, value, 4, 1, array=True)
 

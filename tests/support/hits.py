@@ -10,7 +10,7 @@ from planning import EVERY_TYPE, argument, plan
 
 from usdt.arch.locations import Register, Unreadable
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventForm
@@ -48,9 +48,9 @@ def registers(**values: int) -> bytes:
     return bytes(context)
 
 
-def program(made: Plan, *, sleepable: bool = False, accept: Filter | None = None) -> Code:
+def program(made: Plan, *, sleepable: bool = False, accept: TaskFilter | None = None) -> Code:
     """The program of one plan, for the probe of index 0."""
-    return generate([Case(1, 0, made)], accept or Filter(), sleepable=sleepable)
+    return generate([ProgramVariant(1, 0, made)], accept or TaskFilter(), sleepable=sleepable)
 
 
 def shown(made: Plan, machine: Machine) -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.stacks import UserSymbols
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("FRONT", "UsdtFront")
 
@@ -40,7 +40,7 @@ class UsdtFront:
         stack: contextlib.ExitStack,
         options: dict[str, Any],
         requests: Sequence[ProbeText],
-        session: Callable[[Filter], AnySession],
+        session: Callable[[TaskFilter], BpfSession],
     ) -> Started:
         """Attach the probes to what the options name; ``stack`` undoes it."""
         from usdt.engine.language import parse_items  # noqa: PLC0415 - --help does not pay

@@ -17,7 +17,7 @@ from usdt.uprobes.provider import FunctionRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 __all__ = ("check_functions",)
 
@@ -66,7 +66,7 @@ def _results(
         yield point.function, list(_problems(request, point))
 
 
-def _problems(request: FunctionRequest, point: Point) -> Iterator[str]:
+def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
     for argument in point.arguments if not request.text.items else ():
         problem = problem_of(argument)
         if problem and not argument.hidden:

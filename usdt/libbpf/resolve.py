@@ -23,7 +23,7 @@ from usdt.targets.target_files import resolve_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.probes.probe import Probe, Site
 
 __all__ = ("AttachSite", "AttachSpec", "Collection", "addresses_of", "collect")
@@ -45,7 +45,7 @@ class AttachSite:
         fixed: whether the file runs at its link-time addresses.
     """
 
-    point: Point
+    point: AttachPoint
     site: Site
     spec: Spec
     key: tuple[str, int]
@@ -215,7 +215,7 @@ def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int
             yield place, address
 
 
-def _code(point: Point) -> list[process.Mapping]:
+def _code(point: AttachPoint) -> list[process.Mapping]:
     # The executable mappings of a point's file in its process.
     if not point.pid:
         raise SyscallError(

@@ -14,7 +14,7 @@ from usdt.elf.file import ElfFile
 from usdt.elf.symbols import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.language.needs_types import needs_types
-from usdt.engine.runtime.attach.attach_points import Point
+from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ def points_of(
     pid: int = 0,
     typed: bool = False,
     refused: list[TracingError] | None = None,
-) -> Iterator[Point]:
+) -> Iterator[AttachPoint]:
     """The live sites of a probe in the file at ``open_path``.
 
     Args:
@@ -115,7 +115,7 @@ def points_of(
             key = site.args, site.address if _symbolic(probe, site) else 0
             if key not in known:
                 known[key] = tuple(arguments_of(probe, site, elf.type, symbols))
-            yield Point(
+            yield AttachPoint(
                 probe.full_name,
                 probe.path,
                 open_path,
@@ -147,13 +147,13 @@ def _types_of(path: str, open_path: str, machine: str, pid: int) -> DwarfTypePro
 
 def attachable(
     probes: Sequence[Probe], path: str, open_path: str, pid: int, items: Sequence[Item]
-) -> tuple[list[Point], list[TracingError]]:
+) -> tuple[list[AttachPoint], list[TracingError]]:
     """The live sites of several probes of a file, for some items; and why there are no more.
 
     Raises:
         ElfError: as :func:`points_of`.
     """
-    points: list[Point] = []
+    points: list[AttachPoint] = []
     refused: list[TracingError] = []
     typed, elsewhere = needs_types(items), foreign_reason(probes[0])
     for probe in probes if elsewhere is None else ():

@@ -20,7 +20,7 @@ from usdt.engine.compiler.ir import Builtin, CompareText, CompareTexts, Number
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.runtime.tracefs_backend.evaluate import leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
-from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching, Inexpressible
+from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder, UnsupportedFetch
 from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, event_label, place_text
 from usdt.probes.sites import declared_arguments, foreign_reason, points_of
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output, Plan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.runtime.attach.attach_points import Point
-    from usdt.engine.runtime.tracefs_backend.fetch_args import Field
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg
     from usdt.probes.probe import Probe
     from usdt.uprobes.provider import FunctionRequest
 
@@ -85,7 +85,7 @@ def site_events(
         plan = make_plan(
             request.items, point.arguments, text=request.text, probe=point.probe, declared=declared
         )
-        fetching = Fetching(point.offset, word_size(probe.machine), kernel)
+        fetching = FetchArgBuilder(point.offset, word_size(probe.machine), kernel)
         name = _free(f"{event_label(point.probe)}_site{number}", taken)
         taken.add(name)
         yield _SiteWriter(plan, fetching, point).event(group, name, path)
@@ -136,7 +136,7 @@ def function_events(
             part = replaced(plan, outputs=ends[0], predicates=ends[1])
             name = _free(event_label(point.probe) + ("_return" if returns else ""), taken)
             taken.add(name)
-            fetching = Fetching(point.offset, min(words), returns=returns)
+            fetching = FetchArgBuilder(point.offset, min(words), returns=returns)
             writer = _SiteWriter(part, fetching, point, "r" if returns else "p")
             if returns and predicates:
                 writer.notes.append("predicates on the entry do not filter returns")
@@ -164,7 +164,9 @@ def _native(machine: str) -> str:
 
 
 class _SiteWriter:
-    def __init__(self, plan: Plan, fetching: Fetching, point: Point, kind: str = "p") -> None:
+    def __init__(
+        self, plan: Plan, fetching: FetchArgBuilder, point: AttachPoint, kind: str = "p"
+    ) -> None:
         self.plan = plan
         self.kind = kind
         self.fetching = fetching
@@ -179,7 +181,7 @@ class _SiteWriter:
         for output in self.plan.outputs:
             try:
                 self._output(output)
-            except Inexpressible as err:
+            except UnsupportedFetch as err:
                 self.notes.append(f"{output.key}: {err}")
         place = place_text(path, self.point.offset, self.point.ref_ctr_offset)
         said = self._filter()
@@ -192,7 +194,7 @@ class _SiteWriter:
             for leaf in leaves(predicate):
                 try:
                     self._leaf(leaf)
-                except Inexpressible as err:
+                except UnsupportedFetch as err:
                     raise TracingError(
                         f"{self.point.probe}: a predicate needs what no event can fetch: {err}"
                     ) from err
@@ -212,7 +214,7 @@ class _SiteWriter:
                 if address is not None and address not in self.texts:
                     self.texts[address] = self._add("text", self.fetching.string(address))
             case CompareTexts():
-                raise Inexpressible("two strings")
+                raise UnsupportedFetch("two strings")
             case _ if leaf not in self.numbers:
                 field = self.fetching.number(leaf)
                 self.numbers[leaf] = self._add("value", field)
@@ -234,7 +236,7 @@ class _SiteWriter:
             case "func":
                 pass  # the event's name says it
             case "opaque":
-                raise Inexpressible(getattr(node, "reason", "unreadable"))
+                raise UnsupportedFetch(getattr(node, "reason", "unreadable"))
             case "string":
                 self.texts[node] = self._add(key, self.fetching.string(node))
             case "buffer" | "bytes":
@@ -245,7 +247,7 @@ class _SiteWriter:
                     return
                 self._number(output)
             case form:
-                raise Inexpressible(f"{form}, which an event does not record")
+                raise UnsupportedFetch(f"{form}, which an event does not record")
 
     def _number(self, output: Output) -> None:
         node, key = output.node, output.key
@@ -266,11 +268,11 @@ class _SiteWriter:
         elif isinstance(output.length, Number):
             fields = self.fetching.buffer(node, min(output.length.value, output.size))
         else:
-            raise Inexpressible("a length that is not constant")
+            raise UnsupportedFetch("a length that is not constant")
         for field in fields:
             self._add(output.key, field)
 
-    def _add(self, key: str, field: Field, *, hexadecimal: bool = False) -> str:
+    def _add(self, key: str, field: FetchArg, *, hexadecimal: bool = False) -> str:
         # An argument's name is the item's in letters that the kernel takes.
         base = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_")[: _MAX_NAME - 4] or "value"
         if base[0].isdigit() or (_RESERVED.match(base) and base != key):

@@ -1,6 +1,6 @@
 """Processes that are traced with all that they fork: who is in at the start, what they map later.
 
-The kernel's side is :class:`usdt.engine.runtime.follow.Followed`. What is done here:
+The kernel's side is :class:`usdt.engine.runtime.follow.TaskSet`. What is done here:
 
 *   Children that are there already are found by their parents in /proc. A process is taken into
     the set first and its children looked for afterwards: those forked in between are seen twice,
@@ -21,7 +21,7 @@ from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.bpf.mmapevents import MmapEvents
-from usdt.engine.runtime.follow import ROOM, Followed
+from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
 from usdt.procfs import process
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ForkFollower:
 
     Args:
         pids: process IDs.
-        namespace: as :class:`usdt.engine.compiler.codegen.model.Filter` has it.
+        namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
         room: how many tasks can be followed at the same time.
 
     Attributes:
@@ -66,12 +66,12 @@ class ForkFollower:
     """
 
     def __init__(
-        self, pids: Sequence[int], namespace: tuple[int, int] | None, *, room: int = ROOM
+        self, pids: Sequence[int], namespace: tuple[int, int] | None, *, room: int = MAX_TASKS
     ) -> None:
         self.notices: list[str] = []
         self._events: MmapEvents | None = None
         self._met: dict[tuple[tuple[int, int], int], tuple[int, int]] = {}
-        self.followed = Followed(namespace, room=room)
+        self.followed = TaskSet(namespace, room=room)
         try:
             self.pids = tuple(self._take_in(pids))
             self._watch()
@@ -139,7 +139,7 @@ class ForkFollower:
 
     def loss_notes(self) -> Iterator[str]:
         """What could not be followed, in words."""
-        state = self.followed.unfollowed()
+        state = self.followed.losses()
         if state.no_room:
             yield (
                 f"{state.no_room} children found no room beside {self.followed.room} others: they "

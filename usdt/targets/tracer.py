@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import ElfError, LanguageError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
-from usdt.engine.compiler.codegen.model import Filter
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.probes.probe import FileProbes, read_probes
 from usdt.probes.sites import attachable, closest_match, declared_arguments, is_typo_of, matching
 from usdt.procfs import process
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.attach.attach_points import Point
-    from usdt.engine.runtime.session import AnySession, Lost
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.session import BpfSession, Lost
     from usdt.targets.follow_forks import ForkFollower
     from usdt.targets.spawn import StoppedCommand
     from usdt.uprobes.provider import FunctionRequest
@@ -104,7 +104,7 @@ class Tracer:
         self,
         probes: Sequence[ProbeText],
         targets: Targets,
-        session: Callable[[Filter], AnySession],
+        session: Callable[[TaskFilter], BpfSession],
         *,
         patience: float | None = GRACE,
         keys: Sequence[Item] = (),
@@ -135,10 +135,10 @@ class Tracer:
             self._resources = undo.pop_all()
 
     @property
-    def ways(self) -> list[str]:
+    def attach_log(self) -> list[str]:
         """What was attached, by which kernel path."""
         looked = [note for r in self._requests if r.functions for note in r.functions.notes]
-        return [*looked, *self._session.ways]
+        return [*looked, *self._session.attach_log]
 
     @property
     def listings(self) -> list[str]:
@@ -167,7 +167,7 @@ class Tracer:
     def drain(self) -> Iterator[list[Any]]:
         """Detach, then yield what is still there; what could not be followed is in ``notices``."""
         yield from self._session.drain()
-        self.notices += self._session.remarks()
+        self.notices += self._session.closing_notes()
         if self._family is not None:
             self.notices += self._family.loss_notes()
 
@@ -219,10 +219,10 @@ class Tracer:
         self.notices += family.notices
         return family
 
-    def _filter(self) -> Filter:
+    def _filter(self) -> TaskFilter:
         if self._family is not None:
-            return Filter((), self._namespace, self._family.followed)
-        return Filter(self._pids, self._namespace)
+            return TaskFilter((), self._namespace, self._family.followed)
+        return TaskFilter(self._pids, self._namespace)
 
     def _locate(self) -> list[tuple[_Request, list[_File]]]:
         located = []
@@ -393,7 +393,7 @@ class Tracer:
         self.notices += [f"not attached: {error}" for error in failures]
 
     def _attach_points(
-        self, request: _Request, file: _File, points: list[Point], declared: int
+        self, request: _Request, file: _File, points: list[AttachPoint], declared: int
     ) -> list[TracingError]:
         refused = self._session.attach(request.text, points, declared=declared)
         # A function's entry and return are one site.

@@ -10,7 +10,7 @@ from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.language.needs_types import needs_types, untyped_names
 from usdt.engine.language.tree import Name, names_in, walk
-from usdt.engine.runtime.attach.attach_points import Point
+from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.uprobes.arguments import (
     MAX_ARGUMENTS,
     arguments_of,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.session import BpfSession
     from usdt.uprobes.arguments import Parameters
     from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import DebugParameters
@@ -121,7 +121,7 @@ class FunctionRequest:
             )
         return found
 
-    def points(self, path: str, open_path: str, pid: int = 0) -> list[Point]:
+    def points(self, path: str, open_path: str, pid: int = 0) -> list[AttachPoint]:
         """Where to attach in a file; ``pid``: in this one process.
 
         Raises:
@@ -134,7 +134,7 @@ class FunctionRequest:
         absence = None if parameters is None else parameters.missing_reason
         found = self._with_names(path, arguments, absence)
         return [
-            Point(
+            AttachPoint(
                 one.probe,
                 path,
                 open_path,
@@ -149,11 +149,11 @@ class FunctionRequest:
             for one in found
         ]
 
-    def fitting(self, points: list[Point], session: AnySession) -> list[Point]:
+    def fitting(self, points: list[AttachPoint], session: BpfSession) -> list[AttachPoint]:
         """Of many functions' points those that have what keys name; of one, itself."""
         if len(points) < 2 or len(self._items) == len(self.text.items):
             return points
-        found = [point for point in points if session.misfit(self.text, point) is None]
+        found = [point for point in points if session.check_items(self.text, point) is None]
         return found or points[:1]
 
     def _parameters_of(

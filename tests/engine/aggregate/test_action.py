@@ -238,7 +238,7 @@ def test_a_pair(atomics: bool) -> None:
     programs.hit(0)
     programs.hit(1)
     found = programs.values()[()]
-    assert (found.count, found.sum, found.least, found.greatest) == (1, 10, 10, 10)
+    assert (found.count, found.sum, found.min, found.max) == (1, 10, 10, 10)
     assert [index for index, count in enumerate(found.buckets) if count] == [2]
     assert programs.odd == (0, 0)
     assert programs.depths() == []
@@ -250,7 +250,7 @@ def test_the_idle_tasks_of_two_processors_are_two() -> None:
         programs.machine.cpu = cpu
         programs.hit(index)
     found = programs.values()[()]
-    assert (found.count, found.least, found.greatest) == (2, 20, 20)
+    assert (found.count, found.min, found.max) == (2, 20, 20)
     assert programs.depths() == []
 
 
@@ -260,7 +260,7 @@ def test_nested_starts_end_from_the_inside(atomics: bool) -> None:
     for index in (0, 0, 1, 0, 1, 1):  # 1 (2 2) (3 3) 1: 10, 10 and 50 ns
         programs.hit(index)
     found = programs.values()[()]
-    assert (found.count, found.sum, found.greatest) == (3, 70, 50)
+    assert (found.count, found.sum, found.max) == (3, 70, 50)
     assert programs.depths() == []
 
 

@@ -14,7 +14,7 @@ from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_li
 from usdt.engine.aggregate.output.svg import Drawing, svg
 from usdt.engine.aggregate.output.text import duration, histogram, histograms, label, number, table
 from usdt.engine.aggregate.results import Part, Result
-from usdt.engine.aggregate.session import Pairs
+from usdt.engine.aggregate.session import UnpairedCounts
 from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
 from usdt.engine.aggregate.values import Value
 from usdt.engine.runtime.session import Lost
@@ -149,7 +149,11 @@ def test_what_is_missing_as_json() -> None:
         "unreadable": 4,
         "probe": "p:q",
     }
-    assert json.loads(pairs_line(Pairs(1, 2, 3))) == {"unfinished": 1, "unmatched": 2, "deep": 3}
+    assert json.loads(pairs_line(UnpairedCounts(1, 2, 3))) == {
+        "unfinished": 1,
+        "unmatched": 2,
+        "deep": 3,
+    }
 
 
 # ---------------------------------------------------------------- heatmaps

@@ -9,7 +9,7 @@ from planning import EVERY_TYPE
 from planning import plan as planned
 
 from usdt.base.errors import LanguageError, TracingError
-from usdt.engine.aggregate.keys import Address, Cut, KeyLayout, Stack, lay_out
+from usdt.engine.aggregate.keys import Address, KeyLayout, Stack, TruncatedStr, lay_out
 from usdt.engine.aggregate.spec import (
     MAX_BUCKETS,
     Aggregation,
@@ -207,5 +207,5 @@ def test_parts_are_read_back(text: str, data: bytes, value: object) -> None:
 def test_a_string_says_whether_it_may_go_on() -> None:
     found = layout("str(arg7, 3)")
     whole, cut = (found.read(bytes(8) + data.ljust(8, b"\0"))[0] for data in (b"ab", b"abc"))
-    assert not isinstance(whole, Cut)
-    assert isinstance(cut, Cut)
+    assert not isinstance(whole, TruncatedStr)
+    assert isinstance(cut, TruncatedStr)

@@ -28,8 +28,14 @@ from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
 from usdt.bpf.asm.insn import R1, R6, Jump
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.expressions import SLOTS, ExpressionWriter
-from usdt.engine.compiler.codegen.model import COUNTERS, Body, Case, Filter, lost_label
+from usdt.engine.compiler.codegen.expressions import TEMPORARIES, ExpressionEmitter
+from usdt.engine.compiler.codegen.model import (
+    COUNTERS,
+    ActionEmitter,
+    ProgramVariant,
+    TaskFilter,
+    lost_label,
+)
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
 from usdt.engine.compiler.plan import HEADER_SIZE
@@ -38,7 +44,7 @@ from usdt.engine.output.decode import CONTEXT
 
 def test_the_context_of_a_record() -> None:
     machine = Machine(process=0x7FFFFFFF, thread=5, comm=b"fifteen-bytes-x")
-    machine.run(generate([Case(9, 0, plan("", ()))], Filter(), sleepable=False))
+    machine.run(generate([ProgramVariant(9, 0, plan("", ()))], TaskFilter(), sleepable=False))
     (record,) = machine.records
     assert len(record) == HEADER_SIZE
     assert struct.unpack_from("=Q", record) == (123456789,)
@@ -144,21 +150,21 @@ def test_builtins() -> None:
 def test_processes(pids: tuple[int, ...], process: int, counts: bool) -> None:
     for namespace in (None, (4, 4026531836)):
         machine = Machine(process=process, thread=99, namespace=namespace)
-        machine.run(program(plan("pid", ()), accept=Filter(pids, namespace)))
+        machine.run(program(plan("pid", ()), accept=TaskFilter(pids, namespace)))
         assert len(machine.records) == counts
 
 
 def test_a_process_outside_our_namespace_does_not_count() -> None:
     machine = Machine(namespace=(4, 1))
-    machine.run(program(plan("pid", ()), accept=Filter((), (4, 2))))
+    machine.run(program(plan("pid", ()), accept=TaskFilter((), (4, 2))))
     assert machine.records == []
     assert machine.counters == {}
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 17, 300])
 def test_the_cookie_selects_the_case(number: int) -> None:
-    cases = [Case(3 * n + 1, n, plan(f"{n}")) for n in range(number)]
-    code = generate(cases[::-1], Filter(), sleepable=False)
+    cases = [ProgramVariant(3 * n + 1, n, plan(f"{n}")) for n in range(number)]
+    code = generate(cases[::-1], TaskFilter(), sleepable=False)
     for case in cases:
         machine = Machine(cookie=case.number)
         machine.run(code)
@@ -177,16 +183,18 @@ def test_the_cookie_selects_the_case(number: int) -> None:
 
 
 def test_dispatch_takes_few_steps() -> None:
-    code = generate([Case(n, 0, plan("", ())) for n in range(1, 257)], Filter(), sleepable=False)
-    plain = generate([Case(1, 0, plan("", ()))], Filter(), sleepable=False)
+    code = generate(
+        [ProgramVariant(n, 0, plan("", ())) for n in range(1, 257)], TaskFilter(), sleepable=False
+    )
+    plain = generate([ProgramVariant(1, 0, plan("", ()))], TaskFilter(), sleepable=False)
     assert len(code) <= 256 * (len(plain) + 4)
 
 
 def test_too_many_cases_are_refused() -> None:
     big = plan("buf(arg7, 60000), str(arg7, 60000), " + ", ".join(f"arg8+{n}" for n in range(60)))
     with pytest.raises(CodeTooLarge, match="out of reach"):
-        generate([Case(n, 0, big) for n in range(1, 60)], Filter(), sleepable=True)
-    assert len(generate([Case(1, 0, big)], Filter(), sleepable=True)) < 4000
+        generate([ProgramVariant(n, 0, big) for n in range(1, 60)], TaskFilter(), sleepable=True)
+    assert len(generate([ProgramVariant(1, 0, big)], TaskFilter(), sleepable=True)) < 4000
 
 
 def test_a_program_refers_to_its_maps_by_name() -> None:
@@ -244,7 +252,7 @@ def test_predicates(items: str, passes: bool) -> None:
 @pytest.mark.parametrize("sleepable", [False, True])
 def test_undecided_predicates_are_counted(items: str, sleepable: bool) -> None:
     made = plan(items, (POINTER, NUMBER), declared=3)
-    code = generate([Case(1, 6, made)], Filter(), sleepable=sleepable)
+    code = generate([ProgramVariant(1, 6, made)], TaskFilter(), sleepable=sleepable)
     machine = Machine(context=registers(rax=5, rdi=TEXT))
     machine.run(code)
     machine.run(code)
@@ -255,8 +263,8 @@ def test_undecided_predicates_are_counted(items: str, sleepable: bool) -> None:
 def test_another_body_gets_the_predicates_and_the_ends() -> None:
     hits: list[int] = []
 
-    class GivesUp(Body):
-        def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    class GivesUp(ActionEmitter):
+        def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
             hits.append(case.number)
             assert not sleepable
             asm.load(R1, R6, RAX)
@@ -264,7 +272,7 @@ def test_another_body_gets_the_predicates_and_the_ends() -> None:
             asm.goto("exit")
 
     made = plan("arg1 > 5, *(int *)arg0 == 7", (POINTER, NUMBER))
-    code = generate([Case(1, 4, made)], Filter(), sleepable=False, body=GivesUp())
+    code = generate([ProgramVariant(1, 4, made)], TaskFilter(), sleepable=False, body=GivesUp())
     assert hits == [1]
     for rdi, rax, expected in (
         (TEXT, 4, {}),  # filtered
@@ -361,7 +369,7 @@ def test_what_is_never_there_is_tried_twice_only() -> None:
 
 def test_no_room_is_counted_also_at_the_second_attempt() -> None:
     made = plan("str(arg0)", (POINTER,))
-    code = generate([Case(1, 3, made)], Filter(), sleepable=True)
+    code = generate([ProgramVariant(1, 3, made)], TaskFilter(), sleepable=True)
     machine = text_machine(bytes(_FRESH), absent={TEXT}, room=made.size)
     machine.run(code)
     assert (machine.records, machine.counters) == ([], {3: (1, 0)})
@@ -392,7 +400,7 @@ def test_the_stack_is_the_limit() -> None:
     (output,) = node.outputs
     for slots, enough in ((2, True), (1, False)):
         asm = Assembler()
-        writer = ExpressionWriter(asm, sleepable=True, fail="x", bottom=SLOTS - 8 * slots)
+        writer = ExpressionEmitter(asm, sleepable=True, fail="x", bottom=TEMPORARIES - 8 * slots)
         if enough:
             writer.value(output.node)
             continue

@@ -9,7 +9,7 @@ from planning import argument, plan
 
 from usdt.arch.locations import AtReturn, Kept, Kind, Memory, Register, ValueType
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.entry_return import CallPart, CallStack, narrowed, split
 from usdt.engine.compiler.ir import Fetched
@@ -122,8 +122,8 @@ def test_programs_of_both_ends_are_whole(items: str, *, sleepable: bool) -> None
     assert made.entry is not None
     stack = CallStack(Register(152, 8), (8, 16))
     for number in range(1, 12):
-        for accept in (Filter(), Filter((1, 2), (3, 4))):
+        for accept in (TaskFilter(), TaskFilter((1, 2), (3, 4))):
             for entry, ours in ((True, made.entry), (False, made.returned)):
                 part = CallPart(entry=entry, pair=1, size=made.size, stack=stack)
-                others = [Case(number + 100 * n, 0, ours, part) for n in range(3)]
+                others = [ProgramVariant(number + 100 * n, 0, ours, part) for n in range(3)]
                 assert len(generate(others, accept, sleepable=sleepable)) > 3 * 20

@@ -18,7 +18,7 @@ from planning import INTEGERS, plan
 
 from usdt.arch.locations import Memory, Register, Unreadable
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.ir import Number, Opaque, wrap
 from usdt.engine.compiler.resolve import Scope, resolve
@@ -98,7 +98,7 @@ def test_programs_and_folding_agree(places: Sequence[Fetch], sleepable: bool) ->
     for first in range(0, len(_EXPRESSIONS), _AT_ONCE):
         items = _EXPRESSIONS[first : first + _AT_ONCE]
         made = plan(", ".join(items), arguments)
-        code = generate([Case(1, 0, made)], Filter(), sleepable=sleepable)
+        code = generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=sleepable)
         decoder = Decoder(EventForm())
         decoder.add(1, "p:q", made)
         for row, packed in rows:
@@ -131,7 +131,7 @@ def test_every_cast_of_every_type(value: int) -> None:
     }
     made = plan(", ".join(casts), arguments)
     machine = Machine(context=struct.pack("=Q", value & (1 << 64) - 1) + bytes(160))
-    machine.run(generate([Case(1, 0, made)], Filter(), sleepable=False))
+    machine.run(generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=False))
     decoder = Decoder(EventForm())
     decoder.add(1, "p:q", made)
     data = struct.pack("=II", len(machine.records[0]), 0) + machine.records[0]

@@ -17,7 +17,7 @@ from usdt.arch.locations import (
 from usdt.base.errors import TracingError
 from usdt.bpf.asm.assembler import Assembler
 from usdt.engine.compiler import entry_return as calls
-from usdt.engine.compiler.codegen.expressions import ExpressionWriter
+from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.ir import (
     S32,
     U64,
@@ -95,7 +95,7 @@ def jumps(node: Node, *, sleepable: bool) -> bool:
     """Whether its code goes to "fail"."""
     asm = Assembler()
     try:
-        ExpressionWriter(asm, sleepable=sleepable, fail="fail").value(node)
+        ExpressionEmitter(asm, sleepable=sleepable, fail="fail").value(node)
     except TracingError:  # too deep, or text of no address: refused
         return False
     return any(label == "fail" for *_, label in asm._jumps.values())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planning import plan
 
 from usdt.base.errors import LanguageError, TracingError
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.language import BUILTINS, render
 from usdt.engine.language.tree import (
@@ -98,7 +98,7 @@ def test_items_become_a_program_that_ends_or_an_error(
 ) -> None:
     try:
         made = plan(", ".join(map(render, trees)))
-        code = generate([Case(1, 0, made)], Filter(), sleepable=sleepable)
+        code = generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=sleepable)
     except TracingError as err:
         _check(err)
         return

@@ -15,7 +15,7 @@ from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
 from usdt.btf.values.value_reader import Values
 from usdt.engine.compiler.codegen.expressions import memory as reading
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.record.layout import Layout, layout_of
 from usdt.engine.output.decode import Decoder
@@ -31,7 +31,7 @@ USER = 0x7F0000001000
 
 def records(made: Plan, machine: Machine) -> bytes:
     """What a program writes, with the ring buffer's headers."""
-    machine.run(generate([Case(1, 0, made)], Filter(), sleepable=False))
+    machine.run(generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=False))
     return b"".join(struct.pack("=II", len(one), 0) + one for one in machine.records)
 
 

@@ -9,14 +9,14 @@ from aggregatemachine import AggregateMachine
 from hits import registers
 from planning import plan
 
-from usdt.engine.aggregate.codegen.action import VALUES, AggregateBody
-from usdt.engine.aggregate.planning import Planner
+from usdt.engine.aggregate.codegen.action import VALUES, AggregateActionEmitter
+from usdt.engine.aggregate.planning import AggregatePlanner
 from usdt.engine.aggregate.spec import Aggregation, parse_keys
-from usdt.engine.compiler.codegen.model import Case, Filter
-from usdt.engine.compiler.codegen.program import generate, generate_alike
-from usdt.engine.compiler.codegen.record import RECORDS
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
+from usdt.engine.compiler.codegen.program import generate, generate_indexed
+from usdt.engine.compiler.codegen.record import RECORD_ACTION
 from usdt.engine.language import parse_probe
-from usdt.engine.runtime.attach.kprobe_batch import POINTERS, ByPointer, find_number
+from usdt.engine.runtime.attach.kprobe_batch import POINTERS, DispatchByIp, emit_find_variant
 from usdt.tracefs.multi_probe_events import MultiProbeEvent, multi_probe_supported
 
 _ROWS = 300
@@ -26,14 +26,16 @@ _x86 = pytest.mark.skipif(
 )
 
 
-def _body(aggregation: Aggregation, probe: str) -> tuple[AggregateBody, list[Case]]:
-    body = AggregateBody(aggregation, atomics=True)
-    planner = Planner(aggregation, [request := parse_probe(probe)])
+def _body(
+    aggregation: Aggregation, probe: str
+) -> tuple[AggregateActionEmitter, list[ProgramVariant]]:
+    body = AggregateActionEmitter(aggregation, atomics=True)
+    planner = AggregatePlanner(aggregation, [request := parse_probe(probe)])
     cases = []
     for number in range(1, _ROWS + 1):
         name = f"kprobe:f{number}"
         made = planner.plan(request, name, (), declared=0, max_string=20)
-        cases.append(Case(number, number - 1, made))
+        cases.append(ProgramVariant(number, number - 1, made))
         body.actions[number] = planner.action(made, name, request)
     return body, cases
 
@@ -54,7 +56,7 @@ def test_a_cookie_names_the_row() -> None:
     body, cases = _body(Aggregation(), "kprobe:*")
     write = body.indexed(cases)
     assert write is not None
-    code = generate_alike(Filter(), count=write, select=None, probe=7)
+    code = generate_indexed(TaskFilter(), count=write, select=None, probe=7)
     assert len(code) < 40
     machine = _machine(rows=200)
     for cookie in (1, 2, 2, 200, 201):
@@ -69,7 +71,7 @@ def test_a_pointer_names_the_row() -> None:
     body, cases = _body(Aggregation(), "kprobe:*")
     write = body.indexed(cases)
     assert write is not None
-    code = generate_alike(Filter(), count=write, select=find_number, probe=0)
+    code = generate_indexed(TaskFilter(), count=write, select=emit_find_variant, probe=0)
     machine = _machine()
     machine.make(POINTERS, 4, 8, _ROWS, array=False)
     for case in cases:
@@ -87,7 +89,7 @@ def test_a_pointer_selects_the_case() -> None:
     pointers = {_FIRST + 32 * case.number + 6: case.number for case in cases}
     pointers[0xFFFFFFFFC0001006] = 17  # of a module, and again the same case
     keys = tuple((pointer - (1 << 64), number) for pointer, number in pointers.items())
-    code = generate(cases, Filter(), sleepable=False, body=body, select=ByPointer(keys))
+    code = generate(cases, TaskFilter(), sleepable=False, body=body, select=DispatchByIp(keys))
     machine = _machine()
     for rip in (*pointers, _FIRST, _FIRST + 7, 1 << 64):
         machine.context = registers(rip=rip)
@@ -112,7 +114,7 @@ def test_what_does_more_than_count_has_programs_of_its_own(
 
 
 def test_records_are_not_counts() -> None:
-    assert RECORDS.indexed([Case(1, 0, plan("pid"))]) is None
+    assert RECORD_ACTION.indexed([ProgramVariant(1, 0, plan("pid"))]) is None
 
 
 def test_misses_are_told_by_function() -> None:

@@ -11,13 +11,13 @@ from planning import plan
 
 from usdt.arch.locations import Register
 from usdt.bpf import features
-from usdt.engine.compiler.codegen.model import Case, Filter
+from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
-from usdt.engine.compiler.codegen.stack_slots import SESSION_SLOT
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT
 from usdt.engine.compiler.entry_return import CallPart, CallStack
-from usdt.engine.runtime.attach.attach_points import Point
-from usdt.engine.runtime.attach.kprobe_session import Ends, EndSelector, take_ends
-from usdt.engine.runtime.attach.requests import Placed
+from usdt.engine.runtime.attach.attach_points import AttachPoint
+from usdt.engine.runtime.attach.kprobe_session import EntryReturnPair, SessionDispatch, pair_returns
+from usdt.engine.runtime.attach.requests import AttachRequest
 
 _IS_RETURN, _COOKIE = 1001, 1002
 _STACK, _CONTEXT, _KEPT = (n << 56 for n in (1, 2, 9))
@@ -51,26 +51,28 @@ class _Kernel(Machine):
 
 
 @pytest.fixture
-def selector(monkeypatch: pytest.MonkeyPatch) -> EndSelector:
+def selector(monkeypatch: pytest.MonkeyPatch) -> SessionDispatch:
     monkeypatch.setattr(features, "kprobe_session", lambda: (_IS_RETURN, _COOKIE))
-    return EndSelector((Ends(_placed(7), _placed(8)), Ends(_placed(9), None)), _POINTER)
+    return SessionDispatch(
+        (EntryReturnPair(_placed(7), _placed(8)), EntryReturnPair(_placed(9), None)), _POINTER
+    )
 
 
-def _placed(number: int, **more: Any) -> Placed:
-    return Placed(_point(), Case(number, 0, plan("", ()), **more))
+def _placed(number: int, **more: Any) -> AttachRequest:
+    return AttachRequest(_point(), ProgramVariant(number, 0, plan("", ()), **more))
 
 
-def _point() -> Point:
-    return Point("kprobe:f", "", "", 0, 0, (), call=_CALL)
+def _point() -> AttachPoint:
+    return AttachPoint("kprobe:f", "", "", 0, 0, (), call=_CALL)
 
 
-def _run(selector: EndSelector, accept: Filter | None = None, **state: Any) -> _Kernel:
+def _run(selector: SessionDispatch, accept: TaskFilter | None = None, **state: Any) -> _Kernel:
     cases = [item.case for one in selector.ends for item in (one.returned, one.entry) if item]
     machine = _Kernel(context=struct.pack("=Q", _WHERE).rjust(160, b"\0").ljust(168, b"\0"))
     for name, value in state.items():
         setattr(machine, name, value)
     machine.run(
-        generate(cases, accept or Filter(), sleepable=False, select=selector, skipped=1),
+        generate(cases, accept or TaskFilter(), sleepable=False, select=selector, skipped=1),
     )
     return machine
 
@@ -79,28 +81,30 @@ def _shown(machine: _Kernel) -> list[int]:
     return [struct.unpack_from("=I", record, 20)[0] for record in machine.records]
 
 
-def test_an_entry_keeps_where_the_stack_is(selector: EndSelector) -> None:
+def test_an_entry_keeps_where_the_stack_is(selector: SessionDispatch) -> None:
     machine = _run(selector, cookie=7)
     assert (_shown(machine), machine.result) == ([8], 0)
     assert machine.word(_KEPT) == _WHERE
 
 
-def test_an_entry_of_which_nothing_is_asked_keeps_it_all_the_same(selector: EndSelector) -> None:
+def test_an_entry_of_which_nothing_is_asked_keeps_it_all_the_same(
+    selector: SessionDispatch,
+) -> None:
     machine = _run(selector, cookie=9)
     assert (_shown(machine), machine.result) == ([], 0)
     assert machine.word(_KEPT) == _WHERE
 
 
 @pytest.mark.parametrize("number", [7, 9])
-def test_a_return_has_what_was_kept(selector: EndSelector, number: int) -> None:
+def test_a_return_has_what_was_kept(selector: SessionDispatch, number: int) -> None:
     machine = _run(selector, cookie=number, at_return=True, kept=4711)
     assert (_shown(machine), machine.result) == ([number], 0)
     assert machine.word(_KEPT) == 4711
-    assert machine.word(_STACK + SESSION_SLOT) == 4711
+    assert machine.word(_STACK + ENTRY_POINTER_SLOT) == 4711
 
 
-def test_returns_of_others_are_left_out(selector: EndSelector) -> None:
-    machine = _run(selector, Filter(pids=(99,)), cookie=7)
+def test_returns_of_others_are_left_out(selector: SessionDispatch) -> None:
+    machine = _run(selector, TaskFilter(pids=(99,)), cookie=7)
     assert (_shown(machine), machine.result) == ([], 1)
 
 
@@ -108,14 +112,17 @@ def test_ends_of_a_call_are_found_by_their_number() -> None:
     point, other = _point(), _point()
     made = plan("", ())
     pairs = [
-        Placed(where, Case(number, 0, made, CallPart(entry=entry, pair=pair, size=64, stack=_CALL)),
-               returns=not entry)
+        AttachRequest(
+            where,
+            ProgramVariant(number, 0, made, CallPart(entry=entry, pair=pair, size=64, stack=_CALL)),
+            returns=not entry,
+        )
         for where, number, entry, pair in (
             (point, 1, False, 1), (point, 2, True, 1), (other, 3, False, 1), (point, 4, False, 2)
         )
     ]  # fmt: skip
-    plain = Placed(point, Case(5, 0, made), returns=True)
-    ends = take_ends([*pairs, plain])
+    plain = AttachRequest(point, ProgramVariant(5, 0, made), returns=True)
+    ends = pair_returns([*pairs, plain])
     numbers = [(one.returned.case.number, one.entry and one.entry.case.number) for one in ends]
     assert numbers == [(1, 2), (3, None), (4, None)]
     assert {one.size for one in ends} == {64}

@@ -18,7 +18,7 @@ from kprobe.functions.attach_methods import (
 from usdt.base.errors import NotSupported
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.runtime.attach.kprobe_batch import DEFINED
+from usdt.engine.runtime.attach.kprobe_batch import MAX_DEFINITIONS
 from usdt.tracefs.multi_probe_events import multi_probe_supported
 
 _KPROBE = Path(sys.executable).with_name("kprobe")
@@ -70,8 +70,8 @@ def test_hundreds_are_defined_in_tracefs_where_one_call_does_not_attach_them(
         KprobeMethod.KPROBE_EVENTS,
     )
     _only(monkeypatch, *older)
-    assert attach_methods_for(DEFINED, None) == [KprobeMethod.PERF_LINK]
-    assert attach_methods_for(DEFINED + 1, None) == [
+    assert attach_methods_for(MAX_DEFINITIONS, None) == [KprobeMethod.PERF_LINK]
+    assert attach_methods_for(MAX_DEFINITIONS + 1, None) == [
         KprobeMethod.KPROBE_EVENTS,
         KprobeMethod.PERF_LINK,
     ]

@@ -29,10 +29,10 @@ __all__ = (
     "HEADER",
     "NO_FRAMES",
     "Address",
-    "Cut",
-    "Field",
+    "KeyField",
     "KeyLayout",
     "Stack",
+    "TruncatedStr",
     "lay_out",
 )
 
@@ -59,14 +59,14 @@ class Address:
     pid: int
 
 
-class Cut(str):
+class TruncatedStr(str):
     """A string that may go on: as many bytes were kept as could be."""
 
     __slots__ = ()
 
 
 @frozen
-class Field:
+class KeyField:
     """One part of a key.
 
     Attributes:
@@ -118,7 +118,7 @@ class Field:
     def _string(self, data: bytes) -> str:
         raw = data[: self.size].split(b"\0", 1)[0]
         text = raw.decode("utf-8", "surrogateescape")
-        return Cut(text) if self.form == "string" and len(raw) == self.size - 1 else text
+        return TruncatedStr(text) if self.form == "string" and len(raw) == self.size - 1 else text
 
     def _number(self, data: bytes) -> Any:
         if self.kind is Kind.FLOAT:
@@ -133,7 +133,7 @@ class Field:
 class KeyLayout:
     """All parts of a key, in the order of the items."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[KeyField, ...]
 
     @property
     def size(self) -> int:
@@ -152,7 +152,7 @@ def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
     fields = []
     for item in items:
         if is_stack(item):
-            field = Field(item.text, item.text, offset, 8)
+            field = KeyField(item.text, item.text, offset, 8)
         else:
             field = _field(next(ahead), offset)
         fields.append(field)
@@ -161,19 +161,19 @@ def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
     return KeyLayout(tuple(fields))
 
 
-def _field(output: Output, offset: int) -> Field:
+def _field(output: Output, offset: int) -> KeyField:
     kind = output.node.type
     match output.form:
         case "opaque":
-            return Field(output.key, output.form, -1, 0)
+            return KeyField(output.key, output.form, -1, 0)
         case "func":
-            return Field(output.key, output.form, -1, 0, text=output.text)
+            return KeyField(output.key, output.form, -1, 0, text=output.text)
         case "comm":
-            return Field(output.key, output.form, offset, COMM_SIZE)
+            return KeyField(output.key, output.form, offset, COMM_SIZE)
         case "string" | "buffer":
-            return Field(output.key, output.form, offset, output.size)
+            return KeyField(output.key, output.form, offset, output.size)
         case "bytes":
-            return Field(output.key, output.form, offset, kind.size)
+            return KeyField(output.key, output.form, offset, kind.size)
         case "usym" | "ksym":
-            return Field(output.key, output.form, offset, 16)
-    return Field(output.key, output.form, offset, 8, kind.kind, kind.size, names=output.names)
+            return KeyField(output.key, output.form, offset, 16)
+    return KeyField(output.key, output.form, offset, 8, kind.kind, kind.size, names=output.names)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
-from usdt.engine.aggregate.codegen.action import Action
+from usdt.engine.aggregate.codegen.action import AggregateAction
 from usdt.engine.aggregate.keys import KeyLayout, lay_out
 from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
 from usdt.engine.compiler.ir import Opaque
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.resolve import Types
     from usdt.engine.language.tree import Item, ProbeText
 
-__all__ = ("Layout", "Planner", "Source")
+__all__ = ("AggregatePlanner", "ResultColumns", "Source")
 
 
 @frozen
@@ -37,7 +37,7 @@ class Source:
 
 
 @frozen
-class Layout:
+class ResultColumns:
     """How the keys and values of a row number are read; equal ones share the number."""
 
     source: Source
@@ -45,7 +45,7 @@ class Layout:
     signed: bool
 
 
-class Planner:
+class AggregatePlanner:
     """Plans the cases of an aggregation.
 
     Args:
@@ -61,10 +61,10 @@ class Planner:
 
     def __init__(self, aggregation: Aggregation, requests: Sequence[ProbeText]) -> None:
         self.aggregation = aggregation
-        self.layouts: list[Layout] = []
+        self.layouts: list[ResultColumns] = []
         self._requests = requests
         self._values = [aggregation.check(request) for request in requests]
-        self._rows: dict[Layout, int] = {}
+        self._rows: dict[ResultColumns, int] = {}
 
     def number_of(self, request: ProbeText) -> int:
         """The place of a request among those given: by identity, as both may say the same."""
@@ -133,7 +133,7 @@ class Planner:
         planned(returns, request.text)  # an error where nothing returns
         return Plan(checks, tuple(outputs), HEADER_SIZE, -1, returns=bool(returns), kernel=kernel)
 
-    def action(self, plan: Plan, probe: str, request: ProbeText) -> Action:
+    def action(self, plan: Plan, probe: str, request: ProbeText) -> AggregateAction:
         """What a case with this plan does."""
         number = self.number_of(request)
         outputs = list(plan.outputs)
@@ -146,8 +146,8 @@ class Planner:
             layouts.append(lay_out(part.items, mine))
             expressions.append(mine)
         signed = value is not None and value.node.type.signed
-        row = self._row(Layout(Source(number, probe), layouts[1], signed))
-        return Action(
+        row = self._row(ResultColumns(Source(number, probe), layouts[1], signed))
+        return AggregateAction(
             self._role(number) or "start",
             row,
             value,
@@ -170,7 +170,7 @@ class Planner:
             pair = self.aggregation.pair_end
         return pair, self.aggregation.keys if self._role(number) else Items()
 
-    def _row(self, layout: Layout) -> int:
+    def _row(self, layout: ResultColumns) -> int:
         number = self._rows.setdefault(layout, len(self.layouts))
         if number == len(self.layouts):
             self.layouts.append(layout)

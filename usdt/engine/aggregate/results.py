@@ -7,7 +7,7 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
-from usdt.engine.aggregate.keys import Address, Cut, Stack
+from usdt.engine.aggregate.keys import Address, Stack, TruncatedStr
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.output.formatters import escape
 from usdt.engine.output.frames import folded, frame_json, frame_text
@@ -110,7 +110,7 @@ class Results:
             frame = self._resolver.frame(_kind(value.kind), value.pid, value.address)
             return Part(name, frame_text(frame), frame_json(frame))
         if isinstance(value, str):
-            shown = escape(value) + ("..." if isinstance(value, Cut) else "")
+            shown = escape(value) + ("..." if isinstance(value, TruncatedStr) else "")
             return Part(name, shown, quote(value))
         named = value.name if isinstance(value, NamedNumber) else ""
         return Part(name, str(value), json.dumps(value), named=named)

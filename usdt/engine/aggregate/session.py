@@ -24,29 +24,29 @@ from usdt.engine.aggregate.codegen.action import (
     UNMATCHED,
     VALUES,
     ZEROS,
-    Action,
-    AggregateBody,
+    AggregateAction,
+    AggregateActionEmitter,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
-from usdt.engine.aggregate.planning import Planner, Source
+from usdt.engine.aggregate.planning import AggregatePlanner, Source
 from usdt.engine.aggregate.values import NONE, Value, unpack, value_size
 from usdt.engine.compiler.limits import MAX_FRAMES
-from usdt.engine.runtime.session import AnySession
+from usdt.engine.runtime.session import BpfSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.bpf.link import UprobeMethod
-    from usdt.engine.aggregate.planning import Layout
+    from usdt.engine.aggregate.planning import ResultColumns
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.compiler.codegen.model import Case, Filter
+    from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.compiler.plan import Plan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.runtime.attach.attach_points import Point
-    from usdt.engine.runtime.attach.requests import Failure
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.attach.requests import AttachFailure
 
-__all__ = ("AggregateSession", "Pairs", "Row")
+__all__ = ("AggregateSession", "Row", "UnpairedCounts")
 
 _ROWS = 1 << 14  # of a per-CPU array of counts, beside those of the first probe's places
 _ARRAY_SIZE = 16 << 20  # bytes of one with larger values, if that makes enough rows
@@ -68,7 +68,7 @@ _Place = tuple[Source, tuple[Any, ...]]
 
 
 @frozen
-class Pairs:
+class UnpairedCounts:
     """What became of starts and ends that are no pair.
 
     Attributes:
@@ -82,7 +82,7 @@ class Pairs:
     deep: int
 
 
-class AggregateSession(AnySession):
+class AggregateSession(BpfSession):
     """Programs that aggregate, and what they have aggregated; a context manager.
 
     Args:
@@ -102,13 +102,13 @@ class AggregateSession(AnySession):
         aggregation: Aggregation,
         requests: Sequence[ProbeText],
         *,
-        accept: Filter | None = None,
+        accept: TaskFilter | None = None,
         via: UprobeMethod | None = None,
         max_string: int,
     ) -> None:
         self.aggregation = aggregation
-        self._planner = Planner(aggregation, requests)
-        self._body = AggregateBody(aggregation, atomics=features.have_fetching_atomics())
+        self._planner = AggregatePlanner(aggregation, requests)
+        self._body = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
         self._room = 0
@@ -125,15 +125,15 @@ class AggregateSession(AnySession):
         )
 
     def attach(
-        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
-    ) -> list[Failure]:
+        self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
+    ) -> list[AttachFailure]:
         """As :meth:`AnySession.attach`; a pattern may stand for all functions of a kernel."""
         self._room = max(self._room, len(points))
         return super().attach(request, points, declared=declared)
 
     # ------------------------------------------------------------ plans
 
-    def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
+    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> Plan:
         return self._planner.plan(
             request,
             point.probe,
@@ -142,20 +142,20 @@ class AggregateSession(AnySession):
             max_string=self._max_string,
             function=point.function,
             types=point.types,
-            kernel=point.hook is not None,
+            kernel=point.kernel_target is not None,
         )
 
     def _number_of(self, request: ProbeText) -> int:
         return self._planner.number_of(request)
 
-    def _announce(self, case: Case, probe: str, request: ProbeText) -> None:
+    def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
         action = self._planner.action(case.plan, probe, request)
         self._make_maps(action)
         self._body.actions[case.number] = action
 
     # ------------------------------------------------------------ maps
 
-    def _make_maps(self, action: Action) -> None:
+    def _make_maps(self, action: AggregateAction) -> None:
         aggregation = self.aggregation
         size = value_size(aggregation)
         entries = aggregation.max_keys
@@ -252,7 +252,7 @@ class AggregateSession(AnySession):
 
     def _entries(
         self, epoch: int, *, remove: bool
-    ) -> Iterator[tuple[Layout, tuple[Any, ...], bytes]]:
+    ) -> Iterator[tuple[ResultColumns, tuple[Any, ...], bytes]]:
         table = self._maps[VALUES]
         if not self.aggregation.keyed:
             layouts = self._planner.layouts[: table.spec.entries]
@@ -279,10 +279,10 @@ class AggregateSession(AnySession):
             self._frames_by_number[stack.number] = tuple(word for word in words if word)
         return self._frames_by_number[stack.number]
 
-    def pairs(self) -> Pairs:
+    def pairs(self) -> UnpairedCounts:
         """What became of starts and ends that are no pair."""
         if STARTS not in self._maps:
-            return Pairs(0, 0, 0)
+            return UnpairedCounts(0, 0, 0)
         depths = (
             int(struct.unpack_from("=q", value)[0]) for _, value in self._maps[STARTS].items()
         )
@@ -291,7 +291,7 @@ class AggregateSession(AnySession):
         unmatched, deep = (
             int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, DEEP)
         )
-        return Pairs(unfinished, unmatched, deep)
+        return UnpairedCounts(unfinished, unmatched, deep)
 
 
 def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "COUNT",
-    "GREATEST",
     "HIGH",
-    "LEAST",
     "LOW",
+    "MAX",
+    "MIN",
     "NONE",
     "Value",
     "buckets_at",
@@ -35,7 +35,7 @@ __all__ = (
     "value_size",
 )
 
-COUNT, LOW, HIGH, GREATEST, LEAST = 0, 8, 16, 24, 32  # offsets
+COUNT, LOW, HIGH, MAX, MIN = 0, 8, 16, 24, 32  # offsets
 _STATS = 5  # words
 _SIGN = 1 << 63
 _ALL = (1 << 64) - 1
@@ -48,44 +48,54 @@ class Value:
     Attributes:
         count: hits.
         sum: of their values, exact; 0 without statistics.
-        least, greatest: None without statistics, or without hits.
+        min, max: None without statistics, or without hits.
         buckets: hits in each; empty without a histogram.
     """
 
     count: int
     sum: int = 0
-    least: int | None = None
-    greatest: int | None = None
+    min: int | None = None
+    max: int | None = None
     buckets: tuple[int, ...] = ()
 
     @property
     def average(self) -> float:
-        """Of the values; 0.0 without hits."""
+        """The sum divided by the count; 0.0 without hits."""
         return self.sum / self.count if self.count else 0.0
 
+    @property
+    def least(self) -> int | None:
+        """The same as ``min``."""
+        return self.min
+
+    @property
+    def greatest(self) -> int | None:
+        """The same as ``max``."""
+        return self.max
+
     def plus(self, other: Value) -> Value:
-        """Both together."""
-        least = [v for v in (self.least, other.least) if v is not None]
-        greatest = [v for v in (self.greatest, other.greatest) if v is not None]
+        """Return this value and another together."""
+        mins = [v for v in (self.min, other.min) if v is not None]
+        maxs = [v for v in (self.max, other.max) if v is not None]
         return Value(
             self.count + other.count,
             self.sum + other.sum,
-            min(least, default=None),
-            max(greatest, default=None),
+            min(mins, default=None),
+            max(maxs, default=None),
             _added(self.buckets, other.buckets, 1),
         )
 
     def minus(self, earlier: Value) -> Value:
-        """What has been added since; least and greatest are None where they cannot be told."""
+        """Return what was added since ``earlier``; min and max are None if that is unknown."""
         count, added = self.count - earlier.count, self.sum - earlier.sum
-        least, greatest = self.least, self.greatest
+        low, high = self.min, self.max
         if earlier.count:
-            least = None if least == earlier.least else least
-            greatest = None if greatest == earlier.greatest else greatest
-            if count == 1 and self.least is not None:
-                least = greatest = added
+            low = None if low == earlier.min else low
+            high = None if high == earlier.max else high
+            if count == 1 and self.min is not None:
+                low = high = added
         buckets = _added(self.buckets, earlier.buckets, -1)
-        return Value(count, added, least, greatest, buckets)
+        return Value(count, added, low, high, buckets)
 
 
 NONE = Value(0)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.attach import Whom
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
 
 __all__ = ("Aggregate", "Histogram")
@@ -99,7 +99,7 @@ class Aggregate(Mapping[Any, Any]):
         self._made: AggregateSession
         self._resolver.begin(whom.pids)
 
-        def session(accept: Filter) -> AggregateSession:
+        def session(accept: TaskFilter) -> AggregateSession:
             self._made = AggregateSession(
                 aggregation, requests, accept=accept, max_string=max_string
             )

@@ -13,17 +13,17 @@ from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventForm
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.registry import start_mixed
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind, ProbeText
     from usdt.engine.output.formatters import Event
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.run.started import Started
-    from usdt.engine.runtime.session import AnySession
+    from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("GRACE", "Whom", "open_events", "parse_all", "pids_of", "start", "user_symbols")
 
@@ -32,7 +32,7 @@ GRACE = 5.0  # seconds that a process has to load a library with the probe that 
 
 @frozen
 class Whom:
-    """Whom to trace, as ``attach()`` and ``Session`` take it; see there.
+    """Whom to trace, as ``attach()`` and ``RingBufferSession`` take it; see there.
 
     Attributes:
         default: the kind of a probe that names none.
@@ -77,7 +77,7 @@ def start(
     stack: contextlib.ExitStack,
     whom: Whom,
     requests: Sequence[ProbeText],
-    session: Callable[[Filter], AnySession],
+    session: Callable[[TaskFilter], BpfSession],
     **options: Any,
 ) -> Started:
     """Attach probes to one session; ``stack`` undoes it. What is started does not run yet."""
@@ -104,8 +104,10 @@ def open_events(
     stacks.wanted = any(map(wants_user_symbols, requests))
     stacks.begin(())
 
-    def session(accept: Filter) -> Session:
-        return Session(EventForm(stacks), accept=accept, buffer=buffer, max_string=max_string)
+    def session(accept: TaskFilter) -> RingBufferSession:
+        return RingBufferSession(
+            EventForm(stacks), accept=accept, buffer=buffer, max_string=max_string
+        )
 
     with contextlib.ExitStack() as stack:
         stack.callback(stacks.close)

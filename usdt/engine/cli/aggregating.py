@@ -34,7 +34,7 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.runtime.session import Lost
@@ -176,7 +176,7 @@ class _Job:
         self.aggregates: AggregateSession
         self.sink: FileSink
 
-    def session(self, accept: Filter) -> AggregateSession:
+    def session(self, accept: TaskFilter) -> AggregateSession:
         self.aggregates = AggregateSession(
             self.aggregation,
             self.requests,

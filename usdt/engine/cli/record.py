@@ -17,17 +17,17 @@ from usdt.engine.cli.running import Front, run, say
 from usdt.engine.cli.trace import via_of
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.recording.processes import Snapshots
-    from usdt.engine.runtime.attach.attach_points import Point
-    from usdt.engine.runtime.attach.requests import Failure
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.attach.requests import AttachFailure
     from usdt.engine.runtime.session import Lost
 
 __all__ = ("Binaries", "run_record")
@@ -67,7 +67,7 @@ def run_record(front: Front, options: dict[str, Any], binaries: Binaries) -> int
         return run(front, options, requests, _Job(options, recorder, binaries.build_id))
 
 
-class _Recording(Session):
+class _Recording(RingBufferSession):
     """A session that also notes which files it attaches to."""
 
     def __init__(self, recorder: Recorder, build_id: Callable[[str], str], **more: Any) -> None:
@@ -77,8 +77,8 @@ class _Recording(Session):
         self._seen: set[str] = set()
 
     def attach(
-        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
-    ) -> list[Failure]:
+        self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
+    ) -> list[AttachFailure]:
         failures = super().attach(request, points, declared=declared)
         for point in points:
             if point.open_path not in self._seen:
@@ -98,7 +98,7 @@ class _Job:
         self.pids: tuple[int, ...] = ()
         self.header: Header
 
-    def session(self, accept: Filter) -> Session:
+    def session(self, accept: TaskFilter) -> RingBufferSession:
         options = self.options
         self.pids = accept.pids
         words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - no Path for a name

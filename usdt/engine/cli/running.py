@@ -25,11 +25,11 @@ from usdt.engine.run.started import Command, Started, Tracing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.output.stacks import UserSymbols
-    from usdt.engine.runtime.session import AnySession, Lost
+    from usdt.engine.runtime.session import BpfSession, Lost
 
 __all__ = ("Command", "Front", "Job", "Started", "Tracing", "run", "say", "signals")
 
@@ -57,7 +57,7 @@ class Front(Protocol):
         stack: contextlib.ExitStack,
         options: dict[str, Any],
         requests: Sequence[ProbeText],
-        session: Callable[[Filter], AnySession],
+        session: Callable[[TaskFilter], BpfSession],
     ) -> Started:
         """Attach the probes to what the options name; ``stack`` undoes it."""
 
@@ -71,7 +71,7 @@ class Stoppable(Protocol):
 class Job(Protocol):
     """What one command does with what comes."""
 
-    def session(self, accept: Filter) -> AnySession:
+    def session(self, accept: TaskFilter) -> BpfSession:
         """The session to attach with."""
 
     def begin(self, sink: FileSink) -> None:
@@ -143,7 +143,7 @@ class _Running:
 
     def _tell(self, tracing: Tracing) -> None:
         if self.options["verbose"]:
-            for line in tracing.ways:
+            for line in tracing.attach_log:
                 say(line)
         if self.options["verbose"] > 1:
             for line in tracing.listings:

@@ -14,14 +14,14 @@ from usdt.engine.cli.options import TRACEFS, check_lines, stacks_of
 from usdt.engine.cli.running import Front, run, say
 from usdt.engine.output.formatters import FoldedForm, JsonForm, TextForm, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.output.formatters import Form
     from usdt.engine.output.output_file import FileSink
     from usdt.engine.output.stacks import UserSymbols
-    from usdt.engine.runtime.session import AnySession, Lost
+    from usdt.engine.runtime.session import BpfSession, Lost
 
 __all__ = ("resolver_of", "run_trace", "via_of")
 
@@ -83,7 +83,7 @@ class _Job:
         self.form = self._form()
         self.sink: FileSink
 
-    def session(self, accept: Filter) -> AnySession:
+    def session(self, accept: TaskFilter) -> BpfSession:
         options = self.options
         self.pids = accept.pids
         if options["via"] == TRACEFS:
@@ -98,21 +98,21 @@ class _Job:
         }
         if options["sequence"]:
             from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only when asked for
-            from usdt.engine.runtime.call_chain import SequenceSession  # noqa: PLC0415
+            from usdt.engine.runtime.call_chain import CallChainSession  # noqa: PLC0415
 
-            return SequenceSession(Decoder(self.form), len(options["probes"]), **settings)
-        return Session(self.form, **settings)
+            return CallChainSession(Decoder(self.form), len(options["probes"]), **settings)
+        return RingBufferSession(self.form, **settings)
 
-    def _without_bpf(self, accept: Filter) -> AnySession:
-        from usdt.engine.runtime.tracefs_backend.session import ProbeSession  # noqa: PLC0415 - only when asked for
+    def _without_bpf(self, accept: TaskFilter) -> BpfSession:
+        from usdt.engine.runtime.tracefs_backend.session import TracefsSession  # noqa: PLC0415 - only when asked for
 
-        made = ProbeSession(
+        made = TracefsSession(
             self.form,
             accept=accept,
             buffer=self.options["buffer"],
             max_string=self.options["max_string"],
         )
-        return cast("AnySession", made)  # in all that a front and run() use
+        return cast("BpfSession", made)  # in all that a front and run() use
 
     def _form(self) -> Form:
         options = self.options

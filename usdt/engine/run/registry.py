@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.started import Tracing
-    from usdt.engine.runtime.session import AnySession, Lost
+    from usdt.engine.runtime.session import BpfSession, Lost
 
 __all__ = ("KERNEL_KINDS", "front_of", "start_mixed")
 
@@ -35,7 +35,7 @@ def start_mixed(
     stack: contextlib.ExitStack,
     options: dict[str, Any],
     requests: Sequence[ProbeText],
-    session: Callable[[Filter], AnySession],
+    session: Callable[[TaskFilter], BpfSession],
 ) -> Started:
     """Attach probes of files and of the kernel to one session.
 
@@ -50,7 +50,7 @@ def start_mixed(
         return alone
     joined: list[Any] = []
 
-    def made(accept: Filter) -> AnySession:
+    def made(accept: TaskFilter) -> BpfSession:
         one = session(accept)
         try:
             joined.append(front_of("tracepoint").attach(one, kernel, options))
@@ -81,8 +81,8 @@ class _Mixed:
         self._tracing.ended = value
 
     @property
-    def ways(self) -> list[str]:
-        return self._tracing.ways
+    def attach_log(self) -> list[str]:
+        return self._tracing.attach_log
 
     @property
     def listings(self) -> list[str]:

@@ -22,7 +22,7 @@ class Tracing(Protocol):
     ended: bool
 
     @property
-    def ways(self) -> list[str]:
+    def attach_log(self) -> list[str]:
         """What was attached, by which kernel path."""
 
     @property

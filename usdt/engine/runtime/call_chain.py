@@ -10,7 +10,7 @@ by a call of A, in one thread. The kernel's programs keep, for each thread, how 
 A function's entry is passed on if its turn has come, a return if its entry was. A call that an
 exception or longjmp() ended is noticed by the next entry whose stack pointer lies above; one at the
 same place of the stack is taken for a call that was made by a jump (a tail call). What was passed
-on is held here until the innermost function is entered (:class:`Sequencer`), and dropped
+on is held here until the innermost function is entered (:class:`ChainFilter`), and dropped
 when its function returns before that.
 """
 
@@ -25,12 +25,12 @@ from usdt.bpf._uapi import Helper, MapType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
-from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, SESSION_SLOT, TEXT_SLOT
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT, KEY_SLOT, STRING_SLOT
 from usdt.engine.compiler.entry_return import Split, of_return, replaced, split
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import BadRecord
-from usdt.engine.runtime.attach.requests import Placed
-from usdt.engine.runtime.session import Session
+from usdt.engine.runtime.attach.requests import AttachRequest
+from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import Output, Plan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.decode import Consumer
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("SequenceSession", "Sequencer")
+__all__ = ("CallChainSession", "ChainFilter")
 
 _MAP = "sequence"
 _THREADS = 1 << 14  # followed at a time; the oldest make room
@@ -56,7 +56,7 @@ _TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
 
 
 @frozen
-class Gate:
+class ChainCondition:
     """A case of a sequence: passed by those hits whose turn it is.
 
     Attributes:
@@ -95,7 +95,7 @@ class Gate:
         # that only programs know.
         pointer = self.stack.pointer
         if self.stack.session and not self.entry:
-            asm.load(R7, R10, SESSION_SLOT)
+            asm.load(R7, R10, ENTRY_POINTER_SLOT)
         elif pointer is None:
             asm.store(R0, _SCRATCH, R6)
             asm.load(R7, R0, _SCRATCH)
@@ -138,12 +138,12 @@ class Gate:
         known = asm.new_label("known")
         asm.jump(Jump.NE, R0, 0, known)
         for offset in range(0, _POINTERS + 8 * self.count, 8):
-            asm.store(R10, TEXT_SLOT + offset, 0)
+            asm.store(R10, STRING_SLOT + offset, 0)
         asm.load_map(R1, _MAP)
         asm.mov(R2, R10)
         asm.add(R2, KEY_SLOT)
         asm.mov(R3, R10)
-        asm.add(R3, TEXT_SLOT)
+        asm.add(R3, STRING_SLOT)
         asm.mov(R4, 0)
         asm.call(Helper.MAP_UPDATE_ELEM)
         _find(asm)
@@ -195,7 +195,7 @@ def _key(asm: Assembler) -> None:
     asm.store(R10, KEY_SLOT, R1)
 
 
-class Sequencer:
+class ChainFilter:
     """Holds the records of calls back until the innermost function is entered.
 
     Args:
@@ -265,17 +265,17 @@ class Sequencer:
             self._calls.pop(thread, None)
 
 
-class SequenceSession(Session):
+class CallChainSession(RingBufferSession):
     """A session that shows functions only where they call one another in the order given.
 
     Args:
         inner: what shows their records.
         count: how many functions; their requests come in the order of their calls.
-        settings: as :class:`usdt.engine.runtime.session.Session` has them.
+        settings: as :class:`usdt.engine.runtime.session.RingBufferSession` has them.
     """
 
     def __init__(self, inner: Consumer, count: int, **settings: Any) -> None:
-        self._sequencer = Sequencer(inner, count)
+        self._sequencer = ChainFilter(inner, count)
         self._count = count
         self._positions: dict[object, int] = {}
         super().__init__(self._sequencer, **settings)
@@ -284,7 +284,9 @@ class SequenceSession(Session):
         self._resources.callback(threads.close)
         self._attacher.add_map(_MAP, threads)
 
-    def _placed(self, request: ProbeText, point: Point, plan: Plan) -> Iterator[Placed]:
+    def _placed(
+        self, request: ProbeText, point: AttachPoint, plan: Plan
+    ) -> Iterator[AttachRequest]:
         call = point.call
         if call is None:
             raise TracingError(
@@ -292,8 +294,8 @@ class SequenceSession(Session):
                 "uprobe:TARGET:FUNCTION); this is no function's entry"
             )
         plan = self._narrow(point, plan)
-        position, kernel = self._number_of(request), point.hook is not None
-        place = point.hook or (point.open_path, point.offset)
+        position, kernel = self._number_of(request), point.kernel_target is not None
+        place = point.kernel_target or (point.open_path, point.offset)
         if self._positions.setdefault(place, position) != position:
             raise TracingError(f"{point.probe}: -s takes each function once; it is named twice")
         entry = replaced(
@@ -301,17 +303,17 @@ class SequenceSession(Session):
             predicates=tuple(node for node in plan.predicates if not of_return(node)),
             outputs=tuple(one for one in plan.outputs if not _of_return(one)),
         )
-        gate = Gate(position, self._count, entry=True, stack=call, kernel=kernel)
+        gate = ChainCondition(position, self._count, entry=True, stack=call, kernel=kernel)
         enters = self._case(request, point.probe, entry, gate=gate)
         self._sequencer.place(enters.number, position, entry=True)
-        yield Placed(point, enters)
-        gate = Gate(position, self._count, entry=False, stack=call, kernel=kernel)
+        yield AttachRequest(point, enters)
+        gate = ChainCondition(position, self._count, entry=False, stack=call, kernel=kernel)
         for placed in self._ends(request, point, self._split(point, plan), call, gate):
             if placed.returns:
                 self._sequencer.place(placed.case.number, position, entry=False)
             yield placed
 
-    def _split(self, point: Point, plan: Plan) -> Split:
+    def _split(self, point: AttachPoint, plan: Plan) -> Split:
         # The plan of the return, and of what is kept for it; without items of the return, it shows
         # what is returned.
         outputs = tuple(one for one in plan.outputs if _of_return(one))
@@ -328,7 +330,7 @@ def _of_return(output: Output) -> bool:
     return any(map(of_return, nodes))
 
 
-def _returns(point: Point) -> bool:
+def _returns(point: AttachPoint) -> bool:
     # Whether there is something that can be shown of a return.
     last = point.arguments[-1] if point.arguments else None
     return last is not None and last.name == "return" and not isinstance(last.fetch, Unreadable)

@@ -47,19 +47,19 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Code
 
 __all__ = (
-    "ROOM",
-    "Followed",
-    "Unfollowed",
+    "MAX_TASKS",
+    "FollowLosses",
+    "TaskSet",
 )
 
-ROOM = 1 << 16  # tasks alive at the same time
+MAX_TASKS = 1 << 16  # tasks alive at the same time
 
 _KEY = struct.Struct("=Q")
 _MISSES = 208  # struct bpf_prog_info: recursion_misses (Linux 5.12, commit 9ed9e9ba2337)
 
 
 @frozen
-class Unfollowed:
+class FollowLosses:
     """What following children could not do.
 
     Attributes:
@@ -74,11 +74,11 @@ class Unfollowed:
     missed: int
 
 
-class Followed:
+class TaskSet:
     """The set and the programs that keep it; a context manager.
 
     Args:
-        namespace: as :class:`usdt.engine.compiler.codegen.model.Filter` has it.
+        namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
         room: how many tasks can be in the set.
 
     Raises:
@@ -86,7 +86,7 @@ class Followed:
         NotSupported: the kernel was built without tracepoints.
     """
 
-    def __init__(self, namespace: tuple[int, int] | None = None, *, room: int = ROOM) -> None:
+    def __init__(self, namespace: tuple[int, int] | None = None, *, room: int = MAX_TASKS) -> None:
         self.room = room
         self._programs: list[Program] = []
         self._links: list[Link] = []
@@ -128,12 +128,12 @@ class Followed:
         """Whether nobody is left in the set who has not ended."""
         return all(value[0] == ENDED for _, value in self.maps[FOLLOWED].items())
 
-    def unfollowed(self) -> Unfollowed:
+    def losses(self) -> FollowLosses:
         """What could not be followed so far."""
         counts = [self.maps[UNFOLLOWED].get(struct.pack("=I", index)) for index in range(2)]
         no_room, no_number = (_KEY.unpack(value or bytes(8))[0] for value in counts)
         infos = [object_info(program.fd, _MISSES + 8) for program in self._programs]
-        return Unfollowed(
+        return FollowLosses(
             no_room, no_number, sum(_KEY.unpack_from(info, _MISSES)[0] for info in infos)
         )
 

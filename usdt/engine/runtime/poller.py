@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import contextlib
 
-__all__ = ("Polled",)
+__all__ = ("Pollable",)
 
 
-class Polled:
+class Pollable:
     """A source of batches that is polled: an epoll set with an eventfd for wake() in it.
 
     Who derives from it gives :meth:`_next_batch`, and the eventfd that says that records came.

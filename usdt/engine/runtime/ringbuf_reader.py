@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from usdt.bpf.ringbuf import RingBuffer
 
-__all__ = ("BACKLOG", "PAUSE", "Intake")
+__all__ = ("BACKLOG", "PAUSE", "RingBufferReader")
 
 BACKLOG = 256 << 20  # bytes copied out and not yet asked for; beyond it the ring buffer fills
 PAUSE = 10  # milliseconds; a fraction of what the fastest program needs to fill 8 MiB
@@ -30,7 +30,7 @@ _USUAL = 8 << 20  # the ring buffer that PAUSE is meant for
 _BUSY_HEAD = 1  # milliseconds until a record that is being written is looked at again
 
 
-class Intake:
+class RingBufferReader:
     """Takes records out of a ring buffer into a backlog, in a thread of its own.
 
     Attributes:
@@ -50,7 +50,7 @@ class Intake:
     def start(self) -> None:
         """Begin; again is fine."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="ringbuf-reader", daemon=True)
             self._thread.start()
 
     def next(self) -> bytes | None:
@@ -65,7 +65,7 @@ class Intake:
         self._given += len(data)
         return data
 
-    def relieve(self) -> None:
+    def drain_if_filling(self) -> None:
         """Empty a ring buffer that is filling up; for the owner, between two portions of work.
 
         The thread may be waiting for the interpreter's lock, which the owner has.
@@ -73,12 +73,12 @@ class Intake:
         if self._ring.pending() > self._ring.size >> 3 and not self._full():
             self._take()
 
-    def fetch(self) -> None:
+    def drain_once(self) -> None:
         """Take what is there now, without the thread's pause."""
         if not self._full():
             self._take()
 
-    def finish(self) -> None:
+    def stop_and_drain(self) -> None:
         """End the thread and take what is left; for when all programs have been detached."""
         if self._thread is not None:
             os.eventfd_write(self._stop, 1)
@@ -91,7 +91,7 @@ class Intake:
         """End the thread and forget what is left; again is fine."""
         if self._stop == -1:
             return
-        self.finish()
+        self.stop_and_drain()
         for number in (self._stop, self.arrived):
             os.close(number)
         self._stop = self.arrived = -1

@@ -16,30 +16,30 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
-from usdt.engine.compiler.codegen.model import COUNTERS, Case, Filter
-from usdt.engine.compiler.codegen.record import EVENTS, RECORDS
+from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
+from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
 from usdt.engine.compiler.entry_return import CallPart, narrowed, split
 from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT, MAX_READ
 from usdt.engine.compiler.plan import Plan, make_plan
 from usdt.engine.output.decode import Consumer, Decoder
 from usdt.engine.runtime.attach.attacher import Attacher
-from usdt.engine.runtime.attach.requests import Failure, Placed
+from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 from usdt.engine.runtime.entry_state import EntryStateMaps
-from usdt.engine.runtime.poller import Polled
-from usdt.engine.runtime.ringbuf_reader import Intake
+from usdt.engine.runtime.poller import Pollable
+from usdt.engine.runtime.ringbuf_reader import RingBufferReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
-    from usdt.engine.compiler.codegen.model import Body, Gate
+    from usdt.engine.compiler.codegen.model import ActionEmitter, HitCondition
     from usdt.engine.compiler.entry_return import CallStack, Split
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Form
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("DEFAULT_BUFFER", "AnySession", "Lost", "Session")
+__all__ = ("DEFAULT_BUFFER", "BpfSession", "Lost", "RingBufferSession")
 
 DEFAULT_BUFFER = 8 << 20
 _COUNTED = 1 << 14  # probes with counters of their own; all later ones share the last
@@ -63,10 +63,10 @@ class Lost:
     unread: int
 
 
-class AnySession(Polled):
+class BpfSession(Pollable):
     """Programs attached, counters, and waiting: what every session has; a context manager.
 
-    A session answers for one tracing run. :class:`Session` delivers records;
+    A session answers for one tracing run. :class:`RingBufferSession` delivers records;
     :class:`usdt.engine.aggregate.session.AggregateSession` counts in the kernel.
 
     Args:
@@ -83,9 +83,9 @@ class AnySession(Polled):
         self,
         maps: dict[str, Map],
         *,
-        accept: Filter | None = None,
+        accept: TaskFilter | None = None,
         via: UprobeMethod | None = None,
-        body: Body = RECORDS,
+        body: ActionEmitter = RECORD_ACTION,
         max_string: int = DEFAULT_STRING,
         max_struct: int = 0,
         may_sleep: bool = True,
@@ -105,7 +105,7 @@ class AnySession(Polled):
             self._open(self._resources)
             self._attacher = Attacher(
                 {**maps, COUNTERS: self._counters},
-                accept or Filter(),
+                accept or TaskFilter(),
                 via,
                 body,
                 may_sleep=may_sleep,
@@ -114,7 +114,7 @@ class AnySession(Polled):
             self._resources.callback(self._frames.close)
             self._resources.callback(self._attacher.close)
             undo.pop_all()
-        self._cases: dict[tuple[int, int, Plan, Gate | None], Case] = {}
+        self._cases: dict[tuple[int, int, Plan, HitCondition | None], ProgramVariant] = {}
         self._probes: dict[str, int] = {}
         self._requests: list[ProbeText] = []
         self._closed = False
@@ -129,9 +129,9 @@ class AnySession(Polled):
         return self._attacher.pids
 
     @property
-    def ways(self) -> list[str]:
+    def attach_log(self) -> list[str]:
         """What was attached, by which kernel path: lines for ``-v``."""
-        return self._attacher.ways
+        return self._attacher.attach_log
 
     @property
     def listings(self) -> list[str]:
@@ -139,8 +139,8 @@ class AnySession(Polled):
         return self._attacher.listings()
 
     def attach(
-        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
-    ) -> list[Failure]:
+        self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
+    ) -> list[AttachFailure]:
         """Attach a probe at some of its sites; may be called again as more are found.
 
         Raises:
@@ -150,7 +150,7 @@ class AnySession(Polled):
         """
         most = max((len(point.arguments) - _returns(point) for point in points), default=0)
         plans: dict[Any, Plan] = {}
-        placed: list[Placed] = []
+        placed: list[AttachRequest] = []
         for point in points:
             key = (point.probe, point.arguments)
             if key not in plans:
@@ -159,7 +159,7 @@ class AnySession(Polled):
         self._start()
         return self._attacher.attach(placed)
 
-    def misfit(self, request: ProbeText, point: Point) -> LanguageError | None:
+    def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
         """Why a probe's items do not suit a point; None if they do."""
         try:
             self._plan(request, point, len(point.arguments))
@@ -167,32 +167,34 @@ class AnySession(Polled):
             return err
         return None
 
-    def _placed(self, request: ProbeText, point: Point, plan: Plan) -> Iterator[Placed]:
+    def _placed(
+        self, request: ProbeText, point: AttachPoint, plan: Plan
+    ) -> Iterator[AttachRequest]:
         # At the function's two ends where the plan asks for both.
         plan = self._narrow(point, plan)
         ends = split(plan, said=point.call.said) if point.call is not None else None
         if ends is None or point.call is None:
-            yield Placed(point, self._case(request, point.probe, plan))
+            yield AttachRequest(point, self._case(request, point.probe, plan))
             return
         yield from self._ends(request, point, ends, point.call)
 
-    def _narrow(self, point: Point, plan: Plan) -> Plan:
+    def _narrow(self, point: AttachPoint, plan: Plan) -> Plan:
         pointer = None if point.call is None else point.call.pointer
-        if pointer is not None and pointer.size == _NARROW and point.hook is None:
+        if pointer is not None and pointer.size == _NARROW and point.kernel_target is None:
             return narrowed(plan)
         return plan
 
     def _ends(
         self,
         request: ProbeText,
-        point: Point,
+        point: AttachPoint,
         ends: Split,
         call: CallStack,
-        gate: Gate | None = None,
-    ) -> Iterator[Placed]:
+        gate: HitCondition | None = None,
+    ) -> Iterator[AttachRequest]:
         # Where the function returns; and at its entry what fills the frame, if there is one.
         known = self._case(request, point.probe, ends.returned, ends, call, gate=gate)
-        yield Placed(point, known, returns=True)
+        yield AttachRequest(point, known, returns=True)
         if ends.entry is not None and known.call is not None:
             for name, made in self._frames.maps(ends.size).items():
                 self._attacher.add_map(name, made)
@@ -200,12 +202,12 @@ class AnySession(Polled):
             key = (-known.number, 0, ends.entry, None)
             if key not in self._cases:
                 number = len(self._cases) + 1
-                self._cases[key] = Case(number, known.probe, ends.entry, part)
-            yield Placed(point, self._cases[key])
+                self._cases[key] = ProgramVariant(number, known.probe, ends.entry, part)
+            yield AttachRequest(point, self._cases[key])
 
     _stacks: tuple[str, ...] = ()  # recorded whatever the items are
 
-    def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
+    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> Plan:
         return make_plan(
             request.items,
             point.arguments,
@@ -217,7 +219,7 @@ class AnySession(Polled):
             function=point.function,
             types=point.types,
             stacks=self._stacks,
-            kernel=point.hook is not None,
+            kernel=point.kernel_target is not None,
         )
 
     def _case(
@@ -228,8 +230,8 @@ class AnySession(Polled):
         ends: Split | None = None,
         stack: CallStack | None = None,
         *,
-        gate: Gate | None = None,
-    ) -> Case:
+        gate: HitCondition | None = None,
+    ) -> ProgramVariant:
         number = self._number_of(request)
         index = self._probes.setdefault(probe, len(self._probes))
         case = self._cases.get((number, index, plan, gate))
@@ -237,7 +239,7 @@ class AnySession(Polled):
             new, part = len(self._cases) + 1, None
             if ends is not None and ends.entry is not None and stack is not None:
                 part = CallPart(entry=False, pair=new, size=ends.size, stack=stack)
-            case = Case(new, min(index, _COUNTED - 1), plan, part, gate)
+            case = ProgramVariant(new, min(index, _COUNTED - 1), plan, part, gate)
             self._announce(case, probe, request)
             self._cases[number, index, plan, gate] = case
         return case
@@ -250,7 +252,7 @@ class AnySession(Polled):
         self._requests.append(request)
         return len(self._requests) - 1
 
-    def _announce(self, case: Case, probe: str, request: ProbeText) -> None:
+    def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
         # Called for each case before its program is written.
         raise NotImplementedError
 
@@ -283,14 +285,18 @@ class AnySession(Polled):
                 found.append(Lost(name, lost, unread))
         return found
 
-    def remarks(self) -> list[str]:
+    def closing_notes(self) -> list[str]:
         """What is to be said at the end, besides what was lost."""
         number = self._frames.open()
-        said = [f"detaching took {self._attacher.took:.1f} s"] if self._attacher.took else []
+        said = (
+            [f"detaching took {self._attacher.detach_seconds:.1f} s"]
+            if self._attacher.detach_seconds
+            else []
+        )
         if missed := self._attacher.missed:
             what = "hit was" if missed == 1 else "hits were"
             why = "on a CPU where another probe was at work, or with too many calls under way"
-            where = ", ".join(f"{name} ({number})" for name, number in self._attacher.worst)
+            where = ", ".join(f"{name} ({number})" for name, number in self._attacher.most_missed)
             most = f"; most in {where}" if where else ""
             said.append(f"{missed} {what} missed by the kernel, {why}{most}")
         if not number:
@@ -312,12 +318,12 @@ class AnySession(Polled):
         self.close()
 
 
-def _returns(point: Point) -> bool:
+def _returns(point: AttachPoint) -> bool:
     # Whether the last "argument" is what is returned.
     return bool(point.arguments) and point.arguments[-1].name == "return"
 
 
-class Session(AnySession):
+class RingBufferSession(BpfSession):
     """A session that delivers records as what a form makes of them.
 
     Args:
@@ -339,7 +345,7 @@ class Session(AnySession):
         self,
         form: Form | Consumer,
         *,
-        accept: Filter | None = None,
+        accept: TaskFilter | None = None,
         buffer: int = DEFAULT_BUFFER,
         max_string: int = DEFAULT_STRING,
         max_struct: int = DEFAULT_STRUCT,
@@ -360,11 +366,11 @@ class Session(AnySession):
         except BaseException:
             self._ring.close()
             raise
-        self._intake = Intake(self._ring)
+        self._reader = RingBufferReader(self._ring)
         self._batches: Iterator[list[Any]] = iter(())
-        self._arrive_by(self._intake.arrived)
+        self._arrive_by(self._reader.arrived)
 
-    def _announce(self, case: Case, probe: str, request: ProbeText) -> None:  # noqa: ARG002
+    def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:  # noqa: ARG002
         if case.plan.size + HEADER >= self._ring.size:
             raise TracingError(
                 f"{probe}: a record of {case.plan.size} bytes does not fit a ring buffer of "
@@ -373,34 +379,34 @@ class Session(AnySession):
         self._decoder.add(case.number, probe, case.plan)
 
     def _start(self) -> None:
-        self._intake.start()
+        self._reader.start()
 
     def drain(self) -> Iterator[list[Any]]:
         """Detach everything, then yield what is still there."""
         self._attacher.close()
-        self._intake.finish()
+        self._reader.stop_and_drain()
         yield from super().drain()
 
     def close(self) -> None:
         """Detach and free everything; again is fine."""
         if not self._closed:
             self._attacher.close()
-            self._intake.close()
+            self._reader.close()
             super().close()
             self._ring.close()
 
     def _last_batch(self) -> list[Any]:
-        self._intake.fetch()
+        self._reader.drain_once()
         return self._next_batch()
 
     def _next_batch(self) -> list[Any]:
         while True:
-            self._intake.relieve()
+            self._reader.drain_if_filling()
             batch = next(self._batches, None)
             if batch:
                 return batch
             if batch is None:
-                data = self._intake.next()
+                data = self._reader.next()
                 if data is None:
                     return []
                 self._batches = self._decoder.batches(data)

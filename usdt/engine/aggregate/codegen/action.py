@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
-from usdt.engine.aggregate.codegen.keys import KeyWriter
-from usdt.engine.aggregate.codegen.values import ValueWriter
+from usdt.engine.aggregate.codegen.keys import KeyEmitter
+from usdt.engine.aggregate.codegen.values import ValueEmitter
 from usdt.engine.aggregate.values import value_size
-from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionWriter
-from usdt.engine.compiler.codegen.model import Body, lost_label, unread_label
+from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
+from usdt.engine.compiler.codegen.model import ActionEmitter, lost_label, unread_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.compiler.codegen.model import Case
+    from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.compiler.plan import Output
 
 __all__ = (
@@ -42,8 +42,8 @@ __all__ = (
     "UNMATCHED",
     "VALUES",
     "ZEROS",
-    "Action",
-    "AggregateBody",
+    "AggregateAction",
+    "AggregateActionEmitter",
 )
 
 VALUES = "values"  # hash by key, or per-CPU array by row
@@ -58,7 +58,7 @@ _ON_STACK = 64  # bytes of a value that are zeroed on the stack, not copied from
 
 
 @frozen
-class Action:
+class AggregateAction:
     """What one case does.
 
     Attributes:
@@ -88,7 +88,7 @@ class Action:
         return self.value is not None and self.value.node.type.signed
 
 
-class AggregateBody(Body):
+class AggregateActionEmitter(ActionEmitter):
     """Writes the body of every case.
 
     Args:
@@ -102,20 +102,20 @@ class AggregateBody(Body):
     def __init__(self, aggregation: Aggregation, *, atomics: bool) -> None:
         self.aggregation = aggregation
         self.atomics = atomics
-        self.actions: dict[int, Action] = {}
+        self.actions: dict[int, AggregateAction] = {}
 
-    def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
         """Write it."""
         _Writer(self, asm, case, sleepable=sleepable).write()
 
-    def indexed(self, cases: Iterable[Case]) -> Callable[[Assembler, str], None] | None:
+    def indexed(self, cases: Iterable[ProgramVariant]) -> Callable[[Assembler, str], None] | None:
         """One body for cases that only count, each in the row before its number."""
         what = self.aggregation
         if what.keyed or what.stats or what.buckets is not None:
             return None
         return self._count_in_row if all(map(self._only_counts, cases)) else None
 
-    def _only_counts(self, case: Case) -> bool:
+    def _only_counts(self, case: ProgramVariant) -> bool:
         action, plan = self.actions[case.number], case.plan
         if case.call is not None or case.gate is not None or plan.predicates or plan.never:
             return False
@@ -129,12 +129,14 @@ class AggregateBody(Body):
         asm.call(Helper.MAP_LOOKUP_ELEM)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.mov(R8, R0)
-        ValueWriter(asm, self.aggregation, signed=False, atomics=self.atomics, lost=lost).write()
+        ValueEmitter(asm, self.aggregation, signed=False, atomics=self.atomics, lost=lost).write()
         asm.goto("exit")
 
 
 class _Writer:
-    def __init__(self, body: AggregateBody, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    def __init__(
+        self, body: AggregateActionEmitter, asm: Assembler, case: ProgramVariant, *, sleepable: bool
+    ) -> None:
         self.aggregation = body.aggregation
         self.atomics = body.atomics
         self.action = body.actions[case.number]
@@ -163,7 +165,7 @@ class _Writer:
         if output.form == "opaque":
             self.asm.goto(self.unread)
             return
-        writer = ExpressionWriter(
+        writer = ExpressionEmitter(
             self.asm, sleepable=self.sleepable, fail=self.unread, kernel=self.kernel
         )
         writer.value(output.node)
@@ -171,8 +173,8 @@ class _Writer:
 
     def _key(
         self, layout: KeyLayout, outputs: tuple[Output, ...], text: str, *, tasks: bool = False
-    ) -> KeyWriter:
-        return KeyWriter(
+    ) -> KeyEmitter:
+        return KeyEmitter(
             self.asm,
             layout,
             outputs,
@@ -197,7 +199,7 @@ class _Writer:
             self._call(Helper.MAP_LOOKUP_ELEM, VALUES, KEY_SLOT)
             asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.mov(R8, R0)
-        ValueWriter(
+        ValueEmitter(
             asm,
             self.aggregation,
             signed=action.signed,
@@ -206,7 +208,7 @@ class _Writer:
         ).write()
         asm.goto("exit")
 
-    def _find_or_make(self, key: KeyWriter) -> None:
+    def _find_or_make(self, key: KeyEmitter) -> None:
         # The address of the key's value into r0.
         asm = self.asm
         found = asm.new_label("found")
@@ -239,7 +241,7 @@ class _Writer:
 
     # ------------------------------------------------------------ pairs
 
-    def _pair(self) -> KeyWriter:
+    def _pair(self) -> KeyEmitter:
         action = self.action
         pair = self.aggregation.pair
         text = pair.text if pair is not None else ""

@@ -18,26 +18,26 @@ from usdt.engine.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from usdt.engine.compiler.codegen.expressions import (
     KEY_SLOT,
     PIDNS_SLOT,
-    SLOTS,
     STACK_BOTTOM,
-    ExpressionWriter,
+    TEMPORARIES,
+    ExpressionEmitter,
 )
-from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.ir import Builtin, Fetched, Number, children, of_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.aggregate.keys import Field, KeyLayout
+    from usdt.engine.aggregate.keys import KeyField, KeyLayout
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output
 
-__all__ = ("EPOCH", "STACK_MAP", "KeyWriter")
+__all__ = ("EPOCH", "STACK_MAP", "KeyEmitter")
 
 EPOCH = "interval"  # array: u64, number of the interval
 STACK_MAP = "stacks"  # stack traces by number
-_LARGE = PIDNS_SLOT - SLOTS  # bytes of the stack's place for texts
+_LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's place for texts
 _SMALL = 160  # bytes of the stack's end, which leaves 48 for temporaries
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _FAULT = -14  # EFAULT
@@ -45,7 +45,7 @@ _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 _TEXT = frozenset(("CompareText", "CompareTexts"))
 
 
-class KeyWriter:
+class KeyEmitter:
     """Writes a key and what belongs to it.
 
     Args:
@@ -96,8 +96,8 @@ class KeyWriter:
                 f"keys of {layout.size - HEADER.size} bytes; at most {room - HEADER.size} fit: "
                 "give strings a length, str(EXPR, MAX), or all of them with --max-string",
             )
-        self.base = STACK_BOTTOM if texts else SLOTS
-        self.free = SLOTS if texts else SLOTS - 136
+        self.base = STACK_BOTTOM if texts else TEMPORARIES
+        self.free = TEMPORARIES if texts else TEMPORARIES - 136
         self.bottom = STACK_BOTTOM + (layout.size if texts else 0)
 
     def write(self, row: int, *, intervals: bool) -> None:
@@ -122,10 +122,10 @@ class KeyWriter:
             else:
                 self._part(field, next(ahead))
 
-    def _part(self, field: Field, output: Output) -> None:
+    def _part(self, field: KeyField, output: Output) -> None:
         asm = self.asm
         place = self.base + field.offset
-        writer = ExpressionWriter(
+        writer = ExpressionEmitter(
             asm,
             sleepable=self.sleepable,
             fail=self.unread,
@@ -172,7 +172,7 @@ class KeyWriter:
         asm.alu(Alu.LSH, R0, 32)
         asm.label(numbered)
 
-    def _stack(self, field: Field) -> None:
+    def _stack(self, field: KeyField) -> None:
         asm = self.asm
         asm.mov(R1, R6)
         asm.load_map(R2, STACK_MAP)
@@ -190,7 +190,7 @@ class KeyWriter:
             asm.mov(R1, 0)
         asm.store(R10, self.base + field.offset + 4, R1, 4)
 
-    def _text(self, field: Field, output: Output, writer: ExpressionWriter) -> None:
+    def _text(self, field: KeyField, output: Output, writer: ExpressionEmitter) -> None:
         asm = self.asm
         place = self.base + field.offset
         self._zero(place, field.room)
@@ -210,11 +210,11 @@ class KeyWriter:
         where = None if isinstance(output.length, Number) else place
         self._read(writer, output, place + 8, field.size, where)
 
-    def _kept(self, field: Field, kept: Kept, writer: ExpressionWriter) -> None:
+    def _kept(self, field: KeyField, kept: Kept, writer: ExpressionEmitter) -> None:
         # What was taken at a function's entry: its length, or a negative errno, and its bytes.
         asm = self.asm
         place = self.base + field.offset
-        asm.load(R0, R10, FRAME_SLOT)
+        asm.load(R0, R10, ENTRY_STATE_SLOT)
         asm.load(R0, R0, kept.offset)
         asm.jump(Jump.SLT, R0, 0, self.unread)
         if field.form == "buffer":
@@ -225,7 +225,7 @@ class KeyWriter:
 
     def _read(
         self,
-        writer: ExpressionWriter,
+        writer: ExpressionEmitter,
         output: Output,
         place: int,
         size: int,

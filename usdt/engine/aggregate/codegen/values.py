@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R7, R8, Alu, Jump
 from usdt.engine.aggregate.spec import Linear
-from usdt.engine.aggregate.values import COUNT, GREATEST, HIGH, LEAST, LOW, buckets_at
+from usdt.engine.aggregate.values import COUNT, HIGH, LOW, MAX, MIN, buckets_at
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.spec import Aggregation
 
-__all__ = ("ValueWriter",)
+__all__ = ("ValueEmitter",)
 
 _SIGN = 1 << 63
 _TRIES = 16  # of an exchange, each lost to another hit at the same instant
 
 
-class ValueWriter:
+class ValueEmitter:
     """Writes what is added to the value at the address in r8.
 
     Args:
@@ -90,9 +90,9 @@ class ValueWriter:
         if self.signed:
             asm.mov(R2, _SIGN - (1 << 64))
             asm.alu(Alu.XOR, R1, R2)
-        self._raise_to(GREATEST)
+        self._raise_to(MAX)
         asm.alu(Alu.XOR, R1, -1)
-        self._raise_to(LEAST)
+        self._raise_to(MIN)
 
     def _raise_to(self, offset: int) -> None:
         # The word becomes r1 if that is greater.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from usdt.engine.aggregate.results import Result
-    from usdt.engine.aggregate.session import Pairs
+    from usdt.engine.aggregate.session import UnpairedCounts
     from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
     from usdt.engine.aggregate.values import Value
     from usdt.engine.runtime.session import Lost
@@ -40,9 +40,9 @@ def result_line(result: Result, aggregation: Aggregation, about: Mapping[str, An
 def _numbers(value: Value, aggregation: Aggregation) -> dict[str, Any]:
     found: dict[str, Any] = {"count": value.count}
     if aggregation.stats:
-        found["min"] = value.least
+        found["min"] = value.min
         found["avg"] = value.average
-        found["max"] = value.greatest
+        found["max"] = value.max
         found["sum"] = value.sum
     if aggregation.buckets is not None:
         found["buckets"] = bucket_list(value.buckets, aggregation.buckets)
@@ -64,7 +64,7 @@ def missed_line(item: Lost) -> str:
     return json.dumps({"lost": item.lost, "unreadable": item.unread, "probe": item.probe}) + "\n"
 
 
-def pairs_line(pairs: Pairs) -> str:
+def pairs_line(pairs: UnpairedCounts) -> str:
     """What was no pair."""
     found = {"unfinished": pairs.unfinished, "unmatched": pairs.unmatched, "deep": pairs.deep}
     return json.dumps(found) + "\n"

@@ -86,7 +86,7 @@ def _numbers(value: Value, *, stats: bool) -> list[str]:
     if not stats:
         return [str(value.count)]
     average = f"{value.average:.1f}".removesuffix(".0")
-    least, greatest = ("?" if v is None else str(v) for v in (value.least, value.greatest))
+    least, greatest = ("?" if v is None else str(v) for v in (value.min, value.max))
     return [str(value.count), least, average, greatest, str(value.sum)]
 
 
@@ -108,7 +108,7 @@ def histograms(
 
 def _extremes(value: Value) -> str:
     least, average, greatest = (
-        duration(number) for number in (value.least or 0, value.average, value.greatest or 0)
+        duration(number) for number in (value.min or 0, value.average, value.max or 0)
     )
     return f"count {value.count}, min {least}, avg {average}, max {greatest}\n"
 

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
-from usdt.engine.compiler.codegen.record import RecordWriter
-from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT, KEY_SLOT, SESSION_SLOT, TEXT_SLOT
+from usdt.engine.compiler.codegen.record import RecordEmitter
+from usdt.engine.compiler.codegen.stack_slots import (
+    ENTRY_POINTER_SLOT,
+    ENTRY_STATE_SLOT,
+    KEY_SLOT,
+    STRING_SLOT,
+)
 from usdt.engine.compiler.entry_return import blank_map, frame_map
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.compiler.codegen.model import Case
+    from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.compiler.entry_return import CallPart
 
-__all__ = ("write_entry", "write_find_frame", "write_forget", "write_remove_frame")
+__all__ = ("emit_entry", "emit_find_entry_state", "emit_forget", "emit_remove_entry_state")
 
-_KEY = TEXT_SLOT  # of no use to anybody else at these times
+_KEY = STRING_SLOT  # of no use to anybody else at these times
 _KEY_SIZE = 16
 
 
@@ -34,7 +39,7 @@ def _key(asm: Assembler, part: CallPart) -> None:
     # All but the stack pointer, which is left in r8.
     pointer = part.stack.pointer
     if part.stack.session and not part.entry:
-        asm.load(R8, R10, SESSION_SLOT)
+        asm.load(R8, R10, ENTRY_POINTER_SLOT)
     elif pointer is None:
         asm.mov(R8, R6)
     else:
@@ -43,14 +48,16 @@ def _key(asm: Assembler, part: CallPart) -> None:
     asm.store(R10, _KEY + 4, part.pair, 4)
 
 
-def write_entry(asm: Assembler, case: Case, part: CallPart, *, sleepable: bool) -> None:
+def emit_entry(asm: Assembler, case: ProgramVariant, part: CallPart, *, sleepable: bool) -> None:
     """Write what fills a frame: the body of the entry's case."""
     _EntryWriter(asm, case, part, sleepable=sleepable).write()
 
 
-class _EntryWriter(RecordWriter):
+class _EntryWriter(RecordEmitter):
     # A frame is filled as a record is, with r7 at its beginning.
-    def __init__(self, asm: Assembler, case: Case, part: CallPart, *, sleepable: bool) -> None:
+    def __init__(
+        self, asm: Assembler, case: ProgramVariant, part: CallPart, *, sleepable: bool
+    ) -> None:
         super().__init__(asm, case, sleepable=sleepable)
         self.part = part
 
@@ -89,7 +96,7 @@ class _EntryWriter(RecordWriter):
         pass  # nobody waits for a frame: it may be held while pages are faulted in
 
 
-def write_forget(asm: Assembler, part: CallPart) -> None:
+def emit_forget(asm: Assembler, part: CallPart) -> None:
     """Remove what another call left at this place, as the one that begins is not followed."""
     _key(asm, part)
     asm.store(R10, _KEY + 8, R8)
@@ -98,7 +105,7 @@ def write_forget(asm: Assembler, part: CallPart) -> None:
     asm.call(Helper.MAP_DELETE_ELEM)
 
 
-def write_find_frame(asm: Assembler, part: CallPart, missing: str) -> None:
+def emit_find_entry_state(asm: Assembler, part: CallPart, missing: str) -> None:
     """Find the frame of the call that returns; go to ``missing`` if there is none."""
     found = asm.new_label("frame")
     _key(asm, part)
@@ -113,12 +120,12 @@ def write_find_frame(asm: Assembler, part: CallPart, missing: str) -> None:
         asm.jump(Jump.NE, R0, 0, found)
     asm.goto(missing)
     asm.label(found)
-    asm.store(R10, FRAME_SLOT, R0)
+    asm.store(R10, ENTRY_STATE_SLOT, R0)
 
 
-def write_remove_frame(asm: Assembler, size: int) -> None:
+def emit_remove_entry_state(asm: Assembler, size: int) -> None:
     """Remove the frame that was found, if any; else go to ``leave``."""
-    asm.load(R7, R10, FRAME_SLOT)
+    asm.load(R7, R10, ENTRY_STATE_SLOT)
     asm.jump(Jump.EQ, R7, 0, "leave")
     for offset in range(0, _KEY_SIZE, 8):
         asm.load(R1, R7, offset)

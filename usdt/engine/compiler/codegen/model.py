@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = (
     "COUNTERS",
-    "Body",
-    "Case",
-    "Filter",
-    "Gate",
-    "Selector",
-    "TaskMaps",
+    "ActionEmitter",
+    "HitCondition",
+    "ProgramVariant",
+    "TaskFilter",
+    "TaskSetMaps",
+    "VariantDispatch",
     "lost_label",
     "unread_label",
 )
@@ -37,7 +37,7 @@ COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that co
 
 
 @frozen
-class Case:
+class ProgramVariant:
     """A plan at one probe.
 
     Attributes:
@@ -52,11 +52,11 @@ class Case:
     probe: int
     plan: Plan
     call: CallPart | None = None
-    gate: Gate | None = None
+    gate: HitCondition | None = None
 
 
-class TaskMaps(Protocol):
-    """A set of tasks that programs ask: :class:`usdt.engine.runtime.follow.Followed`."""
+class TaskSetMaps(Protocol):
+    """A set of tasks that programs ask: :class:`usdt.engine.runtime.follow.TaskSet`."""
 
     @property
     def maps(self) -> Mapping[str, Map]:
@@ -64,7 +64,7 @@ class TaskMaps(Protocol):
 
 
 @frozen
-class Filter:
+class TaskFilter:
     """Which processes count.
 
     Attributes:
@@ -78,7 +78,7 @@ class Filter:
 
     pids: tuple[int, ...] = ()
     namespace: tuple[int, int] | None = None
-    followed: TaskMaps | None = None
+    followed: TaskSetMaps | None = None
     excluded: int = 0
 
     @property
@@ -87,7 +87,7 @@ class Filter:
         return {} if self.followed is None else dict(self.followed.maps)
 
 
-class Gate(Protocol):
+class HitCondition(Protocol):
     """Decides whether a hit counts, beside the predicates. Hashable."""
 
     @property
@@ -104,7 +104,7 @@ class Gate(Protocol):
         """
 
 
-class Body(Protocol):
+class ActionEmitter(Protocol):
     """Writes what is done at a hit of a case whose predicates hold.
 
     The code begins with r6 and r9 as said above. Every way through it ends in a ``goto``: to
@@ -112,10 +112,10 @@ class Body(Protocol):
     come from ``asm.new_label()`` or carry the case's number.
     """
 
-    def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
         """Write it; ``sleepable``: the program may take page faults, and this case may need to."""
 
-    def indexed(self, cases: Iterable[Case]) -> Callable[[Assembler, str], None] | None:
+    def indexed(self, cases: Iterable[ProgramVariant]) -> Callable[[Assembler, str], None] | None:
         """One body for any number of cases, or None if they differ in more than their number.
 
         It is given the assembler and where to go with a hit that finds no room, and finds the
@@ -125,17 +125,17 @@ class Body(Protocol):
         return None
 
 
-def lost_label(case: Case) -> str:
+def lost_label(case: ProgramVariant) -> str:
     """Where a body goes with a hit that it cannot keep: it is counted as lost."""
     return f"lost.{case.number}"
 
 
-def unread_label(case: Case) -> str:
+def unread_label(case: ProgramVariant) -> str:
     """Where a body goes with a hit of which it needs what cannot be read: it is counted."""
     return f"unread.{case.number}"
 
 
-class Selector(Protocol):
+class VariantDispatch(Protocol):
     """How a program finds out which case was hit, where no cookie says it."""
 
     @property

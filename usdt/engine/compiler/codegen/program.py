@@ -9,7 +9,7 @@ are read straight from ``struct pt_regs``: no interpreter, no map look-up.
       predicates      all of them before anything is reserved, looked up or copied
       body            what is done at a hit: a record (:mod:`usdt.engine.compiler.codegen.record`)
       unless another
-                      :class:`Body` is given
+                      :class:`ActionEmitter` is given
     tails             counting what was lost or could not be decided; the end
 
 Register use: r6 context, r9 pid_tgid; r7 and r8 belong to the body.
@@ -23,32 +23,37 @@ from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, Code
 from usdt.bpf.asm.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.entry_state import (
-    write_entry,
-    write_find_frame,
-    write_forget,
-    write_remove_frame,
+    emit_entry,
+    emit_find_entry_state,
+    emit_forget,
+    emit_remove_entry_state,
 )
-from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionWriter
+from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import COUNTERS, lost_label, unread_label
-from usdt.engine.compiler.codegen.record import RECORDS
-from usdt.engine.compiler.codegen.stack_slots import FRAME_SLOT
+from usdt.engine.compiler.codegen.record import RECORD_ACTION
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.codegen.task_filter import emit_current_process, emit_membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.codegen.model import Body, Case, Filter, Selector
+    from usdt.engine.compiler.codegen.model import (
+        ActionEmitter,
+        ProgramVariant,
+        TaskFilter,
+        VariantDispatch,
+    )
 
-__all__ = ("generate", "generate_alike")
+__all__ = ("generate", "generate_indexed")
 
 
 def generate(
-    cases: Sequence[Case],
-    accept: Filter,
+    cases: Sequence[ProgramVariant],
+    accept: TaskFilter,
     *,
     sleepable: bool,
-    body: Body = RECORDS,
-    select: Selector | None = None,
+    body: ActionEmitter = RECORD_ACTION,
+    select: VariantDispatch | None = None,
     result: int = 0,
     skipped: int | None = None,
     uprobe: bool = False,
@@ -76,7 +81,7 @@ def generate(
     leave = "leave" if frames else "exit"
     _process(asm, accept, leave if skipped is None else "skip")
     if frames:
-        asm.store(R10, FRAME_SLOT, 0)
+        asm.store(R10, ENTRY_STATE_SLOT, 0)
     if select is not None:
         select.write(asm)
         _dispatch(asm, sorted(select.keys))
@@ -95,8 +100,8 @@ def generate(
     return asm.assemble()
 
 
-def generate_alike(
-    accept: Filter,
+def generate_indexed(
+    accept: TaskFilter,
     *,
     count: Callable[[Assembler, str], object],
     select: Callable[[Assembler], object] | None,
@@ -139,7 +144,7 @@ def _keep_own_stack(asm: Assembler) -> None:
     asm.label("begin")
 
 
-def _process(asm: Assembler, accept: Filter, leave: str) -> None:
+def _process(asm: Assembler, accept: TaskFilter, leave: str) -> None:
     # r9 = pid_tgid; leave if the process is none of those wanted, or outside our namespace, where
     # it has no number.
     follow = accept.followed is not None
@@ -173,13 +178,13 @@ def _dispatch(asm: Assembler, numbers: list[tuple[int, int]]) -> None:
     _dispatch(asm, numbers[middle:])
 
 
-def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
+def _case(asm: Assembler, case: ProgramVariant, body: ActionEmitter, *, sleepable: bool) -> None:
     if case.plan.never:
         asm.goto("exit")
         return
     unread = unread_label(case)
     if case.call is not None and not case.call.entry:
-        write_find_frame(asm, case.call, "exit")
+        emit_find_entry_state(asm, case.call, "exit")
     if case.gate is not None and not case.gate.entry:
         case.gate.write(asm, lost_label(case))
     elif case.gate is not None and case.plan.predicates:
@@ -188,7 +193,7 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     no, fail = "exit", unread
     if entry is not None:  # what a call left at this place must not be found by this one's return
         no, fail = f"unfollowed.{case.number}", f"undecided.{case.number}"
-    writer = ExpressionWriter(asm, sleepable=sleepable, fail=fail, kernel=case.plan.kernel)
+    writer = ExpressionEmitter(asm, sleepable=sleepable, fail=fail, kernel=case.plan.kernel)
     for node in case.plan.predicates:
         writer.branch(node, no, when=False)
     if case.gate is not None and case.gate.entry:
@@ -196,10 +201,10 @@ def _case(asm: Assembler, case: Case, body: Body, *, sleepable: bool) -> None:
     if entry is None:
         body.emit(asm, case, sleepable=sleepable)
     else:
-        write_entry(asm, case, entry, sleepable=sleepable)
+        emit_entry(asm, case, entry, sleepable=sleepable)
         for label, after in ((no, "exit"), (fail, unread)):
             asm.label(label)
-            write_forget(asm, entry)
+            emit_forget(asm, entry)
             asm.goto(after)
     _counted(asm, lost_label(case), case.probe, 0)
     _counted(asm, unread, case.probe, 1)
@@ -231,7 +236,7 @@ def _tails(asm: Assembler, frames: set[int], result: int) -> None:
     asm.atomic_add(R0, 8, R1)
     asm.label("exit")
     for size in frames:
-        write_remove_frame(asm, size)
+        emit_remove_entry_state(asm, size)
         asm.label("leave")
     asm.mov(R0, result)
     asm.exit()

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Kind, Memory
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
-from usdt.engine.compiler.codegen.expressions import ExpressionWriter
-from usdt.engine.compiler.codegen.model import Body
+from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
+from usdt.engine.compiler.codegen.model import ActionEmitter
 from usdt.engine.compiler.ir import Fetched, Gathered, Number, of_kernel
 from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
-    from usdt.engine.compiler.codegen.model import Case
+    from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output
 
-__all__ = ("EVENTS", "RECORDS", "RecordBody", "RecordWriter")
+__all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has caught up; see usdt/bpf/ringbuf.py
@@ -39,21 +39,21 @@ _REACH = 1 << 15  # of the signed 16-bit offset of loads and stores
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 
-class RecordBody(Body):
+class RecordAction(ActionEmitter):
     """Emits a record of every hit."""
 
-    def emit(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
         """Write what makes the record."""
-        RecordWriter(asm, case, sleepable=sleepable).write()
+        RecordEmitter(asm, case, sleepable=sleepable).write()
 
 
-RECORDS = RecordBody()
+RECORD_ACTION = RecordAction()
 
 
-class RecordWriter:
+class RecordEmitter:
     """Writes what makes a record; what fills a function's frame is much the same."""
 
-    def __init__(self, asm: Assembler, case: Case, *, sleepable: bool) -> None:
+    def __init__(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
         self.asm = asm
         self.case = case
         self.plan = case.plan
@@ -107,8 +107,8 @@ class RecordWriter:
         asm.mov(R2, 16)
         asm.call(Helper.GET_CURRENT_COMM)
 
-    def _writer(self, fail: str) -> ExpressionWriter:
-        return ExpressionWriter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
+    def _writer(self, fail: str) -> ExpressionEmitter:
+        return ExpressionEmitter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
 
     def _output(self, index: int, output: Output) -> None:
         if output.form in ("string", "buffer", "array", "typed"):
@@ -117,7 +117,7 @@ class RecordWriter:
             elif output.whole is None:
                 self._text(output)
             else:
-                writer = ExpressionWriter(self.asm, sleepable=False, fail="exit")
+                writer = ExpressionEmitter(self.asm, sleepable=False, fail="exit")
                 writer.copy_kept(output.whole, R7, output.offset, 8 + output.size)
             return
         if output.form in ("ustack", "kstack"):
@@ -155,7 +155,7 @@ class RecordWriter:
         asm.call(Helper.GET_STACK)
         asm.store(*self._place(output, R1), R0)
 
-    def _copy(self, writer: ExpressionWriter, output: Output) -> None:
+    def _copy(self, writer: ExpressionEmitter, output: Output) -> None:
         # A value of any size, from memory into the record.
         if output.whole is not None:
             writer.copy_kept(output.whole, R7, output.offset, output.node.type.size)
@@ -350,7 +350,7 @@ class RecordWriter:
     def _fault_in(self, node: Node, size: int = 0) -> None:
         # Evaluate the node, and touch so many bytes at the address it is, or lies at.
         skip = self.asm.new_label("next")
-        writer = ExpressionWriter(self.asm, sleepable=True, fail=skip)
+        writer = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
         if node.type.kind is Kind.BYTES:
             writer.address(_memory(node))
             self.asm.mov(R0, R3)

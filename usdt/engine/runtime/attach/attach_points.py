@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 __all__ = (
     "TS_COMPAT",
-    "EventHook",
-    "FunctionHook",
-    "Hook",
-    "Point",
-    "RawHook",
-    "SyscallHook",
+    "AttachPoint",
+    "EventTarget",
+    "FunctionTarget",
+    "KernelTarget",
+    "RawTracepointTarget",
     "SyscallRegisters",
+    "SyscallTarget",
     "compat_status",
     "syscall_registers",
 )
 
 
 @frozen
-class EventHook:
+class EventTarget:
     """An event of the kernel.
 
     Attributes:
@@ -57,15 +57,15 @@ class EventHook:
 
 
 @frozen
-class RawHook:
+class RawTracepointTarget:
     """A raw tracepoint, by name; ``fallback``: the event that stands for it where it is none."""
 
     name: str
-    fallback: EventHook | None = None
+    fallback: EventTarget | None = None
 
 
 @frozen
-class SyscallHook:
+class SyscallTarget:
     """A system call by number, at its begin or when it returns.
 
     Of a point with a ``call`` the begin is followed, too.
@@ -76,7 +76,7 @@ class SyscallHook:
 
 
 @frozen
-class FunctionHook:
+class FunctionTarget:
     """A function of the kernel, by one of the kernel's ways.
 
     Attributes:
@@ -98,11 +98,11 @@ class FunctionHook:
     number: int = 0
 
 
-Hook = EventHook | RawHook | SyscallHook | FunctionHook
+KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | FunctionTarget
 
 
 @frozen
-class Point:
+class AttachPoint:
     """One call site to attach to, as a front describes it.
 
     Attributes:
@@ -115,7 +115,7 @@ class Point:
         pid: the one process to attach in; 0: every process that maps the file.
         function: what ``func`` is; by default the probe's name.
         call: of a function's first instruction: how its return is found.
-        hook: of the kernel, instead of a place in a file.
+        kernel_target: of the kernel, instead of a place in a file.
         types: what knows members of its arguments, if anything does.
     """
 
@@ -128,7 +128,7 @@ class Point:
     pid: int = 0
     function: str = ""
     call: CallStack | None = None
-    hook: Hook | None = None
+    kernel_target: KernelTarget | None = None
     types: Types | None = None
 
 

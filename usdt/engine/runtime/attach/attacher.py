@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.engine.compiler.codegen.record import RECORDS
-from usdt.engine.runtime.attach.attach_points import FunctionHook
-from usdt.engine.runtime.attach.loader import Loader
+from usdt.engine.compiler.codegen.record import RECORD_ACTION
+from usdt.engine.runtime.attach.attach_points import FunctionTarget
+from usdt.engine.runtime.attach.loader import ProgramLoader
 from usdt.engine.runtime.attach.uprobes import UprobeAttacher
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
-    from usdt.engine.compiler.codegen.model import Body, Filter
-    from usdt.engine.runtime.attach.requests import Failure, Placed
+    from usdt.engine.compiler.codegen.model import ActionEmitter, TaskFilter
+    from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 
 __all__ = ("Attacher",)
 
 
-class Attacher(Loader):
+class Attacher(ProgramLoader):
     """Loads programs, attaches them, and keeps them until it is closed.
 
     Args:
@@ -39,38 +39,41 @@ class Attacher(Loader):
     def __init__(
         self,
         maps: dict[str, Map],
-        accept: Filter,
+        accept: TaskFilter,
         via: UprobeMethod | None = None,
-        body: Body = RECORDS,
+        body: ActionEmitter = RECORD_ACTION,
         *,
         may_sleep: bool = True,
     ) -> None:
         super().__init__(maps, accept, body)
         self._uprobes = UprobeAttacher(self, via, may_sleep=may_sleep)
 
-    def attach(self, placed: Sequence[Placed]) -> list[Failure]:
+    def attach(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach every point; what fails is reported and does not keep the rest from it.
 
         Raises:
             SyscallError: no program could be loaded at all (no privilege, above all).
             NotSupported: system calls of this CPU.
         """
-        failures: list[Failure] = []
-        sites = [item for item in placed if item.point.hook is None]
-        functions = [item for item in placed if isinstance(item.point.hook, FunctionHook)]
+        failures: list[AttachFailure] = []
+        sites = [item for item in placed if item.point.kernel_target is None]
+        functions = [
+            item for item in placed if isinstance(item.point.kernel_target, FunctionTarget)
+        ]
         events = [
             item
             for item in placed
-            if item.point.hook is not None and not isinstance(item.point.hook, FunctionHook)
+            if item.point.kernel_target is not None
+            and not isinstance(item.point.kernel_target, FunctionTarget)
         ]
         if functions:
-            from usdt.engine.runtime.attach.kernel_functions import attach_functions  # noqa: PLC0415 - not for files
+            from usdt.engine.runtime.attach.kernel_functions import attach_kernel_functions  # noqa: PLC0415 - not for files
 
-            failures += attach_functions(self, functions)
+            failures += attach_kernel_functions(self, functions)
         if events:
-            from usdt.engine.runtime.attach.kernel_events import attach_events  # noqa: PLC0415 - not for files
+            from usdt.engine.runtime.attach.kernel_events import attach_kernel_events  # noqa: PLC0415 - not for files
 
-            failures += attach_events(self, events)
+            failures += attach_kernel_events(self, events)
         if sites:
             failures += self._uprobes.attach(sites)
         return failures

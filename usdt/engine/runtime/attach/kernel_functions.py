@@ -1,4 +1,4 @@
-"""Attaching to functions of the kernel, each point by the way that its hook names.
+"""Attaching to functions of the kernel, each point by the way that its target names.
 
 One program serves many functions where a cookie says which was hit. Programs on returns come
 first, so that no entry is followed whose return would be missed; where a return is refused, its
@@ -27,10 +27,10 @@ from usdt.bpf.kprobes import (
     attach_kprobe_multi,
     attach_tracing,
 )
-from usdt.engine.runtime.attach.attach_points import FunctionHook
-from usdt.engine.runtime.attach.kprobe_batch import DEFINED, ManyFunctions
-from usdt.engine.runtime.attach.kprobe_session import EndSelector, take_ends
-from usdt.engine.runtime.attach.requests import Failure, Placed, too_large
+from usdt.engine.runtime.attach.attach_points import FunctionTarget
+from usdt.engine.runtime.attach.kprobe_batch import MAX_DEFINITIONS, KprobeBatch
+from usdt.engine.runtime.attach.kprobe_session import SessionDispatch, pair_returns
+from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest, program_too_large
 from usdt.tracefs.kprobe_events import define_kprobe
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import Link
     from usdt.bpf.program import Program
-    from usdt.engine.runtime.attach.attach_points import Point
-    from usdt.engine.runtime.attach.kprobe_session import Ends
-    from usdt.engine.runtime.attach.loader import Loader
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.attach.kprobe_session import EntryReturnPair
+    from usdt.engine.runtime.attach.loader import ProgramLoader
 
-__all__ = ("attach_functions",)
+__all__ = ("attach_kernel_functions",)
 
 _CASES = 256  # in one program
 _ALIKE = 4096  # places that are attached by one call, if one short program serves them
@@ -63,8 +63,10 @@ _NAMES = {
 }
 
 
-def attach_functions(loader: Loader, placed: Sequence[Placed]) -> list[Failure]:
-    """Attach points whose hook is a function.
+def attach_kernel_functions(
+    loader: ProgramLoader, placed: Sequence[AttachRequest]
+) -> list[AttachFailure]:
+    """Attach points whose target is a function.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
@@ -73,45 +75,45 @@ def attach_functions(loader: Loader, placed: Sequence[Placed]) -> list[Failure]:
     began = time.monotonic()
     failures = _Functions(loader, len(placed)).all(placed)
     number = len(placed) - len(failures)
-    loader.ways.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
+    loader.attach_log.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
     return failures
 
 
-def _hook(item: Placed) -> FunctionHook:
-    hook = item.point.hook
-    if not isinstance(hook, FunctionHook):
-        raise TypeError(f"no function: {hook}")
-    return hook
+def _target_of(item: AttachRequest) -> FunctionTarget:
+    target = item.point.kernel_target
+    if not isinstance(target, FunctionTarget):
+        raise TypeError(f"no function: {target}")
+    return target
 
 
-def _keeps(item: Placed) -> bool:
+def _keeps(item: AttachRequest) -> bool:
     # Whether it goes by kprobe_multi, and the kernel keeps something of the call.
     call = item.point.call
-    return _hook(item).way is KprobeMethod.KPROBE_MULTI and call is not None and call.session
+    return _target_of(item).way is KprobeMethod.KPROBE_MULTI and call is not None and call.session
 
 
 class _Functions:
-    def __init__(self, loader: Loader, total: int) -> None:
+    def __init__(self, loader: ProgramLoader, total: int) -> None:
         self.loader = loader
         self.total = total
         self.done = 0
         self.failed: set[int] = set()  # identities of points
-        self.failures: list[Failure] = []
-        self.many = ManyFunctions(loader, self._tell, self._fail)
+        self.failures: list[AttachFailure] = []
+        self.many = KprobeBatch(loader, self._tell, self._fail)
 
-    def all(self, placed: Sequence[Placed]) -> list[Failure]:
+    def all(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach them; what could not be attached."""
         placed = self._sessions(placed)
-        times: dict[tuple[FunctionHook, bool], int] = {}
+        times: dict[tuple[FunctionTarget, bool], int] = {}
         keyed = []
         for item in placed:
             # One program is attached to a place once: what is there again goes into another.
-            place = _hook(item), item.returns
+            place = _target_of(item), item.returns
             times[place] = times.get(place, 0) + 1
             size = 0 if item.case.call is None else item.case.call.size
-            key = not item.returns, _hook(item).way, size, times[place]
-            shares = _shares(_hook(item)) or self._are_many(_hook(item))
-            alone = () if shares else (item.case.number, *_itself(_hook(item)))
+            key = not item.returns, _target_of(item).way, size, times[place]
+            shares = _shares(_target_of(item)) or self._are_many(_target_of(item))
+            alone = () if shares else (item.case.number, *_itself(_target_of(item)))
             keyed.append(((*key, *alone), item))
         keyed.sort(key=lambda one: one[0])
         for _, group in groupby(keyed, key=lambda one: one[0]):
@@ -121,22 +123,22 @@ class _Functions:
         self.many.arm()
         return self.failures
 
-    def _sessions(self, placed: Sequence[Placed]) -> list[Placed]:
+    def _sessions(self, placed: Sequence[AttachRequest]) -> list[AttachRequest]:
         # Attach the returns by kprobe_multi that need to know of their entries; what is left.
-        ends = take_ends([item for item in placed if _keeps(item)])
-        times: dict[FunctionHook, int] = {}
-        groups: dict[tuple[int, int], list[Ends]] = {}
+        ends = pair_returns([item for item in placed if _keeps(item)])
+        times: dict[FunctionTarget, int] = {}
+        groups: dict[tuple[int, int], list[EntryReturnPair]] = {}
         for one in ends:
-            hook = _hook(one.returned)
-            times[hook] = times.get(hook, 0) + 1
-            groups.setdefault((one.size, times[hook]), []).append(one)
+            target = _target_of(one.returned)
+            times[target] = times.get(target, 0) + 1
+            groups.setdefault((one.size, times[target]), []).append(one)
         for group in groups.values():
             for start in range(0, len(group), _CASES // 2):
                 self._session(group[start : start + _CASES // 2])
         taken = {id(item) for one in ends for item in (one.returned, one.entry)} | self.failed
         return [item for item in placed if not {id(item), id(item.point)} & taken]
 
-    def _session(self, ends: list[Ends]) -> None:
+    def _session(self, ends: list[EntryReturnPair]) -> None:
         pairs = [(one.entry, one.returned) for one in ends]
         cases = [item.case for pair in pairs for item in pair if item is not None]
         first = ends[0].returned
@@ -147,51 +149,51 @@ class _Functions:
             program = self.loader.load(
                 list(dict.fromkeys(cases)),
                 ProgType.KPROBE,
-                EndSelector(tuple(ends), stack.pointer),
+                SessionDispatch(tuple(ends), stack.pointer),
                 excluded=os.getpid(),
                 attach_type=AttachType.TRACE_KPROBE_SESSION,
             )
             sites = [_site(one.returned) for one in ends]
-            self.loader.keep(attach_kprobe_multi(program, sites, session=True))
+            self.loader.add_link(attach_kprobe_multi(program, sites, session=True))
         except (CodeTooLarge, NotSupported, SyscallError) as err:
             if len(ends) > 1:
                 self._session(ends[: len(ends) // 2])
                 self._session(ends[len(ends) // 2 :])
             elif isinstance(err, CodeTooLarge):
-                raise too_large(first) from err
+                raise program_too_large(first) from err
             else:
                 self._fail(first, err)
         else:
             self._tell(len(cases))
-            self.loader.ways.append(f"{len(ends)} entries and returns by a kprobe_multi link")
+            self.loader.attach_log.append(f"{len(ends)} entries and returns by a kprobe_multi link")
 
-    def _most(self, placed: list[Placed]) -> int:
+    def _most(self, placed: list[AttachRequest]) -> int:
         # How many go together: of those that one short program serves, more.
-        many = len(placed) > _CASES and _hook(placed[0]).way is KprobeMethod.KPROBE_MULTI
-        alike = many and self.loader.are_alike([item.case for item in placed])
+        many = len(placed) > _CASES and _target_of(placed[0]).way is KprobeMethod.KPROBE_MULTI
+        alike = many and self.loader.can_index([item.case for item in placed])
         return _ALIKE if alike else _CASES
 
-    def _are_many(self, hook: FunctionHook) -> bool:
-        return hook.way is KprobeMethod.KPROBE_EVENTS and self.total > DEFINED
+    def _are_many(self, target: FunctionTarget) -> bool:
+        return target.way is KprobeMethod.KPROBE_EVENTS and self.total > MAX_DEFINITIONS
 
-    def _part(self, placed: list[Placed]) -> None:
+    def _part(self, placed: list[AttachRequest]) -> None:
         if not placed:
             return
         try:
             self._attach(placed)
         except CodeTooLarge as err:
             if len(placed) == 1:
-                raise too_large(placed[0]) from err
+                raise program_too_large(placed[0]) from err
             self._halves(placed)
 
-    def _halves(self, placed: list[Placed]) -> None:
+    def _halves(self, placed: list[AttachRequest]) -> None:
         middle = len(placed) // 2
         self._part(placed[:middle])
         self._part(placed[middle:])
 
-    def _attach(self, placed: list[Placed]) -> None:
-        way = _hook(placed[0]).way
-        if self._are_many(_hook(placed[0])):
+    def _attach(self, placed: list[AttachRequest]) -> None:
+        way = _target_of(placed[0]).way
+        if self._are_many(_target_of(placed[0])):
             self.many.add(placed)
             return
         before = len(self.failed)
@@ -207,43 +209,43 @@ class _Functions:
         if way in (KprobeMethod.FENTRY, KprobeMethod.KPROBE_MULTI):
             self._tell(len(placed))
         if number:
-            self.loader.ways.append(f"{number} {_NAMES[way][placed[0].returns]}")
+            self.loader.attach_log.append(f"{number} {_NAMES[way][placed[0].returns]}")
 
     def _tell(self, more: int) -> None:
         self.done += more
         if self.loader.progress is not None and self.total >= _MANY:
             self.loader.progress(self.done, self.total)
 
-    def _fail(self, item: Placed, err: TracingError) -> None:
+    def _fail(self, item: AttachRequest, err: TracingError) -> None:
         if isinstance(err, SyscallError) and err.errno == errno.EPERM:
             raise err
         self.failed.add(id(item.point))
-        self.failures.append(Failure((item.point,), _explained(err, item.point)))
+        self.failures.append(AttachFailure((item.point,), _explained(err, item.point)))
 
-    def _traced(self, placed: list[Placed]) -> None:
+    def _traced(self, placed: list[AttachRequest]) -> None:
         for item in placed:
-            hook = _hook(item)
-            module = open_module_btf(hook.module) if hook.module else None
+            target = _target_of(item)
+            module = open_module_btf(target.module) if target.module else None
             try:
                 program = self.loader.load(
                     [item.case],
                     ProgType.TRACING,
                     excluded=os.getpid(),
                     attach_type=AttachType.TRACE_FEXIT if item.returns else AttachType.TRACE_FENTRY,
-                    function=hook.number,
+                    function=target.number,
                     module=module.fileno() if module is not None else 0,
                 )
-                self.loader.keep(attach_tracing(program))
+                self.loader.add_link(attach_tracing(program))
             except (NotSupported, SyscallError) as err:
                 self._fail(item, err)
             finally:
                 if module is not None:
                     module.close()
 
-    def _multi(self, placed: list[Placed]) -> bool:
+    def _multi(self, placed: list[AttachRequest]) -> bool:
         # Whether it was done; else it was done in halves.
         cannot = "values of a function's entry at its return" if placed[0].case.call else ""
-        if any(_hook(item).offset for item in placed):
+        if any(_target_of(item).offset for item in placed):
             cannot = "an instruction within a function"
         if cannot:
             for item in placed:
@@ -253,7 +255,7 @@ class _Functions:
         kind, own = AttachType.TRACE_KPROBE_MULTI, os.getpid()
         program = None
         if len(cases) > 1:
-            program = self.loader.load_alike(cases, excluded=own, attach_type=kind)
+            program = self.loader.load_indexed(cases, excluded=own, attach_type=kind)
         if program is None:
             program = self.loader.load(cases, ProgType.KPROBE, excluded=own, attach_type=kind)
         sites = [_site(item) for item in placed]
@@ -265,10 +267,10 @@ class _Functions:
                 return False
             self._fail(placed[0], err)
         else:
-            self.loader.keep(link)
+            self.loader.add_link(link)
         return True
 
-    def _each(self, placed: list[Placed]) -> None:
+    def _each(self, placed: list[AttachRequest]) -> None:
         cases = list(dict.fromkeys(item.case for item in placed))
         program = self.loader.load(cases, ProgType.KPROBE, excluded=os.getpid())
         for item in placed:
@@ -277,11 +279,11 @@ class _Functions:
             except TracingError as err:
                 self._fail(item, err)
             else:
-                self.loader.keep(link)
+                self.loader.add_link(link)
             self._tell(1)
 
-    def _link(self, program: Program, item: Placed) -> Link:
-        way, site = _hook(item).way, _site(item)
+    def _link(self, program: Program, item: AttachRequest) -> Link:
+        way, site = _target_of(item).way, _site(item)
         cookies = way is not KprobeMethod.PERF_EVENT and features.have_cookies()
         if way is not KprobeMethod.KPROBE_EVENTS:
             return attach_kprobe(program, site, on_return=item.returns, cookies=cookies)
@@ -302,29 +304,29 @@ def _target(site: KprobeSite) -> str:
     return f"{site.symbol}+{site.offset}" if site.offset else site.symbol
 
 
-def _shares(hook: FunctionHook) -> bool:
+def _shares(target: FunctionTarget) -> bool:
     # Whether a cookie tells its case, so that one program serves several.
-    if hook.way is KprobeMethod.FENTRY or hook.way is KprobeMethod.PERF_EVENT:
+    if target.way is KprobeMethod.FENTRY or target.way is KprobeMethod.PERF_EVENT:
         return False
     return features.have_cookies()
 
 
-def _itself(hook: FunctionHook) -> tuple[object, ...]:
-    return (hook.name, hook.address) if hook.way is KprobeMethod.FENTRY else ()
+def _itself(target: FunctionTarget) -> tuple[object, ...]:
+    return (target.name, target.address) if target.way is KprobeMethod.FENTRY else ()
 
 
-def _site(item: Placed) -> KprobeSite:
-    hook = _hook(item)
-    return KprobeSite(hook.address, hook.symbol, hook.offset, item.case.number)
+def _site(item: AttachRequest) -> KprobeSite:
+    target = _target_of(item)
+    return KprobeSite(target.address, target.symbol, target.offset, item.case.number)
 
 
-def _chunks(items: list[Placed], most: int) -> Iterator[list[Placed]]:
+def _chunks(items: list[AttachRequest], most: int) -> Iterator[list[AttachRequest]]:
     ahead = iter(items)
     while part := list(islice(ahead, most)):
         yield part
 
 
-def _explained(err: TracingError, point: Point) -> TracingError:
+def _explained(err: TracingError, point: AttachPoint) -> TracingError:
     if isinstance(err, VerifierError) or not isinstance(err, SyscallError):
         return TracingError(f"{point.probe}: {err}")
     number = err.errno or 0

@@ -18,9 +18,9 @@ from usdt.bpf._uapi import Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.asm.insn import R0, R1, R2, R6, R10, Jump
 from usdt.bpf.maps import MapSpec
-from usdt.engine.compiler.codegen.stack_slots import TEXT_SLOT
-from usdt.engine.runtime.attach.attach_points import FunctionHook
-from usdt.engine.runtime.attach.requests import too_large
+from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
+from usdt.engine.runtime.attach.attach_points import FunctionTarget
+from usdt.engine.runtime.attach.requests import program_too_large
 from usdt.tracefs.multi_probe_events import MultiProbeEvents, multi_probe_supported
 
 if TYPE_CHECKING:
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.program import Program
-    from usdt.engine.runtime.attach.loader import Loader
-    from usdt.engine.runtime.attach.requests import Placed
+    from usdt.engine.runtime.attach.loader import ProgramLoader
+    from usdt.engine.runtime.attach.requests import AttachRequest
     from usdt.tracefs.multi_probe_events import MultiProbeEvent
 
-__all__ = ("DEFINED", "ByPointer", "ManyFunctions", "find_number")
+__all__ = ("MAX_DEFINITIONS", "DispatchByIp", "KprobeBatch", "emit_find_variant")
 
 POINTERS = "pointers"  # hash: instruction pointer → u32 the case's number
 _POINTER, _NUMBER = struct.Struct("=Q"), struct.Struct("=I")
 
 #: Definitions in tracefs with an event each, which is a folder with files.
-DEFINED = 64
+MAX_DEFINITIONS = 64
 
 
 @frozen
-class ByPointer:
+class DispatchByIp:
     """Selects the case by the registers' instruction pointer, by comparisons.
 
     Attributes:
@@ -56,19 +56,19 @@ class ByPointer:
         asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
 
 
-def find_number(asm: Assembler) -> None:
+def emit_find_variant(asm: Assembler) -> None:
     """Leave the case's number in r0, from the map ``POINTERS``; go to ``exit`` without any."""
     asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
-    asm.store(R10, TEXT_SLOT, R0)
+    asm.store(R10, STRING_SLOT, R0)
     asm.load_map(R1, POINTERS)
     asm.mov(R2, R10)
-    asm.add(R2, TEXT_SLOT)
+    asm.add(R2, STRING_SLOT)
     asm.call(Helper.MAP_LOOKUP_ELEM)
     asm.jump(Jump.EQ, R0, 0, "exit")
     asm.load(R0, R0, 0, 4)
 
 
-class ManyFunctions:
+class KprobeBatch:
     """Attaches points at the entries of functions, some hundreds at a time.
 
     Args:
@@ -79,22 +79,22 @@ class ManyFunctions:
 
     def __init__(
         self,
-        loader: Loader,
+        loader: ProgramLoader,
         tell: Callable[[int], object],
-        fail: Callable[[Placed, TracingError], object],
+        fail: Callable[[AttachRequest, TracingError], object],
     ) -> None:
         self._loader = loader
         self._tell = tell
         self._fail = fail
         self._made: MultiProbeEvents | None = None
-        self._groups: list[dict[int, Placed]] = []
-        self._waiting: list[tuple[MultiProbeEvent, Program, Sequence[Placed]]] = []
-        self._alike: list[tuple[MultiProbeEvent, dict[int, Placed]]] = []
+        self._groups: list[dict[int, AttachRequest]] = []
+        self._waiting: list[tuple[MultiProbeEvent, Program, Sequence[AttachRequest]]] = []
+        self._alike: list[tuple[MultiProbeEvent, dict[int, AttachRequest]]] = []
 
-    def add(self, placed: Sequence[Placed]) -> None:
+    def add(self, placed: Sequence[AttachRequest]) -> None:
         """Take them in, as one event's places."""
-        first: dict[int, Placed] = {}
-        again: list[Placed] = []
+        first: dict[int, AttachRequest] = {}
+        again: list[AttachRequest] = []
         for item in placed:
             why = _unfit(item)
             if why:
@@ -111,7 +111,7 @@ class ManyFunctions:
     def _set(self) -> MultiProbeEvents:
         if self._made is None:
             self._made = MultiProbeEvents()
-            self._loader.keep(self._made)
+            self._loader.add_link(self._made)
         return self._made
 
     def _define(self) -> None:
@@ -130,12 +130,12 @@ class ManyFunctions:
             for address, error in event.refused.items():
                 self._fail(group[address], error)
             rest = {at: item for at, item in group.items() if at not in event.refused}
-            if rest and self._loader.are_alike([item.case for item in rest.values()]):
+            if rest and self._loader.can_index([item.case for item in rest.values()]):
                 self._alike.append((event, rest))
             elif rest:
                 self._load(event, rest)
 
-    def _load(self, event: MultiProbeEvent, items: dict[int, Placed]) -> None:
+    def _load(self, event: MultiProbeEvent, items: dict[int, AttachRequest]) -> None:
         numbers = {address: item.case.number for address, item in items.items()}
         keys = tuple(
             (pointer - (1 << 64), numbers[address])
@@ -145,11 +145,11 @@ class ManyFunctions:
         cases = list(dict.fromkeys(item.case for item in items.values()))
         try:
             program = self._loader.load(
-                cases, ProgType.KPROBE, ByPointer(keys), excluded=os.getpid()
+                cases, ProgType.KPROBE, DispatchByIp(keys), excluded=os.getpid()
             )
         except CodeTooLarge as err:
             if len(items) == 1:
-                raise too_large(next(iter(items.values()))) from err
+                raise program_too_large(next(iter(items.values()))) from err
             pairs = list(items.items())  # an event takes several programs
             middle = len(pairs) // 2
             self._load(event, dict(pairs[:middle]))
@@ -157,7 +157,7 @@ class ManyFunctions:
         else:
             self._waiting.append((event, program, list(items.values())))
 
-    def _load_alike(self) -> None:
+    def _load_indexed(self) -> None:
         # One program, which finds the case's number in a map by the pointer.
         alike, self._alike = self._alike, []
         if not alike:
@@ -169,11 +169,11 @@ class ManyFunctions:
             if address in items
         ]
         table = MapSpec(MapType.HASH, 8, 4, len(numbers), POINTERS).create()
-        self._loader.own(table)
+        self._loader.own_map(table)
         self._loader.add_map(POINTERS, table)
         table.set_many(numbers)
         cases = [item.case for _, items in alike for item in items.values()]
-        program = self._loader.load_alike(cases, find_number, excluded=os.getpid())
+        program = self._loader.load_indexed(cases, emit_find_variant, excluded=os.getpid())
         if program is None:
             raise TypeError("cases that differ")
         self._waiting += [(event, program, list(items.values())) for event, items in alike]
@@ -185,7 +185,7 @@ class ManyFunctions:
             TracingError: the items of a probe make too large a program.
         """
         self._define()
-        self._load_alike()
+        self._load_indexed()
         waiting, self._waiting = self._waiting, []
         number = 0
         for event, program, placed in waiting:
@@ -198,20 +198,22 @@ class ManyFunctions:
                 number += len(placed)
         if number:
             events = len({event.name for event, _, _ in waiting})
-            self._loader.ways.append(f"{number} kprobes as places of {events} events of tracefs")
+            self._loader.attach_log.append(
+                f"{number} kprobes as places of {events} events of tracefs"
+            )
 
 
-def _address(item: Placed) -> int:
-    hook = item.point.hook
-    return hook.address if isinstance(hook, FunctionHook) else 0
+def _address(item: AttachRequest) -> int:
+    target = item.point.kernel_target
+    return target.address if isinstance(target, FunctionTarget) else 0
 
 
-def _unfit(item: Placed) -> str:
-    hook = item.point.hook
+def _unfit(item: AttachRequest) -> str:
+    target = item.point.kernel_target
     if not multi_probe_supported():
-        return f"more than {DEFINED} definitions in tracefs at a time, on this CPU"
+        return f"more than {MAX_DEFINITIONS} definitions in tracefs at a time, on this CPU"
     if item.returns:
-        return f"returns of more than {DEFINED} functions, by tracefs"
-    if not isinstance(hook, FunctionHook) or hook.offset or not hook.address:
+        return f"returns of more than {MAX_DEFINITIONS} functions, by tracefs"
+    if not isinstance(target, FunctionTarget) or target.offset or not target.address:
         return "a place among many that is not a function's known entry, by tracefs"
     return ""

@@ -12,20 +12,20 @@ from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R6, R7, R10, Alu, Jump
-from usdt.engine.compiler.codegen.stack_slots import SESSION_SLOT
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.arch.locations import Register
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.runtime.attach.requests import Placed
+    from usdt.engine.runtime.attach.requests import AttachRequest
 
-__all__ = ("EndSelector", "Ends", "take_ends")
+__all__ = ("EntryReturnPair", "SessionDispatch", "pair_returns")
 
 
 @frozen
-class Ends:
+class EntryReturnPair:
     """What is done at a function's return and, if anything, at its entry for that.
 
     Attributes:
@@ -33,8 +33,8 @@ class Ends:
         entry: what keeps values of the same call.
     """
 
-    returned: Placed
-    entry: Placed | None
+    returned: AttachRequest
+    entry: AttachRequest | None
 
     @property
     def size(self) -> int:
@@ -43,7 +43,7 @@ class Ends:
         return 0 if call is None else call.size
 
 
-def take_ends(placed: Sequence[Placed]) -> list[Ends]:
+def pair_returns(placed: Sequence[AttachRequest]) -> list[EntryReturnPair]:
     """The returns that need to know of their entries, with what these keep for them."""
     entries = {
         (id(item.point), item.case.call.pair): item
@@ -55,12 +55,12 @@ def take_ends(placed: Sequence[Placed]) -> list[Ends]:
         call = item.case.call
         if item.returns and (call is not None or item.case.gate is not None):
             entry = None if call is None else entries.get((id(item.point), call.pair))
-            ends.append(Ends(item, entry))
+            ends.append(EntryReturnPair(item, entry))
     return ends
 
 
 @frozen
-class EndSelector:
+class SessionDispatch:
     """A ``Selector`` that finds which end of which function was hit.
 
     The cookie is the number of the return's case.
@@ -70,7 +70,7 @@ class EndSelector:
         pointer: where a program at an entry finds the stack pointer.
     """
 
-    ends: tuple[Ends, ...]
+    ends: tuple[EntryReturnPair, ...]
     pointer: Register
 
     @property
@@ -99,7 +99,7 @@ class EndSelector:
         asm.goto("kept")
         asm.label("returned")
         asm.load(R1, R0, 0)
-        asm.store(R10, SESSION_SLOT, R1)
+        asm.store(R10, ENTRY_POINTER_SLOT, R1)
         asm.label("kept")
         asm.mov(R1, R6)
         asm.call(Helper.GET_ATTACH_COOKIE)

@@ -9,9 +9,9 @@ from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
 from usdt.bpf.link import close_links
 from usdt.bpf.nmissed import missed_runs
 from usdt.bpf.program import ProgramSpec
-from usdt.engine.compiler.codegen.model import Filter
-from usdt.engine.compiler.codegen.program import generate, generate_alike
-from usdt.engine.compiler.codegen.record import RECORDS
+from usdt.engine.compiler.codegen.model import TaskFilter
+from usdt.engine.compiler.codegen.program import generate, generate_indexed
+from usdt.engine.compiler.codegen.record import RECORD_ACTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from usdt.bpf.link import Link
     from usdt.bpf.maps import Map
     from usdt.bpf.program import Program
-    from usdt.engine.compiler.codegen.model import Body, Case, Selector
+    from usdt.engine.compiler.codegen.model import ActionEmitter, ProgramVariant, VariantDispatch
 
-__all__ = ("Loader",)
+__all__ = ("ProgramLoader",)
 
 _MANY = 256  # links whose end takes so long that people want to know
 
 
-class Loader:
+class ProgramLoader:
     """Loads programs and keeps the links of one session.
 
     Args:
@@ -36,19 +36,21 @@ class Loader:
         body: writes what is done at a hit.
 
     Attributes:
-        ways: notes on what was attached by which kernel path, for ``-v``.
+        attach_log: notes on what was attached by which kernel path, for ``-v``.
         progress: called now and then while many functions are attached, with how many are done
             and how many there are.
-        took: seconds that detaching took, where it was worth telling.
+        detach_seconds: seconds that detaching took, where it was worth telling.
         missed: hits of which the kernel told no program, as far as it says.
-        worst: functions at which most of them were, and how many, as far as it says.
+        most_missed: functions at which most of them were, and how many, as far as it says.
     """
 
     progress: Callable[[int, int], object] | None = None
-    took = 0.0
+    detach_seconds = 0.0
     missed = 0
 
-    def __init__(self, maps: dict[str, Map], accept: Filter, body: Body = RECORDS) -> None:
+    def __init__(
+        self, maps: dict[str, Map], accept: TaskFilter, body: ActionEmitter = RECORD_ACTION
+    ) -> None:
         self._maps = maps | accept.maps
         self._accept = accept
         self._body = body
@@ -57,11 +59,16 @@ class Loader:
         self._programs: list[Program] = []  # of uprobes
         self._loaded: list[Program] = []  # for hooks of the kernel
         self._owned: list[Map] = []
-        self.worst: list[tuple[str, int]] = []
-        self.ways: list[str] = []
+        self.most_missed: list[tuple[str, int]] = []
+        self.attach_log: list[str] = []
 
     def load_for_uprobes(
-        self, cases: Sequence[Case], attach_type: AttachType, *, sleepable: bool, note: str = ""
+        self,
+        cases: Sequence[ProgramVariant],
+        attach_type: AttachType,
+        *,
+        sleepable: bool,
+        note: str = "",
     ) -> Program:
         """Load a program for uprobes.
 
@@ -69,7 +76,7 @@ class Loader:
             cases: that it serves.
             attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
             sleepable: whether it may take page faults.
-            note: what is said of it in ``ways``, before the word "program".
+            note: what is said of it in ``attach_log``, before the word "program".
 
         Raises:
             CodeTooLarge: too many cases.
@@ -81,14 +88,14 @@ class Loader:
         program = spec.load(self._maps)
         self._programs.append(program)
         self._code.append(code)
-        self.ways.append(f"{note}program of {len(code)} instructions for {len(cases)} cases")
+        self.attach_log.append(f"{note}program of {len(code)} instructions for {len(cases)} cases")
         return program
 
     def load(
         self,
-        cases: Sequence[Case],
+        cases: Sequence[ProgramVariant],
         kind: ProgType,
-        select: Selector | None = None,
+        select: VariantDispatch | None = None,
         *,
         excluded: int = 0,
         attach_type: AttachType = AttachType.NONE,
@@ -111,7 +118,7 @@ class Loader:
             SyscallError: the kernel's word.
         """
         whom = self._accept
-        accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
+        accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
         # An event whose program returns 0 is kept from everybody else's perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
         # At an entry: whether its return is left out.
@@ -135,9 +142,9 @@ class Loader:
         )
         return self._load(code, spec, cases)
 
-    def load_alike(
+    def load_indexed(
         self,
-        cases: Sequence[Case],
+        cases: Sequence[ProgramVariant],
         select: Callable[[Assembler], object] | None = None,
         *,
         excluded: int = 0,
@@ -151,19 +158,19 @@ class Loader:
         if write is None:
             return None
         whom = self._accept
-        accept = Filter(whom.pids, whom.namespace, whom.followed, excluded)
-        code = generate_alike(accept, count=write, select=select, probe=cases[-1].probe)
+        accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
+        code = generate_indexed(accept, count=write, select=select, probe=cases[-1].probe)
         return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), cases)
 
-    def are_alike(self, cases: Sequence[Case]) -> bool:
-        """Whether :meth:`load_alike` has a program for them."""
+    def can_index(self, cases: Sequence[ProgramVariant]) -> bool:
+        """Whether :meth:`load_indexed` has a program for them."""
         return self._body.indexed(cases) is not None
 
-    def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[Case]) -> Program:
+    def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[ProgramVariant]) -> Program:
         program = spec.load(self._maps)
         self._loaded.append(program)
         self._code.append(code)
-        self.ways.append(f"program of {len(code)} instructions for {len(cases)} cases")
+        self.attach_log.append(f"program of {len(code)} instructions for {len(cases)} cases")
         return program
 
     @property
@@ -171,11 +178,11 @@ class Loader:
         """The processes that alone count; empty: all, or children as well."""
         return () if self._accept.followed is not None else self._accept.pids
 
-    def keep(self, link: Link) -> None:
+    def add_link(self, link: Link) -> None:
         """Close a link with the others."""
         self._links.append(link)
 
-    def own(self, made: Map) -> None:
+    def own_map(self, made: Map) -> None:
         """Close a map with the programs."""
         self._owned.append(made)
 
@@ -197,12 +204,12 @@ class Loader:
         links, self._links = self._links, []
         if self._loaded:  # else there are no kprobes among them
             self.missed += sum(link.missed() for link in links)
-            self.worst += [where for link in links for where in link.worst]
+            self.most_missed += [where for link in links for where in link.worst]
         places = sum(link.places for link in links)
         began = time.monotonic()
         close_links(links)
         if places >= _MANY:
-            self.took = time.monotonic() - began
+            self.detach_seconds = time.monotonic() - began
         self.missed += sum(missed_runs(program.fd) for program in self._loaded)
         for made in (*self._programs, *self._loaded, *self._owned):
             made.close()

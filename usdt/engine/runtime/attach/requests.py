@@ -8,30 +8,30 @@ from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.codegen.model import Case
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.compiler.codegen.model import ProgramVariant
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("Failure", "Placed", "too_large")
+__all__ = ("AttachFailure", "AttachRequest", "program_too_large")
 
 
 @frozen
-class Placed:
+class AttachRequest:
     """A point and the case that runs there; ``returns``: where the function of it returns."""
 
-    point: Point
-    case: Case
+    point: AttachPoint
+    case: ProgramVariant
     returns: bool = False
 
 
 @frozen
-class Failure:
+class AttachFailure:
     """Points that could not be attached, and why."""
 
-    points: tuple[Point, ...]
+    points: tuple[AttachPoint, ...]
     error: TracingError
 
 
-def too_large(item: Placed) -> TracingError:
+def program_too_large(item: AttachRequest) -> TracingError:
     """What to say of a point whose program is larger than the kernel takes."""
     return TracingError(
         f"{item.point.probe}: its items make a program too large for the kernel; show fewer, "

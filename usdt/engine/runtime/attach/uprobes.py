@@ -24,16 +24,16 @@ from usdt.bpf.link import (
     attach_uprobe_multi,
     attach_uprobe_perf,
 )
-from usdt.engine.runtime.attach.requests import Failure, too_large
+from usdt.engine.runtime.attach.requests import AttachFailure, program_too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.bpf.program import Program
-    from usdt.engine.compiler.codegen.model import Case
-    from usdt.engine.runtime.attach.attach_points import Point
-    from usdt.engine.runtime.attach.loader import Loader
-    from usdt.engine.runtime.attach.requests import Placed
+    from usdt.engine.compiler.codegen.model import ProgramVariant
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.attach.loader import ProgramLoader
+    from usdt.engine.runtime.attach.requests import AttachRequest
 
 __all__ = ("UprobeAttacher",)
 
@@ -49,32 +49,32 @@ class UprobeAttacher:
         may_sleep: whether programs may take page faults, where the kernel lets them.
     """
 
-    def __init__(self, loader: Loader, via: UprobeMethod | None, *, may_sleep: bool) -> None:
+    def __init__(self, loader: ProgramLoader, via: UprobeMethod | None, *, may_sleep: bool) -> None:
         self._loader = loader
         self._via = via
         self._may_sleep = may_sleep
-        self._programs: dict[tuple[Case, ...], Program] = {}
+        self._programs: dict[tuple[ProgramVariant, ...], Program] = {}
 
-    def attach(self, placed: Sequence[Placed]) -> list[Failure]:
+    def attach(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach every point; what fails is reported and does not keep the rest from it."""
         if self._via is None:
             self._via = features.best_uprobe_method()
         # Without cookies a program cannot know which site was hit: each case has its own.
         limit = 1 if self._via is UprobeMethod.PERF_EVENT else _CASES
         ordered = sorted(placed, key=_file if limit > 1 else _case)
-        failures: list[Failure] = []
+        failures: list[AttachFailure] = []
         for _, group in groupby(ordered, key=_file):
             for part in _parts(list(group), limit):
                 failures += self._attach_part(part)
         return failures
 
-    def _attach_part(self, placed: list[Placed]) -> list[Failure]:
+    def _attach_part(self, placed: list[AttachRequest]) -> list[AttachFailure]:
         cases = tuple(dict.fromkeys(item.case for item in placed))
         try:
             program = self._program(cases)
         except CodeTooLarge as err:
             if len(placed) == 1:
-                raise too_large(placed[0]) from err
+                raise program_too_large(placed[0]) from err
             return self._halves(placed)
         try:
             self._link(program, placed)
@@ -83,14 +83,18 @@ class UprobeAttacher:
                 raise
             if len(placed) > 1 and not (isinstance(err, OSError) and err.errno == errno.ESRCH):
                 return self._halves(placed)
-            return [Failure(tuple(item.point for item in placed), _explained(err, placed[0].point))]
+            return [
+                AttachFailure(
+                    tuple(item.point for item in placed), _explained(err, placed[0].point)
+                )
+            ]
         return []
 
-    def _halves(self, placed: list[Placed]) -> list[Failure]:
+    def _halves(self, placed: list[AttachRequest]) -> list[AttachFailure]:
         middle = len(placed) // 2
         return self._attach_part(placed[:middle]) + self._attach_part(placed[middle:])
 
-    def _program(self, cases: tuple[Case, ...]) -> Program:
+    def _program(self, cases: tuple[ProgramVariant, ...]) -> Program:
         if cases not in self._programs:
             faultable = any(case.plan.faultable for case in cases)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
@@ -103,7 +107,7 @@ class UprobeAttacher:
             self._programs[cases] = program
         return self._programs[cases]
 
-    def _link(self, program: Program, placed: list[Placed]) -> None:
+    def _link(self, program: Program, placed: list[AttachRequest]) -> None:
         point = placed[0].point
         sites = list(dict.fromkeys(_site(item) for item in placed))
         on_return = placed[0].returns
@@ -113,8 +117,8 @@ class UprobeAttacher:
             link = attach_uprobe_multi(
                 program, point.open_path, sites, pid=point.pid, on_return=on_return
             )
-            self._loader.keep(link)
-            self._loader.ways.append(f"{where}: one uprobe_multi link")
+            self._loader.add_link(link)
+            self._loader.attach_log.append(f"{where}: one uprobe_multi link")
             return
         allow_descriptors(2 * len(sites))
         attach = attach_uprobe_perf if self._via is UprobeMethod.PERF_LINK else attach_uprobe_ioctl
@@ -127,30 +131,30 @@ class UprobeAttacher:
             ]
             stack.pop_all()
         for link in made:
-            self._loader.keep(link)
+            self._loader.add_link(link)
         kind = (
             "with links and cookies" if self._via is UprobeMethod.PERF_LINK else "without cookies"
         )
-        self._loader.ways.append(f"{where}: {len(sites)} perf events {kind}")
+        self._loader.attach_log.append(f"{where}: {len(sites)} perf events {kind}")
 
 
-def _file(item: Placed) -> tuple[str, int, bool, int]:
+def _file(item: AttachRequest) -> tuple[str, int, bool, int]:
     # Returns first: so no entry is followed whose return would be missed.
     frame = 0 if item.case.call is None else item.case.call.size
     return item.point.open_path, item.point.pid, not item.returns, frame
 
 
-def _case(item: Placed) -> tuple[str, int, bool, int, int]:
+def _case(item: AttachRequest) -> tuple[str, int, bool, int, int]:
     return *_file(item), item.case.number
 
 
-def _site(item: Placed) -> UprobeSite:
+def _site(item: AttachRequest) -> UprobeSite:
     return UprobeSite(item.point.offset, item.point.ref_ctr_offset, item.case.number)
 
 
-def _parts(placed: list[Placed], limit: int) -> Iterator[list[Placed]]:
+def _parts(placed: list[AttachRequest], limit: int) -> Iterator[list[AttachRequest]]:
     # Split so that no part has more cases than one program should.
-    part: list[Placed] = []
+    part: list[AttachRequest] = []
     cases: set[int] = set()
     for item in placed:
         if item.case.number not in cases and len(cases) == limit:
@@ -162,7 +166,7 @@ def _parts(placed: list[Placed], limit: int) -> Iterator[list[Placed]]:
         yield part
 
 
-def _explained(err: TracingError, point: Point) -> TracingError:
+def _explained(err: TracingError, point: AttachPoint) -> TracingError:
     where = f"{point.probe} in {point.path} at offset {point.offset:#x}"
     if not isinstance(err, SyscallError):
         return TracingError(f"{where}: {err}")

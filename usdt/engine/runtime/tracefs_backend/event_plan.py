@@ -26,17 +26,17 @@ from usdt.engine.compiler.record.layout import Field as Shown
 from usdt.engine.compiler.record.layout import Layout, layout_of
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
-from usdt.engine.runtime.tracefs_backend.fetch_args import Field, Inexpressible
+from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, UnsupportedFetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output, Plan
-    from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching
+    from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("CASE", "COMM", "EventPlan", "Head", "RowMaker", "plan_event")
+__all__ = ("CASE", "COMM", "EventContext", "EventDecoder", "EventPlan", "plan_event")
 
 COMM = "comm"  # the field with the thread's name; what filters call it anyway
 _HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that a record's head tells
@@ -47,7 +47,7 @@ _FIRST = 3  # values before the fields': thread, instruction, case
 
 
 @frozen
-class Head:
+class EventContext:
     """What is known of a hit besides its fields."""
 
     time: int
@@ -72,7 +72,7 @@ class EventPlan:
     """
 
     plan: Plan
-    fields: tuple[Field, ...]
+    fields: tuple[FetchArg, ...]
     numbers: dict[Node, int]
     texts: dict[Node, int]
     parts: dict[tuple[Node, str], tuple[int, ...]]
@@ -92,15 +92,15 @@ class EventPlan:
 
 
 class _Planner:
-    def __init__(self, fetching: Fetching) -> None:
+    def __init__(self, fetching: FetchArgBuilder) -> None:
         self.fetching = fetching
         self.fields: dict[str, int] = {}
-        self.kept: list[Field] = []
+        self.kept: list[FetchArg] = []
         self.numbers: dict[Node, int] = {}
         self.texts: dict[Node, int] = {}
         self.parts: dict[tuple[Node, str], tuple[int, ...]] = {}
 
-    def keep(self, field: Field) -> int:
+    def keep(self, field: FetchArg) -> int:
         number = self.fields.setdefault(field.text, len(self.kept))
         if number == len(self.kept):
             self.kept.append(field)
@@ -108,7 +108,7 @@ class _Planner:
 
     def expression(self, node: Node) -> None:
         if isinstance(node, Opaque):
-            raise Inexpressible(node.reason)
+            raise UnsupportedFetch(node.reason)
         for leaf in leaves(node):
             self._leaf(leaf)
 
@@ -143,7 +143,7 @@ class _Planner:
     def text(self, address: Node) -> None:
         self.texts[address] = self.keep(self.fetching.string(address))
 
-    def pieces(self, output: Output, fields: list[Field]) -> None:
+    def pieces(self, output: Output, fields: list[FetchArg]) -> None:
         self.parts[output.node, output.form] = tuple(map(self.keep, fields))
 
     def output(self, output: Output) -> None:
@@ -151,13 +151,13 @@ class _Planner:
             case "comm" | "func":
                 pass
             case "opaque":
-                raise Inexpressible(getattr(output.node, "reason", "unreadable"))
+                raise UnsupportedFetch(getattr(output.node, "reason", "unreadable"))
             case "string":
                 self.text(output.node)
             case "buffer":
                 length = output.length
                 if not isinstance(length, Number):
-                    raise Inexpressible("a length that is not constant")
+                    raise UnsupportedFetch("a length that is not constant")
                 size = min(length.value, output.size)
                 self.pieces(output, self.fetching.buffer(output.node, size))
             case "bytes":
@@ -165,10 +165,10 @@ class _Planner:
             case "integer" | "hex" | "usym" | "ksym" | "float":
                 self.expression(output.node)
             case form:
-                raise Inexpressible(f"{form}, which an event does not record")
+                raise UnsupportedFetch(f"{form}, which an event does not record")
 
 
-def plan_event(plan: Plan, fetching: Fetching) -> EventPlan:
+def plan_event(plan: Plan, fetching: FetchArgBuilder) -> EventPlan:
     """What an event at one place has to fetch for a plan.
 
     Raises:
@@ -178,7 +178,7 @@ def plan_event(plan: Plan, fetching: Fetching) -> EventPlan:
     for predicate in plan.predicates:
         try:
             planner.expression(predicate)
-        except Inexpressible as err:
+        except UnsupportedFetch as err:
             raise TracingError(f"a predicate cannot be decided through tracefs: {err}") from err
     layout = layout_of(plan)
     shown = list(layout.fields)
@@ -186,7 +186,7 @@ def plan_event(plan: Plan, fetching: Fetching) -> EventPlan:
     for index, output in enumerate(plan.outputs):
         try:
             planner.output(output)
-        except Inexpressible as err:
+        except UnsupportedFetch as err:
             problems.append((output.key, str(err)))
             shown[index] = Shown(output.key, "opaque", shown[index].type, reason=str(err))
     return EventPlan(
@@ -220,7 +220,7 @@ def _located(record: bytes, location: int) -> bytes | None:
     return record[offset : offset + length - 1]
 
 
-class RowMaker:
+class EventDecoder:
     """Records of one event → rows.
 
     Args:
@@ -253,7 +253,7 @@ class RowMaker:
         return _located(record, values[-1])
 
     def row(
-        self, values: tuple[Any, ...], context: bytes, record: bytes, head: Head
+        self, values: tuple[Any, ...], context: bytes, record: bytes, head: EventContext
     ) -> tuple[Any, ...] | None:
         """The row of a record, or None if a predicate does not hold.
 
@@ -289,7 +289,7 @@ class RowMaker:
         made: tuple[Any, ...] = self._make(head.time, context, values, record, marks, computed)
         return made
 
-    def _leaf(self, node: Node, values: tuple[Any, ...], head: Head) -> Node:
+    def _leaf(self, node: Node, values: tuple[Any, ...], head: EventContext) -> Node:
         if isinstance(node, Builtin):
             number = {"pid": head.pid, "tid": head.tid, "cpu": head.cpu, "ts": head.time}[node.name]
             return Number(wrap(number, node.type), node.type)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.tracefs.registers import RegisterPart
 
-__all__ = ("MAX_ARRAY", "MAX_BYTES", "Fetching", "Field", "Inexpressible")
+__all__ = ("MAX_ARRAY", "MAX_BYTES", "FetchArg", "FetchArgBuilder", "UnsupportedFetch")
 
 MAX_ARRAY = 64  # elements, MAX_ARRAY_LEN of kernel/trace/trace_probe.h
 MAX_BYTES = 1024  # read as several arrays: an event has 128 arguments, and 3072 bytes
@@ -41,12 +41,12 @@ _MAX_DEPTH = 12  # pointers followed: the kernel compiles at most 16 steps
 _CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
-class Inexpressible(TracingError):  # noqa: N818 - short for what it says
+class UnsupportedFetch(TracingError):  # noqa: N818 - short for what it says
     """What no definition of a probe event can fetch, and why."""
 
 
 @frozen
-class Field:
+class FetchArg:
     """One argument of a definition.
 
     Attributes:
@@ -60,7 +60,7 @@ class Field:
     type: ValueType
 
 
-class Fetching:
+class FetchArgBuilder:
     """What a definition at one place can fetch.
 
     Args:
@@ -79,7 +79,7 @@ class Fetching:
         self._kernel = kernel
         self._returns = returns
 
-    def number(self, node: Node) -> Field:
+    def number(self, node: Node) -> FetchArg:
         """A field for an integer or float.
 
         Raises:
@@ -98,23 +98,23 @@ class Fetching:
         if not self._returns or not isinstance(node, Fetched):
             return False
         if isinstance(node.fetch, (Register, Memory, Address)):
-            raise Inexpressible("what only the function's entry has, beside what it returns")
+            raise UnsupportedFetch("what only the function's entry has, beside what it returns")
         return isinstance(node.fetch, AtReturn) and isinstance(node.fetch.register, Register)
 
-    def string(self, address: Node) -> Field:
+    def string(self, address: Node) -> FetchArg:
         """A field for the string at an address."""
         base, displacement = self._address(address)
-        return _checked(Field(f"{self._at(base, displacement)}:string", "I", address.type))
+        return _checked(FetchArg(f"{self._at(base, displacement)}:string", "I", address.type))
 
-    def array(self, node: Node, size: int) -> list[Field]:
+    def array(self, node: Node, size: int) -> list[FetchArg]:
         """Fields for the bytes of an aggregate, one behind the other."""
         return self._array(*self._location(node), size, node.type)
 
-    def buffer(self, address: Node, size: int) -> list[Field]:
+    def buffer(self, address: Node, size: int) -> list[FetchArg]:
         """Fields for the bytes at an address."""
         return self._array(*self._address(address), size, address.type)
 
-    def saved(self, offset: int, kind: ValueType) -> Field:
+    def saved(self, offset: int, kind: ValueType) -> FetchArg:
         """A field for a saved register."""
         return self._register(Register(offset, kind.size), kind)
 
@@ -123,29 +123,29 @@ class Fetching:
         found = register_part_at(self._kernel, offset, self._word)
         return found is not None and found.pointer
 
-    def _array(self, base: str, displacement: int, size: int, kind: ValueType) -> list[Field]:
+    def _array(self, base: str, displacement: int, size: int, kind: ValueType) -> list[FetchArg]:
         if not 0 < size <= MAX_BYTES:
-            raise Inexpressible(f"{size} bytes, of which an event takes 1 to {MAX_BYTES}")
+            raise UnsupportedFetch(f"{size} bytes, of which an event takes 1 to {MAX_BYTES}")
         made = []
         for start in range(0, size, MAX_ARRAY):
             part = min(MAX_ARRAY, size - start)
             text = f"{self._at(base, displacement + start)}:u8[{part}]"
-            made.append(_checked(Field(text, f"{part}s", kind)))
+            made.append(_checked(FetchArg(text, f"{part}s", kind)))
         return made
 
-    def _register(self, fetch: Register, kind: ValueType) -> Field:
+    def _register(self, fetch: Register, kind: ValueType) -> FetchArg:
         found = self._slice(fetch.offset, fetch.size)
         bits = 8 * fetch.size
         if not found.shift:
             return _field(f"%{found.name}", kind)
         container = 1 << (found.shift + bits - 1).bit_length()
         text = f"%{found.name}:b{bits}@{found.shift}/{container}"
-        return _checked(Field(text, _CODES[container // 8].upper(), kind))
+        return _checked(FetchArg(text, _CODES[container // 8].upper(), kind))
 
     def _slice(self, offset: int, size: int) -> RegisterPart:
         found = register_part_at(self._kernel, offset, size)
         if found is None or not found.name:
-            raise Inexpressible("the kernel's event tracer has no name for the register")
+            raise UnsupportedFetch("the kernel's event tracer has no name for the register")
         return found
 
     # Where memory is: what is around it ("" for an absolute address), and a displacement.
@@ -156,13 +156,13 @@ class Fetching:
                 return self._memory(memory)
             case Deref(address=address):
                 return self._address(address)
-        raise Inexpressible(_why(node))
+        raise UnsupportedFetch(_why(node))
 
     def _memory(self, memory: Memory) -> tuple[str, int]:
         if memory.kernel:
-            raise Inexpressible("the kernel's memory")
+            raise UnsupportedFetch("the kernel's memory")
         if memory.index is not None:
-            raise Inexpressible("indexed memory: events add a constant to one register at most")
+            raise UnsupportedFetch("indexed memory: events add a constant to one register at most")
         if memory.base is None:
             return "", memory.displacement
         return self._based(memory.base, memory.displacement)
@@ -170,19 +170,19 @@ class Fetching:
     def _based(self, base: int, displacement: int) -> tuple[str, int]:
         found = register_part_at(self._kernel, base, self._word)
         if found is None or (self._kernel not in BIG_ENDIAN and found.shift):
-            raise Inexpressible("memory at a part of a register")
+            raise UnsupportedFetch("memory at a part of a register")
         if not found.name and found.pointer and self._offset + displacement >= 0:
             # @+OFFSET is as far from the instruction in memory as it is in the file. It is for
             # kernels without a name for that register: Linux 6.1 was seen to read 0 there.
             return "@", self._offset + displacement
         if not found.name:
-            raise Inexpressible("the kernel's event tracer has no name for the register")
+            raise UnsupportedFetch("the kernel's event tracer has no name for the register")
         return f"%{found.name}", displacement
 
     def _address(self, node: Node, depth: int = 0) -> tuple[str, int]:
         # The address that a node's value is.
         if depth > _MAX_DEPTH:
-            raise Inexpressible("too many pointers to follow")
+            raise UnsupportedFetch("too many pointers to follow")
         if self._is_result(node):
             return "$retval", 0
         match node:
@@ -204,33 +204,33 @@ class Fetching:
                 return self._address(inner, depth + 1)
             case Deref(type=kind) | Fetched(fetch=Memory(), type=kind):
                 if kind.size != word_size(self._kernel):
-                    raise Inexpressible(f"a pointer of {kind.size} bytes in memory")
+                    raise UnsupportedFetch(f"a pointer of {kind.size} bytes in memory")
                 return self._at(*self._location(node)), 0
-        raise Inexpressible(_why(node))
+        raise UnsupportedFetch(_why(node))
 
     def _at(self, base: str, displacement: int) -> str:
         if base == "@":
             return f"@+{displacement:#x}"
         if not base:
             if displacement < 0:
-                raise Inexpressible("a negative address")
+                raise UnsupportedFetch("a negative address")
             return f"@{displacement:#x}"
         return f"{displacement:+d}({base})"
 
 
-def _field(text: str, kind: ValueType) -> Field:
+def _field(text: str, kind: ValueType) -> FetchArg:
     if kind.size not in _CODES:
-        raise Inexpressible(f"a value of {kind.size} bytes")
+        raise UnsupportedFetch(f"a value of {kind.size} bytes")
     if kind.kind is Kind.FLOAT:  # its bits; the code reads them as what they are
-        return _checked(Field(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
+        return _checked(FetchArg(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
     code = _CODES[kind.size]
     letter, code = ("s", code) if kind.signed else ("u", code.upper())
-    return _checked(Field(f"{text}:{letter}{8 * kind.size}", code, kind))
+    return _checked(FetchArg(f"{text}:{letter}{8 * kind.size}", code, kind))
 
 
-def _checked(field: Field) -> Field:
+def _checked(field: FetchArg) -> FetchArg:
     if len(field.text) > _MAX_BODY:
-        raise Inexpressible(f"too long for an event: {field.text}")
+        raise UnsupportedFetch(f"too long for an event: {field.text}")
     return field
 
 

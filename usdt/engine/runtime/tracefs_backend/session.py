@@ -20,11 +20,16 @@ from typing import TYPE_CHECKING, Any, Self
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.output.decode import CONTEXT, Decoder
-from usdt.engine.runtime.attach.requests import Failure
-from usdt.engine.runtime.poller import Polled
+from usdt.engine.runtime.attach.requests import AttachFailure
+from usdt.engine.runtime.poller import Pollable
 from usdt.engine.runtime.session import Lost
-from usdt.engine.runtime.tracefs_backend.event_plan import CASE, Head, RowMaker, plan_event
-from usdt.engine.runtime.tracefs_backend.fetch_args import Fetching
+from usdt.engine.runtime.tracefs_backend.event_plan import (
+    CASE,
+    EventContext,
+    EventDecoder,
+    plan_event,
+)
+from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder
 from usdt.procfs.thread_groups import NEW_TASK, ThreadGroups, thread_name, threads_of
 from usdt.tracefs.definitions import DefinedEvent, define_event, remove_event
 from usdt.tracefs.format import parse_format
@@ -37,16 +42,16 @@ from usdt.tracefs.trace_pipe_reader import TracePipeReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.engine.compiler.codegen.model import Filter
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.compiler.plan import Plan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Form
-    from usdt.engine.runtime.attach.attach_points import Point
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.tracefs_backend.event_plan import EventPlan
     from usdt.tracefs.format import EventFormat
     from usdt.tracefs.trace_pipe_reader import RawRecord
 
-__all__ = ("PLAIN_PATH", "ProbeSession", "event_label", "place_text")
+__all__ = ("PLAIN_PATH", "TracefsSession", "event_label", "place_text")
 
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+,=~:@-]*")  # what a definition can hold as it is
 _LONGEST = 48  # characters of a probe's name in an event's, which has 63
@@ -76,7 +81,7 @@ class _Event:
         self.name = f"{own_name()}/{self.label}"
         self.recorded = 0
         self.condition = condition
-        self.sites: list[tuple[Point, str]] = []
+        self.sites: list[tuple[AttachPoint, str]] = []
         self.cases: list[_Case] = []
 
 
@@ -85,11 +90,11 @@ class _Case:
         self.number = number
         self.probe = probe
         self.plan = plan
-        self.rows: RowMaker
+        self.rows: EventDecoder
 
 
-class ProbeSession(Polled):
-    """Stands where :class:`usdt.engine.runtime.session.Session` does; a context manager.
+class TracefsSession(Pollable):
+    """Stands where :class:`usdt.engine.runtime.session.RingBufferSession` does; a context manager.
 
     Args:
         form: what records become.
@@ -98,14 +103,14 @@ class ProbeSession(Polled):
         max_string: bytes that str() keeps.
 
     Attributes:
-        ways: what was defined: lines for ``-v``.
+        attach_log: what was defined: lines for ``-v``.
 
     Raises:
         NotSupported: the kernel has no such events.
         TracingError: tracefs cannot be used, or what ``accept`` says cannot be done with it.
     """
 
-    def __init__(self, form: Form, *, accept: Filter, buffer: int, max_string: int) -> None:
+    def __init__(self, form: Form, *, accept: TaskFilter, buffer: int, max_string: int) -> None:
         if accept.followed is not None:
             raise TracingError("--via tracefs does not follow children (-f)")
         if accept.namespace is not None:
@@ -116,7 +121,7 @@ class ProbeSession(Polled):
         self._pids = accept.pids
         self._max_string = max_string
         self._decoder = Decoder(form)
-        self._formats: dict[int, RowMaker] = {}  # what unpacks an event, by its number
+        self._formats: dict[int, EventDecoder] = {}  # what unpacks an event, by its number
         self._events: dict[int, _Event] = {}  # by the same
         self._cases: list[_Case] = []
         self._made = 0
@@ -128,7 +133,9 @@ class ProbeSession(Polled):
         self._rest: Iterator[list[Any]] = iter(())
         self._lost = 0
         self._started = False
-        self.ways = [f"left by a killed run, removed: {name}" for name in clean(self._root)[0]]
+        self.attach_log = [
+            f"left by a killed run, removed: {name}" for name in clean(self._root)[0]
+        ]
         self.listings: list[str] = []
         self._resources = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
@@ -144,8 +151,8 @@ class ProbeSession(Polled):
     # ------------------------------------------------------------ attaching
 
     def attach(
-        self, request: ProbeText, points: Sequence[Point], *, declared: int | None = None
-    ) -> list[Failure]:
+        self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
+    ) -> list[AttachFailure]:
         """Define events for some sites and switch them on; again as more are found.
 
         Raises:
@@ -158,7 +165,7 @@ class ProbeSession(Polled):
         events: dict[Any, _Event] = {}
         cases: dict[Any, _Case] = {}
         seen: set[Any] = set()
-        failures: list[Failure] = []
+        failures: list[AttachFailure] = []
         for point in points:
             key = (point.probe, point.arguments)
             if key not in plans:
@@ -169,7 +176,7 @@ class ProbeSession(Polled):
                 if place in seen or plans[key].never:  # of another process, or never shown
                     continue
                 seen.add(place)
-                made = plan_event(plans[key], Fetching(point.offset, _word(point.open_path)))
+                made = plan_event(plans[key], FetchArgBuilder(point.offset, _word(point.open_path)))
                 _check_strings(made)
                 form = (made.types, made.filter)
                 if form not in events:
@@ -191,7 +198,7 @@ class ProbeSession(Polled):
         self._decoder.add_layout(case.number, probe, plan.layout)
         return case
 
-    def _plan(self, request: ProbeText, point: Point, declared: int) -> Plan:
+    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> Plan:
         return make_plan(
             request.items,
             point.arguments,
@@ -227,8 +234,8 @@ class ProbeSession(Polled):
             self._instance.write("set_event_pid", " ".join(map(str, sorted(fresh))))
             known |= fresh
 
-    def _define(self, event: _Event) -> list[Failure]:
-        failures: list[Failure] = []
+    def _define(self, event: _Event) -> list[AttachFailure]:
+        failures: list[AttachFailure] = []
         made = []
         for point, arguments in event.sites:
             with _reported(failures, (point,)), _path(point.open_path) as path:
@@ -242,15 +249,15 @@ class ProbeSession(Polled):
             self._watch(event)
         except TracingError as err:
             points = tuple(point for point, _ in event.sites)
-            return [*failures, Failure(points, TracingError(f"{points[0].probe}: {err}"))]
+            return [*failures, AttachFailure(points, TracingError(f"{points[0].probe}: {err}"))]
         path = event.sites[0][0].path
-        self.ways.append(f"event {event.name} for {len(made)} sites of {path}, by tracefs")
+        self.attach_log.append(f"event {event.name} for {len(made)} sites of {path}, by tracefs")
         return failures
 
     def _watch(self, event: _Event) -> None:
         form = parse_format((self._instance.path / "events" / event.name / "format").read_text())
         for case in event.cases:
-            case.rows = RowMaker(case.plan, form)
+            case.rows = EventDecoder(case.plan, form)
         self._formats[form.number] = event.cases[0].rows
         self._events[form.number] = event
         if event.condition:
@@ -353,7 +360,7 @@ class ProbeSession(Polled):
         if context is None:
             return None
         pid = 0 if maker.plain else self._tasks.process(values[0])
-        return maker.row(values, context, record, Head(when, pid, values[0], cpu))
+        return maker.row(values, context, record, EventContext(when, pid, values[0], cpu))
 
     def _context(self, number: int, tid: int, cpu: int, name: bytes) -> bytes | None:
         pid = self._tasks.process(tid)
@@ -370,7 +377,7 @@ class ProbeSession(Polled):
                 if self._tasks.born(parent, child, flags):
                     self._contexts.clear()
 
-    def remarks(self) -> list[str]:
+    def closing_notes(self) -> list[str]:
         """What could not be expressed, item by item, and what may be missing."""
         said = {
             f"{case.probe}: {key} is not read through tracefs: {reason}": None
@@ -393,17 +400,17 @@ class ProbeSession(Polled):
 
 
 @contextlib.contextmanager
-def _reported(failures: list[Failure], points: tuple[Point, ...]) -> Iterator[None]:
+def _reported(failures: list[AttachFailure], points: tuple[AttachPoint, ...]) -> Iterator[None]:
     # What keeps one site from being traced does not keep the others.
     try:
         yield
     except NotSupported:
         raise
     except TracingError as err:
-        failures.append(Failure(points, TracingError(f"{points[0].probe}: {err}")))
+        failures.append(AttachFailure(points, TracingError(f"{points[0].probe}: {err}")))
     except OSError as err:
         error = TracingError(f"{points[0].probe}: {points[0].path}: {err.strerror}")
-        failures.append(Failure(points, error))
+        failures.append(AttachFailure(points, error))
 
 
 def _check_strings(plan: EventPlan) -> None:

@@ -9,13 +9,20 @@ read that finds its page absent is done again by bpf_copy_from_user(), which fau
 
 from __future__ import annotations
 
-from usdt.engine.compiler.codegen.expressions.emitter import ExpressionWriter
+from usdt.engine.compiler.codegen.expressions.emitter import ExpressionEmitter
 from usdt.engine.compiler.codegen.stack_slots import (
     KEY_SLOT,
     PIDNS_SLOT,
     READ_SLOT,
-    SLOTS,
     STACK_BOTTOM,
+    TEMPORARIES,
 )
 
-__all__ = ("KEY_SLOT", "PIDNS_SLOT", "READ_SLOT", "SLOTS", "STACK_BOTTOM", "ExpressionWriter")
+__all__ = (
+    "KEY_SLOT",
+    "PIDNS_SLOT",
+    "READ_SLOT",
+    "STACK_BOTTOM",
+    "TEMPORARIES",
+    "ExpressionEmitter",
+)

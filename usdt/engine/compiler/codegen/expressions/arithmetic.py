@@ -8,10 +8,10 @@ from usdt.bpf.asm.insn import R0, R1, R2, Alu, Jump, Reg
 from usdt.engine.compiler.ir import Number
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.codegen.expressions.operands import OperandWriter
+    from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
     from usdt.engine.compiler.ir import Arithmetic
 
-__all__ = ("write_arithmetic",)
+__all__ = ("emit_arithmetic",)
 
 _ALU = {
     "+": Alu.ADD,
@@ -23,7 +23,7 @@ _ALU = {
 }
 
 
-def write_arithmetic(writer: OperandWriter, node: Arithmetic) -> None:
+def emit_arithmetic(writer: OperandEmitter, node: Arithmetic) -> None:
     """Leave the value of ``node`` in r0."""
     asm = writer.asm
     if node.right is None:
@@ -44,7 +44,7 @@ def write_arithmetic(writer: OperandWriter, node: Arithmetic) -> None:
     writer.extend(R0, node.type)
 
 
-def _shift(writer: OperandWriter, node: Arithmetic, operand: Reg | int) -> None:
+def _shift(writer: OperandEmitter, node: Arithmetic, operand: Reg | int) -> None:
     mask = node.type.size * 8 - 1
     if isinstance(operand, Reg):
         writer.asm.alu(Alu.AND, operand, mask)
@@ -54,7 +54,7 @@ def _shift(writer: OperandWriter, node: Arithmetic, operand: Reg | int) -> None:
     writer.asm.alu(Alu.LSH if node.op == "<<" else right, R0, operand)
 
 
-def _divide(writer: OperandWriter, node: Arithmetic, operand: Reg | int) -> None:
+def _divide(writer: OperandEmitter, node: Arithmetic, operand: Reg | int) -> None:
     # eBPF divides unsigned numbers (signed division came with Linux 6.6), and by zero it
     # gives 0, which nobody asked for.
     asm = writer.asm

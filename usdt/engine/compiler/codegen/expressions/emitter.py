@@ -15,9 +15,12 @@ from usdt.arch.locations import (
 )
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, Alu, Jump
-from usdt.engine.compiler.codegen.expressions.arithmetic import write_arithmetic
-from usdt.engine.compiler.codegen.expressions.operands import OperandWriter
-from usdt.engine.compiler.codegen.expressions.strings import write_compare_text, write_compare_texts
+from usdt.engine.compiler.codegen.expressions.arithmetic import emit_arithmetic
+from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
+from usdt.engine.compiler.codegen.expressions.strings import (
+    emit_compare_strings,
+    emit_compare_with_constant,
+)
 from usdt.engine.compiler.ir import (
     Arithmetic,
     Builtin,
@@ -38,7 +41,7 @@ from usdt.engine.compiler.ir import (
     narrows,
 )
 
-__all__ = ("ExpressionWriter",)
+__all__ = ("ExpressionEmitter",)
 
 # For "jump if true": (unsigned, signed); the negation of each is its partner in _OPPOSITE.
 _JUMPS = {
@@ -52,7 +55,7 @@ _JUMPS = {
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-class ExpressionWriter(OperandWriter):
+class ExpressionEmitter(OperandEmitter):
     """Writes expressions into an assembler; arguments as :class:`MemoryWriter` has them."""
 
     def value(self, node: Node) -> None:
@@ -92,7 +95,7 @@ class ExpressionWriter(OperandWriter):
                 self.asm.mov(R3, R0)
                 self.read(kind, kernel=kernel)
             case Arithmetic():
-                write_arithmetic(self, node)
+                emit_arithmetic(self, node)
             case Compare() | CompareText() | CompareTexts() | Logic() | Not():
                 self._truth(node)
 
@@ -105,9 +108,9 @@ class ExpressionWriter(OperandWriter):
             case Compare():
                 self._compare(node, label, when=when)
             case CompareText():
-                write_compare_text(self, node, label, when=when)
+                emit_compare_with_constant(self, node, label, when=when)
             case CompareTexts():
-                write_compare_texts(self, node, label, when=when)
+                emit_compare_strings(self, node, label, when=when)
             case Not(operand=operand):
                 self.branch(operand, label, when=not when)
             case Logic():

@@ -16,10 +16,10 @@ from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.stack_slots import (
-    FRAME_SLOT,
+    ENTRY_STATE_SLOT,
     READ_SLOT,
-    SLOTS,
     STACK_BOTTOM,
+    TEMPORARIES,
 )
 from usdt.engine.compiler.entry_return import BITMAP_OFFSET
 from usdt.engine.compiler.record.length_prefix import USERS
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdt.arch.locations import ContextBytes, Fetch, Kept, RecordBytes, ValueType
     from usdt.bpf.asm.assembler import Assembler
 
-__all__ = ("MemoryWriter",)
+__all__ = ("MemoryReadEmitter",)
 
 _FIRST_ADDRESS = 4096  # below it are NULL and its members; s390x has its lowcore there
 _PAGE = 4096  # the smallest page size: stepping by it reaches every page of larger ones as well
@@ -45,7 +45,7 @@ _TWINS = {
 }
 
 
-class MemoryWriter:
+class MemoryReadEmitter:
     """Writes reads into an assembler.
 
     Args:
@@ -89,7 +89,7 @@ class MemoryWriter:
 
     def kept(self, fetch: Kept) -> None:
         """Leave the frame's address in r0; go to "fail" if that was not readable at entry."""
-        self.asm.load(R0, R10, FRAME_SLOT)
+        self.asm.load(R0, R10, ENTRY_STATE_SLOT)
         if fetch.bit >= 0:
             self.asm.load(R1, R0, BITMAP_OFFSET)
             self.asm.alu(Alu.RSH, R1, fetch.bit)
@@ -278,7 +278,7 @@ class MemoryWriter:
             TracingError: no slot is left.
         """
         self._depth += 1
-        slot = SLOTS - 8 * self._depth
+        slot = TEMPORARIES - 8 * self._depth
         if slot < self._bottom:
             raise TracingError("an expression is nested too deeply for the BPF stack; simplify it")
         self.asm.store(R10, slot, source)

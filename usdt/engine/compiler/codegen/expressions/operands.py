@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Constant, Register
 from usdt.bpf.asm.insn import R0, R1, R6, R10
-from usdt.engine.compiler.codegen.expressions.memory import MemoryWriter
+from usdt.engine.compiler.codegen.expressions.memory import MemoryReadEmitter
 from usdt.engine.compiler.ir import (
     CompareText,
     CompareTexts,
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.insn import Reg
     from usdt.engine.compiler.ir import Node
 
-__all__ = ("OperandWriter",)
+__all__ = ("OperandEmitter",)
 
 # Slots that a node takes beside those of its operands.
 _OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
 
 
-class OperandWriter(MemoryWriter):
+class OperandEmitter(MemoryReadEmitter):
     """What arithmetic and comparisons need of the writer of whole expressions.
 
-    Arguments as :class:`MemoryWriter` has them.
+    Arguments as :class:`MemoryReadEmitter` has them.
     """
 
     def __init__(self, asm: Assembler, *, sleepable: bool, fail: str, **more: Any) -> None:

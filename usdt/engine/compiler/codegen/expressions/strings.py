@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
-from usdt.engine.compiler.codegen.stack_slots import COMM_SLOT, TEXT_SLOT
+from usdt.engine.compiler.codegen.stack_slots import COMM_SLOT, STRING_SLOT
 from usdt.engine.compiler.ir import of_kernel
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.compiler.codegen.expressions.operands import OperandWriter
+    from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
     from usdt.engine.compiler.ir import CompareText, CompareTexts
 
-__all__ = ("write_compare_text", "write_compare_texts")
+__all__ = ("emit_compare_strings", "emit_compare_with_constant")
 
 _PIECE = 128  # bytes, NUL included, of two strings that are compared at once
 
 
-def write_compare_text(writer: OperandWriter, node: CompareText, label: str, *, when: bool) -> None:
+def emit_compare_with_constant(
+    writer: OperandEmitter, node: CompareText, label: str, *, when: bool
+) -> None:
     """Go to ``label`` if the comparison with a constant comes out as ``when``."""
     asm = writer.asm
     differ, done = asm.new_label("differ"), asm.new_label("same")
-    slot = COMM_SLOT if node.address is None else TEXT_SLOT
+    slot = COMM_SLOT if node.address is None else STRING_SLOT
     wanted = node.text if node.prefix or node.address else node.text + b"\0"
     if node.address is None:
         asm.mov(R1, R10)
@@ -36,7 +38,7 @@ def write_compare_text(writer: OperandWriter, node: CompareText, label: str, *, 
         writer.value(node.address)
         address = writer.push()
         size = len(wanted) + (1 if node.prefix else 2)
-        _read_text(writer, address, 0, TEXT_SLOT, size, kernel=of_kernel(node.address))
+        _read_text(writer, address, 0, STRING_SLOT, size, kernel=of_kernel(node.address))
         writer.pop()
         asm.jump(Jump.NE, R0, len(wanted) + 1, differ)
     position = 0
@@ -53,8 +55,8 @@ def write_compare_text(writer: OperandWriter, node: CompareText, label: str, *, 
     asm.label(done)
 
 
-def write_compare_texts(
-    writer: OperandWriter, node: CompareTexts, label: str, *, when: bool
+def emit_compare_strings(
+    writer: OperandEmitter, node: CompareTexts, label: str, *, when: bool
 ) -> None:
     """The same for two strings.
 
@@ -70,11 +72,11 @@ def write_compare_texts(
     for start in range(0, node.limit, _PIECE - 1):
         size = min(_PIECE, node.limit - start + 1)
         if size % 8:  # no byte of a word that is loaded may be unwritten
-            asm.store(R10, TEXT_SLOT + size // 8 * 8, 0)
-            asm.store(R10, TEXT_SLOT + _PIECE + size // 8 * 8, 0)
-        _read_text(writer, left, start, TEXT_SLOT, size, kernel=of_kernel(node.left))
+            asm.store(R10, STRING_SLOT + size // 8 * 8, 0)
+            asm.store(R10, STRING_SLOT + _PIECE + size // 8 * 8, 0)
+        _read_text(writer, left, start, STRING_SLOT, size, kernel=of_kernel(node.left))
         asm.store(R10, length, R0)
-        place = TEXT_SLOT + _PIECE
+        place = STRING_SLOT + _PIECE
         _read_text(writer, right, start, place, size, kernel=of_kernel(node.right))
         asm.load(R3, R10, length)
         asm.jump(Jump.NE, R0, R3, differ)
@@ -93,8 +95,8 @@ def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
     # Of two pieces of r3 bytes each; falls through if they are equal and full.
     for word in range(0, size, 8):
         whole, following = asm.new_label("whole"), asm.new_label("following")
-        asm.load(R1, R10, TEXT_SLOT + word)
-        asm.load(R2, R10, TEXT_SLOT + _PIECE + word)
+        asm.load(R1, R10, STRING_SLOT + word)
+        asm.load(R2, R10, STRING_SLOT + _PIECE + word)
         asm.alu(Alu.XOR, R1, R2)
         asm.jump(Jump.GE, R3, word + 8, whole)
         # What lies behind the NUL means nothing: shifted out.
@@ -113,7 +115,7 @@ def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
 
 
 def _read_text(
-    writer: OperandWriter, address: int, start: int, slot: int, size: int, *, kernel: bool
+    writer: OperandEmitter, address: int, start: int, slot: int, size: int, *, kernel: bool
 ) -> None:
     # The string at the address kept in a slot, from a byte on, into size bytes of the stack;
     # its length with the NUL into r0.
