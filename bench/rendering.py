@@ -16,13 +16,13 @@ from usdt.engine.compiler.plan import HEADER_SIZE
 from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm, JsonForm, TextForm
+from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
 
 __all__ = ("rendering",)
 
@@ -35,9 +35,9 @@ class Taken:
     """A record consumer that keeps records as they are."""
 
     def __init__(self) -> None:
-        self.cases: list[tuple[int, str, Plan]] = []
+        self.cases: list[tuple[int, str, ProbePlan]] = []
 
-    def add(self, number: int, probe: str, plan: Plan) -> None:
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Ignore a variant."""
         self.cases.append((number, probe, plan))
 
@@ -70,7 +70,9 @@ def _rate(work: Callable[[], int]) -> float:
     return done / (time.process_time() - start)
 
 
-def _whole(taken: Taken, data: bytes, form: TextForm | JsonForm | EventForm) -> float:
+def _whole(
+    taken: Taken, data: bytes, form: TextFormatter | JsonFormatter | EventFormatter
+) -> float:
     # Decode and render records, as a trace does.
     decoder = Decoder(form)
     for number, probe, plan in taken.cases:
@@ -100,9 +102,9 @@ def rendering() -> None:
         ("text, as libbpf has it", _rate(lambda: len([text(value) for value in values]))),
         ("text, compact", _rate(lambda: len([compact(value) for value in values]))),
         ("one short line", _rate(lambda: len([concise.line(number, v) for v in values]))),
-        ("records to text", _whole(taken, data, TextForm())),
-        ("records to JSON", _whole(taken, data, JsonForm())),
-        ("records to Python events", _whole(taken, data, EventForm())),
+        ("records to text", _whole(taken, data, TextFormatter())),
+        ("records to JSON", _whole(taken, data, JsonFormatter())),
+        ("records to Python events", _whole(taken, data, EventFormatter())),
     )
     print(f"\nstruct sk_buff ({size} bytes) rendered, per second of one core")
     for name, rate in rows:

@@ -11,7 +11,7 @@ from planning import argument, plan
 from test_readme import consoles, needs_python, run, shape
 
 from usdt.base.errors import LanguageError
-from usdt.engine.compiler.ir import Number, Opaque
+from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import BUILTINS, FUNCTIONS, parse_expression, parse_probe
 from usdt.engine.language.tree import PRECEDENCE
@@ -70,7 +70,7 @@ _RESULTS = [(code(row[0])[0], row[1]) for row in rows("Operators") if len(row) =
 def test_results_are_as_said(text: str, result: str) -> None:
     node = resolve(parse_expression(text).expression, Scope(text, "p:q", {}, 0))
     if result == "unreadable":
-        assert isinstance(node, Opaque)
+        assert isinstance(node, Unavailable)
     else:
         assert isinstance(node, Number)
         assert code(result) == [str(node.value)]

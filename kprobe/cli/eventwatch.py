@@ -20,7 +20,7 @@ from usdt.engine.cli.options import output_options, stop_options
 from usdt.engine.cli.running import signals
 from usdt.engine.output.frames import frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
-from usdt.engine.output.output_file import FileSink
+from usdt.engine.output.output_file import OutputFile
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class _Watch:
             self.shown[name] = item.name
             events.append(EventRequest(item.file, str(own), name, text))
         with contextlib.ExitStack() as stack:
-            sink = stack.enter_context(FileSink(self.options["output"]))
+            sink = stack.enter_context(OutputFile(self.options["output"]))
             session = stack.enter_context(EventSession(root, events, buffer=self.options["buffer"]))
             stack.enter_context(signals(self))
             for name, form in session.formats.items():
@@ -106,7 +106,7 @@ class _Watch:
         say(f"{self.count} events, {lost} lost")
         return 0
 
-    def _loop(self, session: EventSession, sink: FileSink) -> None:
+    def _loop(self, session: EventSession, sink: OutputFile) -> None:
         duration = self.options["duration"]
         deadline = None if duration is None else time.monotonic() + duration
         while not self.stop:
@@ -122,7 +122,7 @@ class _Watch:
             if self._write(hits, sink):
                 return
 
-    def _write(self, hits: list[TraceRecord], sink: FileSink) -> bool:
+    def _write(self, hits: list[TraceRecord], sink: OutputFile) -> bool:
         # Whether -n is reached.
         most = self.options["count"]
         if most is not None:

@@ -14,40 +14,40 @@ from kprobe.functions.abi import AbiType, ArgumentWords, call_words, fentry_word
 from usdt.arch.calling_convention import KERNEL_CONVENTIONS
 from usdt.arch.locations import (
     Address,
-    AtReturn,
-    ContextBytes,
-    Kind,
+    AtFunctionReturn,
+    ContextArea,
     Memory,
-    RecordBytes,
     Register,
+    TypedContextWord,
     Unreadable,
+    ValueClass,
     ValueType,
 )
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import BtfError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.btf import types as btf_types
 from usdt.btf.format import Kind as BtfKind
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.entry_return import CallStack, replaced
+from usdt.engine.compiler.entry_return import EntryReturnMatch
 from usdt.engine.compiler.ir import (
     U64,
+    ArgumentValue,
     Arithmetic,
     Convert,
     Deref,
-    Fetched,
-    Gathered,
+    LValue,
     Number,
-    Place,
-    Pointer,
+    PointerExpr,
+    RegisterAggregate,
 )
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.arch.locations import Fetch
+    from usdt.arch.locations import Location
     from usdt.btf.reader import Btf
     from usdt.engine.compiler.ir import Node
     from usdt.engine.language.tree import Member
@@ -86,13 +86,13 @@ class CallContextAbi:
             self._convention = convention
 
     @property
-    def stack(self) -> CallStack:
+    def stack(self) -> EntryReturnMatch:
         """How a function's entry and return find one another."""
         if self.traced:
-            return CallStack(None)
+            return EntryReturnMatch(None)
         pointer = Register(self._slots[self._convention.sp], self.word)
         # What a return takes off the stack where no register holds the address to return to.
-        return CallStack(pointer, (self.word if self._convention.link is None else 0,))
+        return EntryReturnMatch(pointer, (self.word if self._convention.link is None else 0,))
 
     @property
     def halves(self) -> dict[int, int]:
@@ -114,11 +114,11 @@ class CallContextAbi:
         """The words of arguments."""
         return fentry_words(shapes) if self.traced else call_words(shapes, self.machine)
 
-    def fetch(self, number: int, size: int) -> Fetch:
+    def fetch(self, number: int, size: int) -> Location:
         """The first bytes of a word as a number of so many bytes is passed in it."""
         shift = self.word - size if self._big else 0
         if self.traced:
-            return ContextBytes(self.word * number + shift, size)
+            return TypedContextWord(self.word * number + shift, size)
         later = number - len(self._convention.arguments)
         if later < 0:
             return Register(self._slots[self._convention.arguments[number]] + shift, size)
@@ -128,7 +128,7 @@ class CallContextAbi:
     def _above(self, later: int) -> int:
         return self._convention.stack + self.word * later
 
-    def place(self, where: ArgumentWords, size: int) -> Fetch:
+    def place(self, where: ArgumentWords, size: int) -> Location:
         """The address of a structure: of its words, wherever they are."""
         if not where.words:
             return Unreadable("a structure without members")
@@ -137,25 +137,25 @@ class CallContextAbi:
             return self.fetch(first, self.word)
         shift = self.word - size if self._big and size < self.word else 0
         if self.traced:
-            return RecordBytes(self.word * first + shift, size)
+            return ContextArea(self.word * first + shift, size)
         later = first - len(self._convention.arguments)
         if later >= 0:
             base = self._slots[self._convention.sp]
             return Address(base, self._above(later) + shift, self.word, self.word)
         if last >= len(self._convention.arguments):
             return Unreadable("one half of this structure is in a register, the other on the stack")
-        return RecordBytes(self._slots[self._convention.arguments[first]] + shift, size)
+        return ContextArea(self._slots[self._convention.arguments[first]] + shift, size)
 
-    def result(self, number: int, size: int) -> Register | ContextBytes:
+    def result(self, number: int, size: int) -> Register | TypedContextWord:
         """The result; ``number``: of words before it in the context of fexit."""
         shift = self.word - size if self._big else 0
         if self.traced:
-            return ContextBytes(self.word * number + shift, size)
+            return TypedContextWord(self.word * number + shift, size)
         return Register(self._slots[self._convention.result] + shift, size)
 
 
 class FunctionTypes(BtfTypes):
-    """A :class:`usdt.engine.compiler.scope.Types` that knows structures passed by value.
+    """A :class:`usdt.engine.compiler.scope.TypeProvider` that knows structures passed by value.
 
     Args:
         source: gives the BTF.
@@ -170,35 +170,37 @@ class FunctionTypes(BtfTypes):
 
     def argument(self, argument: Argument, node: Node) -> Node:
         """A structure is a place, whose address its fetch is."""
-        if argument.type.kind is not Kind.BYTES or not isinstance(argument.handle, int):
+        if argument.type.kind is not ValueClass.BYTES or not isinstance(argument.handle, int):
             return super().argument(argument, node)
         number = self.btf.resolve(argument.handle).id
         fetch, size = argument.fetch, argument.type.size
-        if isinstance(fetch, AtReturn):
+        if isinstance(fetch, AtFunctionReturn):
             held = self._gathered(self._results, size, returned=True)
-        elif isinstance(fetch, RecordBytes) and size > fetch.size:
+        elif isinstance(fetch, ContextArea) and size > fetch.size:
             held = self._gathered((fetch.offset, self._halves[fetch.offset]), size, returned=False)
         else:
-            return Place(Fetched(fetch, U64), argument.type, handle=number, kernel=True)
-        return Place(held, argument.type, handle=number, kernel=True)
+            return LValue(ArgumentValue(fetch, U64), argument.type, handle=number, kernel=True)
+        return LValue(held, argument.type, handle=number, kernel=True)
 
-    def _gathered(self, registers: tuple[int, ...], size: int, *, returned: bool) -> Gathered:
+    def _gathered(
+        self, registers: tuple[int, ...], size: int, *, returned: bool
+    ) -> RegisterAggregate:
         # The bytes of a structure in registers, in pieces that are numbers.
         parts: list[tuple[int, Node]] = []
         start = 0
         while start < size:
             piece = next(one for one in reversed(_PIECES) if one <= size - start)
-            kind = ValueType(Kind.UNSIGNED, piece)
+            kind = ValueType(ValueClass.UNSIGNED, piece)
             parts.append((start, _piece(registers, start, kind, returned=returned)))
             start += piece
-        held = Gathered(tuple(parts), ValueType(Kind.BYTES, size))
+        held = RegisterAggregate(tuple(parts), ValueType(ValueClass.BYTES, size))
         self._held[held] = registers, returned
         return held
 
     def member(self, tree: Member, target: Node) -> Node | None:
         """A member of a structure in registers is in one of them."""
         found = super().member(tree, self._completed(target))
-        if found is not None and isinstance(target, Place) and _start_of(target.address):
+        if found is not None and isinstance(target, LValue) and _start_of(target.address):
             return self._picked(found)
         return found
 
@@ -215,17 +217,17 @@ class FunctionTypes(BtfTypes):
                     self._names[made] = self._names[node]
                 return made
             case Convert(operand=operand):
-                return replaced(node, operand=self._picked(operand))
-            case Pointer(address=address):
-                return replaced(node, address=self._picked(address))
+                return replace(node, operand=self._picked(operand))
+            case PointerExpr(address=address):
+                return replace(node, address=self._picked(address))
             case Arithmetic(left=left, right=right):
                 right = None if right is None else self._picked(right)
-                return replaced(node, left=self._picked(left), right=right)
+                return replace(node, left=self._picked(left), right=right)
         return node
 
     def _completed(self, target: Node) -> Node:
         # A pointer to a structure that is only named here, and described elsewhere in the BTF.
-        if not isinstance(target, Pointer) or not isinstance(target.handle, int):
+        if not isinstance(target, PointerExpr) or not isinstance(target.handle, int):
             return target
         found = self.btf.resolve(target.handle)
         if not isinstance(found, btf_types.Forward):
@@ -234,8 +236,8 @@ class FunctionTypes(BtfTypes):
         whole = self.btf.find(found.name, kind)
         if not whole:
             return target
-        size = ValueType(Kind.BYTES, self.btf.size_of(whole[0]))
-        return Pointer(target.address, size, target.type, whole[0])
+        size = ValueType(ValueClass.BYTES, self.btf.size_of(whole[0]))
+        return PointerExpr(target.address, size, target.type, whole[0])
 
 
 def _piece(
@@ -245,18 +247,18 @@ def _piece(
     handle: object = None,
     *,
     returned: bool,
-) -> Fetched:
+) -> ArgumentValue:
     # A number in one of the registers that hold a structure.
     register = Register(registers[start // 8] + start % 8, kind.size)
-    return Fetched(AtReturn(register) if returned else register, kind, handle)
+    return ArgumentValue(AtFunctionReturn(register) if returned else register, kind, handle)
 
 
-def _start_of(address: Node) -> tuple[Gathered, int] | None:
+def _start_of(address: Node) -> tuple[RegisterAggregate, int] | None:
     # A structure in registers, and how far in it an address would be.
     match address:
-        case Gathered():
+        case RegisterAggregate():
             return address, 0
-        case Arithmetic(op="+", left=Gathered() as held, right=Number(value=offset)):
+        case Arithmetic(op="+", left=RegisterAggregate() as held, right=Number(value=offset)):
             return held, offset
         case Arithmetic(op="+", left=Arithmetic() as inner, right=Number(value=offset)):
             found = _start_of(inner)
@@ -315,12 +317,12 @@ def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tu
 
 
 def _untyped(context: CallContextAbi) -> tuple[Argument, ...]:
-    kind = ValueType(Kind.SIGNED, context.word)
+    kind = ValueType(ValueClass.SIGNED, context.word)
     made = [
         Argument(f"arg{number}", kind, context.fetch(number, context.word), hidden=True)
         for number in range(_NUMBERED)
     ]
-    result = AtReturn(context.result(0, context.word))
+    result = AtFunctionReturn(context.result(0, context.word))
     return (*made, Argument("return", kind, result, hidden=True))
 
 
@@ -333,7 +335,7 @@ def _renamed(one: Argument, name: str) -> Argument:
 def _argument(
     btf: Btf, name: str, passed: _Passed, where: ArgumentWords | None, context: CallContextAbi
 ) -> Argument:
-    word = ValueType(Kind.UNSIGNED, context.word)
+    word = ValueType(ValueClass.UNSIGNED, context.word)
     if where is None or passed.shape is None:
         reason = f"where {context.machine} passes it is not known"
         return Argument(name, word, Unreadable(reason))
@@ -343,9 +345,9 @@ def _argument(
     if isinstance(passed.type, btf_types.Composite):
         size = passed.shape.size
         fetch = context.place(where, size)
-        if isinstance(fetch, RecordBytes) and size > 8 and fetch.offset in context.halves:
-            fetch = RecordBytes(fetch.offset, 8)
-        return Argument(name, ValueType(Kind.BYTES, size), fetch, handle=passed.handle)
+        if isinstance(fetch, ContextArea) and size > 8 and fetch.offset in context.halves:
+            fetch = ContextArea(fetch.offset, 8)
+        return Argument(name, ValueType(ValueClass.BYTES, size), fetch, handle=passed.handle)
     kind = value_type(btf, passed.handle)
     if kind is None:
         return Argument(name, word, Unreadable(f"a number of {passed.shape.size} bytes"))
@@ -355,24 +357,24 @@ def _argument(
 
 
 def _result(btf: Btf, number: int, before: int, context: CallContextAbi) -> Argument:
-    word = ValueType(Kind.UNSIGNED, context.word)
+    word = ValueType(ValueClass.UNSIGNED, context.word)
     passed = _passed(btf, number)
     if isinstance(passed.type, btf_types.Void):
-        reason = AtReturn(Unreadable("void: nothing is returned"))
+        reason = AtFunctionReturn(Unreadable("void: nothing is returned"))
         return Argument("return", word, reason, hidden=True)
     if isinstance(passed.type, btf_types.Pointer):
-        fetch = AtReturn(context.result(before, context.word))
+        fetch = AtFunctionReturn(context.result(before, context.word))
         return Argument("return", word, fetch, hidden=True, form="hex", handle=number)
     shape = passed.shape
     small = shape is not None and shape.aggregate and 0 < shape.size <= 8 * len(context.results)
     if shape is not None and small:
-        kept = AtReturn(context.result(before, 8))
-        whole = ValueType(Kind.BYTES, shape.size)
+        kept = AtFunctionReturn(context.result(before, 8))
+        whole = ValueType(ValueClass.BYTES, shape.size)
         return Argument("return", whole, kept, hidden=True, handle=number)
     kind = value_type(btf, number)
     if kind is None or kind.size not in _PIECES or kind.size > context.word:
-        reason = AtReturn(Unreadable("a structure, or a number wider than a register"))
+        reason = AtFunctionReturn(Unreadable("a structure, or a number wider than a register"))
         return Argument("return", word, reason, hidden=True)
-    fetch = AtReturn(context.result(before, kind.size))
+    fetch = AtFunctionReturn(context.result(before, kind.size))
     names = enum_names(btf.resolve(number))
     return Argument("return", kind, fetch, hidden=True, names=names, handle=number)

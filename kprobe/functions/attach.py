@@ -13,9 +13,9 @@ from kprobe.functions.attach_methods import attach_methods_for
 from kprobe.functions.lookup import find_functions
 from kprobe.functions.prototypes import current_functions
 from usdt.base.errors import LanguageError, NotSupported, TracingError
+from usdt.base.frozen import replace
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.compiler.entry_return import replaced
 from usdt.engine.language.tree import BUILTINS
 from usdt.engine.runtime.attach.attach_points import AttachPoint, FunctionTarget
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kprobe.functions.lookup import KernelFunction
     from usdt.btf.reader import Btf
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.entry_return import CallStack
+    from usdt.engine.compiler.entry_return import EntryReturnMatch
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.attach.requests import AttachFailure
     from usdt.engine.runtime.session import BpfSession
@@ -195,9 +195,9 @@ class FunctionAttacher:
         return self._types[key]
 
 
-def _stack(context: CallContextAbi, way: KprobeMethod) -> CallStack:
+def _stack(context: CallContextAbi, way: KprobeMethod) -> EntryReturnMatch:
     if way is KprobeMethod.KPROBE_MULTI and all(features.kprobe_session()):
-        return replaced(context.stack, session=True, popped=(0,))
+        return replace(context.stack, kernel_keeps_sp=True, return_pops=(0,))
     return context.stack
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind, RecordBytes, Register, Unreadable, ValueType
+from usdt.arch.locations import ContextArea, Register, Unreadable, ValueClass, ValueType
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.value_names import ValueNames
 from usdt.tracefs.format import Flags, named_fields
 from usdt.tracefs.format.expression import split_arguments
 from usdt.tracefs.format.named_values import split_print_fmt
@@ -38,59 +38,59 @@ def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
     )
 
 
-def names_of(form: EventFormat) -> dict[str, Names]:
+def names_of(form: EventFormat) -> dict[str, ValueNames]:
     """Field → names of its values, where ``print fmt`` has ``__print_flags`` or its like."""
     found = {}
     for name, shown in named_fields(form).items():
         kind = "flags" if isinstance(shown, Flags) else "symbols"
         table = shown.table
-        found[name] = Names(kind, tuple(table.names), table.separator or "|")
+        found[name] = ValueNames(kind, tuple(table.names), table.separator or "|")
     return found
 
 
-def _argument(field: FormatField, names: Names | None, *, symbol: bool) -> Argument:
+def _argument(field: FormatField, names: ValueNames | None, *, symbol: bool) -> Argument:
     if field.kind == "string" and field.location == "here":
-        kind = ValueType(Kind.STRING, field.size)
-        return Argument(field.name, kind, RecordBytes(field.offset, field.size), form="string")
+        kind = ValueType(ValueClass.STRING, field.size)
+        return Argument(field.name, kind, ContextArea(field.offset, field.size), form="string")
     if field.location != "here":
         return _away(field)
     if field.kind == "integer":
         return _integer(field, names, symbol=symbol)
-    element = ValueType(Kind.UNSIGNED, 1)
+    element = ValueType(ValueClass.UNSIGNED, 1)
     if field.kind == "array" and field.element in (1, 2, 4, 8):
         element = integer(field.element, signed=field.signed)
-    fetch = RecordBytes(field.offset, field.size)
-    return Argument(field.name, ValueType(Kind.BYTES, field.size), fetch, element=element)
+    fetch = ContextArea(field.offset, field.size)
+    return Argument(field.name, ValueType(ValueClass.BYTES, field.size), fetch, element=element)
 
 
 def _away(field: FormatField) -> Argument:
     if field.element == 0 or field.size != 4:
-        kind = ValueType(Kind.UNSIGNED, 8)
+        kind = ValueType(ValueClass.UNSIGNED, 8)
         return Argument(field.name, kind, Unreadable("several strings in one field"))
-    fetch = RecordBytes(field.offset, field.size, field.location)
+    fetch = ContextArea(field.offset, field.size, field.location)
     if field.kind == "string":
-        return Argument(field.name, ValueType(Kind.STRING, 0), fetch, form="string")
+        return Argument(field.name, ValueType(ValueClass.STRING, 0), fetch, form="string")
     element = integer(field.element, signed=field.signed)
-    return Argument(field.name, ValueType(Kind.BYTES, 0), fetch, element=element)
+    return Argument(field.name, ValueType(ValueClass.BYTES, 0), fetch, element=element)
 
 
-def _integer(field: FormatField, names: Names | None, *, symbol: bool) -> Argument:
+def _integer(field: FormatField, names: ValueNames | None, *, symbol: bool) -> Argument:
     if field.offset % field.element:
-        kind = ValueType(Kind.BYTES, field.size)
-        fetch = RecordBytes(field.offset, field.size)
-        return Argument(field.name, kind, fetch, element=ValueType(Kind.UNSIGNED, 1))
+        kind = ValueType(ValueClass.BYTES, field.size)
+        fetch = ContextArea(field.offset, field.size)
+        return Argument(field.name, kind, fetch, element=ValueType(ValueClass.UNSIGNED, 1))
     form = "ksym" if symbol else "hex" if field.type.endswith("*") else ""
     kind = integer(field.element, signed=field.signed)
     if field.type == "dev_t" and names is None:
-        names = Names("device")
+        names = ValueNames("device")
     if form:
-        kind = ValueType(Kind.UNSIGNED, field.element)
+        kind = ValueType(ValueClass.UNSIGNED, field.element)
     return Argument(field.name, kind, Register(field.offset, field.element), form=form, names=names)
 
 
 def integer(size: int, *, signed: bool) -> ValueType:
     """An integer's type."""
-    return ValueType(Kind.SIGNED if signed else Kind.UNSIGNED, size)
+    return ValueType(ValueClass.SIGNED if signed else ValueClass.UNSIGNED, size)
 
 
 def _kernel_addresses(form: EventFormat) -> Iterator[str]:

@@ -7,7 +7,7 @@ Values of include/uapi/asm-generic, which x86, riscv and loongarch share; arm64 
 from __future__ import annotations
 
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("flags_of",)
 
@@ -105,16 +105,18 @@ _SIGNALS = (
 
 def _flags(
     table: dict[str, int], mask: int = 0, choices: tuple[tuple[int, str], ...] = ()
-) -> Names:
-    return Names("flags", tuple((bit, name) for name, bit in table.items()), "|", mask, choices)
+) -> ValueNames:
+    return ValueNames(
+        "flags", tuple((bit, name) for name, bit in table.items()), "|", mask, choices
+    )
 
 
-def _signals() -> Names:
+def _signals() -> ValueNames:
     numbered = enumerate(_SIGNALS.split(), 1)
-    return Names("symbols", tuple((number, f"SIG{name}") for number, name in numbered))
+    return ValueNames("symbols", tuple((number, f"SIG{name}") for number, name in numbered))
 
 
-def flags_of(call: str, argument: str, kind: str) -> Names | None:
+def flags_of(call: str, argument: str, kind: str) -> ValueNames | None:
     """Names of the values of an argument of a system call, None where none are known.
 
     Args:
@@ -124,7 +126,7 @@ def flags_of(call: str, argument: str, kind: str) -> Names | None:
     """
     table = _TABLES.get((call, argument))
     if table == "at" or (kind == "int" and argument in ("dfd", "olddfd", "newdfd", "dirfd")):
-        return Names("symbols", ((-100, "AT_FDCWD"),))
+        return ValueNames("symbols", ((-100, "AT_FDCWD"),))
     if table is None:
         return None
     made = {

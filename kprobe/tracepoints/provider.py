@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kprobe.tracepoints.catalog import Event
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.entry_return import CallStack
+    from usdt.engine.compiler.entry_return import EntryReturnMatch
     from usdt.engine.compiler.resolve.btf_types import BtfTypes
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import BpfSession
@@ -197,7 +197,10 @@ def _quick(event: Event, target: EventTarget) -> KernelTarget:
 
 
 def _point(
-    name: str, arguments: tuple[Argument, ...], target: KernelTarget, call: CallStack | None = None
+    name: str,
+    arguments: tuple[Argument, ...],
+    target: KernelTarget,
+    call: EntryReturnMatch | None = None,
 ) -> AttachPoint:
     return AttachPoint(
         name, "", "", 0, 0, arguments, call=call, kernel_target=target, types=_types()

@@ -10,7 +10,7 @@ import fnmatch
 import functools
 
 from kprobe.tracepoints.catalog import closest_match
-from usdt.arch.locations import Kind, Register, Unreadable, ValueType
+from usdt.arch.locations import Register, Unreadable, ValueClass, ValueType
 from usdt.base.errors import ProbeNotFound
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.btf import types as btf_types
@@ -24,7 +24,7 @@ __all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
 
 _TYPEDEF, _FUNCTION = "btf_trace_", "__traceiter_"
 _MAX_ARGUMENTS = 12  # MAX_BPF_FUNC_ARGS
-_WORD = ValueType(Kind.UNSIGNED, 8)
+_WORD = ValueType(ValueClass.UNSIGNED, 8)
 _SHOWN = 20
 
 

@@ -16,13 +16,13 @@ from kprobe.tracepoints.catalog import Event, closest_match, events, format_of
 from kprobe.tracepoints.fields import integer
 from kprobe.tracepoints.flag_names import flags_of
 from kprobe.tracepoints.syscall_numbers import event_names, numbers
-from usdt.arch.locations import AtReturn, Memory, Register, Unreadable
+from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.entry_return import CallStack
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.entry_return import EntryReturnMatch
+from usdt.engine.compiler.value_names import ValueNames
 from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ _NUMBER = frozenset(("__syscall_nr", "nr"))  # what comes before the arguments i
 _RETURN = Register(
     8 + (8 - KERNEL_WORD_SIZE if KERNEL_MACHINE in BIG_ENDIAN else 0), KERNEL_WORD_SIZE
 )
-_ERRNO = Names("errno")
+_ERRNO = ValueNames("errno")
 _KEPT = frozenset(("execve", "execveat"))  # the process is another one after
 _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are others after
 # Both ends find the same struct pt_regs at the top of the thread's kernel stack. Its thread's ID
 # may change in between: execve() makes a thread the first of its process.
-_STACK = CallStack(Register(0, 8), thread=False, said=False)
+_STACK = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
 _WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
 _NO_TEXT = frozenset(("buf", "msg_ptr", "u_msg_ptr", "_payload"))  # const char *, and no string
@@ -149,14 +149,14 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
         position += 1 + wide
     word = integer(KERNEL_WORD_SIZE, signed=True)
     if returns:
-        result = AtReturn(_RETURN) if call.name in _KEPT else _RETURN
+        result = AtFunctionReturn(_RETURN) if call.name in _KEPT else _RETURN
         found.append(Argument("return", word, result, names=_ERRNO))
     for index, place in enumerate(places):
         found.append(Argument(f"arg{index}", word, _saved(place, KERNEL_WORD_SIZE), hidden=True))
     return tuple(found)
 
 
-def call_stack(call: SystemCall) -> CallStack | None:
+def call_stack(call: SystemCall) -> EntryReturnMatch | None:
     """How the return of a call finds what was kept at its begin; None: nothing has to be."""
     return _STACK if call.name in _KEPT else None
 

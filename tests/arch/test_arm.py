@@ -7,7 +7,7 @@ import struct
 import pytest
 from operands import ET_EXEC, LOCATION, SYMBOLS, fetch_of, mem, one, reason_of
 
-from usdt.arch.locations import Address, Constant, Fetch, Register
+from usdt.arch.locations import Address, Constant, Location, Register
 from usdt.arch.pt_regs import saved_registers
 
 M = "arm"
@@ -49,7 +49,7 @@ def bits(value: float, layout: str) -> int:
         pytest.param("4@#sv+8", Address(60, SV + 8 - LOCATION, 4, 4), id="gcc's address"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from operands import ET_EXEC, LOCATION, SYMBOLS, fetch_of, mem, one, reason_of
 
-from usdt.arch.locations import Address, Constant, Fetch, Kind, Memory, Register, ValueType
+from usdt.arch.locations import Address, Constant, Location, Memory, Register, ValueClass, ValueType
 
 M = "aarch64"
-S32, U32 = ValueType(Kind.SIGNED, 4), ValueType(Kind.UNSIGNED, 4)
+S32, U32 = ValueType(ValueClass.SIGNED, 4), ValueType(ValueClass.UNSIGNED, 4)
 SV = SYMBOLS["sv"]
 
 
@@ -57,7 +57,7 @@ SV = SYMBOLS["sv"]
         pytest.param("24@[x6]", mem(M, "x6", size=24), id="an aggregate"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

@@ -8,7 +8,7 @@ import pytest
 from elfwriter import note, probe_elf
 from operands import LOCATION, SYMBOLS, fetch_of, mem, one, reason_of
 
-from usdt.arch.locations import Address, Constant, Fetch, Register
+from usdt.arch.locations import Address, Constant, Location, Register
 from usdt.probes.argspec import parse_arguments
 from usdt.probes.probe import read_probes
 
@@ -41,7 +41,7 @@ SV = SYMBOLS["sv"]
         pytest.param("8@sv", Address(264, SV - LOCATION, 8, 8), id="a symbol's address"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

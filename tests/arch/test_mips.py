@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operands import ET_EXEC, SYMBOLS, fetch_of, mem, one, reason_of
 
-from usdt.arch.locations import Constant, Fetch, Register
+from usdt.arch.locations import Constant, Location, Register
 
 M = "mips64el"
 SV = SYMBOLS["sv"]
@@ -36,7 +36,7 @@ SV = SYMBOLS["sv"]
         pytest.param("8@%gp_rel(sv)($28)", mem(M, "$28", SV - SYMBOLS["_gp"]), id="relative to gp"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operands import ET_EXEC, LOCATION, SYMBOLS, fetch_of, mem, one, reason_of
 
-from usdt.arch.locations import Constant, Fetch, Register
+from usdt.arch.locations import Constant, Location, Register
 
 M = "ppc64le"
 SV = SYMBOLS["sv"]
@@ -41,7 +41,7 @@ SV = SYMBOLS["sv"]
         pytest.param("16@0(9)", mem(M, "r9", size=16), id="an aggregate"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operands import ET_DYN, ET_EXEC, LOCATION, SYMBOLS, fetch_of, mem, one, reason_of
 
-from usdt.arch.locations import Address, Constant, Fetch, Register
+from usdt.arch.locations import Address, Constant, Location, Register
 
 M = "riscv64"
 SV = SYMBOLS["sv"]
@@ -31,7 +31,7 @@ SV = SYMBOLS["sv"]
         pytest.param("8@sv", Address(0, SV - LOCATION, 8, 8), id="a symbol's address"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operands import fetch_of, mem, one, reason_of, slot
 
-from usdt.arch.locations import Constant, Fetch, Memory, Register
+from usdt.arch.locations import Constant, Location, Memory, Register
 
 M = "s390x"
 
@@ -36,7 +36,7 @@ M = "s390x"
         pytest.param("16@160(%r15)", mem(M, "r15", 160, size=16), id="an aggregate in memory"),
     ],
 )
-def test_what_a_program_fetches(text: str, expected: Fetch) -> None:
+def test_what_a_program_fetches(text: str, expected: Location) -> None:
     assert fetch_of(text, M) == expected
 
 

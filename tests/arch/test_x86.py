@@ -7,11 +7,11 @@ import pytest
 from usdt.arch.locations import (
     Address,
     Constant,
-    Fetch,
-    Kind,
+    Location,
     Memory,
     Register,
     Unreadable,
+    ValueClass,
     ValueType,
 )
 from usdt.arch.operands import arch_of, x86
@@ -36,7 +36,7 @@ def one(text: str, machine: str) -> Operand:
     return operand
 
 
-def fetch_of(text: str, machine: str = "x86_64", elf_type: int = ET_DYN) -> Fetch:
+def fetch_of(text: str, machine: str = "x86_64", elf_type: int = ET_DYN) -> Location:
     return x86.fetch(
         one(text, machine),
         symbol_address=lambda name: SYMBOLS.get(name, f"no {name}"),
@@ -300,7 +300,7 @@ def test_memory_of_x86_64_in_a_file_loaded_anywhere(text: str, expected: Memory)
         pytest.param("8@sv@GOTPCREL(%rip)", Constant(0x4010), id="a slot that was never made"),
     ],
 )
-def test_x86_64_in_a_file_loaded_at_its_link_time_address(text: str, expected: Fetch) -> None:
+def test_x86_64_in_a_file_loaded_at_its_link_time_address(text: str, expected: Location) -> None:
     assert fetch_of(text, elf_type=ET_EXEC) == expected
 
 
@@ -344,7 +344,7 @@ def test_memory_of_i386(text: str, expected: Memory) -> None:
         pytest.param("4@$sv", Constant(0x4010), id="the address of a symbol"),
     ],
 )
-def test_i386_in_a_file_loaded_at_its_link_time_address(text: str, expected: Fetch) -> None:
+def test_i386_in_a_file_loaded_at_its_link_time_address(text: str, expected: Location) -> None:
     assert fetch_of(text, "i386", ET_EXEC) == expected
 
 
@@ -470,17 +470,17 @@ def test_what_is_no_operand_is_unknown(text: str, machine: str) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "size"),
     [
-        pytest.param("-4@%eax", Kind.SIGNED, 4, id="int"),
-        pytest.param("1@%al", Kind.UNSIGNED, 1, id="unsigned char"),
-        pytest.param("4f@%eax", Kind.FLOAT, 4, id="float"),
-        pytest.param("8f@%rax", Kind.FLOAT, 8, id="double"),
-        pytest.param("16f@(%rax)", Kind.BYTES, 16, id="long double: raw bytes"),
-        pytest.param("16@(%rax)", Kind.BYTES, 16, id="struct: raw bytes"),
-        pytest.param("-16@(%rax)", Kind.BYTES, 16, id="__int128: raw bytes"),
-        pytest.param("3@(%rax)", Kind.BYTES, 3, id="odd size: raw bytes"),
+        pytest.param("-4@%eax", ValueClass.SIGNED, 4, id="int"),
+        pytest.param("1@%al", ValueClass.UNSIGNED, 1, id="unsigned char"),
+        pytest.param("4f@%eax", ValueClass.FLOAT, 4, id="float"),
+        pytest.param("8f@%rax", ValueClass.FLOAT, 8, id="double"),
+        pytest.param("16f@(%rax)", ValueClass.BYTES, 16, id="long double: raw bytes"),
+        pytest.param("16@(%rax)", ValueClass.BYTES, 16, id="struct: raw bytes"),
+        pytest.param("-16@(%rax)", ValueClass.BYTES, 16, id="__int128: raw bytes"),
+        pytest.param("3@(%rax)", ValueClass.BYTES, 3, id="odd size: raw bytes"),
     ],
 )
-def test_value_types(text: str, kind: Kind, size: int) -> None:
+def test_value_types(text: str, kind: ValueClass, size: int) -> None:
     arch = arch_of("x86_64")
     assert arch is not None
     assert arch.value_type(one(text, "x86_64")) == ValueType(kind, size)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from usdt.arch.locations import Kind, Memory, Register, Unreadable, ValueType
+from usdt.arch.locations import Memory, Register, Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of, x86
 from usdt.arch.pt_regs import PT_REGS_X86_64
 from usdt.base.machine import BIG_ENDIAN, word_size
@@ -173,14 +173,14 @@ def test_more_than_twelve_arguments_are_cut_and_told() -> None:
 
 def test_a_register_of_a_big_endian_machine_is_read_whole() -> None:
     # Four bytes at the end of the register at 24 of its pt_regs.
-    argument = Argument("arg0", ValueType(Kind.SIGNED, 4), Register(28, 4))
+    argument = Argument("arg0", ValueType(ValueClass.SIGNED, 4), Register(28, 4))
     spec, problems = make_spec([argument], ["-4@%r2"], byteorder="big", word=8)
     assert not problems
     assert spec.arguments == (SpecArgument(ArgType.REG, 0, 24, signed=True, bitshift=32),)
 
 
 def test_unreadable_arguments_carry_their_reason() -> None:
-    argument = Argument("arg3", ValueType(Kind.UNSIGNED, 8), Unreadable("no such thing"))
+    argument = Argument("arg3", ValueType(ValueClass.UNSIGNED, 8), Unreadable("no such thing"))
     _, problems = make_spec([argument], ["8@x"])
     assert problems == (Problem("arg3 (8@x): no such thing"),)
 
@@ -271,8 +271,8 @@ def test_other_cpus(machine: str, text: str, expected: tuple[int, int, int, int]
 
 
 def test_an_index_of_32_bits_cannot_be_said() -> None:
-    fetch = Memory(0, 8, 4, 0, 8, 4, ValueType(Kind.SIGNED, 4))
-    argument = Argument("arg0", ValueType(Kind.SIGNED, 4), fetch)
+    fetch = Memory(0, 8, 4, 0, 8, 4, ValueType(ValueClass.SIGNED, 4))
+    argument = Argument("arg0", ValueType(ValueClass.SIGNED, 4), fetch)
     spec, (problem,) = make_spec(
         [argument], ["-4@[x0, w1, sxtw 2]"], layout=UsdtSpecLayout.SIB, word=8
     )

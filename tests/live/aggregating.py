@@ -11,7 +11,7 @@ from tracing_tools import Tool, tracing, usdt
 
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import Event, EventForm
+from usdt.engine.output.formatters import Event, EventFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.targets.tracer import Targets, Tracer
 
@@ -124,7 +124,7 @@ def aggregated(
         Tracer(
             [parse_probe(text) for text in traced],
             targets,
-            lambda accept: RingBufferSession(EventForm(), accept=accept),
+            lambda accept: RingBufferSession(EventFormatter(), accept=accept),
         ) as trace,
     ):
         program.fire()

@@ -20,7 +20,7 @@ from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import JsonForm
+from usdt.engine.output.formatters import JsonFormatter
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def seen(
     """The hits of this process while it does something."""
     lines: list[str] = []
     requests = [parse_probe(probe, default="kprobe") for probe in probes]
-    with RingBufferSession(JsonForm(), accept=TaskFilter(pids=(os.getpid(),))) as session:
+    with RingBufferSession(JsonFormatter(), accept=TaskFilter(pids=(os.getpid(),))) as session:
         attach(session, requests, counts=False, via=way)
         act()
         for batch in session.drain():

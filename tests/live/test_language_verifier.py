@@ -13,7 +13,7 @@ from fixtures import build, start
 from tracing_tools import tracing
 
 import usdt
-from usdt.arch.locations import Constant, Kind, Unreadable, ValueType
+from usdt.arch.locations import Constant, Unreadable, ValueClass, ValueType
 from usdt.base.closeable import FD
 from usdt.bpf import features
 from usdt.bpf._syscall import bpf
@@ -25,7 +25,7 @@ from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
-from usdt.engine.compiler.ir import Number, Opaque
+from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import parse_expression, parse_probe
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Code
     from usdt.bpf.maps import Map
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
@@ -52,7 +52,7 @@ _ITEMS = {
 }
 
 
-def _plan(program: str, probe: str, items: str) -> Plan:
+def _plan(program: str, probe: str, items: str) -> ProbePlan:
     path = str(build("default", program))
     request = parse_probe(f"{probe}({items})")
     (found,) = matching(request, read_probes(path).probes)
@@ -167,7 +167,7 @@ def _parts(items: tuple[str, ...]) -> list[str]:
 
 def _folded(text: str, known: dict[str, Argument]) -> int | None:
     node = resolve(parse_expression(text).expression, Scope(text, "p:q", known, 12))
-    if isinstance(node, Opaque):
+    if isinstance(node, Unavailable):
         return None
     assert isinstance(node, Number), text
     return node.value
@@ -180,7 +180,7 @@ def test_numbers_at_a_hit() -> None:
     found, fired = _events("args", "args:mixed12", *_parts(NUMBERS))
     assert len(found) == 2 * len(_parts(NUMBERS))
     kinds = [
-        ValueType(Kind.SIGNED if word[0] == "s" else Kind.UNSIGNED, int(word[1:]) // 8)
+        ValueType(ValueClass.SIGNED if word[0] == "s" else ValueClass.UNSIGNED, int(word[1:]) // 8)
         for word in _MIXED.split()
     ]
     hits = [

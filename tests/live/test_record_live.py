@@ -18,7 +18,7 @@ from recordings import frames
 from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
 
 from usdt.elf.file import ElfFile
-from usdt.engine.output.formatters import JsonForm
+from usdt.engine.output.formatters import JsonFormatter
 from usdt.engine.recording.reader import Reader
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def test_a_recording_can_be_read_while_it_grows(args: Fixture, place: Path) -> N
         args.fire()
         until(lambda: place.exists() and place.stat().st_size > 0, "a block to be written")
         with Reader.open(str(place)) as growing:
-            assert sum(map(len, growing.replay(JsonForm()))) == 3
+            assert sum(map(len, growing.replay(JsonFormatter()))) == 3
             assert growing.cut == place.stat().st_size
         args.fire()
         args.finish()

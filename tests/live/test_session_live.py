@@ -19,7 +19,7 @@ import usdt
 from usdt.base.errors import TracingError
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import Event, EventForm
+from usdt.engine.output.formatters import Event, EventFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.probes.probe import read_probes
 from usdt.probes.sites import matching, points_of
@@ -36,7 +36,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def _session(path: Path, pid: int, *texts: str, buffer: int = 1 << 20) -> RingBufferSession:
     """A session attached to these probes of the file in one process."""
-    session = RingBufferSession(EventForm(), accept=TaskFilter((pid,)), buffer=buffer)
+    session = RingBufferSession(EventFormatter(), accept=TaskFilter((pid,)), buffer=buffer)
     try:
         probes = read_probes(str(path)).probes
         for text in texts:
@@ -297,7 +297,7 @@ def _descriptors() -> int:
 
 def test_close_is_idempotent_and_leaves_nothing(slow: Fixture) -> None:
     before = _descriptors()
-    unused = RingBufferSession(EventForm())
+    unused = RingBufferSession(EventFormatter())
     unused.close()
     session = _loop(slow, _LOOP, f"{_LOOP}(arg1)")
     slow.fire()
@@ -382,4 +382,4 @@ def test_a_record_must_fit_the_buffer(limit: int, fits: bool, writers: Path) -> 
 @pytest.mark.parametrize("limit", [0, -1, 1 << 16])
 def test_strings_have_a_least_and_a_greatest_length(limit: int) -> None:
     with pytest.raises(TracingError, match=f"str.. can keep 1 to 65535 bytes, not {limit}"):
-        RingBufferSession(EventForm(), max_string=limit)
+        RingBufferSession(EventFormatter(), max_string=limit)

@@ -26,7 +26,7 @@ from usdt.base.errors import NotSupported
 from usdt.bpf.features import have_sleepable_uprobes, have_uprobe_multi
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import JsonForm
+from usdt.engine.output.formatters import JsonFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.engine.runtime.tracefs_backend.session import TracefsSession
 from usdt.probes.probe import read_probes
@@ -88,8 +88,8 @@ def _both(running: dict[Path, Fixture]) -> tuple[Hits, Hits, list[str]]:
     accept = TaskFilter(tuple(program.pid for program in running.values()))
     options: dict[str, Any] = {"accept": accept, "buffer": _ROOM, "max_string": 6000}
     with (
-        RingBufferSession(JsonForm(), **options) as bpf,
-        TracefsSession(JsonForm(), **options) as events,
+        RingBufferSession(JsonFormatter(), **options) as bpf,
+        TracefsSession(JsonFormatter(), **options) as events,
     ):
         for (text, declared), points in _asked(running).items():
             for session in (bpf, events):

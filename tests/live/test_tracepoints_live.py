@@ -22,7 +22,7 @@ from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import JsonForm
+from usdt.engine.output.formatters import JsonFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.tracefs import mount as location
 from usdt.tracefs.format import parse_format
@@ -241,7 +241,7 @@ def test_one_of_every_category_attaches_with_its_record() -> None:
     # Each takes 50 ms to detach, one after the other: not all of them here.
     firsts = {event.category: event for event in reversed(catalog.events())}
     chosen = [event for name, event in sorted(firsts.items()) if name != "syscalls"]
-    with RingBufferSession(JsonForm(), accept=TaskFilter(pids=(os.getpid(),))) as session:
+    with RingBufferSession(JsonFormatter(), accept=TaskFilter(pids=(os.getpid(),))) as session:
         for event in chosen:
             point = source._event(event, shown=True)
             assert not session.attach(parse_probe(f"tracepoint:{event.full_name}"), [point])

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from usdt.arch.locations import Address, Constant, Fetch, Kind, Memory, Register, Unreadable
+from usdt.arch.locations import (
+    Address,
+    Constant,
+    Location,
+    Memory,
+    Register,
+    Unreadable,
+    ValueClass,
+)
 from usdt.arch.operands import arch_of
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_table import symbol_addresses
@@ -294,7 +302,7 @@ def notes_of(elf: ElfFile) -> list[Note]:
     return list(parse_notes(data, bits=elf.bits, byteorder=elf.byteorder).notes)
 
 
-def fetches_of(elf: ElfFile, note: Note) -> list[tuple[Operand, Fetch]]:
+def fetches_of(elf: ElfFile, note: Note) -> list[tuple[Operand, Location]]:
     machine = elf.machine_name
     arch = arch_of(machine)
     assert arch is not None
@@ -314,7 +322,7 @@ def fetches_of(elf: ElfFile, note: Note) -> list[tuple[Operand, Fetch]]:
         ]
 
 
-def plan_line(fetch: Fetch) -> str:
+def plan_line(fetch: Location) -> str:
     match fetch:
         case Register(offset, size):
             return f"R {offset} {size}"
@@ -329,7 +337,7 @@ def plan_line(fetch: Fetch) -> str:
             return "U"
 
 
-def value_of(operand: Operand, fetch: Fetch, shown: str) -> int | float | str:
+def value_of(operand: Operand, fetch: Location, shown: str) -> int | float | str:
     if isinstance(fetch, Unreadable):
         return fetch.reason
     if isinstance(fetch, Constant):
@@ -337,9 +345,9 @@ def value_of(operand: Operand, fetch: Fetch, shown: str) -> int | float | str:
     data = bytes.fromhex(shown)
     assert len(data) == operand.size
     kind = arch_of("x86_64").value_type(operand).kind
-    if kind is Kind.FLOAT:
+    if kind is ValueClass.FLOAT:
         return float(struct.unpack("<f" if len(data) == 4 else "<d", data)[0])
-    return int.from_bytes(data, "little", signed=kind is Kind.SIGNED)
+    return int.from_bytes(data, "little", signed=kind is ValueClass.SIGNED)
 
 
 def hits(

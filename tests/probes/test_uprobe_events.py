@@ -15,7 +15,7 @@ from kprobe.events.syntax_2009 import translate
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TracingError
 from usdt.base.machine import word_size
-from usdt.engine.compiler.ir import Fetched, Number, Opaque
+from usdt.engine.compiler.ir import ArgumentValue, Number, Unavailable
 from usdt.engine.language import parse_probe
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
 from usdt.engine.runtime.tracefs_backend.event_plan import EventContext, EventDecoder, plan_event
@@ -46,7 +46,7 @@ def fetched(machine: str, text: str) -> str:
         elf_type=3,
     )
     fetching = FetchArgBuilder(OFFSET, word_size(machine), KERNELS.get(machine, machine))
-    return fetching.number(Fetched(fetch, arch.value_type(operand))).text
+    return fetching.number(ArgumentValue(fetch, arch.value_type(operand))).text
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_is_computed_from_fields_follows_the_rules_of_c(item: str, expected
 
     assert list(leaves(node))
     found = evaluate(node, leaf, lambda _: None)
-    assert found.value == expected if isinstance(found, Number) else isinstance(found, Opaque)
+    assert found.value == expected if isinstance(found, Number) else isinstance(found, Unavailable)
     assert isinstance(found, Number) or expected is None
 
 

@@ -13,11 +13,11 @@ from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm
+from usdt.engine.output.formatters import EventFormatter
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Code
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
 
 __all__ = (
     "NUMBER",
@@ -48,14 +48,14 @@ def registers(**values: int) -> bytes:
     return bytes(context)
 
 
-def program(made: Plan, *, sleepable: bool = False, accept: TaskFilter | None = None) -> Code:
+def program(made: ProbePlan, *, sleepable: bool = False, accept: TaskFilter | None = None) -> Code:
     """The program of one plan, for the probe of index 0."""
     return generate([ProgramVariant(1, 0, made)], accept or TaskFilter(), sleepable=sleepable)
 
 
-def shown(made: Plan, machine: Machine) -> list[dict[str, Any]]:
+def shown(made: ProbePlan, machine: Machine) -> list[dict[str, Any]]:
     """The arguments of the records that the machine was given."""
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:q", made)
     data = b"".join(struct.pack("=II", len(one), 0) + one for one in machine.records)
     return [event.args for batch in decoder.batches(data) for event in batch]

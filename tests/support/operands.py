@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Fetch, Memory, Unreadable, ValueType
+from usdt.arch.locations import Location, Memory, Unreadable, ValueType
 from usdt.arch.operands import arch_of
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.machine import word_size
@@ -40,7 +40,7 @@ def one(text: str, machine: str) -> Operand:
     return operand
 
 
-def fetch_of(text: str, machine: str, elf_type: int = ET_DYN) -> Fetch:
+def fetch_of(text: str, machine: str, elf_type: int = ET_DYN) -> Location:
     """How a program reads it, where the symbols are SYMBOLS and the probe is at LOCATION."""
     arch = arch_of(machine)
     assert arch is not None

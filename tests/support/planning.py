@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind, Memory, Register, Unreadable, ValueType
+from usdt.arch.locations import Memory, Register, Unreadable, ValueClass, ValueType
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.plan import Plan, make_plan
+from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.language import parse_probe
 
 if TYPE_CHECKING:
-    from usdt.arch.locations import Fetch
+    from usdt.arch.locations import Location
 
 __all__ = ("EVERY_TYPE", "INTEGERS", "argument", "memory", "plan", "register", "scalar_type")
 
@@ -18,7 +18,7 @@ __all__ = ("EVERY_TYPE", "INTEGERS", "argument", "memory", "plan", "register", "
 INTEGERS = {
     f"{letter}{8 * size}": ValueType(kind, size)
     for size in (1, 2, 4, 8)
-    for letter, kind in (("s", Kind.SIGNED), ("u", Kind.UNSIGNED))
+    for letter, kind in (("s", ValueClass.SIGNED), ("u", ValueClass.UNSIGNED))
 }
 
 
@@ -27,8 +27,8 @@ def scalar_type(name: str) -> ValueType:
     if name in INTEGERS:
         return INTEGERS[name]
     if name[0] == "f":
-        return ValueType(Kind.FLOAT, int(name[1:]) // 8)
-    return ValueType(Kind.BYTES, int(name[1:]))
+        return ValueType(ValueClass.FLOAT, int(name[1:]) // 8)
+    return ValueType(ValueClass.BYTES, int(name[1:]))
 
 
 def register(size: int = 8, offset: int = 80) -> Register:
@@ -41,7 +41,7 @@ def memory(size: int, displacement: int = 0) -> Memory:
     return Memory(112, None, 1, displacement, 8, size)
 
 
-def argument(index: int, kind: str, fetch: Fetch | None = None) -> Argument:
+def argument(index: int, kind: str, fetch: Location | None = None) -> Argument:
     """arg{index} of a type; by default scalars come in a register, the rest in memory."""
     value = scalar_type(kind)
     if fetch is None:
@@ -67,7 +67,7 @@ def plan(
     *,
     declared: int | None = None,
     max_string: int = 128,
-) -> Plan:
+) -> ProbePlan:
     """The plan of ``p:q(items)``."""
     request = parse_probe(f"p:q({items})")
     return make_plan(

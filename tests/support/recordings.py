@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from planning import plan
 
-from usdt.engine.output.formatters import JsonForm
-from usdt.engine.output.output_file import FileSink
+from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import blocks
 from usdt.engine.recording.description import Clock, Header
 from usdt.engine.recording.reader import Reader
@@ -22,8 +22,8 @@ from usdt.engine.recording.writer import Recorder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.engine.compiler.plan import Plan
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.formatters import Formatter
     from usdt.engine.recording.processes import RecordedStacks
     from usdt.engine.runtime.session import Lost
 
@@ -92,7 +92,7 @@ def header(byteorder: str = sys.byteorder, **changes: Any) -> Header:
 
 
 def make(
-    cases: Iterable[tuple[int, str, Plan]],
+    cases: Iterable[tuple[int, str, ProbePlan]],
     data: Sequence[bytes],
     *,
     lost: Sequence[Lost] = (),
@@ -103,7 +103,7 @@ def make(
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "recording")
-        with FileSink(str(path)) as sink:
+        with OutputFile(str(path)) as sink:
             recorder.begin(about or header(), sink)
             recorder.file("/usr/bin/x", "abcd")
             for number, probe, plan in cases:
@@ -124,11 +124,11 @@ def reader(content: bytes) -> Reader:
 
 
 def read(
-    content: bytes, form: Form | None = None, stacks: RecordedStacks | None = None
+    content: bytes, form: Formatter | None = None, stacks: RecordedStacks | None = None
 ) -> list[Any]:
     """What becomes of all records, JSON lines by default."""
     with reader(content) as recording:
-        made = form or JsonForm()
+        made = form or JsonFormatter()
         return [item for batch in recording.replay(made, stacks=stacks) for item in batch]
 
 
@@ -155,7 +155,7 @@ def whole(*parts: bytes) -> bytes:
 
 
 #: Cases of every layout: number, probe, plan.
-CASES: list[tuple[int, str, Plan]] = [
+CASES: list[tuple[int, str, ProbePlan]] = [
     (1, "p:one", plan("arg6")),
     (2, "p:two", plan("arg7")),
     (3, "q:three", plan("str(arg7, 15), buf(arg7, 5)")),

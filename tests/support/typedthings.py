@@ -6,8 +6,8 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind as ValueKind
 from usdt.arch.locations import Register, ValueType
+from usdt.arch.locations import ValueClass as ValueKind
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
@@ -17,7 +17,7 @@ from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
 
 __all__ = ("IDS", "NUMBERS", "SIZE", "arguments", "thing", "things", "typed_plan")
 
@@ -92,7 +92,7 @@ def arguments() -> tuple[Argument, ...]:
     )
 
 
-def typed_plan(items: str, *, kernel: bool = True, max_struct: int = 4096) -> Plan:
+def typed_plan(items: str, *, kernel: bool = True, max_struct: int = 4096) -> ProbePlan:
     """The plan of ``rawtp:q(items)``."""
     btf = things()
     request = parse_probe(f"rawtp:q({items})")

@@ -13,7 +13,7 @@ from skips import need_program
 from symbol_programs import compiled
 
 from usdt.arch.calling_convention import CONVENTIONS
-from usdt.arch.locations import AtReturn, Memory, Register, Unreadable
+from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
 from usdt.base.machine import KERNEL_MACHINE, word_size
 from usdt.engine.language import parse_probe
@@ -297,7 +297,7 @@ def test_arguments_of_every_cpu(machine: str) -> None:
     stack = call_stack(machine)
     assert stack is not None
     assert [one.name for one in arguments] == [f"arg{n}" for n in range(MAX_ARGUMENTS)]
-    assert isinstance(result.fetch, AtReturn)
+    assert isinstance(result.fetch, AtFunctionReturn)
     assert all(one.hidden for one in (*arguments, result))
     registers = [one.fetch for one in arguments if isinstance(one.fetch, Register)]
     assert len(registers) == len(CONVENTIONS[machine].arguments)

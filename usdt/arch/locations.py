@@ -1,8 +1,8 @@
 """Where a value is when a probe fires, and how its bytes are read.
 
 A provider of probes (USDT notes, uprobes, kernel functions) describes each argument by a
-:class:`ValueType` and a :data:`Fetch`. The code generator turns a Fetch into instructions; nothing
-here knows a CPU, an operand syntax or a command.
+:class:`ValueType` and a :data:`Location`. The code generator turns a location into instructions.
+This module knows no CPU, no operand syntax and no command.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from usdt.base.frozen import frozen
 
 __all__ = (
     "Address",
-    "AtReturn",
+    "AtFunctionReturn",
+    "Captured",
     "Constant",
-    "ContextBytes",
-    "Fetch",
-    "Kept",
-    "Kind",
+    "ContextArea",
+    "Location",
     "Memory",
-    "RecordBytes",
     "Register",
+    "TypedContextWord",
     "Unreadable",
+    "ValueClass",
     "ValueType",
 )
 
 
-class Kind(enum.Enum):
+class ValueClass(enum.Enum):
     """How the bytes of a value are read."""
 
     SIGNED = "signed"
@@ -42,13 +42,13 @@ class Kind(enum.Enum):
 class ValueType:
     """A value's kind and its size in bytes."""
 
-    kind: Kind
+    kind: ValueClass
     size: int
 
     @property
     def signed(self) -> bool:
         """Whether comparison, division and right shift are signed."""
-        return self.kind is Kind.SIGNED
+        return self.kind is ValueClass.SIGNED
 
 
 @frozen
@@ -100,7 +100,7 @@ class Memory:
 
 
 @frozen
-class RecordBytes:
+class ContextArea:
     """Bytes of the event's record that the context is: a string or an array.
 
     Attributes:
@@ -139,7 +139,7 @@ class Unreadable:
 
 
 @frozen
-class ContextBytes:
+class TypedContextWord:
     """Bytes of a context whose words the kernel holds for pointers of their types (fentry's).
 
     They are copied, and so are numbers, with which a program may do as it likes.
@@ -150,37 +150,37 @@ class ContextBytes:
 
 
 @frozen
-class AtReturn:
+class AtFunctionReturn:
     """A register as a function's return leaves it; everything else is as its entry has it."""
 
-    register: Register | ContextBytes | Unreadable
+    register: Register | TypedContextWord | Unreadable
 
 
 @frozen
-class Kept:
+class Captured:
     """A value captured at a function's entry for its return (``compiler.entry_return``).
 
     Attributes:
-        offset: in the frame: of a number of eight bytes, or of a text with its length before it.
-        size: bytes of room for a text, less the length; 0: a number.
-        bit: in the frame's word of what could not be read; -1: it always can.
+        offset: in the frame: of a number of eight bytes, or of a string with its length prefix.
+        size: bytes reserved for a string, without its length prefix; 0: a number.
+        bit: in the frame's bitmap of unreadable captures; None: it can always be read.
         reason: why it may not have been readable.
     """
 
     offset: int
     size: int = 0
-    bit: int = -1
+    bit: int | None = None
     reason: str = ""
 
 
-Fetch = (
+Location = (
     Constant
     | Register
-    | ContextBytes
+    | TypedContextWord
     | Memory
     | Address
-    | RecordBytes
+    | ContextArea
     | Unreadable
-    | AtReturn
-    | Kept
+    | AtFunctionReturn
+    | Captured
 )

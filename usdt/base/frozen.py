@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("field", "frozen", "replace")
+__all__ = ("field", "fields_of", "frozen", "replace")
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -60,18 +60,14 @@ def frozen(cls: type[T]) -> type[T]:
     return made
 
 
-def replace(record: T, **changes: Any) -> T:
-    """Return a copy of a record with some fields changed.
+def fields_of(record: object) -> dict[str, Any]:
+    """Return the fields of a frozen record, by name."""
+    return {name: getattr(record, name) for name in vars(type(record))["__match_args__"]}
 
-    Raises:
-        TypeError: the record has no field of a name.
-    """
-    made = type(record)
-    names: tuple[str, ...] = made.__match_args__  # type: ignore[attr-defined]
-    values = [changes.pop(name) if name in changes else getattr(record, name) for name in names]
-    if changes:
-        raise TypeError(f"{made.__name__}: no such field: {', '.join(changes)}")
-    return made(*values)
+
+def replace(record: T, **changes: Any) -> T:
+    """Return a copy of a frozen record with some fields changed."""
+    return type(record)(**(fields_of(record) | changes))
 
 
 def _as_field(value: Any) -> _Field:

@@ -34,7 +34,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Literal
 
-from usdt.arch.locations import Address, Constant, Kind, Memory, Register, Unreadable
+from usdt.arch.locations import Address, Constant, Memory, Register, Unreadable, ValueClass
 from usdt.arch.operands.grammar import integer, wrap
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_WORD_SIZE
@@ -164,7 +164,7 @@ def _expressed(
     kind, size, fetch = argument.type.kind, argument.type.size, argument.fetch
     if isinstance(fetch, Unreadable):
         return Problem(fetch.reason, errno.ENOENT if "%" in fetch.reason else errno.EINVAL)
-    if size not in SIZES or kind is Kind.BYTES:
+    if size not in SIZES or kind is ValueClass.BYTES:
         return Problem(f"a value of {size} bytes: bpf_usdt_arg() fetches 1, 2, 4 or 8")
     signed, bitshift = argument.type.signed, 64 - 8 * size
     if isinstance(fetch, Constant):

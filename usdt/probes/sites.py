@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from usdt.arch.foreign_code import foreign_machine_reason
-from usdt.arch.locations import Kind, Unreadable, ValueType
+from usdt.arch.locations import Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
 from usdt.elf.file import ElfFile
@@ -188,7 +188,7 @@ def arguments_of(
 
 
 def _integer(size: int) -> ValueType:
-    return ValueType(Kind.UNSIGNED, size)
+    return ValueType(ValueClass.UNSIGNED, size)
 
 
 def _symbolic(probe: Probe, site: Site) -> bool:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.base.machine import KERNEL_MACHINE, word_size
-from usdt.engine.compiler.entry_return import of_return, replaced
-from usdt.engine.compiler.ir import Builtin, CompareText, CompareTexts, Number
+from usdt.engine.compiler.entry_return import needs_return
+from usdt.engine.compiler.ir import Builtin, Number, StringEquals, StringEqualsConst
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.runtime.tracefs_backend.evaluate import leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Output, Plan
+    from usdt.engine.compiler.plan import Output, ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg
@@ -125,15 +125,15 @@ def function_events(
             function=point.function,
             types=point.types,
         )
-        late = tuple(output for output in plan.outputs if of_return(output.node))
-        late_predicates = tuple(node for node in plan.predicates if of_return(node))
+        late = tuple(output for output in plan.outputs if needs_return(output.node))
+        late_predicates = tuple(node for node in plan.predicates if needs_return(node))
         soon = tuple(output for output in plan.outputs if output not in late)
         predicates = tuple(node for node in plan.predicates if node not in late_predicates)
         for returns in (False, True):
             if not (late or late_predicates if returns else soon or predicates or not late):
                 continue
             ends = (late, late_predicates) if returns else (soon, predicates)
-            part = replaced(plan, outputs=ends[0], predicates=ends[1])
+            part = replace(plan, outputs=ends[0], predicates=ends[1])
             name = _free(event_label(point.probe) + ("_return" if returns else ""), taken)
             taken.add(name)
             fetching = FetchArgBuilder(point.offset, min(words), returns=returns)
@@ -165,7 +165,7 @@ def _native(machine: str) -> str:
 
 class _SiteWriter:
     def __init__(
-        self, plan: Plan, fetching: FetchArgBuilder, point: AttachPoint, kind: str = "p"
+        self, plan: ProbePlan, fetching: FetchArgBuilder, point: AttachPoint, kind: str = "p"
     ) -> None:
         self.plan = plan
         self.kind = kind
@@ -210,10 +210,10 @@ class _SiteWriter:
         match leaf:
             case Builtin():
                 return
-            case CompareText(address=address):
+            case StringEqualsConst(address=address):
                 if address is not None and address not in self.texts:
                     self.texts[address] = self._add("text", self.fetching.string(address))
-            case CompareTexts():
+            case StringEquals():
                 raise UnsupportedFetch("two strings")
             case _ if leaf not in self.numbers:
                 field = self.fetching.number(leaf)

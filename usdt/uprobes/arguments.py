@@ -10,14 +10,21 @@ import functools
 from typing import TYPE_CHECKING, Protocol
 
 from usdt.arch.calling_convention import CONVENTIONS
-from usdt.arch.locations import AtReturn, Kind, Memory, Register, Unreadable, ValueType
+from usdt.arch.locations import (
+    AtFunctionReturn,
+    Memory,
+    Register,
+    Unreadable,
+    ValueClass,
+    ValueType,
+)
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.machine import word_size
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.entry_return import CallStack
+from usdt.engine.compiler.entry_return import EntryReturnMatch
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.resolve import Types
+    from usdt.engine.compiler.resolve import TypeProvider
     from usdt.uprobes.functions import ProbeFunction
 
 __all__ = (
@@ -43,7 +50,7 @@ class Parameters(Protocol):
     def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
         """Named arguments of a function, in order; none where nothing is known."""
 
-    def types(self, function: ProbeFunction) -> Types | None:
+    def types(self, function: ProbeFunction) -> TypeProvider | None:
         """What knows members and types' names at a function."""
 
 
@@ -61,7 +68,7 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
     if convention is None or not slots:
         return ()
     word = word_size(machine)
-    kind = ValueType(Kind.SIGNED, word)
+    kind = ValueType(ValueClass.SIGNED, word)
     made = []
     for number in range(MAX_ARGUMENTS):
         later = number - len(convention.arguments)
@@ -74,14 +81,16 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
             at = convention.stack + word * later
             fetch = Memory(slots[convention.sp], None, 1, at, word, word)
         made.append(Argument(f"arg{number}", kind, fetch, hidden=True))
-    result: AtReturn | Unreadable = AtReturn(Register(slots[convention.result], word))
+    result: AtFunctionReturn | Unreadable = AtFunctionReturn(
+        Register(slots[convention.result], word)
+    )
     if no_return:
         result = Unreadable(no_return)
     return *made, Argument("return", kind, result, hidden=True)
 
 
 @functools.cache
-def call_stack(machine: str) -> CallStack | None:
+def call_stack(machine: str) -> EntryReturnMatch | None:
     """How entry and return of a function find one another."""
     convention = CONVENTIONS.get(machine)
     slots = saved_registers(machine)
@@ -92,7 +101,7 @@ def call_stack(machine: str) -> CallStack | None:
     if convention.link is None:
         # The return address; on i386 a function that returns a structure takes its address, too.
         popped = (word,) if machine == "x86_64" else (word, 2 * word)
-    return CallStack(Register(slots[convention.sp], word), popped)
+    return EntryReturnMatch(Register(slots[convention.sp], word), popped)
 
 
 def place_of(machine: str, number: int) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind, ValueType
+from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
 from usdt.btf import types as btf_types
 from usdt.engine.compiler.constant_folding import fold
@@ -28,10 +28,10 @@ from usdt.engine.compiler.ir import (
     Arithmetic,
     Convert,
     Deref,
+    LValue,
     Node,
     Number,
-    Place,
-    Pointer,
+    PointerExpr,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SequenceView:
 def sequence_view_of(types: MemberAccess, node: Node) -> SequenceView | None:
     """What a value holds, if it is a text or a list."""
     number = getattr(getattr(node, "handle", None), "type", getattr(node, "handle", None))
-    if not isinstance(node, Place) or not isinstance(number, int):
+    if not isinstance(node, LValue) or not isinstance(number, int):
         return None
     found = types.btf.resolve(number)
     if isinstance(found, btf_types.Forward):
@@ -83,7 +83,7 @@ def sequence_view_of(types: MemberAccess, node: Node) -> SequenceView | None:
     return _rust(types, node, name)
 
 
-def _cxx_text(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
+def _cxx_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     text = _first(types, node, "_M_str", "__data_", "__data")
     count = _first(types, node, "_M_len", "__size_", "__size")
     if text is None and types.member_by_name(node, "_M_dataplus") is None and "__1::" in name:
@@ -94,7 +94,7 @@ def _cxx_text(types: MemberAccess, node: Place, name: str) -> SequenceView | Non
         if _is_declared(types, outer):
             return _declared_text(types, node, name)
         text = None if outer is None else types.member_by_name(outer, "_M_p")
-    if not isinstance(text, Pointer) or not isinstance(text.handle, int):
+    if not isinstance(text, PointerExpr) or not isinstance(text.handle, int):
         return None
     if count is None:
         before = fold(Arithmetic("+", text.address, Number(_OLD_LENGTH & (1 << 64) - 1, U64), U64))
@@ -102,25 +102,25 @@ def _cxx_text(types: MemberAccess, node: Place, name: str) -> SequenceView | Non
     return SequenceView(text.address, count, text.handle, text=True)
 
 
-def _first(types: MemberAccess, node: Place, *names: str) -> Node | None:
+def _first(types: MemberAccess, node: LValue, *names: str) -> Node | None:
     # The first of some members that there is.
     found = (types.member_by_name(node, name) for name in names)
     return next((one for one in found if one is not None), None)
 
 
-def _libcxx_text(types: MemberAccess, node: Place) -> SequenceView | None:
+def _libcxx_text(types: MemberAccess, node: LValue) -> SequenceView | None:
     # Its ABI is what it is on little-endian machines; how it names its members differs.
     element = types.type_named("char")
     if element is None or types.big_endian or not _first(types, node, "__r_", "__rep_"):
         return None
     word = types.btf.pointer_size
-    kind = ValueType(Kind.UNSIGNED, word)
+    kind = ValueType(ValueClass.UNSIGNED, word)
 
     def at(offset: int, kind: ValueType) -> Node:
         place = Arithmetic("+", node.address, Number(offset, U64), U64)
         return fold(Convert(Deref(fold(place), kind), U64))
 
-    first = at(0, ValueType(Kind.UNSIGNED, 1))
+    first = at(0, ValueType(ValueClass.UNSIGNED, 1))
     is_long = Arithmetic("-", Number(0, U64), Arithmetic("&", first, Number(1, U64), U64), U64)
     inside = fold(Arithmetic("+", node.address, Number(1, U64), U64))
     text = _either(is_long, at(2 * word, kind), inside)
@@ -136,11 +136,11 @@ def _either(mask: Node, one: Node, other: Node) -> Node:
 
 
 def _is_declared(types: MemberAccess, node: Node | None) -> bool:
-    number = node.handle if isinstance(node, Place) else None
+    number = node.handle if isinstance(node, LValue) else None
     return isinstance(number, int) and isinstance(types.btf.resolve(number), btf_types.Forward)
 
 
-def _declared_text(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
+def _declared_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     # clang leaves it to the C++ library to describe its strings, or what has the pointer in them;
     # their ABI is what it is.
     if not _TEXT.match(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
@@ -157,13 +157,13 @@ def _declared_text(types: MemberAccess, node: Place, name: str) -> SequenceView 
     return SequenceView(text, count, element, text=True)
 
 
-def _cxx_vector(types: MemberAccess, node: Place) -> SequenceView | None:
+def _cxx_vector(types: MemberAccess, node: LValue) -> SequenceView | None:
     inner = types.member_by_name(node, "_M_impl") or node
-    if not isinstance(inner, Place):
+    if not isinstance(inner, LValue):
         return None
     begin = _first(types, inner, "_M_start", "__begin_")
     end = _first(types, inner, "_M_finish", "__end_")
-    if not isinstance(begin, Pointer) or not isinstance(end, Pointer):
+    if not isinstance(begin, PointerExpr) or not isinstance(end, PointerExpr):
         return None
     if not isinstance(begin.handle, int) or not begin.handle:
         return None
@@ -176,16 +176,16 @@ def _cxx_vector(types: MemberAccess, node: Place) -> SequenceView | None:
     return SequenceView(begin.address, count, begin.handle, text=False)
 
 
-def _rust(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
+def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     begin, count = types.member_by_name(node, "data_ptr"), types.member_by_name(node, "length")
-    if isinstance(begin, Pointer) and isinstance(begin.handle, int) and count is not None:
+    if isinstance(begin, PointerExpr) and isinstance(begin.handle, int) and count is not None:
         return SequenceView(begin.address, count, begin.handle, bool(_RUST_TEXT.search(name)))
     text = name == "String" or name.endswith("::String")
     vector = types.member_by_name(node, "vec") if text else node
-    if not isinstance(vector, Place):
+    if not isinstance(vector, LValue):
         return None
     buffer, count = types.member_by_name(vector, "buf"), types.member_by_name(vector, "len")
-    if not isinstance(buffer, Place) or count is None:
+    if not isinstance(buffer, LValue) or count is None:
         return None
     begin = _pointer_in(types, buffer, 0)
     element = begin.handle if begin is not None else None
@@ -197,7 +197,7 @@ def _rust(types: MemberAccess, node: Place, name: str) -> SequenceView | None:
     return SequenceView(begin.address, count, element, text)
 
 
-def _pointer_in(types: MemberAccess, place: Place, depth: int) -> Pointer | None:
+def _pointer_in(types: MemberAccess, place: LValue, depth: int) -> PointerExpr | None:
     # The one pointer in a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
     number = getattr(place.handle, "type", place.handle)
     found = types.btf.resolve(number) if isinstance(number, int) else None
@@ -205,8 +205,8 @@ def _pointer_in(types: MemberAccess, place: Place, depth: int) -> Pointer | None
         return None
     for member in found.members[:_MAX_NESTING]:
         inner = types.member_by_name(place, member.name)
-        if isinstance(inner, Place):
+        if isinstance(inner, LValue):
             inner = _pointer_in(types, inner, depth + 1)
-        if isinstance(inner, Pointer):
+        if isinstance(inner, PointerExpr):
             return inner
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import AtReturn, Kind, Register, Unreadable, ValueType
+from usdt.arch.locations import AtFunctionReturn, Register, Unreadable, ValueClass, ValueType
 from usdt.base.errors import BtfError
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN
@@ -20,22 +20,22 @@ from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
     U64,
+    ArgumentValue,
     Arithmetic,
     Compare,
     Convert,
     Deref,
-    Fetched,
-    Gathered,
+    LValue,
     Node,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    RegisterAggregate,
+    Unavailable,
 )
 from usdt.engine.compiler.limits import DEFAULT_STRUCT
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
-from usdt.engine.compiler.scope import Shown
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.scope import DefaultFormat
+from usdt.engine.compiler.value_names import ValueNames
 from usdt.engine.language.tree import Member
 from usdt.uprobes.containers import sequence_view_of
 from usdt.uprobes.smart_pointers import pointer_in, value_in
@@ -81,7 +81,7 @@ class InRegisters:
 
 
 class DwarfTypeProvider(BtfTypes):
-    """What debug information knows: a :class:`usdt.engine.compiler.scope.Types`.
+    """What debug information knows: a :class:`usdt.engine.compiler.scope.TypeProvider`.
 
     Args:
         debug: the program's.
@@ -100,10 +100,12 @@ class DwarfTypeProvider(BtfTypes):
         handle = argument.handle
         if isinstance(handle, InRegisters):
             return self._load_member(handle, 0, handle.type, 0)
-        if isinstance(handle, ByAddress) and isinstance(node, Fetched):
-            found = self._at(Fetched(node.fetch, U64), 0, handle.type, 0)
-            return found or Opaque(f"values of {argument.type.size} bytes of its type are not read")
-        if isinstance(handle, int) and isinstance(node, Fetched):
+        if isinstance(handle, ByAddress) and isinstance(node, ArgumentValue):
+            found = self._at(ArgumentValue(node.fetch, U64), 0, handle.type, 0)
+            return found or Unavailable(
+                f"values of {argument.type.size} bytes of its type are not read"
+            )
+        if isinstance(handle, int) and isinstance(node, ArgumentValue):
             return self._typed(node, handle)
         return node
 
@@ -114,8 +116,8 @@ class DwarfTypeProvider(BtfTypes):
             if self._debug.is_reference(number):
                 return self._at(node, 0, found.target, 0) or node
             return self._pointer(node, found.target)
-        if isinstance(node, Fetched):
-            node = Fetched(node.fetch, node.type, number)
+        if isinstance(node, ArgumentValue):
+            node = ArgumentValue(node.fetch, node.type, number)
         names = enum_names(found)
         if names is not None:
             self._names[node] = names
@@ -125,14 +127,14 @@ class DwarfTypeProvider(BtfTypes):
 
     def member(self, tree: Member, target: Node) -> Node | None:
         """``target->name`` or ``target.name``; also of what lies in registers."""
-        handle = target.handle if isinstance(target, Place) else None
-        if self._rust and isinstance(target, Pointer) and not tree.arrow:
+        handle = target.handle if isinstance(target, LValue) else None
+        if self._rust and isinstance(target, PointerExpr) and not tree.arrow:
             known = target.handle if isinstance(target.handle, int) else 0
             led = self._at(target.address, 0, known, 0)
             return None if led is None else self.member(tree, led)
-        if tree.arrow and isinstance(target, Place):
+        if tree.arrow and isinstance(target, LValue):
             inner = self._optional(target)
-            if isinstance(inner, Place):
+            if isinstance(inner, LValue):
                 plain = Member(tree.object, tree.name, False, tree.start, tree.end)  # noqa: FBT003
                 return self.member(plain, inner)
         if not isinstance(handle, InRegisters):
@@ -150,10 +152,10 @@ class DwarfTypeProvider(BtfTypes):
 
     def deref(self, tree: Unary, target: Node) -> Node | None:
         """``*target``, also of a std::optional."""
-        inner = self._optional(target) if isinstance(target, Place) else None
+        inner = self._optional(target) if isinstance(target, LValue) else None
         return inner or super().deref(tree, target)
 
-    def _optional(self, target: Place) -> Node | None:
+    def _optional(self, target: LValue) -> Node | None:
         number = getattr(target.handle, "type", target.handle)
         found = self.btf.resolve(number) if isinstance(number, int) else None
         name = found.name if isinstance(found, btf_types.Composite) else ""
@@ -171,9 +173,9 @@ class DwarfTypeProvider(BtfTypes):
 
     def member_by_name(self, target: Node, name: str) -> Node | None:
         """The member of a structure, wherever that lies; None if it has none of that name."""
-        handle = target.handle if isinstance(target, Place) else None
+        handle = target.handle if isinstance(target, LValue) else None
         number = handle.type if isinstance(handle, InRegisters) else handle
-        if not isinstance(target, Place) or not isinstance(number, int):
+        if not isinstance(target, LValue) or not isinstance(number, int):
             return None
         found = self.btf.resolve(number)
         if not isinstance(found, btf_types.Composite):
@@ -181,7 +183,7 @@ class DwarfTypeProvider(BtfTypes):
         place = self._find(found, name, 0, 0)
         return None if place is None else self.member_at(target, *place)
 
-    def member_at(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
+    def member_at(self, target: LValue, bits: int, member: btf_types.Member) -> Node | None:
         """A member of a structure that begins so many bits in it."""
         handle = target.handle
         if isinstance(handle, InRegisters):
@@ -190,14 +192,14 @@ class DwarfTypeProvider(BtfTypes):
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
         """``target[index]``, also of an array in registers and of a list of C++ or Rust."""
-        handle = target.handle if isinstance(target, Place) else None
+        handle = target.handle if isinstance(target, LValue) else None
         if isinstance(handle, InRegisters):
             found = self.btf.resolve(handle.type)
             if isinstance(found, btf_types.Array) and isinstance(index, Number):
                 bits = handle.bits + 8 * self.btf.size_of(found.target) * index.value
                 return self._load_member(handle, bits, found.target, 0)
         place: Node | None = target
-        if self._rust and isinstance(target, Pointer) and isinstance(target.handle, int):
+        if self._rust and isinstance(target, PointerExpr) and isinstance(target.handle, int):
             place = self._at(target.address, 0, target.handle, 0)
         content = None if place is None else self.content(place)
         if content is not None:
@@ -224,34 +226,34 @@ class DwarfTypeProvider(BtfTypes):
         """What a text or a list of C++ or Rust holds; None of everything else."""
         return sequence_view_of(self, node)
 
-    def shown(self, node: Node) -> Shown | None:
+    def shown(self, node: Node) -> DefaultFormat | None:
         """How an expression is shown: texts and lists by what they hold, Rust's enums by name."""
         place: Node | None = node
-        if self._rust and isinstance(node, Pointer) and isinstance(node.handle, int):
+        if self._rust and isinstance(node, PointerExpr) and isinstance(node.handle, int):
             place = self._at(node.address, 0, node.handle, 0)
-        if not isinstance(place, Place):
+        if not isinstance(place, LValue):
             return super().shown(node)
         form = self._variant_number(place)
         if form is not None:
             handle = place.handle
             number = handle.type if isinstance(handle, InRegisters) else handle
             shape = self._shape(number) if isinstance(number, int) else None
-            return Shown("chosen", shape, begin=form)
+            return DefaultFormat("chosen", shape, begin=form)
         held = self.content(place)
         if held is not None and held.text:
-            return Shown("buffer", begin=held.address, length=held.count)
+            return DefaultFormat("buffer", begin=held.address, length=held.count)
         element = None if held is None else value_type(self.btf, held.element)
         if held is None and isinstance(place.handle, InRegisters):
-            return Shown("typed", self._shape(place.handle.type))
+            return DefaultFormat("typed", self._shape(place.handle.type))
         if held is None:
             return super().shown(node)
         if element is None:
             return self._shown_sequence(held) or super().shown(node)
         size = Number(element.size, U64)
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
-        return Shown("array", begin=held.address, length=length, element=element)
+        return DefaultFormat("array", begin=held.address, length=length, element=element)
 
-    def _shown_sequence(self, held: SequenceView) -> Shown | None:
+    def _shown_sequence(self, held: SequenceView) -> DefaultFormat | None:
         # A list of structures, or of what else is no integer.
         if held.element not in self._lists:
             room = self.btf.size_of(held.element)
@@ -263,9 +265,9 @@ class DwarfTypeProvider(BtfTypes):
             return None
         size = Number(self.btf.size_of(held.element), U64)
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
-        return Shown("typed", shape, begin=held.address, length=length)
+        return DefaultFormat("typed", shape, begin=held.address, length=length)
 
-    def _variant_number(self, place: Place) -> Node | None:
+    def _variant_number(self, place: LValue) -> Node | None:
         # Which of its forms a Rust enum has, as a number with names.
         handle = place.handle
         number = handle.type if isinstance(handle, InRegisters) else handle
@@ -278,9 +280,9 @@ class DwarfTypeProvider(BtfTypes):
             node: Node | None = self._load_member(handle, bits, chosen.target, chosen.bits)
         else:
             node = self._at(place.address, chosen.bit_offset, chosen.target, chosen.bits)
-        if node is None or isinstance(node, Place):
+        if node is None or isinstance(node, LValue):
             return None
-        value = fold(Convert(node, ValueType(Kind.UNSIGNED, part.size)))
+        value = fold(Convert(node, ValueType(ValueClass.UNSIGNED, part.size)))
         listed = [pair for variant in part.variants for pair in _named(variant)]
         rest = [v.name for v in part.variants if v.values is None]
         if rest and len(listed) == 1:  # Option<&T>: None is 0, and Some everything else
@@ -288,7 +290,7 @@ class DwarfTypeProvider(BtfTypes):
             same = fold(Compare("==", value, Number(one, value.type), value.type))
             listed = [(1, name), (0, rest[0])]
             value = same
-        self._names[value] = Names("symbols", tuple(listed))
+        self._names[value] = ValueNames("symbols", tuple(listed))
         return value
 
     def type_named(self, name: str) -> int | None:
@@ -325,17 +327,17 @@ class DwarfTypeProvider(BtfTypes):
         if isinstance(found, btf_types.Pointer) and not width and self._debug.is_reference(number):
             return self._at(Deref(start, U64), 0, found.target, 0)
         if isinstance(found, btf_types.Forward):
-            return Place(start, ValueType(Kind.BYTES, 0), handle=number)
+            return LValue(start, ValueType(ValueClass.BYTES, 0), handle=number)
         if isinstance(found, btf_types.Float) and found.size in (4, 8):
-            return Deref(start, ValueType(Kind.FLOAT, found.size), number)
+            return Deref(start, ValueType(ValueClass.FLOAT, found.size), number)
         node = super()._at(address, bits, number, width)
-        return self._through_smart_pointer(node, found) if isinstance(node, Place) else node
+        return self._through_smart_pointer(node, found) if isinstance(node, LValue) else node
 
     def lvalue_at(self, address: Node, number: int) -> Node | None:
         """What lies at an address, of a type."""
         return self._at(address, 0, number, 0)
 
-    def _through_smart_pointer(self, node: Place, found: btf_types.Type) -> Node:
+    def _through_smart_pointer(self, node: LValue, found: btf_types.Type) -> Node:
         # A smart pointer is the pointer in it.
         if not isinstance(found, btf_types.Composite) or "<" not in found.name:
             return node
@@ -348,18 +350,18 @@ class DwarfTypeProvider(BtfTypes):
             return self._load_bitfield(handle, bits, width, found)
         if isinstance(found, btf_types.Pointer):
             return self._typed(
-                self._load_bytes(handle, bits // 8, ValueType(Kind.UNSIGNED, 8)), number
+                self._load_bytes(handle, bits // 8, ValueType(ValueClass.UNSIGNED, 8)), number
             )
         kind = value_type(self.btf, number)
         if isinstance(found, btf_types.Float) and found.size in (4, 8):
-            kind = ValueType(Kind.FLOAT, found.size)
+            kind = ValueType(ValueClass.FLOAT, found.size)
         if kind is not None:
             return self._typed(self._load_bytes(handle, bits // 8, kind), number)
         size = self.btf.size_of(number)
         inner = InRegisters(number, handle.pieces, bits, handle.returned)
         start = self._load_all(handle, bits // 8, size, number)
         return self._through_smart_pointer(
-            Place(start, ValueType(Kind.BYTES, size), handle=inner), found
+            LValue(start, ValueType(ValueClass.BYTES, size), handle=inner), found
         )
 
     def _load_all(self, handle: InRegisters, start: int, size: int, number: int) -> Node:
@@ -375,10 +377,10 @@ class DwarfTypeProvider(BtfTypes):
             while first < end and piece.register is not None:
                 at = piece.register.offset + first - piece.start
                 room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
-                kind = ValueType(Kind.UNSIGNED, room)
+                kind = ValueType(ValueClass.UNSIGNED, room)
                 parts.append((first - start, self._load_bytes(handle, first, kind)))
                 first += room
-        return Gathered(tuple(parts), U64)
+        return RegisterAggregate(tuple(parts), U64)
 
     def _load_bytes(self, handle: InRegisters, start: int, kind: ValueType) -> Node:
         for piece in handle.pieces:
@@ -388,7 +390,7 @@ class DwarfTypeProvider(BtfTypes):
                 if start + kind.size > piece.start + piece.size:
                     return self._split_register_load(handle, piece, start, kind)
                 at = Register(piece.register.offset + start - piece.start, kind.size)
-                return Fetched(AtReturn(at) if handle.returned else at, kind)
+                return ArgumentValue(AtFunctionReturn(at) if handle.returned else at, kind)
         return _unreadable(handle, "it is in no register", kind)
 
     def _split_register_load(
@@ -401,7 +403,10 @@ class DwarfTypeProvider(BtfTypes):
         if low is None or high is None or self._big_endian or low.size != _WORD:
             return _unreadable(handle, "it lies in two registers", kind)
         wide = Register(high.offset, _WORD)
-        parts = [Fetched(AtReturn(one) if handle.returned else one, U64) for one in (low, wide)]
+        parts = [
+            ArgumentValue(AtFunctionReturn(one) if handle.returned else one, U64)
+            for one in (low, wide)
+        ]
         skipped = 8 * (start - first.start)
         begin = Arithmetic(">>", parts[0], Number(skipped, U64), U64)
         end = Arithmetic("<<", parts[1], Number(8 * _WORD - skipped, U64), U64)
@@ -419,8 +424,8 @@ class DwarfTypeProvider(BtfTypes):
             reason = f"a bit field of {width} bits across two registers is not read"
             return _unreadable(handle, reason, U64)
         size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
-        whole = self._load_bytes(handle, first, ValueType(Kind.UNSIGNED, size))
-        if isinstance(whole, Opaque) or not _readable(whole):
+        whole = self._load_bytes(handle, first, ValueType(ValueClass.UNSIGNED, size))
+        if isinstance(whole, Unavailable) or not _readable(whole):
             return whole
         if self._big_endian:
             shift = size * 8 - shift - width
@@ -444,10 +449,10 @@ def _named(variant: Variant) -> list[tuple[int, str]]:
 def _unreadable(handle: InRegisters, reason: str, kind: ValueType) -> Node:
     # Of the return it stays, so that the return is the hit.
     if handle.returned:
-        return Fetched(AtReturn(Unreadable(reason)), kind)
-    return Opaque(reason, kind)
+        return ArgumentValue(AtFunctionReturn(Unreadable(reason)), kind)
+    return Unavailable(reason, kind)
 
 
 def _readable(node: Node) -> bool:
-    fetch = node.fetch if isinstance(node, Fetched) else None
-    return not (isinstance(fetch, AtReturn) and isinstance(fetch.register, Unreadable))
+    fetch = node.fetch if isinstance(node, ArgumentValue) else None
+    return not (isinstance(fetch, AtFunctionReturn) and isinstance(fetch.register, Unreadable))

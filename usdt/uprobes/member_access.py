@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from usdt.btf import types as btf_types
     from usdt.btf.reader import Btf
-    from usdt.engine.compiler.ir import Node, Place
+    from usdt.engine.compiler.ir import LValue, Node
 
 __all__ = ("MemberAccess",)
 
@@ -29,7 +29,7 @@ class MemberAccess(Protocol):
     def member_by_name(self, target: Node, name: str) -> Node | None:
         """Return the named member of a structure; None if it has none of that name."""
 
-    def member_at(self, target: Place, bits: int, member: btf_types.Member) -> Node | None:
+    def member_at(self, target: LValue, bits: int, member: btf_types.Member) -> Node | None:
         """Return a member that begins ``bits`` bits into a structure."""
 
     def lvalue_at(self, address: Node, number: int) -> Node | None:

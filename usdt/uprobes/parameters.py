@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.abi import NotReadable, Passed, PassedInRegisters, Value, passing_of
-from usdt.arch.locations import Address, AtReturn, Kind, Memory, Unreadable, ValueType
+from usdt.arch.locations import Address, AtFunctionReturn, Memory, Unreadable, ValueClass, ValueType
 from usdt.base.errors import BtfError, TracingError
 from usdt.base.frozen import frozen
 from usdt.btf import types as btf_types
@@ -25,7 +25,7 @@ __all__ = (
     "problem_of",
 )
 
-_ADDRESS = ValueType(Kind.UNSIGNED, 8)
+_ADDRESS = ValueType(ValueClass.UNSIGNED, 8)
 
 
 @frozen
@@ -205,7 +205,7 @@ class DebugParameters:
 
     def _argument(self, name: str, number: int, passed: Passed, *, returned: bool) -> Argument:
         kind = self._value_type(number)
-        whole = kind or ValueType(Kind.BYTES, self._size(number))
+        whole = kind or ValueType(ValueClass.BYTES, self._size(number))
         if isinstance(passed, NotReadable):
             return _lost_argument(name, whole, passed.reason, returned=returned)
         if isinstance(passed, PassedInRegisters):
@@ -213,7 +213,7 @@ class DebugParameters:
         place = passed.register
         fetch: Any
         if passed.displacement is None:
-            fetch = AtReturn(place) if returned else place
+            fetch = AtFunctionReturn(place) if returned else place
             return Argument(name, whole, fetch, handle=ByAddress(number))
         size = whole.size if kind is not None else place.size
         if passed.pointer:
@@ -244,16 +244,16 @@ class DebugParameters:
             register = pieces[0].register
             if register is None:
                 return _lost_argument(name, kind, pieces[0].problem, returned=returned)
-            fetch = AtReturn(register) if returned else register
+            fetch = AtFunctionReturn(register) if returned else register
             form = "hex" if self._is_pointer(number) else ""
             names = self._names(number)
             return Argument(name, kind, fetch, form=form, names=names, handle=number)
-        whole = ValueType(Kind.BYTES, self.debug.btf.size_of(number))
+        whole = ValueType(ValueClass.BYTES, self.debug.btf.size_of(number))
         register = next((one.register for one in pieces if one.register is not None), None)
         if register is None:
             reason = pieces[0].problem if pieces else "it is empty"
             return _lost_argument(name, whole, reason, returned=returned)
-        fetch = AtReturn(register) if returned else register
+        fetch = AtFunctionReturn(register) if returned else register
         return Argument(name, whole, fetch, handle=InRegisters(number, pieces, 0, returned))
 
     def _size(self, number: int) -> int:
@@ -276,9 +276,9 @@ class DebugParameters:
         # How a number is read; None of what is none.
         found = self.debug.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
-            return ValueType(Kind.UNSIGNED, self.debug.btf.size_of(number))
+            return ValueType(ValueClass.UNSIGNED, self.debug.btf.size_of(number))
         if isinstance(found, btf_types.Float) and found.size in (4, 8):
-            return ValueType(Kind.FLOAT, found.size)
+            return ValueType(ValueClass.FLOAT, found.size)
         return value_type(self.debug.btf, number)
 
 
@@ -286,13 +286,15 @@ def _lost_argument(name: str, kind: ValueType, reason: str, *, returned: bool) -
     # Of the return it stays, so that the return is the hit.
     lost = Unreadable(reason)
     if returned:
-        return Argument(name, ValueType(Kind.UNSIGNED, 8), AtReturn(lost))
+        return Argument(name, ValueType(ValueClass.UNSIGNED, 8), AtFunctionReturn(lost))
     return Argument(name, kind, lost)
 
 
 def problem_of(argument: Argument) -> str:
     """Why an argument cannot be read at all; "" if it can, or parts of it."""
-    fetch = argument.fetch.register if isinstance(argument.fetch, AtReturn) else argument.fetch
+    fetch = (
+        argument.fetch.register if isinstance(argument.fetch, AtFunctionReturn) else argument.fetch
+    )
     return fetch.reason if isinstance(fetch, Unreadable) else ""
 
 

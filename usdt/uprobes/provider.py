@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.foreign_code import foreign_machine_reason
-from usdt.arch.locations import Kind
+from usdt.arch.locations import ValueClass
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.language.needs_types import needs_types, untyped_names
@@ -262,4 +262,4 @@ def _other_names(
 
 
 def _is_number(argument: Argument) -> bool:
-    return argument.type.kind in (Kind.SIGNED, Kind.UNSIGNED) and argument.form != "hex"
+    return argument.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED) and argument.form != "hex"

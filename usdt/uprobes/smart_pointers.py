@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.btf.types import Composite
-from usdt.engine.compiler.ir import Place, Pointer
+from usdt.engine.compiler.ir import LValue, PointerExpr
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
@@ -30,7 +30,7 @@ _HEAD = "std::_Tuple_impl<0"
 _MAX_NESTING = 8
 
 
-def value_in(types: MemberAccess, node: Place, name: str) -> Node | None:
+def value_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
     """The value of a std::optional (libstdc++, libc++), whether it has one or not; else None."""
     if not name.startswith("std::") or "optional<" not in name.partition("<")[0] + "<":
         return None
@@ -38,7 +38,7 @@ def value_in(types: MemberAccess, node: Place, name: str) -> Node | None:
     return inner or types.member_by_name(node, "__val_")
 
 
-def pointer_in(types: MemberAccess, node: Place, name: str) -> Node | None:
+def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
     """What a smart pointer is: a pointer of C++, what one of Rust leads to; else None.
 
     Args:
@@ -48,30 +48,30 @@ def pointer_in(types: MemberAccess, node: Place, name: str) -> Node | None:
     """
     if _CXX.match(name):
         found = (_followed(types, node, path) for path in _PATHS)
-        known = next((one for one in found if isinstance(one, Pointer)), None)
+        known = next((one for one in found if isinstance(one, PointerExpr)), None)
         return known or _head(types, node, 0)
     if not _RUST.search(name):
         return None
     inner = _followed(types, node, ("ptr", "pointer"))
-    if not isinstance(inner, Pointer) or not isinstance(inner.handle, int):
+    if not isinstance(inner, PointerExpr) or not isinstance(inner.handle, int):
         return None
     counted = types.lvalue_at(inner.address, inner.handle)
-    if not isinstance(counted, Place):
+    if not isinstance(counted, LValue):
         return None
     return types.member_by_name(counted, "value") or types.member_by_name(counted, "data")
 
 
-def _head(types: MemberAccess, node: Node | None, depth: int) -> Pointer | None:
+def _head(types: MemberAccess, node: Node | None, depth: int) -> PointerExpr | None:
     # The first of a tuple of libstdc++, which is made of bases.
     number = getattr(node, "handle", None)
-    if not isinstance(node, Place) or not isinstance(number, int) or depth > _MAX_NESTING:
+    if not isinstance(node, LValue) or not isinstance(number, int) or depth > _MAX_NESTING:
         return None
     found = types.btf.resolve(number)
     if not isinstance(found, Composite):
         return None
     if found.name.startswith(_HEAD):
         inner = types.member_by_name(node, "__0")
-        return inner if isinstance(inner, Pointer) else None
+        return inner if isinstance(inner, PointerExpr) else None
     parts = (types.member_at(node, one.bit_offset, one) for one in found.members[:_MAX_NESTING])
     heads = (_head(types, one, depth + 1) for one in parts)
     return next((one for one in heads if one is not None), None)

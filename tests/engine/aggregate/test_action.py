@@ -10,7 +10,7 @@ from hits import NUMBER, POINTER, TEXT, registers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdt.arch.locations import Kind, Register, ValueType
+from usdt.arch.locations import Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
 from usdt.engine.aggregate.keys import NO_FRAMES, Stack
 from usdt.engine.aggregate.output.json import bucket_list
@@ -18,7 +18,7 @@ from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, parse_keys
 from usdt.engine.aggregate.values import Value
 from usdt.engine.compiler.arguments import Argument
 
-_UNSIGNED = Argument("arg1", ValueType(Kind.UNSIGNED, 8), Register(80, 8))
+_UNSIGNED = Argument("arg1", ValueType(ValueClass.UNSIGNED, 8), Register(80, 8))
 _S64 = st.integers(-(1 << 63), (1 << 63) - 1)
 _EDGES = st.sampled_from([0, 1, -1, 2, 3, (1 << 63) - 1, -(1 << 63), 1 << 32, (1 << 32) - 1])
 

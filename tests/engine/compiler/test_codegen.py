@@ -22,7 +22,7 @@ from hits import (
 )
 from planning import argument, memory, plan
 
-from usdt.arch.locations import Address, Constant, Kind, Memory, Register, ValueType
+from usdt.arch.locations import Address, Constant, Memory, Register, ValueClass, ValueType
 from usdt.base.errors import TracingError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
@@ -94,11 +94,11 @@ def test_addresses_of_32_bit_processes_are_cut() -> None:
 @pytest.mark.parametrize(
     ("kind", "address"),
     [
-        pytest.param(Kind.SIGNED, TEXT - 8, id="a signed one"),
-        pytest.param(Kind.UNSIGNED, TEXT + 4 * 0xFFFFFFFE, id="an unsigned one"),
+        pytest.param(ValueClass.SIGNED, TEXT - 8, id="a signed one"),
+        pytest.param(ValueClass.UNSIGNED, TEXT + 4 * 0xFFFFFFFE, id="an unsigned one"),
     ],
 )
-def test_an_index_narrower_than_an_address_is_extended(kind: Kind, address: int) -> None:
+def test_an_index_narrower_than_an_address_is_extended(kind: ValueClass, address: int) -> None:
     context = registers(rdi=TEXT, rsi=0xDEADBEEF_FFFFFFFE)
     place = Memory(RDI, 104, 4, 0, 8, 4, ValueType(kind, 4))
     one = Argument("arg0", argument(0, "s32").type, place)

@@ -16,29 +16,29 @@ from usdt.engine.compiler.ir import (
     S64,
     U32,
     U64,
+    ArgumentValue,
     Arithmetic,
     Builtin,
     Compare,
-    CompareText,
-    CompareTexts,
     Convert,
     Deref,
-    Fetched,
-    Logic,
     Node,
     Not,
     Number,
-    Opaque,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
+    Unavailable,
     wrap,
 )
 
 if TYPE_CHECKING:
     from usdt.arch.locations import ValueType
 
-_OPAQUE = Opaque("thread-local", U64)
-_UNKNOWN = Fetched(register(), S64)
-_FOLLOWED = Deref(Fetched(register(), U64), S32)
-_BYTE = Convert(Fetched(register(1), INTEGERS["u8"]), S32)
+_OPAQUE = Unavailable("thread-local", U64)
+_UNKNOWN = ArgumentValue(register(), S64)
+_FOLLOWED = Deref(ArgumentValue(register(), U64), S32)
+_BYTE = Convert(ArgumentValue(register(1), INTEGERS["u8"]), S32)
 _INT_MIN, _LONG_MIN = -(1 << 31), -(1 << 63)
 
 
@@ -122,7 +122,7 @@ def test_comparisons_give_an_int(op: str, left: int, right: int) -> None:
 @pytest.mark.parametrize("left", [Number(5, S32), _UNKNOWN, Builtin("pid", U32)])
 def test_division_by_a_constant_zero_is_never_a_number(op: str, left: Node) -> None:
     node = fold(Arithmetic(op, left, Number(0, left.type), left.type))
-    assert node == Opaque("division by zero", left.type)
+    assert node == Unavailable("division by zero", left.type)
 
 
 _ZERO, _ONE = Number(0, S32), Number(7, S32)  # 7 is true as well
@@ -131,15 +131,23 @@ _ZERO, _ONE = Number(0, S32), Number(7, S32)  # 7 is true as well
 @pytest.mark.parametrize(
     ("node", "expected"),
     [
-        pytest.param(Logic("&&", _ZERO, _OPAQUE), _ZERO, id="0 && is 0 whatever follows"),
-        pytest.param(Logic("||", _ONE, _OPAQUE), Number(1, S32), id="1 || is 1 whatever follows"),
-        pytest.param(Logic("&&", _ZERO, _UNKNOWN), _ZERO, id="also what is known at a hit only"),
-        pytest.param(Logic("&&", _ONE, _ONE), Number(1, S32), id="both"),
-        pytest.param(Logic("||", _ZERO, _ZERO), _ZERO, id="neither"),
-        pytest.param(Logic("||", _ZERO, _ONE), Number(1, S32), id="the right one"),
-        pytest.param(Logic("&&", _ONE, _OPAQUE), Opaque("thread-local", S32), id="1 && needs it"),
+        pytest.param(ShortCircuit("&&", _ZERO, _OPAQUE), _ZERO, id="0 && is 0 whatever follows"),
         pytest.param(
-            Logic("||", _OPAQUE, _ONE), Opaque("thread-local", S32), id="the left is first"
+            ShortCircuit("||", _ONE, _OPAQUE), Number(1, S32), id="1 || is 1 whatever follows"
+        ),
+        pytest.param(
+            ShortCircuit("&&", _ZERO, _UNKNOWN), _ZERO, id="also what is known at a hit only"
+        ),
+        pytest.param(ShortCircuit("&&", _ONE, _ONE), Number(1, S32), id="both"),
+        pytest.param(ShortCircuit("||", _ZERO, _ZERO), _ZERO, id="neither"),
+        pytest.param(ShortCircuit("||", _ZERO, _ONE), Number(1, S32), id="the right one"),
+        pytest.param(
+            ShortCircuit("&&", _ONE, _OPAQUE), Unavailable("thread-local", S32), id="1 && needs it"
+        ),
+        pytest.param(
+            ShortCircuit("||", _OPAQUE, _ONE),
+            Unavailable("thread-local", S32),
+            id="the left is first",
         ),
         pytest.param(Not(_ONE), _ZERO, id="not"),
         pytest.param(Not(_ZERO), Number(1, S32), id="not 0"),
@@ -152,10 +160,10 @@ def test_logic(node: Node, expected: Node) -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        pytest.param(Logic("&&", _FOLLOWED, _ZERO), id="its left side may be unreadable"),
-        pytest.param(Logic("||", _FOLLOWED, _ONE), id="as may that of an or"),
-        pytest.param(Logic("||", _UNKNOWN, _OPAQUE), id="its right side may not be needed"),
-        pytest.param(Logic("&&", _UNKNOWN, _FOLLOWED), id="neither side is known"),
+        pytest.param(ShortCircuit("&&", _FOLLOWED, _ZERO), id="its left side may be unreadable"),
+        pytest.param(ShortCircuit("||", _FOLLOWED, _ONE), id="as may that of an or"),
+        pytest.param(ShortCircuit("||", _UNKNOWN, _OPAQUE), id="its right side may not be needed"),
+        pytest.param(ShortCircuit("&&", _UNKNOWN, _FOLLOWED), id="neither side is known"),
         pytest.param(Compare("<", _FOLLOWED, Number(1 << 40, S64), S64), id="never, but readable?"),
         pytest.param(Compare("<", _BYTE, Number(255, S32), S32), id="within the range of its type"),
         pytest.param(Compare("==", _BYTE, Number(0, S32), S32), id="at the end of that range"),
@@ -166,7 +174,9 @@ def test_logic(node: Node, expected: Node) -> None:
         pytest.param(Arithmetic("+", _UNKNOWN, _ONE, S64), id="half of it is unknown"),
         pytest.param(Convert(_UNKNOWN, S32), id="a conversion"),
         pytest.param(Not(_UNKNOWN), id="a negation"),
-        pytest.param(CompareText(None, b"x", prefix=False, equal=True), id="the command's name"),
+        pytest.param(
+            StringEqualsConst(None, b"x", prefix=False, equal=True), id="the command's name"
+        ),
     ],
 )
 def test_what_is_known_at_a_hit_only_stays(node: Node) -> None:
@@ -179,14 +189,18 @@ _LESS = Compare("<", _UNKNOWN, _FOLLOWED, S64)
 @pytest.mark.parametrize(
     ("node", "expected"),
     [
-        pytest.param(Logic("&&", _UNKNOWN, _ZERO), _ZERO, id="x && 0"),
-        pytest.param(Logic("||", _UNKNOWN, _ONE), Number(1, S32), id="x || 7"),
-        pytest.param(Logic("&&", _ONE, _UNKNOWN), Not(Not(_UNKNOWN)), id="7 && x is 0 or 1"),
-        pytest.param(Logic("&&", _UNKNOWN, _ONE), Not(Not(_UNKNOWN)), id="x && 7"),
-        pytest.param(Logic("||", _ZERO, _LESS), _LESS, id="0 || a comparison"),
-        pytest.param(Logic("&&", _FOLLOWED, _ONE), Not(Not(_FOLLOWED)), id="*x && 7"),
+        pytest.param(ShortCircuit("&&", _UNKNOWN, _ZERO), _ZERO, id="x && 0"),
+        pytest.param(ShortCircuit("||", _UNKNOWN, _ONE), Number(1, S32), id="x || 7"),
+        pytest.param(ShortCircuit("&&", _ONE, _UNKNOWN), Not(Not(_UNKNOWN)), id="7 && x is 0 or 1"),
+        pytest.param(ShortCircuit("&&", _UNKNOWN, _ONE), Not(Not(_UNKNOWN)), id="x && 7"),
+        pytest.param(ShortCircuit("||", _ZERO, _LESS), _LESS, id="0 || a comparison"),
+        pytest.param(ShortCircuit("&&", _FOLLOWED, _ONE), Not(Not(_FOLLOWED)), id="*x && 7"),
         pytest.param(Not(_LESS), Compare(">=", _UNKNOWN, _FOLLOWED, S64), id="not less"),
-        pytest.param(Not(Not(Logic("&&", _LESS, _LESS))), Logic("&&", _LESS, _LESS), id="not not"),
+        pytest.param(
+            Not(Not(ShortCircuit("&&", _LESS, _LESS))),
+            ShortCircuit("&&", _LESS, _LESS),
+            id="not not",
+        ),
         pytest.param(Arithmetic("+", _FOLLOWED, Number(0, S32), S32), _FOLLOWED, id="x + 0"),
         pytest.param(Arithmetic("<<", _UNKNOWN, Number(0, S32), S64), _UNKNOWN, id="x << 0"),
         pytest.param(Arithmetic("*", _UNKNOWN, Number(1, S64), S64), _UNKNOWN, id="x * 1"),
@@ -213,7 +227,7 @@ def test_branches_that_no_value_takes_are_dropped(node: Node, expected: Node) ->
 
 
 def test_the_range_of_a_conversion() -> None:
-    byte, wide = Fetched(register(1), INTEGERS["s8"]), Fetched(register(), S64)
+    byte, wide = ArgumentValue(register(1), INTEGERS["s8"]), ArgumentValue(register(), S64)
     assert range_of(Convert(byte, S32)) == (-128, 127)
     assert range_of(Convert(byte, U32)) == (0, (1 << 32) - 1), "a negative one becomes large"
     assert range_of(Convert(wide, INTEGERS["u8"])) == (0, 255)
@@ -227,8 +241,10 @@ def test_the_range_of_a_conversion() -> None:
         pytest.param(Convert(_OPAQUE, S32), id="converted"),
         pytest.param(Not(_OPAQUE), id="negated"),
         pytest.param(Deref(_OPAQUE, S32), id="followed"),
-        pytest.param(CompareText(_OPAQUE, b"x", prefix=True, equal=False), id="compared as text"),
-        pytest.param(CompareTexts(_UNKNOWN, _OPAQUE, 9, equal=True), id="with another text"),
+        pytest.param(
+            StringEqualsConst(_OPAQUE, b"x", prefix=True, equal=False), id="compared as text"
+        ),
+        pytest.param(StringEquals(_UNKNOWN, _OPAQUE, 9, equal=True), id="with another text"),
         pytest.param(Arithmetic("-", _OPAQUE, None, S32), id="with a sign"),
         pytest.param(Arithmetic("*", _UNKNOWN, _OPAQUE, S32), id="on the right of an operator"),
         pytest.param(Arithmetic("*", _OPAQUE, _ONE, S32), id="on the left of it"),
@@ -237,4 +253,4 @@ def test_the_range_of_a_conversion() -> None:
     ],
 )
 def test_what_cannot_be_read_spoils_the_expression(node: Node) -> None:
-    assert fold(node) == Opaque("thread-local", S32)
+    assert fold(node) == Unavailable("thread-local", S32)

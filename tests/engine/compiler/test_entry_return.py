@@ -7,33 +7,40 @@ from typing import TYPE_CHECKING
 import pytest
 from planning import argument, plan
 
-from usdt.arch.locations import AtReturn, Kept, Kind, Memory, Register, ValueType
+from usdt.arch.locations import AtFunctionReturn, Captured, Memory, Register, ValueClass, ValueType
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
-from usdt.engine.compiler.entry_return import CallPart, CallStack, narrowed, split
-from usdt.engine.compiler.ir import Fetched
-from usdt.engine.compiler.record.layout import Layout, layout_of
+from usdt.engine.compiler.entry_return import (
+    EntryReturnMatch,
+    EntryReturnRole,
+    for_32bit_process,
+    split_entry_return,
+)
+from usdt.engine.compiler.ir import ArgumentValue
+from usdt.engine.compiler.record.layout import RecordLayout, layout_of
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
 
 _ARGUMENTS = (
     *(argument(number, "s64", Register(8 * number, 8)) for number in range(3)),
     argument(3, "s64", Memory(56, None, 1, 8, 8, 8)),
-    Argument("return", ValueType(Kind.SIGNED, 8), AtReturn(Register(80, 8)), hidden=True),
+    Argument(
+        "return", ValueType(ValueClass.SIGNED, 8), AtFunctionReturn(Register(80, 8)), hidden=True
+    ),
 )
 
 
-def ends(items: str) -> tuple[Plan | None, Plan]:
-    made = split(plan(items, _ARGUMENTS))
+def ends(items: str) -> tuple[ProbePlan | None, ProbePlan]:
+    made = split_entry_return(plan(items, _ARGUMENTS))
     assert made is not None
     return made.entry, made.returned
 
 
 def test_a_plan_without_return_stays_one() -> None:
-    assert split(plan("arg0, str(arg1), arg2 > 3", _ARGUMENTS)) is None
-    assert split(plan("", _ARGUMENTS)) is None
+    assert split_entry_return(plan("arg0, str(arg1), arg2 > 3", _ARGUMENTS)) is None
+    assert split_entry_return(plan("", _ARGUMENTS)) is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,7 @@ def test_records_look_the_same_wherever_values_were_taken() -> None:
     assert (returned.size, returned.marks) == (whole.size, whole.marks)
     layout = layout_of(returned)
     assert layout.returns
-    assert Layout.from_json(layout.to_json()) == layout
+    assert RecordLayout.from_json(layout.to_json()) == layout
 
 
 def test_each_value_is_kept_once() -> None:
@@ -80,8 +87,8 @@ def test_a_buffer_whose_length_is_returned_is_read_at_return() -> None:
     assert [one.form for one in entry.outputs] == ["integer", "buffer"]
     late, early = returned.outputs
     assert late.whole is None
-    assert isinstance(late.node, Fetched)
-    assert isinstance(late.node.fetch, Kept)
+    assert isinstance(late.node, ArgumentValue)
+    assert isinstance(late.node.fetch, Captured)
     assert early.whole is not None
 
 
@@ -100,7 +107,7 @@ def test_an_entry_predicate_alone_makes_a_pair() -> None:
 
 def test_addresses_of_32_bits_have_no_sign() -> None:
     whole = plan("str(arg0), *(int *)arg1, arg2", _ARGUMENTS)
-    made = narrowed(whole)
+    made = for_32bit_process(whole)
     assert made != whole
     assert made.outputs[2] == whole.outputs[2]
 
@@ -117,13 +124,13 @@ _SHAPES = (
 @pytest.mark.parametrize("items", _SHAPES)
 def test_programs_of_both_ends_are_whole(items: str, *, sleepable: bool) -> None:
     """No two labels of one name, no label without a place: in any case's number."""
-    made = split(plan(items, _ARGUMENTS))
+    made = split_entry_return(plan(items, _ARGUMENTS))
     assert made is not None
     assert made.entry is not None
-    stack = CallStack(Register(152, 8), (8, 16))
+    stack = EntryReturnMatch(Register(152, 8), (8, 16))
     for number in range(1, 12):
         for accept in (TaskFilter(), TaskFilter((1, 2), (3, 4))):
             for entry, ours in ((True, made.entry), (False, made.returned)):
-                part = CallPart(entry=entry, pair=1, size=made.size, stack=stack)
+                part = EntryReturnRole(entry=entry, pair=1, size=made.size, stack=stack)
                 others = [ProgramVariant(number + 100 * n, 0, ours, part) for n in range(3)]
                 assert len(generate(others, accept, sleepable=sleepable)) > 3 * 20

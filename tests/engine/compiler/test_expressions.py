@@ -20,16 +20,16 @@ from usdt.arch.locations import Memory, Register, Unreadable
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
-from usdt.engine.compiler.ir import Number, Opaque, wrap
+from usdt.engine.compiler.ir import Number, Unavailable, wrap
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import parse_expression
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm
+from usdt.engine.output.formatters import EventFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.arch.locations import Fetch
+    from usdt.arch.locations import Location
 
 _AT_ONCE = 60
 _ROWS = 8
@@ -67,7 +67,7 @@ _MEMORY = [Memory(112, None, 1, 8 * n, 8, kind.size) for n, kind in enumerate(_K
 _REGISTER = [Register(8 * n, kind.size) for n, kind in enumerate(_KINDS)]
 
 
-def _arguments(places: Sequence[Fetch]) -> tuple[Argument, ...]:
+def _arguments(places: Sequence[Location]) -> tuple[Argument, ...]:
     pairs = zip(_KINDS, places, strict=True)
     return tuple(Argument(f"arg{n}", kind, place) for n, (kind, place) in enumerate(pairs))
 
@@ -82,7 +82,7 @@ def _folded(item: str, row: list[int]) -> int | None:
     written = [_literal(kind, value) for kind, value in zip(ARGUMENTS, row, strict=True)]
     text = re.sub(r"arg(\d+)", lambda found: written[int(found[1])], item)
     node = resolve(parse_expression(text).expression, Scope(text, "p:q", {}, 0))
-    if isinstance(node, Opaque):
+    if isinstance(node, Unavailable):
         assert node.reason == "division by zero"
         return None
     assert isinstance(node, Number), node
@@ -91,7 +91,7 @@ def _folded(item: str, row: list[int]) -> int | None:
 
 @pytest.mark.parametrize("places", [_REGISTER, _MEMORY], ids=["registers", "memory"])
 @pytest.mark.parametrize("sleepable", [False, True], ids=["plain", "sleepable"])
-def test_programs_and_folding_agree(places: Sequence[Fetch], sleepable: bool) -> None:
+def test_programs_and_folding_agree(places: Sequence[Location], sleepable: bool) -> None:
     arguments = _arguments(places)
     rows = [(row, b"".join(struct.pack("=Q", v & (1 << 64) - 1) for v in row)) for row in _rows()]
     wrong = []
@@ -99,7 +99,7 @@ def test_programs_and_folding_agree(places: Sequence[Fetch], sleepable: bool) ->
         items = _EXPRESSIONS[first : first + _AT_ONCE]
         made = plan(", ".join(items), arguments)
         code = generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=sleepable)
-        decoder = Decoder(EventForm())
+        decoder = Decoder(EventFormatter())
         decoder.add(1, "p:q", made)
         for row, packed in rows:
             context = packed + bytes(168 - len(packed))
@@ -132,7 +132,7 @@ def test_every_cast_of_every_type(value: int) -> None:
     made = plan(", ".join(casts), arguments)
     machine = Machine(context=struct.pack("=Q", value & (1 << 64) - 1) + bytes(160))
     machine.run(generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=False))
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:q", made)
     data = struct.pack("=II", len(machine.records[0]), 0) + machine.records[0]
     (event,) = next(decoder.batches(data))

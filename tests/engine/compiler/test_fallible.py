@@ -6,12 +6,12 @@ import random
 
 from usdt.arch.locations import (
     Address,
-    AtReturn,
+    AtFunctionReturn,
     Constant,
-    ContextBytes,
+    ContextArea,
     Memory,
-    RecordBytes,
     Register,
+    TypedContextWord,
     Unreadable,
 )
 from usdt.base.errors import TracingError
@@ -21,24 +21,24 @@ from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.ir import (
     S32,
     U64,
+    ArgumentValue,
     Arithmetic,
     Builtin,
     Compare,
-    CompareText,
     Convert,
     Deref,
-    Fetched,
-    Gathered,
-    Logic,
+    LValue,
     Node,
     Not,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    RegisterAggregate,
+    ShortCircuit,
+    StringEqualsConst,
+    Unavailable,
     can_fail,
 )
-from usdt.engine.compiler.plan import Output, Plan
+from usdt.engine.compiler.plan import Output, ProbePlan
 
 FETCHES = (
     Constant(0),
@@ -48,11 +48,11 @@ FETCHES = (
     Memory(8, 16, 4, 0, 8, 4, None, kernel=True),
     Address(8, 16, 8),
     Unreadable("lost"),
-    ContextBytes(8, 4),
-    AtReturn(Register(80, 8)),
-    AtReturn(Unreadable("lost at return")),
-    RecordBytes(8, 8),
-    RecordBytes(8, 8, "data_loc"),
+    TypedContextWord(8, 4),
+    AtFunctionReturn(Register(80, 8)),
+    AtFunctionReturn(Unreadable("lost at return")),
+    ContextArea(8, 8),
+    ContextArea(8, 8, "data_loc"),
 )
 OPERATORS = ("+", "*", "/", "%", "&", "<<", ">>")
 ROUNDS = 3000
@@ -62,11 +62,11 @@ def leaf(chance: random.Random) -> Node:
     return chance.choice(
         (
             Number(chance.choice((0, 1, -1, 1 << 50)), chance.choice((U64, S32))),
-            Fetched(chance.choice(FETCHES), chance.choice((U64, S32))),
-            Fetched(chance.choice(FETCHES), U64),
-            Opaque("unknown"),
+            ArgumentValue(chance.choice(FETCHES), chance.choice((U64, S32))),
+            ArgumentValue(chance.choice(FETCHES), U64),
+            Unavailable("unknown"),
             Builtin("pid", U64),
-            Gathered(((0, Fetched(Register(8, 8), U64)),), U64),
+            RegisterAggregate(((0, ArgumentValue(Register(8, 8), U64)),), U64),
         )
     )
 
@@ -78,15 +78,15 @@ def expression(chance: random.Random, depth: int) -> Node:
     return chance.choice(
         (
             one,
-            Pointer(one, S32),
+            PointerExpr(one, S32),
             Deref(one, S32),
-            Place(one, S32),
+            LValue(one, S32),
             Convert(one, S32),
             Arithmetic(chance.choice(OPERATORS), one, two, U64),
             Compare("<", one, two, U64),
-            Logic(chance.choice(("&&", "||")), one, two),
+            ShortCircuit(chance.choice(("&&", "||")), one, two),
             Not(one),
-            CompareText(one, b"text", prefix=False, equal=True),
+            StringEqualsConst(one, b"text", prefix=False, equal=True),
         )
     )
 
@@ -122,7 +122,7 @@ def test_so_does_what_is_kept_from_the_entry_to_the_return() -> None:
             Output(name, "integer", node, 40 + 8 * at, 8, fallible=can_fail(node))
             for at, (name, node) in enumerate((("a", first), ("b", second)))
         )
-        split = calls.split(Plan((), outputs, 56, 24))
+        split = calls.split_entry_return(ProbePlan((), outputs, 56, 24))
         for plan in () if split is None else (split.entry, split.returned):
             for output in () if plan is None else plan.outputs:
                 failed = jumps(output.node, sleepable=False)

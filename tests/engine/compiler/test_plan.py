@@ -7,13 +7,13 @@ from planning import EVERY_TYPE, argument, memory, plan
 
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
-from usdt.engine.compiler.ir import S32, U64, Builtin, Number, Opaque, can_fail
+from usdt.engine.compiler.ir import S32, U64, Builtin, Number, Unavailable, can_fail
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
-from usdt.engine.compiler.plan import HEADER_SIZE, Plan, make_plan
+from usdt.engine.compiler.plan import HEADER_SIZE, ProbePlan, make_plan
 from usdt.engine.language import parse_probe
 
 
-def layout(made: Plan) -> dict[str, tuple[str, int, int]]:
+def layout(made: ProbePlan) -> dict[str, tuple[str, int, int]]:
     """Key → (form, offset, room) of each value shown."""
     return {output.key: (output.form, output.offset, output.size) for output in made.outputs}
 
@@ -119,7 +119,7 @@ def test_layout(items: str, expected: dict[str, tuple[str, int, int]], size: int
     assert list(layout(made)) == list(expected)
     assert made.size == size
     assert made.marks == -1
-    assert not made.never
+    assert not made.always_false
 
 
 def test_every_argument_is_laid_out_behind_the_marks() -> None:
@@ -138,7 +138,7 @@ def test_every_argument_is_laid_out_behind_the_marks() -> None:
 
 
 def test_a_probe_without_arguments_has_only_its_context() -> None:
-    assert plan("", ()) == Plan((), (), HEADER_SIZE, -1)
+    assert plan("", ()) == ProbePlan((), (), HEADER_SIZE, -1)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_whether_page_faults_matter(items: str, faultable: bool) -> None:
 def test_predicates(items: str, predicates: int, never: bool) -> None:
     made = plan(items, declared=20)
     assert len(made.predicates) == predicates
-    assert made.never is never
+    assert made.always_false is never
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_predicates(items: str, predicates: int, never: bool) -> None:
 def test_what_cannot_be_read_says_why(item: str, reason: str) -> None:
     (output,) = plan(item, declared=20).outputs
     assert output.form == "opaque"
-    assert isinstance(output.node, Opaque)
+    assert isinstance(output.node, Unavailable)
     assert output.node.reason == reason
 
 
@@ -278,7 +278,7 @@ def test_func_is_a_text_that_takes_no_room() -> None:
     )
     assert made.outputs[0].text == "do_exit"
     assert plan('func == "p:*"').predicates == ()
-    assert plan('func != "p:*"').never
+    assert plan('func != "p:*"').always_false
 
 
 def test_the_largest_string_and_buffer() -> None:

@@ -16,20 +16,20 @@ from usdt.engine.compiler.ir import (
     S64,
     U32,
     U64,
+    ArgumentValue,
     Arithmetic,
     Builtin,
     Compare,
-    CompareText,
-    CompareTexts,
     Convert,
     Deref,
-    Fetched,
-    Logic,
     Node,
     Not,
     Number,
-    Opaque,
-    Pointer,
+    PointerExpr,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
+    Unavailable,
 )
 from usdt.engine.compiler.resolve import INTEGER_BUILTINS, Scope, resolve
 from usdt.engine.language import parse_expression
@@ -49,10 +49,10 @@ def node(text: str, declared: int = len(EVERY_TYPE)) -> Node:
     return resolve(item.expression, Scope(text, "p:q", _ARGUMENTS, declared))
 
 
-def fetched(index: int) -> Fetched:
+def fetched(index: int) -> ArgumentValue:
     """An argument as it comes."""
     item = EVERY_TYPE[index]
-    return Fetched(item.fetch, item.type)
+    return ArgumentValue(item.fetch, item.type)
 
 
 _PAIRS = [*itertools.product(enumerate(INTEGERS), repeat=2)]
@@ -126,13 +126,13 @@ def test_casts(source: str, target: str) -> None:
         pytest.param("(bool)256", Number(1, S32), id="except to bool, which is 1 for all but 0"),
         pytest.param("!!5", Number(1, S32), id="not not"),
         pytest.param("'a' + 1", Number(98, S32), id="characters are ints"),
-        pytest.param("arg4 / 0", Opaque("division by zero", S32), id="a division by zero"),
+        pytest.param("arg4 / 0", Unavailable("division by zero", S32), id="a division by zero"),
         pytest.param("pid", Builtin("pid", U32), id="a built-in"),
         pytest.param("(void *)arg7", fetched(7), id="a pointer to anything is its address"),
         pytest.param("*(void **)arg7", Deref(fetched(7), U64), id="one to that is followed"),
         pytest.param("*(char *)arg7", Deref(fetched(7), INTEGERS["s8"]), id="a pointer followed"),
         pytest.param("*(char **)arg7", Deref(fetched(7), U64), id="a pointer to a pointer"),
-        pytest.param("(int *)arg6", Pointer(Convert(fetched(6), U64), S32), id="a pointer"),
+        pytest.param("(int *)arg6", PointerExpr(Convert(fetched(6), U64), S32), id="a pointer"),
         pytest.param("*(int *)64", Deref(Number(64, U64), S32), id="at a constant address"),
         pytest.param("((int *)64)[3]", Deref(Number(76, U64), S32), id="elements"),
         pytest.param("((int *)64)[-1]", Deref(Number(60, U64), S32), id="before the first"),
@@ -143,12 +143,14 @@ def test_casts(source: str, target: str) -> None:
         pytest.param("(int *)40 - (int *)64", Number(-6, S64), id="the other way round"),
         pytest.param(
             "(int *)64 == 64",
-            Compare("==", Pointer(Number(64, U64), S32), Number(64, U64), U64),
+            Compare("==", PointerExpr(Number(64, U64), S32), Number(64, U64), U64),
             id="compared as an address",
         ),
-        pytest.param("*(int *)arg12", Opaque("thread-local", S32), id="an unreadable pointer"),
-        pytest.param("((int *)8)[arg12]", Opaque("thread-local", S32), id="an unreadable index"),
-        pytest.param("arg12 + 1", Opaque("thread-local", U64), id="an unreadable operand"),
+        pytest.param("*(int *)arg12", Unavailable("thread-local", S32), id="an unreadable pointer"),
+        pytest.param(
+            "((int *)8)[arg12]", Unavailable("thread-local", S32), id="an unreadable index"
+        ),
+        pytest.param("arg12 + 1", Unavailable("thread-local", U64), id="an unreadable operand"),
     ],
 )
 def test_expressions(text: str, expected: Node) -> None:
@@ -156,16 +158,18 @@ def test_expressions(text: str, expected: Node) -> None:
 
 
 def test_an_argument_that_only_other_sites_have() -> None:
-    assert node("arg13", declared=20) == Opaque("this call site has no arg13")
-    assert node("arg13 == 1 || arg4", declared=20) == Opaque("this call site has no arg13", S32)
+    assert node("arg13", declared=20) == Unavailable("this call site has no arg13")
+    assert node("arg13 == 1 || arg4", declared=20) == Unavailable(
+        "this call site has no arg13", S32
+    )
 
 
-def _text(text: bytes, *, prefix: bool = False, equal: bool = True) -> CompareText:
-    return CompareText(fetched(7), text, prefix, equal)
+def _text(text: bytes, *, prefix: bool = False, equal: bool = True) -> StringEqualsConst:
+    return StringEqualsConst(fetched(7), text, prefix, equal)
 
 
-def _comm(text: bytes) -> CompareText:
-    return CompareText(None, text, prefix=False, equal=True)
+def _comm(text: bytes) -> StringEqualsConst:
+    return StringEqualsConst(None, text, prefix=False, equal=True)
 
 
 _COMPARED = {
@@ -182,7 +186,7 @@ _COMPARED = {
     "15 bytes": ('comm == "fifteen-bytes-x"', _comm(b"fifteen-bytes-x")),
     "no name has 16 bytes": ('comm == "sixteen-bytes-xx"', Number(0, S32)),
     "nor begins with 16": ('comm != "sixteen-bytes-xx*"', Number(1, S32)),
-    "a string that cannot be read": ('str(arg12) == "x"', Opaque("thread-local", S32)),
+    "a string that cannot be read": ('str(arg12) == "x"', Unavailable("thread-local", S32)),
 }
 
 
@@ -216,10 +220,10 @@ def test_a_star_by_its_number_is_a_star() -> None:
 
 
 def test_strings_are_compared_as_they_are_shown() -> None:
-    assert node("str(arg7) == str(arg6)") == CompareTexts(fetched(7), fetched(6), 128, equal=True)
-    expected = CompareTexts(fetched(7), fetched(6), 255, equal=False)
+    assert node("str(arg7) == str(arg6)") == StringEquals(fetched(7), fetched(6), 128, equal=True)
+    expected = StringEquals(fetched(7), fetched(6), 255, equal=False)
     assert node("str(arg7, 255) != str(arg6, 255)") == expected
-    assert node("str(arg7) == str(arg12)") == Opaque("thread-local", S32)
+    assert node("str(arg7) == str(arg12)") == Unavailable("thread-local", S32)
 
 
 def test_an_argument_that_is_a_constant_is_folded() -> None:
@@ -231,11 +235,11 @@ def test_an_argument_that_is_a_constant_is_folded() -> None:
 class _Types:
     # Types of one structure, as a front that reads BTF will have them.
     def cast(self, tree: Cast, operand: Node) -> Node | None:
-        return Pointer(operand, S32) if tree.type.name == "point" else None
+        return PointerExpr(operand, S32) if tree.type.name == "point" else None
 
     def member(self, tree: Member, target: Node) -> Node | None:
         offset = {"x": 0, "y": 4}.get(tree.name)
-        if offset is None or not isinstance(target, Pointer):
+        if offset is None or not isinstance(target, PointerExpr):
             return None
         return Deref(Arithmetic("+", target.address, Number(offset, U64), U64), S32)
 
@@ -378,11 +382,11 @@ def test_messages_count_the_arguments(arguments: int, reason: str) -> None:
 def test_a_name_of_an_argument_hides_a_builtin() -> None:
     known = {"pid": argument(0, "s64", memory(8))}
     scope = Scope("pid", "p:q", known, 1)
-    expected = Fetched(memory(8), ValueType(S64.kind, 8))
+    expected = ArgumentValue(memory(8), ValueType(S64.kind, 8))
     assert resolve(parse_expression("pid").expression, scope) == expected
 
 
 def test_logic_keeps_its_sides() -> None:
-    assert node("arg4 && arg6") == Logic("&&", fetched(4), fetched(6))
-    assert node("arg4 || arg6") == Logic("||", fetched(4), fetched(6))
+    assert node("arg4 && arg6") == ShortCircuit("&&", fetched(4), fetched(6))
+    assert node("arg4 || arg6") == ShortCircuit("||", fetched(4), fetched(6))
     assert register(8) == EVERY_TYPE[6].fetch

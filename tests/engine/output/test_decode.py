@@ -18,15 +18,15 @@ from usdt.bpf.ringbuf import BUSY, DISCARD
 from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output import decode
 from usdt.engine.output.decode import BadRecord, Decoder
-from usdt.engine.output.formatters import EventForm, Form, JsonForm, TextForm
+from usdt.engine.output.formatters import EventFormatter, Formatter, JsonFormatter, TextFormatter
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
 
 _FAULT = -14
 
 
-def decoded(form: Form, made: Plan, *data: bytes, probe: str = "p:q") -> list[Any]:
+def decoded(form: Formatter, made: ProbePlan, *data: bytes, probe: str = "p:q") -> list[Any]:
     """What becomes of records of one plan."""
     decoder = Decoder(form)
     decoder.add(1, probe, made)
@@ -51,18 +51,18 @@ def strictly(line: str) -> dict[str, Any]:
     return found
 
 
-def args(made: Plan, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def args(made: ProbePlan, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of one record, as JSON has them and as an Event has them."""
-    (line,) = decoded(JsonForm(), made, record(payload))
-    (event,) = decoded(EventForm(), made, record(payload))
+    (line,) = decoded(JsonFormatter(), made, record(payload))
+    (event,) = decoded(EventFormatter(), made, record(payload))
     return strictly(line)["args"], event.args
 
 
 def test_the_context_of_an_event() -> None:
     data = record(b"", time=1 << 60, pid=1, tid=(1 << 32) - 1, cpu=63, comm=b"fifteen-bytes-x")
-    (event,) = decoded(EventForm(), plan("", ()), data, probe="a:b")
+    (event,) = decoded(EventFormatter(), plan("", ()), data, probe="a:b")
     assert (*event,) == (1 << 60, 1, (1 << 32) - 1, 63, "fifteen-bytes-x", "a:b", {}, "hit")
-    (line,) = decoded(JsonForm(), plan("", ()), data, probe="a:b")
+    (line,) = decoded(JsonFormatter(), plan("", ()), data, probe="a:b")
     expected = {"time": 1 << 60, "pid": 1, "tid": (1 << 32) - 1, "cpu": 63}
     assert strictly(line) == expected | {"comm": "fifteen-bytes-x", "probe": "a:b", "args": {}}
     assert list(strictly(line)) == ["time", "pid", "tid", "cpu", "comm", "probe", "args"]
@@ -80,9 +80,9 @@ def test_the_context_of_an_event() -> None:
 )
 def test_command_names(comm: bytes, shown: str) -> None:
     made = plan("comm")
-    (event,) = decoded(EventForm(), made, record(b"", comm=comm))
+    (event,) = decoded(EventFormatter(), made, record(b"", comm=comm))
     assert (event.comm, event.args) == (shown, {"comm": shown})
-    (line,) = decoded(JsonForm(), made, record(b"", comm=comm))
+    (line,) = decoded(JsonFormatter(), made, record(b"", comm=comm))
     assert (strictly(line)["comm"], strictly(line)["args"]) == (shown, {"comm": shown})
 
 
@@ -178,7 +178,7 @@ def test_strings(value: bytes, shown: str, eyes: str) -> None:
     for stale in (b"#", b"\0", b"\xff"):
         payload = text(value, 8, stale=stale)
         assert args(made, payload) == ({key: shown}, {key: shown})
-        (line,) = decoded(TextForm(), made, record(payload))
+        (line,) = decoded(TextFormatter(), made, record(payload))
         assert line.endswith(f"  {key}={eyes}\n")
 
 
@@ -196,7 +196,7 @@ def test_buffers(value: bytes, shown: str, eyes: str) -> None:
     made = plan("buf(arg7, 5)")
     key = "buf(arg7,5)"
     assert args(made, text(value, 5)) == ({key: shown}, {key: shown})
-    (line,) = decoded(TextForm(), made, record(text(value, 5)))
+    (line,) = decoded(TextFormatter(), made, record(text(value, 5)))
     assert line.endswith(f"  {key}={eyes}\n")
 
 
@@ -213,7 +213,7 @@ def test_errors_of_strings_and_buffers(key: str, length: int, reason: str) -> No
     made = plan(key)
     payload = text(b"abc\0", 5, length=length)
     assert args(made, payload) == ({key: {"error": reason}}, {key: Unreadable(reason)})
-    (line,) = decoded(TextForm(), made, record(payload))
+    (line,) = decoded(TextFormatter(), made, record(payload))
     assert line.endswith(f"  {key}=?({reason})\n")
 
 
@@ -256,7 +256,7 @@ def test_any_item_can_be_a_key(item: str) -> None:
     marks = struct.pack("=Q", 0) if made.marks >= 0 else b""
     payload = marks + struct.pack("=q", 42)
     assert args(made, payload) == ({item: 42}, {item: 42})
-    (line,) = decoded(TextForm(), made, record(payload))
+    (line,) = decoded(TextFormatter(), made, record(payload))
     assert line.endswith("=42\n")
     assert line[:-1].isprintable()
 
@@ -276,7 +276,7 @@ def numbers(events: list[Any]) -> list[tuple[str, Any]]:
 
 def test_a_long_run_comes_in_portions() -> None:
     data = b"".join(record(struct.pack("=q", n), time=n) for n in range(5000))
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:q", plan("arg6"))
     batches = [*decoder.batches(data)]
     assert [len(batch) for batch in batches] == [2048, 2048, 904]
@@ -287,7 +287,7 @@ def test_a_long_run_comes_in_portions() -> None:
 
 
 def test_records_that_take_turns_come_in_portions() -> None:
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:one", plan("arg6"))
     decoder.add(2, "p:two", plan("", ()))
     decoder.add(3, "p:three", plan("arg7"))  # as long as the first
@@ -303,7 +303,7 @@ def test_records_that_take_turns_come_in_portions() -> None:
 
 
 def test_hidden_cases_are_passed_over() -> None:
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:one", plan("arg6"))
     decoder.add_layout(2, "p:two", layout_of(plan("", ())), hidden=True)
     order = [1, 2, 2, 1] * 20 + [2] * 5000 + [1] * 20
@@ -328,7 +328,7 @@ def test_bytes_that_are_no_record(bad: bytes, count: int) -> None:
     good = record(struct.pack("=q", 5))
     for data in (bad * count, good + bad * count + good, good * 40 + bad * count):
         with pytest.raises(BadRecord):
-            decoded(EventForm(), plan("arg6"), data)
+            decoded(EventFormatter(), plan("arg6"), data)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
@@ -338,11 +338,11 @@ def test_a_record_that_is_cut(count: int) -> None:
     for data in (good * count, gone * count):
         for missing in (8, 16, 48):
             with pytest.raises(BadRecord):
-                decoded(EventForm(), plan("arg6"), data[:-missing])
+                decoded(EventFormatter(), plan("arg6"), data[:-missing])
 
 
 def test_cases_of_all_layouts_in_any_order() -> None:
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:one", plan("arg6"))
     decoder.add(2, "p:two", plan("arg7"))  # of the same length
     decoder.add(3, "p:three", plan("str(arg7, 15)"))
@@ -373,16 +373,16 @@ def test_discarded_records_are_skipped_whatever_they_hold() -> None:
     bad = record(b"\xff" * 8, case=0xFFFFFFFF, flags=DISCARD)
     longer = record(b"\xff" * 80, case=0xFFFFFFFF, flags=DISCARD)
     data = (bad, good[0], bad, bad, good[1], longer, good[2], good[3], longer)
-    found = decoded(EventForm(), plan("arg6"), *data)
+    found = decoded(EventFormatter(), plan("arg6"), *data)
     assert numbers(found) == [("p:q", n) for n in range(4)]
-    assert decoded(EventForm(), plan("arg6"), bad, longer) == []
-    assert decoded(EventForm(), plan("arg6")) == []
+    assert decoded(EventFormatter(), plan("arg6"), bad, longer) == []
+    assert decoded(EventFormatter(), plan("arg6")) == []
 
 
 def test_each_context_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    class Counting(EventForm):
+    class Counting(EventFormatter):
         def context(self, pid: int, *rest: Any) -> Any:
             asked.append(pid)
             return super().context(pid, *rest)
@@ -394,7 +394,7 @@ def test_each_context_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(decode, "_CONTEXTS", 10)
     many = [record(struct.pack("=q", n), tid=n) for n in range(100)]
     mixed = [item for pair in zip(many, [record(b"", case=2)] * 100, strict=True) for item in pair]
-    decoder = Decoder(EventForm())
+    decoder = Decoder(EventFormatter())
     decoder.add(1, "p:q", plan("arg6"))
     decoder.add(2, "p:r", plan("", ()))
     found = [event for batch in decoder.batches(b"".join(mixed)) for event in batch]
@@ -425,7 +425,7 @@ def test_whatever_programs_write_is_valid_json_and_agrees_with_events(rows: list
         payload = struct.pack("=Qqqd", mark << 1, number, 3, real)
         payload += text(string + b"\0", 16) + text(buffer, 9)
         data += record(payload, case=case)
-    decoders = Decoder(JsonForm()), Decoder(EventForm()), Decoder(TextForm())
+    decoders = Decoder(JsonFormatter()), Decoder(EventFormatter()), Decoder(TextFormatter())
     for decoder in decoders:
         decoder.add(1, "p:q", made)
         decoder.add(2, 'odd:"\x1b{}', made)

@@ -14,7 +14,13 @@ from planning import argument, plan
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm, Form, JsonForm, TextForm, escape
+from usdt.engine.output.formatters import (
+    EventFormatter,
+    Formatter,
+    JsonFormatter,
+    TextFormatter,
+    escape,
+)
 
 # A terminal acts on C0 and C1 control characters (ECMA-48); Unicode's own change what is seen
 # where: directions of writing, invisible characters, line and paragraph separators.
@@ -71,7 +77,9 @@ def _record(comm: bytes, value: bytes) -> bytes:
     return struct.pack("=II", len(body), 0) + body
 
 
-def _lines(form: Form, comm: bytes, value: bytes, probe: str = "p:q", item: str = "") -> list[str]:
+def _lines(
+    form: Formatter, comm: bytes, value: bytes, probe: str = "p:q", item: str = ""
+) -> list[str]:
     decoder = Decoder(form)
     made = plan(item or "str(arg0, 31), comm", (argument(0, "u64"),))
     decoder.add(1, probe, made)
@@ -98,7 +106,7 @@ _HOSTILE = {
 @pytest.mark.parametrize("colour", [False, True], ids=["plain", "colour"])
 def test_nothing_hostile_reaches_the_terminal(hostile: bytes, colour: bool) -> None:
     probe = f"odd:{hostile.decode('utf-8', 'surrogateescape')}"
-    (line,) = _lines(TextForm(colour=colour), hostile[:16], hostile[:30] + b"\0", probe)
+    (line,) = _lines(TextFormatter(colour=colour), hostile[:16], hostile[:30] + b"\0", probe)
     assert line.endswith("\n")
     ours = line[:-1].replace("\x1b[36m", "", 1).replace("\x1b[0m", "", 1) if colour else line[:-1]
     assert not _ACTIVE.search(ours)
@@ -116,13 +124,13 @@ def test_nothing_hostile_reaches_the_terminal(hostile: bytes, colour: bool) -> N
     ],
 )
 def test_strings_in_quotes_are_unambiguous(value: bytes, shown: str) -> None:
-    (line,) = _lines(TextForm(), value, value + b"\0")
+    (line,) = _lines(TextFormatter(), value, value + b"\0")
     assert line.endswith(f"  str(arg0,31)={shown}  comm={shown}\n")
 
 
 def test_probe_and_item_names_are_escaped_too() -> None:
     item = '(comm=="\x1b]0;x\x07\n") + 0, str(arg0, 23)'
-    (line,) = _lines(TextForm(), b"c", bytes(24), f"p:{_TITLE.decode()}", item)
+    (line,) = _lines(TextFormatter(), b"c", bytes(24), f"p:{_TITLE.decode()}", item)
     assert "p:\\x1b]0;own\\x07" in line
     assert '(comm=="\\x1b]0;x\\x07\\n")+0=' in line
     assert line[:-1].isprintable()
@@ -131,7 +139,7 @@ def test_probe_and_item_names_are_escaped_too() -> None:
 def test_json_lines_are_ascii_whatever_they_hold() -> None:
     for hostile in _HOSTILE.values():
         name = hostile.decode("utf-8", "surrogateescape")
-        (line,) = _lines(JsonForm(), hostile[:15], hostile[:30] + b"\0", f"p:{name}")
+        (line,) = _lines(JsonFormatter(), hostile[:15], hostile[:30] + b"\0", f"p:{name}")
         assert line.isascii()
         assert line[:-1].isprintable()
         found = json.loads(line)
@@ -142,7 +150,7 @@ def test_json_lines_are_ascii_whatever_they_hold() -> None:
 
 
 def test_the_columns_of_a_line() -> None:
-    form = TextForm()
+    form = TextFormatter()
     (line,) = _lines(form, b"nginx", b"GET\0")
     clock, cpu, process, comm, probe, *values = line.split()
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{6}", clock)
@@ -152,7 +160,7 @@ def test_the_columns_of_a_line() -> None:
 
 
 def test_the_clock_shows_the_time_of_day() -> None:
-    form = TextForm()
+    form = TextFormatter()
     now = time.monotonic_ns()
     before = time.time()
     shown = [form.clock(now - step * 1_000_000_000) for step in (0, 1, 0)]
@@ -163,17 +171,17 @@ def test_the_clock_shows_the_time_of_day() -> None:
 
 
 def test_colour_surrounds_the_probe_alone() -> None:
-    plain = TextForm().context(1, 1, 0, "c", "p:q")[0]
-    coloured = TextForm(colour=True).context(1, 1, 0, "c", "p:q")[0]
+    plain = TextFormatter().context(1, 1, 0, "c", "p:q")[0]
+    coloured = TextFormatter(colour=True).context(1, 1, 0, "c", "p:q")[0]
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
     assert re.search(r"\x1b\[36mp:q +\x1b\[0m", coloured)
 
 
 def test_reasons_are_kept_once() -> None:
-    form = EventForm()
+    form = EventFormatter()
     names = [form.unreadable(reason) for reason in ("one", "two", "one", "two")]
     assert names[:2] == names[2:]
     assert [form.names[name] for name in names[:2]] == [Unreadable("one"), Unreadable("two")]
-    text = TextForm()
+    text = TextFormatter()
     assert text.names[text.unreadable("odd \x1b[2J")] == "?(odd \\x1b[2J)"

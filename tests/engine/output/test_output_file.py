@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from usdt.base.errors import SyscallError, TargetError
-from usdt.engine.output.output_file import FileSink
+from usdt.engine.output.output_file import OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def pipe(tmp_path: Path) -> Iterator[tuple[str, int]]:
 def test_a_file_is_emptied_and_written(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("something older and longer\n")
-    with FileSink(str(path)) as sink:
+    with OutputFile(str(path)) as sink:
         sink.write(["one\n", "two\n"])
         assert path.read_text() == "one\ntwo\n", "nothing is held back"
         sink.write([])
@@ -47,11 +47,11 @@ def test_a_file_is_emptied_and_written(tmp_path: Path) -> None:
 def test_what_is_there_stays_until_there_is_something_to_write(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("older")
-    with FileSink(str(path)) as sink:
+    with OutputFile(str(path)) as sink:
         assert path.read_text() == "older"
         sink.write_bytes(b"new")
         assert path.read_text() == "new"
-    with FileSink(str(path)):
+    with OutputFile(str(path)):
         pass
     assert path.read_text() == "", "a run that found nothing found nothing"
 
@@ -60,18 +60,18 @@ def test_a_run_that_fails_before_leaves_no_trace(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_text("older")
     for path in (old, new):
-        with contextlib.suppress(TargetError), FileSink(str(path)):
+        with contextlib.suppress(TargetError), OutputFile(str(path)):
             raise TargetError("no such process")
     assert old.read_text() == "older"
     assert not new.exists()
-    with contextlib.suppress(TargetError), FileSink(str(new)) as sink:
+    with contextlib.suppress(TargetError), OutputFile(str(new)) as sink:
         sink.write(["one line\n"])
         raise TargetError("ended")
     assert new.read_text() == "one line\n", "what was written is kept"
 
 
 def test_standard_output_stays_open(capfd: pytest.CaptureFixture[str]) -> None:
-    with FileSink(None) as sink:
+    with OutputFile(None) as sink:
         sink.write(["to whoever reads\n"])
         sink.check_reader()
     os.write(1, b"and on\n")
@@ -79,7 +79,7 @@ def test_standard_output_stays_open(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_close_is_idempotent(tmp_path: Path) -> None:
-    sink = FileSink(str(tmp_path / "out"))
+    sink = OutputFile(str(tmp_path / "out"))
     sink.close()
     sink.close()
     with pytest.raises(SyscallError) as caught:
@@ -95,7 +95,7 @@ def test_close_is_idempotent(tmp_path: Path) -> None:
     ],
 )
 def test_any_text_can_be_written(text: str, expected: bytes, tmp_path: Path) -> None:
-    with FileSink(str(tmp_path / "out")) as sink:
+    with OutputFile(str(tmp_path / "out")) as sink:
         sink.write([text, "\n"])
     assert (tmp_path / "out").read_bytes() == expected + b"\n"
 
@@ -112,12 +112,12 @@ def test_what_cannot_be_opened(place: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = str(tmp_path / place)
     with pytest.raises(TargetError) as caught:
-        FileSink(path)
+        OutputFile(path)
     assert str(caught.value) == f"{path}: {reason}"
 
 
 def test_a_full_disk_is_an_error() -> None:
-    with FileSink("/dev/full") as sink, pytest.raises(SyscallError) as caught:
+    with OutputFile("/dev/full") as sink, pytest.raises(SyscallError) as caught:
         sink.write(["x\n"])
     assert str(caught.value) == "write to /dev/full: No space left on device"
     assert caught.value.errno == errno.ENOSPC
@@ -125,7 +125,7 @@ def test_a_full_disk_is_an_error() -> None:
 
 def test_every_batch_is_one_write(pipe: tuple[str, int]) -> None:
     path, reader = pipe
-    with FileSink(path) as sink:
+    with OutputFile(path) as sink:
         for batch in (["a\n"], ["b\n", "c\n"], [f"{n}\n" for n in range(500)]):
             sink.write(batch)
             assert os.read(reader, 1 << 16) == "".join(batch).encode()
@@ -133,7 +133,7 @@ def test_every_batch_is_one_write(pipe: tuple[str, int]) -> None:
 
 def test_a_reader_that_has_gone(pipe: tuple[str, int]) -> None:
     path, reader = pipe
-    with FileSink(path) as sink:
+    with OutputFile(path) as sink:
         sink.check_reader()
         sink.write(["x\n"])
         sink.check_reader()
@@ -156,7 +156,7 @@ def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[str, int]) -> None:
             if len(got) < 10:
                 time.sleep(0.002)
 
-    with FileSink(path) as sink:
+    with OutputFile(path) as sink:
         flags = fcntl.fcntl(sink._number, fcntl.F_GETFL)
         fcntl.fcntl(sink._number, fcntl.F_SETFL, flags | os.O_NONBLOCK)
         thread = threading.Thread(target=read)
@@ -168,7 +168,7 @@ def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[str, int]) -> None:
 
 def test_a_json_line_says_how_many_hits_a_probe_lost(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with FileSink(str(path)) as sink:
+    with OutputFile(str(path)) as sink:
         sink.write_loss('p:"q"', 5)
         sink.write_loss("p:q", 0)
     (line,) = path.read_text().splitlines()

@@ -10,7 +10,12 @@ import pytest
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.limits import MAX_FRAMES
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import EventForm, FoldedForm, JsonForm, TextForm
+from usdt.engine.output.formatters import (
+    EventFormatter,
+    FoldedFormatter,
+    JsonFormatter,
+    TextFormatter,
+)
 from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols
@@ -144,7 +149,7 @@ def test_nobody_is_looked_at_unless_user_stacks_are_shown() -> None:
     resolver = StackResolver(lambda: users)
     resolver.begin((1, 2))
     assert not users.looks
-    for form in (JsonForm(resolver), TextForm(stacks=resolver), EventForm(resolver)):
+    for form in (JsonFormatter(resolver), TextFormatter(stacks=resolver), EventFormatter(resolver)):
         resolver.wanted = False
         form.stack("kstack", "v0", "n0")
         assert not resolver.wanted
@@ -155,7 +160,7 @@ def test_nobody_is_looked_at_unless_user_stacks_are_shown() -> None:
 
 
 def test_text_shows_stacks_behind_all_values() -> None:
-    form = TextForm(stacks=StackResolver(kernel=KERNEL))
+    form = TextFormatter(stacks=StackResolver(kernel=KERNEL))
     values = [("kstack", form.stack("kstack", "v0", "n0")), ("arg0", form.integer("v1"))]
     made = eval(f"lambda t, contexts, c, v0, n0, v1: {form.record(values)}", form.names)
     line = made(0, {0: ("head", "comm", 1)}, 0, RAW, 16, 42)
@@ -165,7 +170,7 @@ def test_text_shows_stacks_behind_all_values() -> None:
 
 
 def test_folded_lines_leave_values_out() -> None:
-    form = FoldedForm(StackResolver(lambda: Users(), KERNEL))  # noqa: PLW0108
+    form = FoldedFormatter(StackResolver(lambda: Users(), KERNEL))  # noqa: PLW0108
     values = [
         ("kstack", form.stack("kstack", "v0", "n0")),
         ("arg0", form.integer("v1")),

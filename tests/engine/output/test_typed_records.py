@@ -17,25 +17,25 @@ from usdt.btf.values.value_reader import Values
 from usdt.engine.compiler.codegen.expressions import memory as reading
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
-from usdt.engine.compiler.record.layout import Layout, layout_of
+from usdt.engine.compiler.record.layout import RecordLayout, layout_of
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm, JsonForm, TextForm, titled
+from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter, titled
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.plan import Plan
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.formatters import Formatter
 
 KERNEL = 0xFFFF888100000000
 USER = 0x7F0000001000
 
 
-def records(made: Plan, machine: Machine) -> bytes:
+def records(made: ProbePlan, machine: Machine) -> bytes:
     """What a program writes, with the ring buffer's headers."""
     machine.run(generate([ProgramVariant(1, 0, made)], TaskFilter(), sleepable=False))
     return b"".join(struct.pack("=II", len(one), 0) + one for one in machine.records)
 
 
-def shown(form: Form, made: Plan, machine: Machine) -> Any:
+def shown(form: Formatter, made: ProbePlan, machine: Machine) -> Any:
     """The one event's."""
     decoder = Decoder(form)
     decoder.add(1, "rawtp:q", made)
@@ -59,22 +59,22 @@ def test_a_pointer_that_is_named_shows_what_it_points_at(address: int, space: st
     made = typed_plan("t, *t, t->in")
     memory = {address: thing()}
     here = machine(address, **{space: memory})
-    line = json.loads(shown(JsonForm(), made, here))
+    line = json.loads(shown(JsonFormatter(), made, here))
     expected = value_of(thing())
     assert line["args"] == {"t": expected, "*t": expected, "t->in": {"a": 11, "b": -12}}
     places = line["memory"]
     assert places["t"] == places["*t"] == {"address": hex(address), "space": space}
     assert places["t->in"] == {"address": hex(address + 16), "space": space}
-    event = shown(EventForm(), made, machine(address, **{space: memory}))
+    event = shown(EventFormatter(), made, machine(address, **{space: memory}))
     assert event.args == line["args"]
 
 
 def test_without_items_pointers_stay_numbers_on_one_line() -> None:
     made = typed_plan("")
     here = machine(KERNEL, -5, KERNEL + 4096, kernel={KERNEL + 4096: b"text\0"})
-    assert shown(EventForm(), made, here).args == {"t": hex(KERNEL), "n": -5, "s": "text"}
+    assert shown(EventFormatter(), made, here).args == {"t": hex(KERNEL), "n": -5, "s": "text"}
     here = machine(KERNEL, -5, KERNEL + 4096, kernel={KERNEL + 4096: b"text\0"})
-    line = shown(TextForm(), made, here)
+    line = shown(TextFormatter(), made, here)
     assert line.count("\n") == 1
     assert line.endswith(f't={KERNEL:#x}  n=-5  s="text"\n')
 
@@ -120,7 +120,7 @@ WIDE = """\
 
 
 def test_wide_values_are_laid_out_as_ksnoop_does() -> None:
-    form = TextForm()
+    form = TextFormatter()
     text = shown(form, typed_plan("n, t"), machine(KERNEL, 7, kernel={KERNEL: thing()}))
     assert text.startswith(WIDE.replace("@", " "))
     assert text.endswith(f"{' ' * 31});\n\n")
@@ -132,34 +132,34 @@ def test_wide_values_are_laid_out_as_ksnoop_does() -> None:
 def test_small_structures_stay_on_the_line() -> None:
     made = typed_plan("t->in, t->next, n")
     memory = {KERNEL: thing(follows=KERNEL + 512), KERNEL + 512: struct.pack("=ii", 0, 3)}
-    line = shown(TextForm(), made, machine(KERNEL, 7, kernel=memory))
+    line = shown(TextFormatter(), made, machine(KERNEL, 7, kernel=memory))
     assert line.endswith(f"t->in={{a=11, b=-12}}  t->next=*({KERNEL + 512:#x}) {{b=3}}  n=7\n")
 
 
 def test_null_and_unreadable_pointers_are_shown_and_the_rest_is_delivered() -> None:
     made = typed_plan("t, n, s, t->next, t->in.a")
-    line = json.loads(shown(JsonForm(), made, machine(0, 7, 0)))
+    line = json.loads(shown(JsonFormatter(), made, machine(0, 7, 0)))
     null, unread = {"error": "NULL pointer"}, {"error": "memory not readable"}
     far = {"error": "memory not readable, in which its address is"}
     assert line["args"] == {"t": null, "n": 7, "s": null, "t->next": far, "t->in.a": unread}
     assert line["memory"] == {"t": {"address": "0x0"}}
-    line = json.loads(shown(JsonForm(), made, machine(KERNEL, 7, KERNEL)))
+    line = json.loads(shown(JsonFormatter(), made, machine(KERNEL, 7, KERNEL)))
     assert line["args"] == {"t": unread, "n": 7, "s": unread, "t->next": far, "t->in.a": unread}
     assert line["memory"]["t"] == {"address": hex(KERNEL)}
-    event = shown(EventForm(), made, machine(0, 7, 0))
+    event = shown(EventFormatter(), made, machine(0, 7, 0))
     assert event.args["t"] == Unreadable("NULL pointer")
-    text = shown(TextForm(), made, machine(KERNEL, 7, 0))
+    text = shown(TextFormatter(), made, machine(KERNEL, 7, 0))
     assert f"t = *({KERNEL:#x}) ?(memory not readable),\n" in text
-    assert "t = NULL,\n" in shown(TextForm(), made, machine(0, 7, 0))
+    assert "t = NULL,\n" in shown(TextFormatter(), made, machine(0, 7, 0))
 
 
 def test_what_does_not_fit_is_cut_and_said() -> None:
     made = typed_plan("t", max_struct=30)
     here = machine(KERNEL, kernel={KERNEL: thing()[:30]})
-    text = shown(TextForm(), made, here)
+    text = shown(TextFormatter(), made, here)
     assert f"... /* 30 bytes of {SIZE} */\n" in text
     assert ".fn" not in text
-    line = json.loads(shown(JsonForm(), made, machine(KERNEL, kernel={KERNEL: thing()[:30]})))
+    line = json.loads(shown(JsonFormatter(), made, machine(KERNEL, kernel={KERNEL: thing()[:30]})))
     value = line["args"]["t"]
     assert (value["name"], value["in"]) == ("lo", {"a": 11, "b": -12})
     assert value["next"] is None
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_cut_and_said() -> None:
 def test_members_by_their_types(item: str, value: Any) -> None:
     memory = {KERNEL: thing() * 2, 0x1000: b"at 0x1000\0"}
     here = machine(KERNEL, 7, kernel=memory, user={0x1000: b"at 0x1000\0"})
-    event = shown(EventForm(), typed_plan(item), here)
+    event = shown(EventFormatter(), typed_plan(item), here)
     (found,) = event.args.values()
     assert found == value
 
@@ -226,7 +226,7 @@ def test_predicates_on_members(predicate: str, holds: bool) -> None:
 
 def test_an_array_of_text_that_is_full_has_no_nul() -> None:
     memory = {KERNEL: thing(name=b"12345678", label=0x41)}
-    assert shown(EventForm(), typed_plan("t->name"), machine(KERNEL, kernel=memory)).args == {
+    assert shown(EventFormatter(), typed_plan("t->name"), machine(KERNEL, kernel=memory)).args == {
         "t->name": "12345678"
     }
     for text, holds in (("12345678", True), ("1234567", False), ("12345678A", False)):
@@ -257,16 +257,16 @@ def test_where_address_spaces_overlap_the_kernels_come_first(
     monkeypatch.setattr(reading, "_SPLIT", False)
     made = typed_plan('t, t->in.a, s, *(int *)(n + 4096), s == "kernel"')
     both = {"kernel": {4096: thing(), 8192: b"kernel\0"}, "user": {4096: b"\x02\0\0\0" * 60}}
-    args = json.loads(shown(JsonForm(), made, machine(4096, 0, 8192, **both)))["args"]
+    args = json.loads(shown(JsonFormatter(), made, machine(4096, 0, 8192, **both)))["args"]
     assert args["t"] == value_of(thing())
     assert (args["t->in.a"], args["s"]) == (11, "kernel")
     assert args["*(int*)(n+4096)"] == struct.unpack("=i", b"\x02\0\0\0")[0], "nobody's type"
     user = {"user": {4096: thing(), 8192: b"user\0"}}
-    line = json.loads(shown(JsonForm(), typed_plan("t, s"), machine(4096, 0, 8192, **user)))
+    line = json.loads(shown(JsonFormatter(), typed_plan("t, s"), machine(4096, 0, 8192, **user)))
     assert line["args"]["t"] == value_of(thing())
     assert line["memory"]["t"]["space"] == "user"
     assert line["memory"]["s"] == {"space": "user"}
-    text = shown(TextForm(), typed_plan("s"), machine(4096, 0, 8192, **user))
+    text = shown(TextFormatter(), typed_plan("s"), machine(4096, 0, 8192, **user))
     assert text.endswith('s="user" /* user */\n')
 
 
@@ -276,7 +276,7 @@ def test_the_first_page_is_nobodys_where_address_spaces_overlap(
     # s390x has memory there: members of a NULL pointer would be made up.
     monkeypatch.setattr(reading, "_SPLIT", False)
     here = machine(0, kernel={0: thing()})
-    args = json.loads(shown(JsonForm(), typed_plan("t, t->in.a, t->name"), here))["args"]
+    args = json.loads(shown(JsonFormatter(), typed_plan("t, t->in.a, t->name"), here))["args"]
     unread = {"error": "memory not readable"}
     assert args["t"] == {"error": "NULL pointer"}
     assert args["t->in.a"] == unread
@@ -286,14 +286,14 @@ def test_the_first_page_is_nobodys_where_address_spaces_overlap(
 def test_of_a_process_nothing_is_said_of_whose_memory_it_is() -> None:
     made = typed_plan("t->in, s", kernel=False)
     here = machine(USER, s=USER + 4096, user={USER: thing(), USER + 4096: b"text\0"})
-    line = json.loads(shown(JsonForm(), made, here))
+    line = json.loads(shown(JsonFormatter(), made, here))
     assert line["args"] == {"t->in": {"a": 11, "b": -12}, "s": "text"}
     assert line["memory"] == {"t->in": {"address": hex(USER + 16)}}
 
 
 def test_a_layout_is_what_it_was_after_json() -> None:
     layout = layout_of(typed_plan("t, n, t->ok, t->colour, t->fn, s"))
-    again = Layout.from_json(json.loads(json.dumps(layout.to_json())))
+    again = RecordLayout.from_json(json.loads(json.dumps(layout.to_json())))
     assert again == layout
     assert hash(again) == hash(layout)
     forms = [field.form for field in layout.fields]

@@ -13,9 +13,9 @@ from planning import plan
 from recordings import header, make, read, record
 
 from usdt.engine.compiler.record.layout import layout_of
-from usdt.engine.output.formatters import EventForm
+from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.frames import Frame
-from usdt.engine.output.output_file import FileSink
+from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import processes
 from usdt.engine.recording.blocks import KSYM, MAPS, Block, RecordingError, read_block
 from usdt.engine.recording.description import dump
@@ -201,7 +201,7 @@ def test_processes_of_recorded_stacks_are_noted(
 ) -> None:
     payload, address = stack_payload
     recorder = Recorder(Symbolizer)
-    with FileSink(str(tmp_path / "it")) as sink:
+    with OutputFile(str(tmp_path / "it")) as sink:
         recorder.begin(header(), sink)
         recorder.add(1, "p:q", plan("ustack"))
         recorder.write(record(payload, pid=os.getpid()))
@@ -209,12 +209,12 @@ def test_processes_of_recorded_stacks_are_noted(
         recorder.close()
     content = (tmp_path / "it").read_bytes()
     with RecordedStacks(Symbolizer, header().byteorder) as stacks:
-        (event,) = read(content, EventForm(stacks), stacks)
+        (event,) = read(content, EventFormatter(stacks), stacks)
     (frame,) = event.args["ustack"]
     assert frame.address == address
     assert "python" in frame.module
     # Nothing is noted where nothing will ask for it.
     plain = make([(1, "p:q", plan("ustack"))], [record(payload, pid=os.getpid())])
     with RecordedStacks(Symbolizer, header().byteorder) as stacks:
-        (event,) = read(plain, EventForm(stacks), stacks)
+        (event,) = read(plain, EventFormatter(stacks), stacks)
     assert event.args["ustack"] == [Frame(address)]

@@ -18,9 +18,9 @@ from recordings import NATIVE, frames, header, make, reader, record, text
 from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.ringbuf import DISCARD
 from usdt.engine.compiler.record import layout
-from usdt.engine.compiler.record.layout import BadLayout, Layout, layout_of
-from usdt.engine.output.formatters import EventForm
-from usdt.engine.output.output_file import FileSink
+from usdt.engine.compiler.record.layout import BadLayout, RecordLayout, layout_of
+from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import blocks, writer
 from usdt.engine.recording.blocks import MAX_CONTENT, Block, RecordingError, frame, read_block
 from usdt.engine.recording.description import Case, Clock, Closing, Header, TracedFile, dump, load
@@ -46,7 +46,7 @@ def number(value: int) -> bytes:
 @pytest.mark.parametrize("items", ITEMS)
 def test_a_layout_survives_its_own_json(items: str) -> None:
     layout = layout_of(plan(items))
-    assert Layout.from_json(json.loads(dump(layout.to_json()))) == layout
+    assert RecordLayout.from_json(json.loads(dump(layout.to_json()))) == layout
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def changed(index: int | None, **changes: Any) -> dict[str, Any]:
 )
 def test_layouts_that_no_plan_has(data: Any, reason: str) -> None:
     with pytest.raises(BadLayout, match=reason):
-        Layout.from_json(data)
+        RecordLayout.from_json(data)
 
 
 # ---------------------------------------------------------------- descriptions
@@ -204,7 +204,7 @@ def place(tmp_path: Path) -> Path:
 def test_nothing_is_written_before_there_is_something_to_write(place: Path) -> None:
     recorder = Recorder()
     recorder.add(1, "p:q", plan("arg6"))
-    with FileSink(str(place)) as sink:
+    with OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         recorder.file("/x", "")
         recorder.tick()
@@ -222,7 +222,7 @@ def test_nothing_is_written_before_there_is_something_to_write(place: Path) -> N
 def test_a_run_that_fails_before_leaves_the_earlier_file_alone(place: Path, tmp_path: Path) -> None:
     for path in (place, tmp_path / "new"):
         recorder = Recorder()
-        with contextlib.suppress(TracingError), FileSink(str(path)) as sink:
+        with contextlib.suppress(TracingError), OutputFile(str(path)) as sink:
             recorder.begin(header(), sink)
             raise TracingError("no probe")
     assert place.read_text() == "what an earlier run left"
@@ -233,7 +233,7 @@ def test_records_are_written_in_large_blocks(place: Path) -> None:
     recorder = Recorder()
     recorder.add(1, "p:q", plan("arg6"))
     batch = b"".join(map(number, range(1000)))
-    with FileSink(str(place)) as sink:
+    with OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         for _ in range(100):
             recorder.write(batch)
@@ -247,7 +247,7 @@ def test_records_are_written_in_large_blocks(place: Path) -> None:
 def test_what_has_waited_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder()
     recorder.add(1, "p:q", plan("arg6"))
-    with FileSink(str(place)) as sink:
+    with OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         assert recorder.left() == float("inf")
         recorder.write(number(1))
@@ -261,7 +261,7 @@ def test_what_has_waited_is_written(place: Path, monkeypatch: pytest.MonkeyPatch
 def test_cases_that_come_later_stand_before_their_records(place: Path) -> None:
     recorder = Recorder()
     recorder.add(1, "p:q", plan("arg6"))
-    with FileSink(str(place)) as sink:
+    with OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         recorder.write(number(1))
         recorder.flush()
@@ -278,7 +278,7 @@ def test_cases_that_come_later_stand_before_their_records(place: Path) -> None:
 
 def test_a_file_is_told_once(place: Path) -> None:
     recorder = Recorder()
-    with FileSink(str(place)) as sink:
+    with OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         for build_id in ("ab", "ab", "cd"):
             recorder.file("/x", build_id)
@@ -307,13 +307,13 @@ def test_the_first_records_alone(most: int | None, kept: int, place: Path) -> No
     recorder = Recorder()
     recorder.add(1, "p:q", plan("arg6"))
     recorder.add(2, "p:r", plan("str(arg7, 15)"))
-    with FileSink(str(place)) as sink:
+    with OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         recorder.write(data, most)
         recorder.end([])
     assert recorder.records == kept
     with reader(place.read_bytes()) as recording:
-        events = [e for batch in recording.replay(EventForm()) for e in batch]
+        events = [e for batch in recording.replay(EventFormatter()) for e in batch]
     assert [*map(str, (value for e in events for value in e.args.values()))] == [
         *("0", "1", "x", "3", "4")
     ][:kept]
@@ -329,7 +329,7 @@ def test_what_was_lost_is_in_the_closing_block() -> None:
 
 def test_a_full_disk_is_said() -> None:
     recorder = Recorder()
-    with FileSink("/dev/full") as sink:
+    with OutputFile("/dev/full") as sink:
         recorder.begin(header(), sink)
         with pytest.raises(SyscallError, match="No space left") as info:
             recorder.end([])
@@ -355,7 +355,7 @@ def test_more_probes_than_a_reader_takes(place: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(writer, "MAX_DESCRIPTIONS", 100)
     recorder = Recorder()
     recorder.add(1, "p:q", plan("arg6"))
-    with contextlib.suppress(TracingError), FileSink(str(place)) as sink:
+    with contextlib.suppress(TracingError), OutputFile(str(place)) as sink:
         recorder.begin(header(), sink)
         with pytest.raises(RecordingError, match="record fewer probes"):
             recorder.flush()

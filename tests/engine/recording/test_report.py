@@ -34,7 +34,12 @@ from recordings import (
 from usdt.bpf.ringbuf import BUSY, DISCARD
 from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm, FoldedForm, JsonForm, TextForm
+from usdt.engine.output.formatters import (
+    EventFormatter,
+    FoldedFormatter,
+    JsonFormatter,
+    TextFormatter,
+)
 from usdt.engine.recording.blocks import MAGIC, RecordingError
 from usdt.engine.recording.description import Closing, dump
 from usdt.engine.recording.processes import RecordedStacks
@@ -68,8 +73,8 @@ def blocks_of(records: Sequence[bytes], size: int) -> list[bytes]:
 def test_a_report_is_what_a_trace_would_have_printed(size: int) -> None:
     records = many(MIXED)
     content = make(CASES, blocks_of(records, size))
-    assert read(content) == expected(JsonForm(), records)
-    assert read(content, EventForm()) == expected(EventForm(), records)
+    assert read(content) == expected(JsonFormatter(), records)
+    assert read(content, EventFormatter()) == expected(EventFormatter(), records)
     assert len(read(content)) == len(MIXED)
 
 
@@ -101,7 +106,7 @@ def test_the_time_of_day_is_that_of_the_recording(monkeypatch: pytest.MonkeyPatc
     with reader(content) as recording:
         assert recording.header is not None
         clock = recording.header.clock
-        form = TextForm(offset=clock.realtime - clock.monotonic)
+        form = TextFormatter(offset=clock.realtime - clock.monotonic)
         (line,) = [line for batch in recording.replay(form) for line in batch]
     monkeypatch.undo()
     time.tzset()
@@ -113,10 +118,12 @@ def test_probes_that_are_not_wanted_are_left_out() -> None:
     with reader(make(CASES, blocks_of(records, 50))) as recording:
         found = [
             event
-            for batch in recording.replay(EventForm(), lambda probe: probe.startswith("p:"))
+            for batch in recording.replay(EventFormatter(), lambda probe: probe.startswith("p:"))
             for event in batch
         ]
-    wanted = [event for event in expected(EventForm(), records) if event.probe.startswith("p:")]
+    wanted = [
+        event for event in expected(EventFormatter(), records) if event.probe.startswith("p:")
+    ]
     assert found == wanted
     assert 0 < len(found) < len(records)
 
@@ -124,7 +131,7 @@ def test_probes_that_are_not_wanted_are_left_out() -> None:
 def test_discarded_records_are_no_events() -> None:
     gone = record(b"\xff" * 8, case=77, flags=DISCARD)
     records = [gone, hit(1, 0), gone, gone, hit(3, 1), hit(1, 2), gone]
-    assert read(make(CASES, [b"".join(records)])) == expected(JsonForm(), records)
+    assert read(make(CASES, [b"".join(records)])) == expected(JsonFormatter(), records)
 
 
 # ---------------------------------------------------------------- cut
@@ -144,12 +151,12 @@ def test_a_recording_cut_at_any_byte_reads() -> None:
     assert len(ends) == len(lines) == 7
     for size in range(len(SMALL)):
         with reader(SMALL[:size]) as recording:
-            found = [line for batch in recording.replay(JsonForm()) for line in batch]
+            found = [line for batch in recording.replay(JsonFormatter()) for line in batch]
             assert found == lines[: sum(end <= size for end in ends)], size
             assert recording.cut == size
             assert recording.closing is None
     with reader(SMALL) as recording:
-        assert [line for batch in recording.replay(JsonForm()) for line in batch] == lines
+        assert [line for batch in recording.replay(JsonFormatter()) for line in batch] == lines
         assert (recording.cut, recording.records) == (-1, 7)
         assert recording.closing is not None
 
@@ -179,7 +186,7 @@ def test_damage_to_any_byte_is_found() -> None:
 def gather(content: bytes, found: list[str]) -> None:
     """Read lines until the end or the first damage."""
     with reader(content) as recording:
-        for batch in recording.replay(JsonForm()):
+        for batch in recording.replay(JsonFormatter()):
             found += batch
 
 
@@ -344,13 +351,18 @@ hostile = st.one_of(
 
 def every_form(content: bytes) -> None:
     """Read it in every form; whatever comes, or a RecordingError."""
-    for make_form in (JsonForm, ChromeForm, lambda s: TextForm(offset=0, stacks=s), FoldedForm):
+    for make_form in (
+        JsonFormatter,
+        ChromeForm,
+        lambda s: TextFormatter(offset=0, stacks=s),
+        FoldedFormatter,
+    ):
         with RecordedStacks(Symbolizer, sys.byteorder) as stacks:
             try:
                 found = read(content, make_form(stacks), stacks)
             except RecordingError:
                 continue
-        if make_form is JsonForm:
+        if make_form is JsonFormatter:
             assert all("args" in json.loads(line) for line in found)
         if make_form is ChromeForm:
             made = Spans()
@@ -406,7 +418,7 @@ def recordings_of_strangers(draw: st.DrawFn) -> bytes:
 def test_strangers_names_and_values_are_shown_in_every_form(content: bytes) -> None:
     every_form(content)
     stacks = RecordedStacks(Symbolizer, sys.byteorder)  # with no process and no kernel in it
-    lines = read(content, JsonForm(stacks))
+    lines = read(content, JsonFormatter(stacks))
     assert lines
     with reader(content) as recording:
         recording.survey()
@@ -414,7 +426,7 @@ def test_strangers_names_and_values_are_shown_in_every_form(content: bytes) -> N
     rows = [*csv.reader(io.StringIO("".join([form.title(), *read(content, form)]), newline=""))]
     assert {len(row) for row in rows} == {len(rows[0])}
     assert len(rows) == 1 + len(lines)
-    for line in read(content, TextForm(offset=0, stacks=stacks)):
+    for line in read(content, TextFormatter(offset=0, stacks=stacks)):
         assert all(part.isprintable() for part in line.split("\n"))
 
 

@@ -15,7 +15,7 @@ from planning import EVERY_TYPE, plan
 from recordings import CASES, make, many, read, reader, record, text
 
 from usdt.base.errors import TargetError
-from usdt.engine.output.formatters import JsonForm
+from usdt.engine.output.formatters import JsonFormatter
 from usdt.engine.recording import spans as spans_module
 from usdt.engine.recording.blocks import RecordingError
 from usdt.engine.recording.reader import Reader
@@ -94,7 +94,7 @@ def test_a_pipe_is_no_table(tmp_path: Path) -> None:
     with Reader.open(str(tmp_path / "pipe")) as recording:
         with pytest.raises(TargetError, match="it is read twice"):
             recording.survey()
-        assert len([line for batch in recording.replay(JsonForm()) for line in batch]) == 3
+        assert len([line for batch in recording.replay(JsonFormatter()) for line in batch]) == 3
     writer.join()
 
 

@@ -14,7 +14,7 @@ from usdt.bpf import features
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT
-from usdt.engine.compiler.entry_return import CallPart, CallStack
+from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnRole
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.engine.runtime.attach.kprobe_session import EntryReturnPair, SessionDispatch, pair_returns
 from usdt.engine.runtime.attach.requests import AttachRequest
@@ -23,7 +23,7 @@ _IS_RETURN, _COOKIE = 1001, 1002
 _STACK, _CONTEXT, _KEPT = (n << 56 for n in (1, 2, 9))
 _POINTER = Register(152, 8)
 _WHERE = 0xFFFF888100001234
-_CALL = CallStack(_POINTER, session=True)
+_CALL = EntryReturnMatch(_POINTER, kernel_keeps_sp=True)
 
 
 class _Kernel(Machine):
@@ -114,7 +114,9 @@ def test_ends_of_a_call_are_found_by_their_number() -> None:
     pairs = [
         AttachRequest(
             where,
-            ProgramVariant(number, 0, made, CallPart(entry=entry, pair=pair, size=64, stack=_CALL)),
+            ProgramVariant(
+                number, 0, made, EntryReturnRole(entry=entry, pair=pair, size=64, stack=_CALL)
+            ),
             returns=not entry,
         )
         for where, number, entry, pair in (

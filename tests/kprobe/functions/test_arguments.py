@@ -10,18 +10,18 @@ from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_
 from kprobe.functions.lookup import KernelFunction, find_functions
 from kprobe.functions.prototypes import Functions, current_functions
 from usdt.arch.locations import (
-    AtReturn,
-    ContextBytes,
-    Kind,
+    AtFunctionReturn,
     Memory,
     Register,
+    TypedContextWord,
     Unreadable,
+    ValueClass,
     ValueType,
 )
 from usdt.base.errors import LanguageError, NotSupported, ProbeNotFound
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.btf.reader import Btf
-from usdt.engine.compiler.ir import Fetched, Node, children
+from usdt.engine.compiler.ir import ArgumentValue, Node, children
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.language import parse_probe
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.root]  # addresses of functions are for root only
 _on_x86 = pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="registers of x86-64")
 _REGISTERS, _TRACED = CallContextAbi(traced=False), CallContextAbi(traced=True)
-_INT, _LONG = ValueType(Kind.SIGNED, 4), ValueType(Kind.SIGNED, 8)
+_INT, _LONG = ValueType(ValueClass.SIGNED, 4), ValueType(ValueClass.SIGNED, 8)
 
 
 def _places(text: str, *, typed: bool = True) -> list[KernelFunction]:
@@ -49,8 +49,8 @@ def test_the_words_of_fentry_are_copied() -> None:
     found = _arguments("inet_bind", _TRACED)
     assert list(found) == ["sock", "uaddr", "addr_len", "arg0", "arg1", "arg2", "return"]
     assert found["addr_len"].type == _INT
-    assert found["addr_len"].fetch == ContextBytes(16, 4)
-    assert found["return"].fetch == AtReturn(ContextBytes(24, 4))
+    assert found["addr_len"].fetch == TypedContextWord(16, 4)
+    assert found["return"].fetch == AtFunctionReturn(TypedContextWord(24, 4))
     assert [one.name for one in found.values() if not one.hidden] == ["sock", "uaddr", "addr_len"]
 
 
@@ -60,7 +60,7 @@ def test_registers_are_read_at_their_width() -> None:
     assert found["addr_len"].fetch == Register(96, 4)  # rdx
     assert found["arg2"].fetch == found["addr_len"].fetch
     assert found["return"].type == _INT
-    assert found["return"].fetch == AtReturn(Register(80, 4))  # eax
+    assert found["return"].fetch == AtFunctionReturn(Register(80, 4))  # eax
 
 
 @_on_x86
@@ -77,10 +77,10 @@ def test_arguments_beyond_the_registers_are_on_the_stack() -> None:
 @_on_x86
 def test_a_structure_in_two_registers_shifts_what_follows() -> None:
     found = _arguments("tcp_setsockopt", _REGISTERS)
-    assert found["optval"].type == ValueType(Kind.BYTES, 16)
+    assert found["optval"].type == ValueType(ValueClass.BYTES, 16)
     assert found["optlen"].fetch == Register(64, 4)  # r9: rcx and r8 hold the structure
     traced = _arguments("tcp_setsockopt", _TRACED)
-    assert traced["optlen"].fetch == ContextBytes(40, 4)
+    assert traced["optlen"].fetch == TypedContextWord(40, 4)
 
 
 @_on_x86
@@ -113,10 +113,10 @@ def test_members_of_structures_in_registers(probe: str, nodes: set[tuple[int, in
 
 def _registers(node: Node) -> set[tuple[int, int, bool]]:
     # Offsets and sizes of those that a value is made of, and whether they are a return's.
-    if isinstance(node, Fetched):
+    if isinstance(node, ArgumentValue):
         fetch = node.fetch
-        returned = isinstance(fetch, AtReturn)
-        register = fetch.register if isinstance(fetch, AtReturn) else fetch
+        returned = isinstance(fetch, AtFunctionReturn)
+        register = fetch.register if isinstance(fetch, AtFunctionReturn) else fetch
         assert isinstance(register, Register)
         return {(register.offset, register.size, returned)}
     return {one for child in children(node) for one in _registers(child)}
@@ -124,7 +124,7 @@ def _registers(node: Node) -> set[tuple[int, int, bool]]:
 
 def test_void_returns_nothing() -> None:
     fetch = _arguments("inet_sock_destruct", _TRACED)["return"].fetch
-    assert fetch == AtReturn(Unreadable("void: nothing is returned"))
+    assert fetch == AtFunctionReturn(Unreadable("void: nothing is returned"))
 
 
 def test_without_types_there_are_words() -> None:

@@ -13,15 +13,15 @@ from kprobe.tracepoints import syscall_numbers_32bit as numbers32
 from kprobe.tracepoints.fields import arguments_of, names_of
 from kprobe.tracepoints.flag_names import flags_of
 from kprobe.tracepoints.syscall_numbers import FORMATS, numbers, read_table
-from usdt.arch.locations import Kind, RecordBytes, Register, ValueType
+from usdt.arch.locations import ContextArea, Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
 from usdt.bpf.ringbuf import HEADER
-from usdt.engine.compiler.plan import HEADER_SIZE, Plan, make_plan
-from usdt.engine.compiler.record.layout import BadLayout, Field, layout_of
-from usdt.engine.compiler.value_names import NamedNumber, Names
+from usdt.engine.compiler.plan import HEADER_SIZE, ProbePlan, make_plan
+from usdt.engine.compiler.record.layout import BadLayout, RecordField, layout_of
+from usdt.engine.compiler.value_names import NamedNumber, ValueNames
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventForm, JsonForm, TextForm
+from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
 from usdt.tracefs.format import parse_format
 
 _FORMAT = """name: made
@@ -50,7 +50,7 @@ __print_flags(REC->flags, "|", { 1, "ONE" }, { 2, "TWO" })
 _MADE = {one.name: one for one in arguments_of(parse_format(_FORMAT))}
 
 
-def plan(items: str) -> Plan:
+def plan(items: str) -> ProbePlan:
     """The plan of a probe on this event."""
     text = f"tracepoint:a:made({items})" if items else "tracepoint:a:made"
     request = parse_probe(text)
@@ -59,14 +59,14 @@ def plan(items: str) -> Plan:
     )
 
 
-def record(made: Plan, *parts: bytes) -> bytes:
+def record(made: ProbePlan, *parts: bytes) -> bytes:
     """A record as a program leaves it in the ring buffer."""
     body = struct.pack("=QIIII16s", 1, 2, 2, 0, 1, b"x") + b"".join(parts)
     assert len(body) == made.size
     return struct.pack("=II", len(body), 0)[:HEADER].ljust(HEADER, b"\0") + body
 
 
-def shown(made: Plan, form: object, data: bytes) -> str:
+def shown(made: ProbePlan, form: object, data: bytes) -> str:
     decoder = Decoder(form)  # type: ignore[arg-type]
     decoder.add(1, "made", made)
     ((line,),) = decoder.batches(data)
@@ -88,15 +88,15 @@ def test_fields_become_arguments_by_their_types() -> None:
     ]
     assert _MADE["location"].form == "ksym"
     assert _MADE["reason"].fetch == Register(16, 4)
-    assert _MADE["dev"].names == Names("device")
-    assert _MADE["name"].fetch == RecordBytes(24, 16)
+    assert _MADE["dev"].names == ValueNames("device")
+    assert _MADE["name"].fetch == ContextArea(24, 16)
     assert _MADE["name"].form == _MADE["path"].form == "string"
-    assert _MADE["path"].fetch == RecordBytes(40, 4, "data_loc")
-    assert _MADE["words"].fetch == RecordBytes(44, 4, "rel_loc")
-    assert _MADE["words"].element == ValueType(Kind.UNSIGNED, 2)
-    assert _MADE["parts"].element == ValueType(Kind.SIGNED, 2)
-    assert isinstance(_MADE["odd"].fetch, RecordBytes), "an odd offset cannot be loaded from"
-    assert _MADE["address"].element == ValueType(Kind.UNSIGNED, 1)
+    assert _MADE["path"].fetch == ContextArea(40, 4, "data_loc")
+    assert _MADE["words"].fetch == ContextArea(44, 4, "rel_loc")
+    assert _MADE["words"].element == ValueType(ValueClass.UNSIGNED, 2)
+    assert _MADE["parts"].element == ValueType(ValueClass.SIGNED, 2)
+    assert isinstance(_MADE["odd"].fetch, ContextArea), "an odd offset cannot be loaded from"
+    assert _MADE["address"].element == ValueType(ValueClass.UNSIGNED, 1)
 
 
 def test_without_items_every_field_is_shown() -> None:
@@ -167,12 +167,12 @@ def test_named_numbers_and_arrays_in_every_form() -> None:
     made = plan("reason, parts, flags")
     array = struct.pack("=q4h", 8, -1, 2, 3, 4)
     data = record(made, struct.pack("=Q", 3), array, struct.pack("=Q", 5))
-    line = json.loads(shown(made, JsonForm(), data))
+    line = json.loads(shown(made, JsonFormatter(), data))
     assert line["args"] == {"reason": 3, "parts": [-1, 2, 3, 4], "flags": 5}
     assert line["names"] == {"reason": "NO_SOCKET", "flags": "ONE|0x4"}
-    text = shown(made, TextForm(offset=0), data)
+    text = shown(made, TextFormatter(offset=0), data)
     assert text.endswith("reason=NO_SOCKET  parts=[-1, 2, 3, 4]  flags=ONE|0x4\n")
-    event: object = shown(made, EventForm(), data)
+    event: object = shown(made, EventFormatter(), data)
     args = event.args  # type: ignore[attr-defined]
     assert args == {"reason": 3, "parts": [-1, 2, 3, 4], "flags": 5}
     assert str(args["reason"]) == "NO_SOCKET"
@@ -181,8 +181,8 @@ def test_named_numbers_and_arrays_in_every_form() -> None:
 def test_numbers_without_a_name_stay_numbers() -> None:
     made = plan("reason")
     data = record(made, struct.pack("=Q", 99))
-    assert "names" not in json.loads(shown(made, JsonForm(), data))
-    assert shown(made, TextForm(offset=0), data).endswith("reason=99\n")
+    assert "names" not in json.loads(shown(made, JsonFormatter(), data))
+    assert shown(made, TextFormatter(offset=0), data).endswith("reason=99\n")
 
 
 def test_layouts_with_names_can_be_written_and_read() -> None:
@@ -192,15 +192,15 @@ def test_layouts_with_names_can_be_written_and_read() -> None:
     damaged = layout.to_json()["fields"][0]
     for wrong in ({"kind": "other"}, [], {**damaged["names"], "table": [[1]]}):
         with pytest.raises(BadLayout):
-            Field.from_json({**damaged, "names": wrong})
+            RecordField.from_json({**damaged, "names": wrong})
     assert layout.size > HEADER_SIZE
 
 
 def test_error_numbers_devices_and_flags_have_names() -> None:
-    assert Names("errno").show(-2) == "-ENOENT"
-    assert Names("errno").show(-4096) == "-4096"
-    assert Names("errno").show(3) == "3"
-    assert Names("device").show(254 << 20 | 3) == "254:3"
+    assert ValueNames("errno").show(-2) == "-ENOENT"
+    assert ValueNames("errno").show(-4096) == "-4096"
+    assert ValueNames("errno").show(3) == "3"
+    assert ValueNames("device").show(254 << 20 | 3) == "254:3"
     opened = flags_of("openat", "flags", "int")
     assert opened is not None
     assert opened.show(0) == "O_RDONLY"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.arch.locations import Fetch, ValueType
+    from usdt.arch.locations import Location, ValueType
     from usdt.arch.operands.grammar import ArgSpec, Operand
 
 __all__ = ("MODULES", "Arch", "arch_of")
@@ -48,7 +48,7 @@ class Arch(Protocol):
         location: int,
         machine: str,
         elf_type: int,
-    ) -> Fetch:
+    ) -> Location:
         """Say how a program attached at ``location`` reads the operand's value.
 
         Args:

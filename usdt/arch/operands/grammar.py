@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from usdt.arch.locations import Kind, ValueType
+from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
 from usdt.base.machine import MACHINES_32BIT
 
@@ -46,7 +46,7 @@ WIDEST_WORD = 8
 # that were no UTF-8.
 SYMBOL_PUNCTUATION = dict.fromkeys(map(ord, "_.$"), "a") | dict.fromkeys(range(0xDC80, 0xDD00), "a")
 
-KINDS = {"signed": Kind.SIGNED, "unsigned": Kind.UNSIGNED}
+KINDS = {"signed": ValueClass.SIGNED, "unsigned": ValueClass.UNSIGNED}
 
 
 @frozen
@@ -269,9 +269,9 @@ def wrap(number: int, size: int, *, signed: bool) -> int:
 def value_type(operand: Operand) -> ValueType:
     """The type a program gives the value: an aggregate, or a float it cannot read, is bytes."""
     if operand.type == "float":
-        kind = Kind.FLOAT if operand.size in (4, 8) else Kind.BYTES
+        kind = ValueClass.FLOAT if operand.size in (4, 8) else ValueClass.BYTES
     else:
-        kind = KINDS[operand.type] if operand.size in SCALARS else Kind.BYTES
+        kind = KINDS[operand.type] if operand.size in SCALARS else ValueClass.BYTES
     return ValueType(kind, operand.size)
 
 

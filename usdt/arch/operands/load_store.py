@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import (
     Address,
     Constant,
-    Fetch,
-    Kind,
+    Location,
     Memory,
     Register,
     Unreadable,
+    ValueClass,
     ValueType,
 )
 from usdt.arch.operands.grammar import SCALARS, LinearAddress, excerpt, parse_linear, wrap
@@ -53,7 +53,7 @@ ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
 THREAD_LOCAL = "thread-local: where a thread keeps it is not in its registers"
 # Parts of the names of relocations that stand for thread-local storage.
 _THREAD_LOCAL = ("tls", "tpr", "tpoff", "dtp", "dtv", "le_", "ie_", "ld_", "gd_", "desc")
-_EXTENSIONS = {"sxtw": ValueType(Kind.SIGNED, 4), "uxtw": ValueType(Kind.UNSIGNED, 4)}
+_EXTENSIONS = {"sxtw": ValueType(ValueClass.SIGNED, 4), "uxtw": ValueType(ValueClass.UNSIGNED, 4)}
 
 
 def numbered(prefix: str, numbers: range) -> list[str]:
@@ -195,7 +195,7 @@ class Cpu:
         machine: str,
         elf_type: int,
         kernel: str = KERNEL_MACHINE,
-    ) -> Fetch:
+    ) -> Location:
         """Say how a program reads the operand; see :class:`usdt.arch.operands.Arch`."""
         if operand.error is not None:
             return Unreadable(operand.error)
@@ -224,7 +224,7 @@ class Cpu:
         place: ParsedAddress,
         symbol_address: Callable[[str], int | str],
         elf_type: int,
-    ) -> Fetch:
+    ) -> Location:
         relocation = self.relocations[(operand.relocation or "").lower()]
         if relocation.fixed and elf_type != ET_EXEC:
             return Unreadable(
@@ -274,7 +274,7 @@ class ParsedAddress:
         ip = self.bytes_of(self.cpu.ip, word)
         return Memory(ip, None, 1, wrap(distance, word, signed=True), word, operand.size)
 
-    def address(self, operand: Operand, target: int, distance: int, elf_type: int) -> Fetch:
+    def address(self, operand: Operand, target: int, distance: int, elf_type: int) -> Location:
         """The value that is itself the address of a symbol."""
         if elf_type == ET_EXEC:
             return Constant(wrap(target, operand.size, signed=operand.type == "signed"))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from usdt.arch.locations import Address, Constant, Fetch, Memory, Register, Unreadable
+from usdt.arch.locations import Address, Constant, Location, Memory, Register, Unreadable
 from usdt.arch.operands.grammar import (
     SCALARS,
     LinearAddress,
@@ -237,7 +237,7 @@ def fetch(
     location: int,
     machine: str,
     elf_type: int,
-) -> Fetch:
+) -> Location:
     """Say how a program reads the operand; see :class:`usdt.arch.operands.Arch`."""
     if operand.error is not None:
         return Unreadable(operand.error)
@@ -270,7 +270,7 @@ class ParsedAddress(NamedTuple):
 
     def memory(
         self, operand: Operand, base: str | None, displacement: int, index: str | None = None
-    ) -> Fetch:
+    ) -> Location:
         """Memory at ``base + index * scale + displacement``, by registers' names."""
         known = REGISTERS[self.machine]
         index = index or operand.index
@@ -285,7 +285,7 @@ class ParsedAddress(NamedTuple):
             size=operand.size,
         )
 
-    def address(self, operand: Operand, target: int) -> Fetch:
+    def address(self, operand: Operand, target: int) -> Location:
         """The value that is itself the address of a symbol."""
         if self.elf_type == ET_EXEC:
             number = target + operand.displacement
@@ -294,7 +294,7 @@ class ParsedAddress(NamedTuple):
         distance = target + operand.displacement - self.location
         return Address(ip, distance, operand.size, ADDRESS_BYTES[self.machine])
 
-    def symbolic(self, operand: Operand, target: int) -> Fetch:
+    def symbolic(self, operand: Operand, target: int) -> Location:
         """Memory relative to a symbol at the link-time address ``target``."""
         if operand.relocation is not None:  # GOTOFF: unreachable() let no other pass
             table = self.symbol_address(GOT)

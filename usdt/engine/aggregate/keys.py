@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.locations import Kind
+from usdt.arch.locations import ValueClass
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.spec import is_stack
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.plan import Output
-    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Item
 
 __all__ = (
@@ -84,10 +84,10 @@ class KeyField:
     form: str
     offset: int
     size: int
-    kind: Kind = Kind.UNSIGNED
+    kind: ValueClass = ValueClass.UNSIGNED
     width: int = 8
     text: str = ""
-    names: Names | None = None
+    names: ValueNames | None = None
 
     @property
     def room(self) -> int:
@@ -121,9 +121,9 @@ class KeyField:
         return TruncatedStr(text) if self.form == "string" and len(raw) == self.size - 1 else text
 
     def _number(self, data: bytes) -> Any:
-        if self.kind is Kind.FLOAT:
+        if self.kind is ValueClass.FLOAT:
             return struct.unpack_from("=f" if self.width == 4 else "=d", data)[0]
-        number = int(struct.unpack("=q" if self.kind is Kind.SIGNED else "=Q", data)[0])
+        number = int(struct.unpack("=q" if self.kind is ValueClass.SIGNED else "=Q", data)[0])
         if self.form == "hex":
             return hex(number & ((1 << 8 * self.width) - 1))
         return number if self.names is None else self.names.number(number)

@@ -9,15 +9,15 @@ from usdt.base.frozen import frozen
 from usdt.engine.aggregate.codegen.action import AggregateAction
 from usdt.engine.aggregate.keys import KeyLayout, lay_out
 from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
-from usdt.engine.compiler.ir import Opaque
-from usdt.engine.compiler.plan import HEADER_SIZE, Output, Plan, make_plan
+from usdt.engine.compiler.ir import Unavailable
+from usdt.engine.compiler.plan import HEADER_SIZE, Output, ProbePlan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.resolve import Types
+    from usdt.engine.compiler.resolve import TypeProvider
     from usdt.engine.language.tree import Item, ProbeText
 
 __all__ = ("AggregatePlanner", "ResultColumns", "Source")
@@ -87,16 +87,16 @@ class AggregatePlanner:
         declared: int,
         max_string: int,
         function: str = "",
-        types: Types | None = None,
+        types: TypeProvider | None = None,
         kernel: bool = False,
-    ) -> Plan:
+    ) -> ProbePlan:
         """The plan of one probe for one set of arguments; outputs: value, pair's key, key.
 
         Raises:
             LanguageError: an item cannot be understood here, or the value is no integer.
         """
 
-        def planned(items: Sequence[Item], text: str) -> Plan:
+        def planned(items: Sequence[Item], text: str) -> ProbePlan:
             return make_plan(
                 items,
                 arguments,
@@ -111,7 +111,7 @@ class AggregatePlanner:
 
         number = self.number_of(request)
         if not request.items and not any(self._keys_of(number)):
-            return Plan((), (), HEADER_SIZE, -1, kernel=kernel)  # of thousands, as a rule
+            return ProbePlan((), (), HEADER_SIZE, -1, kernel=kernel)  # of thousands, as a rule
         outputs: list[Output] = []
         value = self._values[number]
         if value is not None:
@@ -131,9 +131,11 @@ class AggregatePlanner:
         checks = planned(predicates, request.text).predicates if predicates else ()
         returns = [item for item in request.items if is_return(item)]
         planned(returns, request.text)  # an error where nothing returns
-        return Plan(checks, tuple(outputs), HEADER_SIZE, -1, returns=bool(returns), kernel=kernel)
+        return ProbePlan(
+            checks, tuple(outputs), HEADER_SIZE, -1, returns=bool(returns), kernel=kernel
+        )
 
-    def action(self, plan: Plan, probe: str, request: ProbeText) -> AggregateAction:
+    def action(self, plan: ProbePlan, probe: str, request: ProbeText) -> AggregateAction:
         """What a case with this plan does."""
         number = self.number_of(request)
         outputs = list(plan.outputs)
@@ -183,5 +185,5 @@ def _integer(request: ProbeText, item: Item, output: Output) -> Output:
     reason = f"{item.text} is no integer: only integers can be aggregated"
     if is_pattern(request) and output.form in ("float", "bytes"):
         # One probe of many: its hits are counted as those whose value cannot be read.
-        return Output(item.text, "opaque", Opaque(reason))
+        return Output(item.text, "opaque", Unavailable(reason))
     raise LanguageError(request.text, item.expression.start, reason)

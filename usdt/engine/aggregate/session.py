@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.planning import ResultColumns
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure
@@ -133,7 +133,7 @@ class AggregateSession(BpfSession):
 
     # ------------------------------------------------------------ plans
 
-    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> Plan:
+    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
         return self._planner.plan(
             request,
             point.probe,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.frozen import frozen
 from usdt.engine.api.events import Events
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import EventForm
+from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.registry import start_mixed
 from usdt.engine.runtime.session import RingBufferSession
@@ -106,7 +106,7 @@ def open_events(
 
     def session(accept: TaskFilter) -> RingBufferSession:
         return RingBufferSession(
-            EventForm(stacks), accept=accept, buffer=buffer, max_string=max_string
+            EventFormatter(stacks), accept=accept, buffer=buffer, max_string=max_string
         )
 
     with contextlib.ExitStack() as stack:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.output_file import FileSink
+    from usdt.engine.output.output_file import OutputFile
     from usdt.engine.runtime.session import Lost
 
 __all__ = ("run_count", "run_heatmap", "run_hist", "run_latency", "run_stats")
@@ -174,7 +174,7 @@ class _Job:
         self.live = False
         self.drawn = -math.inf
         self.aggregates: AggregateSession
-        self.sink: FileSink
+        self.sink: OutputFile
 
     def session(self, accept: TaskFilter) -> AggregateSession:
         self.aggregates = AggregateSession(
@@ -186,7 +186,7 @@ class _Job:
         )
         return self.aggregates
 
-    def begin(self, sink: FileSink) -> None:
+    def begin(self, sink: OutputFile) -> None:
         self.sink = sink
         interval = self.options["interval"]
         plain = self.options["as_json"] or self.options["folded"] or self.options["output"]
@@ -347,7 +347,7 @@ class _Job:
 
 
 class _HeatmapJob(_Job):
-    def begin(self, sink: FileSink) -> None:
+    def begin(self, sink: OutputFile) -> None:
         super().begin(sink)
         self.live = False
         self.picture = str(self.options["output"]).lower().endswith(".svg")

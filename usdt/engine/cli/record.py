@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.output_file import FileSink
+    from usdt.engine.output.output_file import OutputFile
     from usdt.engine.recording.processes import Snapshots
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure
@@ -114,7 +114,7 @@ class _Job:
             stacks=stacks_of(options),
         )
 
-    def begin(self, sink: FileSink) -> None:
+    def begin(self, sink: OutputFile) -> None:
         self.recorder.begin(self.header, sink)
         self.recorder.look(pids=self.pids)
 

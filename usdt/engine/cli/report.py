@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.engine.cli.losses import closing_line, tell_losses
 from usdt.engine.cli.running import say
-from usdt.engine.output.formatters import FoldedForm, JsonForm, TextForm, titled
-from usdt.engine.output.output_file import FileSink
+from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
+from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
 from usdt.engine.recording.reader import Reader
 from usdt.engine.recording.spans import ChromeForm, Spans
@@ -24,7 +24,7 @@ from usdt.engine.runtime.session import Lost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.output.formatters import Formatter
     from usdt.engine.recording.processes import Snapshots
 
 __all__ = ("run_report",)
@@ -49,7 +49,7 @@ def run_report(path: str, options: dict[str, Any], symbols: Callable[[], Snapsho
         if output is not None and os.path.samefile(path, output):  # noqa: PTH121 - Path is no help
             raise TracingError(f"{path}: a report written here would destroy the recording")
     with contextlib.ExitStack() as stack:
-        sink = stack.enter_context(FileSink(output))
+        sink = stack.enter_context(OutputFile(output))
         reader = stack.enter_context(Reader.open(path))
         order = reader.header.byteorder if reader.header else sys.byteorder
         lines = options.get("lines", False)
@@ -79,7 +79,7 @@ class _Report:
     def __init__(
         self,
         reader: Reader,
-        sink: FileSink,
+        sink: OutputFile,
         stacks: RecordedStacks,
         path: str,
         options: dict[str, Any],
@@ -113,10 +113,10 @@ class _Report:
         clock = self.reader.header.clock if self.reader.header else None
         colour = self.sink.terminal and "NO_COLOR" not in os.environ
         offset = clock.realtime - clock.monotonic if clock else 0
-        self._lines(TextForm(colour=colour, offset=offset, stacks=self.stacks))
+        self._lines(TextFormatter(colour=colour, offset=offset, stacks=self.stacks))
 
     def _json(self) -> None:
-        self._lines(JsonForm(self.stacks))
+        self._lines(JsonFormatter(self.stacks))
         for item in self._lost():
             self.sink.write_loss(item.probe, item.lost)
 
@@ -130,7 +130,7 @@ class _Report:
 
     def _folded(self) -> None:
         counts: Counter[str] = Counter()
-        for batch in self._replay(FoldedForm(self.stacks)):
+        for batch in self._replay(FoldedFormatter(self.stacks)):
             counts.update(batch)
             if len(counts) > _FOLDED:
                 self._counted(counts)
@@ -186,11 +186,11 @@ class _Report:
             self.sink.write([self.separator, found])
             self.separator = ",\n"
 
-    def _lines(self, form: Form) -> None:
+    def _lines(self, form: Formatter) -> None:
         for batch in self._replay(form):
             self.sink.write(titled(form, batch))
 
-    def _replay(self, form: Form) -> Iterator[list[Any]]:
+    def _replay(self, form: Formatter) -> Iterator[list[Any]]:
         for batch in self.reader.replay(form, self._wanted, self.stacks):
             self.events += len(batch)
             yield batch

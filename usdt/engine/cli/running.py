@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.output_file import FileSink
+    from usdt.engine.output.output_file import OutputFile
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.runtime.session import BpfSession, Lost
 
@@ -74,7 +74,7 @@ class Job(Protocol):
     def session(self, accept: TaskFilter) -> BpfSession:
         """The session to attach with."""
 
-    def begin(self, sink: FileSink) -> None:
+    def begin(self, sink: OutputFile) -> None:
         """Everything is attached; results go to ``sink``."""
 
     def take(self, batch: list[Any]) -> bool:
@@ -117,7 +117,7 @@ class _Running:
         self.stop = False
 
     def main(self) -> int:
-        from usdt.engine.output.output_file import FileSink  # noqa: PLC0415 - after the usage is known to be right
+        from usdt.engine.output.output_file import OutputFile  # noqa: PLC0415 - after the usage is known to be right
         from usdt.engine.run.registry import start_mixed  # noqa: PLC0415 - which imports this module
 
         options = self.options
@@ -125,7 +125,7 @@ class _Running:
         if options.get("via") != TRACEFS and missing_capabilities():
             raise TracingError(f"tracing is not permitted: {privilege_hint()}{_without_bpf()}")
         with contextlib.ExitStack() as stack:
-            sink = stack.enter_context(FileSink(options["output"]))
+            sink = stack.enter_context(OutputFile(options["output"]))
             job = self.job
             started = start_mixed(stack, options, self.requests, job.session)
             tracing = started.tracing
@@ -157,7 +157,7 @@ class _Running:
             say(notice)
         tracing.notices.clear()
 
-    def _loop(self, tracing: Tracing, sink: FileSink) -> str:
+    def _loop(self, tracing: Tracing, sink: OutputFile) -> str:
         duration = self.options["duration"]
         deadline = math.inf if duration is None else time.monotonic() + duration
         enough = False

@@ -12,14 +12,14 @@ from usdt.bpf.link import UprobeMethod
 from usdt.engine.cli.losses import closing_line, tell_losses
 from usdt.engine.cli.options import TRACEFS, check_lines, stacks_of
 from usdt.engine.cli.running import Front, run, say
-from usdt.engine.output.formatters import FoldedForm, JsonForm, TextForm, titled
+from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import TaskFilter
-    from usdt.engine.output.formatters import Form
-    from usdt.engine.output.output_file import FileSink
+    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.output_file import OutputFile
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.runtime.session import BpfSession, Lost
 
@@ -81,7 +81,7 @@ class _Job:
         self.pids: tuple[int, ...] = ()
         self.events = 0
         self.form = self._form()
-        self.sink: FileSink
+        self.sink: OutputFile
 
     def session(self, accept: TaskFilter) -> BpfSession:
         options = self.options
@@ -114,16 +114,16 @@ class _Job:
         )
         return cast("BpfSession", made)  # in all that a front and run() use
 
-    def _form(self) -> Form:
+    def _form(self) -> Formatter:
         options = self.options
         if options["folded"]:
-            return FoldedForm(self.resolver)
+            return FoldedFormatter(self.resolver)
         if options["as_json"]:
-            return JsonForm(self.resolver)
+            return JsonFormatter(self.resolver)
         colour = options["output"] is None and os.isatty(1) and "NO_COLOR" not in os.environ
-        return TextForm(colour=colour, stacks=self.resolver)
+        return TextFormatter(colour=colour, stacks=self.resolver)
 
-    def begin(self, sink: FileSink) -> None:
+    def begin(self, sink: OutputFile) -> None:
         self.sink = sink
         self.resolver.begin(self.pids)
 

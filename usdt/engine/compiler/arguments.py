@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from usdt.arch.locations import Fetch, ValueType
-    from usdt.engine.compiler.value_names import Names
+    from usdt.arch.locations import Location, ValueType
+    from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("Argument",)
 
@@ -24,14 +24,14 @@ class Argument:
             in the record or at the address that it is.
         names: of its values, if they have some.
         element: of an array in the record, what it is made of.
-        handle: its type as the probe's :class:`usdt.engine.compiler.resolve.Types` knows it.
+        handle: its type as the probe's :class:`usdt.engine.compiler.resolve.TypeProvider` knows it.
     """
 
     name: str
     type: ValueType
-    fetch: Fetch
+    fetch: Location
     hidden: bool = False
     form: str = ""
-    names: Names | None = None
+    names: ValueNames | None = None
     element: ValueType | None = None
     handle: object = None

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from usdt.engine.compiler.ir import (
     Arithmetic,
     Compare,
-    CompareText,
-    CompareTexts,
     Convert,
     Deref,
-    Logic,
     Not,
     Number,
-    Opaque,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
+    Unavailable,
     bounds,
     can_fail,
     wrap,
@@ -36,26 +36,35 @@ def fold(node: Node) -> Node:
     match node:
         case Convert(operand=Number(value=value), type=kind):
             return Number(wrap(value, kind), kind)
-        case Convert(operand=Opaque(reason=reason)) | Not(operand=Opaque(reason=reason)):
-            return Opaque(reason, node.type)
-        case Deref(address=Opaque(reason=reason)) | CompareText(address=Opaque(reason=reason)):
-            return Opaque(reason, node.type)
-        case CompareTexts(left=Opaque(reason=reason)) | CompareTexts(right=Opaque(reason=reason)):
-            return Opaque(reason, node.type)
+        case Convert(operand=Unavailable(reason=reason)) | Not(operand=Unavailable(reason=reason)):
+            return Unavailable(reason, node.type)
+        case (
+            Deref(address=Unavailable(reason=reason))
+            | StringEqualsConst(address=Unavailable(reason=reason))
+        ):
+            return Unavailable(reason, node.type)
+        case (
+            StringEquals(left=Unavailable(reason=reason))
+            | StringEquals(right=Unavailable(reason=reason))
+        ):
+            return Unavailable(reason, node.type)
         case Not(operand=Number(value=value), type=kind):
             return Number(int(not value), kind)
         case Not(operand=Not(operand=inner)) if isinstance(inner, _TRUTHS):
             return inner
         case Not(operand=Compare(op=op, left=left, right=right, operands=operands)):
             return Compare(_OPPOSITE[op], left, right, operands)
-        case Logic():
+        case ShortCircuit():
             return _logic(node)
-        case Arithmetic(left=Opaque(reason=reason)) | Arithmetic(right=Opaque(reason=reason)):
-            return Opaque(reason, node.type)
-        case Compare(left=Opaque(reason=reason)) | Compare(right=Opaque(reason=reason)):
-            return Opaque(reason, node.type)
+        case (
+            Arithmetic(left=Unavailable(reason=reason))
+            | Arithmetic(right=Unavailable(reason=reason))
+        ):
+            return Unavailable(reason, node.type)
+        case Compare(left=Unavailable(reason=reason)) | Compare(right=Unavailable(reason=reason)):
+            return Unavailable(reason, node.type)
         case Arithmetic(op="/" | "%", right=Number(value=0), type=kind):
-            return Opaque("division by zero", kind)
+            return Unavailable("division by zero", kind)
         case Arithmetic(op=op, left=Number(value=a), right=None, type=kind):
             return Number(wrap(-a if op == "-" else ~a, kind), kind)
         case Arithmetic(op=op, left=Number(value=a), right=Number(value=b), type=kind):
@@ -71,7 +80,7 @@ def fold(node: Node) -> Node:
     return node
 
 
-_TRUTHS = (Compare, CompareText, CompareTexts, Logic, Not)  # whose value is 0 or 1
+_TRUTHS = (Compare, StringEqualsConst, StringEquals, ShortCircuit, Not)  # whose value is 0 or 1
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _COMPARE = {
     "==": int.__eq__,
@@ -141,15 +150,19 @@ def _decided(node: Compare, left: tuple[int, int], right: tuple[int, int]) -> No
     return node if found is None or can_fail(node) else Number(int(found), node.type)
 
 
-def _logic(node: Logic) -> Node:
+def _logic(node: ShortCircuit) -> Node:
     settles = node.op == "||"  # the truth of a side that decides alone
     match node.left, node.right:
         case Number(value=left), right:
             if bool(left) is settles:
                 return Number(int(settles), node.type)
-            return Opaque(right.reason, node.type) if isinstance(right, Opaque) else _truth(right)
-        case Opaque(reason=reason), _:
-            return Opaque(reason, node.type)
+            return (
+                Unavailable(right.reason, node.type)
+                if isinstance(right, Unavailable)
+                else _truth(right)
+            )
+        case Unavailable(reason=reason), _:
+            return Unavailable(reason, node.type)
         case left, Number(value=right):
             if bool(right) is not settles:
                 return _truth(left)

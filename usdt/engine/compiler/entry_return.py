@@ -18,46 +18,43 @@ frame where its predicates hold; the return program does nothing without one, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from usdt.arch.locations import AtReturn, Constant, Kept
+from usdt.arch.locations import AtFunctionReturn, Captured, Constant
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import fields_of, frozen, replace
 from usdt.engine.compiler.ir import (
     U32,
     U64,
-    CompareText,
-    CompareTexts,
+    ArgumentValue,
     Convert,
     Deref,
-    Fetched,
-    Gathered,
     Node,
-    Pointer,
+    PointerExpr,
+    RegisterAggregate,
+    StringEquals,
+    StringEqualsConst,
     can_fail,
     children,
     why_unreadable,
 )
-from usdt.engine.compiler.plan import LED, Output, Plan
+from usdt.engine.compiler.plan import LED, Output, ProbePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.arch.locations import Register
 
-T = TypeVar("T")
-
 __all__ = (
     "BITMAP_OFFSET",
-    "CallPart",
-    "CallStack",
-    "Split",
+    "EntryReturnMatch",
+    "EntryReturnPlans",
+    "EntryReturnRole",
     "blank_map",
+    "for_32bit_process",
     "frame_map",
-    "narrowed",
-    "of_return",
-    "replaced",
-    "split",
+    "needs_return",
+    "split_entry_return",
 )
 
 BITMAP_OFFSET = 16  # in a frame: the word that marks unreadable captures
@@ -70,27 +67,27 @@ _AS_THEY_ARE = ("comm", "func", "opaque", "ustack", "kstack")  # forms of what i
 
 
 @frozen
-class CallStack:
+class EntryReturnMatch:
     """How a function's entry and return find one another.
 
     Attributes:
         pointer: the stack pointer; None: the address of the context, which both ends share.
-        popped: bytes that a return takes off the stack, the usual number first.
-        thread: whether both are of one thread, whose ID does not change.
-        said: whether records say that they are of a return.
-        session: whether the kernel keeps the entry's pointer until the return, which has it in
-            SESSION_SLOT; registers of the return do not tell then.
+        return_pops: bytes that a return takes off the stack, the usual number first.
+        same_thread: whether both are of one thread, whose ID does not change.
+        mark_returns: whether records say that they are of a return.
+        kernel_keeps_sp: whether the kernel keeps the entry's stack pointer until the return, which
+            has it in SESSION_SLOT; then the registers of the return are not used.
     """
 
     pointer: Register | None
-    popped: tuple[int, ...] = (0,)
-    thread: bool = True
-    said: bool = True
-    session: bool = False
+    return_pops: tuple[int, ...] = (0,)
+    same_thread: bool = True
+    mark_returns: bool = True
+    kernel_keeps_sp: bool = False
 
 
 @frozen
-class CallPart:
+class EntryReturnRole:
     """What a case is of a pair.
 
     Attributes:
@@ -103,15 +100,15 @@ class CallPart:
     entry: bool
     pair: int
     size: int
-    stack: CallStack
+    stack: EntryReturnMatch
 
 
 @frozen
-class Split:
+class EntryReturnPlans:
     """Plans of a function's two ends; ``entry`` is None where nothing has to be kept."""
 
-    entry: Plan | None
-    returned: Plan
+    entry: ProbePlan | None
+    returned: ProbePlan
 
     @property
     def size(self) -> int:
@@ -129,95 +126,91 @@ def blank_map(size: int) -> str:
     return f"blank.{size}"
 
 
-def split(plan: Plan, *, said: bool = True) -> Split | None:
-    """A plan as two, or None where nothing in it is of the return; ``said``: see CallStack."""
+def split_entry_return(plan: ProbePlan, *, mark_returns: bool = True) -> EntryReturnPlans | None:
+    """Split a plan in two; None if nothing in it needs the return.
+
+    ``mark_returns`` is that of :class:`EntryReturnMatch`.
+    """
     nodes = [*plan.predicates]
     for output in plan.outputs:
         nodes += [output.node] if output.length is None else [output.node, output.length]
-    if not plan.returns and not any(map(of_return, nodes)):
+    if not plan.returns and not any(map(needs_return, nodes)):
         return None
-    keeper = _Keeper()
+    keeper = _CaptureRewriter()
     outputs = tuple(map(keeper.output, plan.outputs))
-    later = tuple(keeper.node(node) for node in plan.predicates if of_return(node))
-    sooner = tuple(node for node in plan.predicates if not of_return(node))
-    pair = keeper.captures or any(map(_of_entry, sooner))
+    later = tuple(keeper.node(node) for node in plan.predicates if needs_return(node))
+    sooner = tuple(node for node in plan.predicates if not needs_return(node))
+    pair = keeper.captures or any(map(_needs_entry, sooner))
     if not pair:
         both = sooner + later
-        return Split(None, replaced(plan, predicates=both, outputs=outputs, returns=said))
+        return EntryReturnPlans(
+            None, replace(plan, predicates=both, outputs=outputs, returns=mark_returns)
+        )
     captures = tuple(keeper.captures.values())
-    return Split(
-        Plan(sooner, captures, keeper.size, BITMAP_OFFSET, kernel=plan.kernel),
-        replaced(plan, predicates=later, outputs=outputs, returns=said),
+    return EntryReturnPlans(
+        ProbePlan(sooner, captures, keeper.size, BITMAP_OFFSET, kernel=plan.kernel),
+        replace(plan, predicates=later, outputs=outputs, returns=mark_returns),
     )
-
-
-def replaced(record: T, **changes: Any) -> T:
-    """A copy of a frozen record with some fields changed."""
-    return type(record)(**(_fields(record) | changes))
-
-
-def _fields(record: object) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in vars(type(record))["__match_args__"]}
 
 
 def _rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
     # A copy with its operands changed.
-    fields = _fields(node).items()
+    fields = fields_of(node).items()
     operands = {name: inner(value) for name, value in fields if isinstance(value, Node)}
-    return replaced(node, **operands) if operands else node
+    return replace(node, **operands) if operands else node
 
 
-def narrowed(plan: Plan) -> Plan:
+def for_32bit_process(plan: ProbePlan) -> ProbePlan:
     """A plan for a process of 32 bits, whose addresses have no sign to extend."""
     predicates = tuple(map(_narrowed, plan.predicates))
     outputs = tuple(
-        replaced(
+        replace(
             output,
             node=_unsigned(output.node) if output.form in _AT_ADDRESS else _narrowed(output.node),
             length=None if output.length is None else _narrowed(output.length),
         )
         for output in plan.outputs
     )
-    return replaced(plan, predicates=predicates, outputs=outputs)
+    return replace(plan, predicates=predicates, outputs=outputs)
 
 
 def _narrowed(node: Node) -> Node:
     match node:
         case Deref(address=address):
-            return replaced(node, address=_unsigned(address))
-        case CompareText(address=address) if address is not None:
-            return replaced(node, address=_unsigned(address))
-        case CompareTexts(left=left, right=right):
-            return replaced(node, left=_unsigned(left), right=_unsigned(right))
+            return replace(node, address=_unsigned(address))
+        case StringEqualsConst(address=address) if address is not None:
+            return replace(node, address=_unsigned(address))
+        case StringEquals(left=left, right=right):
+            return replace(node, left=_unsigned(left), right=_unsigned(right))
     return _rebuilt(node, _narrowed)
 
 
 def _unsigned(address: Node) -> Node:
-    if isinstance(address, Gathered):
+    if isinstance(address, RegisterAggregate):
         return address
     return Convert(_narrowed(address), U32)
 
 
-def of_return(node: Node) -> bool:
+def needs_return(node: Node) -> bool:
     """Whether a value is only known when the function returns."""
-    if isinstance(node, Fetched) and isinstance(node.fetch, AtReturn):
+    if isinstance(node, ArgumentValue) and isinstance(node.fetch, AtFunctionReturn):
         return True
-    return any(map(of_return, children(node)))
+    return any(map(needs_return, children(node)))
 
 
-def _of_entry(node: Node) -> bool:
+def _needs_entry(node: Node) -> bool:
     # Whether it needs what only the entry has: arguments, or memory.
     match node:
-        case Fetched(fetch=fetch):
-            return not isinstance(fetch, (AtReturn, Constant))
-        case Deref() | CompareTexts():
+        case ArgumentValue(fetch=fetch):
+            return not isinstance(fetch, (AtFunctionReturn, Constant))
+        case Deref() | StringEquals():
             return True
-        case CompareText(address=address):
+        case StringEqualsConst(address=address):
             return address is not None
-    return any(map(_of_entry, children(node)))
+    return any(map(_needs_entry, children(node)))
 
 
-class _Keeper:
+class _CaptureRewriter:
     # Replaces what is of the entry by what will be in the frame.
     def __init__(self) -> None:
         self.captures: dict[tuple[str, Node, Node | None, int], Output] = {}
@@ -226,36 +219,36 @@ class _Keeper:
     def output(self, output: Output) -> Output:
         node, length = output.node, output.length
         parts = [node] if length is None else [node, length]
-        if output.form in _TEXTS and not any(map(of_return, parts)):
-            if any(map(_of_entry, parts)):
+        if output.form in _TEXTS and not any(map(needs_return, parts)):
+            if any(map(_needs_entry, parts)):
                 node = self._text(output)
         elif output.form not in _AS_THEY_ARE:
             node = self.node(node)
             length = None if length is None else self.node(length)
-        return replaced(output, node=node, length=length)
+        return replace(output, node=node, length=length)
 
     def node(self, node: Node) -> Node:
         """What is evaluated at return instead of a number."""
-        if not of_return(node):
-            return self._number(node) if _of_entry(node) else node
+        if not needs_return(node):
+            return self._number(node) if _needs_entry(node) else node
         return _rebuilt(node, self.node)
 
     def _number(self, node: Node) -> Node:
-        if isinstance(node, Pointer):  # its type serves what is built on it
-            return replaced(node, address=self.node(node.address))
+        if isinstance(node, PointerExpr):  # its type serves what is built on it
+            return replace(node, address=self.node(node.address))
         fallible = can_fail(node)
         form = "integer"
         made = self._keep(Output("", form, node, size=8, fallible=fallible))
         reason = why_unreadable(node) if fallible else ""
-        bit = self._bit(made) if fallible else -1
-        return Fetched(Kept(made.offset, 0, bit, reason), node.type)
+        bit = self._bit(made) if fallible else None
+        return ArgumentValue(Captured(made.offset, 0, bit, reason), node.type)
 
     def _text(self, output: Output) -> Node:
         made = self._keep(output)
         fallible = output.form == "bytes"  # the others have their errno
         reason = why_unreadable(output.node) if fallible else ""
-        fetch = Kept(made.offset, output.size, self._bit(made) if fallible else -1, reason)
-        return Fetched(fetch, output.node.type if fallible else U64)
+        fetch = Captured(made.offset, output.size, self._bit(made) if fallible else None, reason)
+        return ArgumentValue(fetch, output.node.type if fallible else U64)
 
     def _bit(self, made: Output) -> int:
         return next(n for n, known in enumerate(self.captures.values()) if known is made)
@@ -266,6 +259,6 @@ class _Keeper:
             if len(self.captures) == _CAPTURED:
                 raise TracingError(f"more than {_CAPTURED} values of a function's entry are kept")
             lead = 8 if output.form in LED else 0
-            self.captures[key] = replaced(output, key="", offset=self.size)
+            self.captures[key] = replace(output, key="", offset=self.size)
             self.size += lead + -(-output.size // 8) * 8
         return self.captures[key]

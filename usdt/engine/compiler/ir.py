@@ -8,35 +8,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import AtReturn, Kept, Kind, Memory, RecordBytes, Unreadable, ValueType
+from usdt.arch.locations import (
+    AtFunctionReturn,
+    Captured,
+    ContextArea,
+    Memory,
+    Unreadable,
+    ValueClass,
+    ValueType,
+)
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usdt.arch.locations import Fetch
+    from usdt.arch.locations import Location
 
 __all__ = (
     "S32",
     "S64",
     "U32",
     "U64",
+    "ArgumentValue",
     "Arithmetic",
     "Builtin",
     "Compare",
-    "CompareText",
-    "CompareTexts",
     "Convert",
     "Deref",
-    "Fetched",
-    "Gathered",
-    "Logic",
+    "LValue",
     "Node",
     "Not",
     "Number",
-    "Opaque",
-    "Place",
-    "Pointer",
+    "PointerExpr",
+    "RegisterAggregate",
+    "ShortCircuit",
+    "StringEquals",
+    "StringEqualsConst",
+    "Unavailable",
     "bounds",
     "can_fail",
     "children",
@@ -46,10 +54,10 @@ __all__ = (
     "wrap",
 )
 
-S32 = ValueType(Kind.SIGNED, 4)
-U32 = ValueType(Kind.UNSIGNED, 4)
-S64 = ValueType(Kind.SIGNED, 8)
-U64 = ValueType(Kind.UNSIGNED, 8)
+S32 = ValueType(ValueClass.SIGNED, 4)
+U32 = ValueType(ValueClass.UNSIGNED, 4)
+S64 = ValueType(ValueClass.SIGNED, 8)
+U64 = ValueType(ValueClass.UNSIGNED, 8)
 
 
 @frozen
@@ -61,16 +69,16 @@ class Number:
 
 
 @frozen
-class Fetched:
+class ArgumentValue:
     """An argument as the front describes it; ``handle``: its type, if that says more than C's."""
 
-    fetch: Fetch
+    fetch: Location
     type: ValueType
     handle: object = None
 
 
 @frozen
-class Gathered:
+class RegisterAggregate:
     """The bytes of a structure that lies in registers, where its address would be.
 
     Attributes:
@@ -90,7 +98,7 @@ class Builtin:
 
 
 @frozen
-class Opaque:
+class Unavailable:
     """A value that cannot be read here; any expression with it cannot either."""
 
     reason: str
@@ -98,7 +106,7 @@ class Opaque:
 
 
 @frozen
-class Pointer:
+class PointerExpr:
     """An address whose target type is known from a cast or from debug information.
 
     ``handle`` is the target's type in the words of the latter; ``kernel``: that is a type of the
@@ -114,13 +122,13 @@ class Pointer:
 
 
 @frozen
-class Place:
+class LValue:
     """What lies at an address and is no number: a structure, an array; text is of kind STRING.
 
     Attributes:
         element: of an array of integers, what it is made of.
-        handle: its type in the words of :class:`usdt.engine.compiler.resolve.Types`.
-        kernel: as of :class:`Pointer`.
+        handle: its type in the words of :class:`usdt.engine.compiler.resolve.TypeProvider`.
+        kernel: as of :class:`PointerExpr`.
     """
 
     address: Node
@@ -171,7 +179,7 @@ class Compare:
 
 
 @frozen
-class CompareText:
+class StringEqualsConst:
     """A string against a constant.
 
     Attributes:
@@ -189,7 +197,7 @@ class CompareText:
 
 
 @frozen
-class CompareTexts:
+class StringEquals:
     """Two strings at addresses, each cut after ``limit`` bytes; ``equal``: False for ``!=``."""
 
     left: Node
@@ -200,7 +208,7 @@ class CompareTexts:
 
 
 @frozen
-class Logic:
+class ShortCircuit:
     """``&&`` or ``||``, short-circuit."""
 
     op: str
@@ -219,19 +227,19 @@ class Not:
 
 Node = (
     Number
-    | Fetched
-    | Gathered
+    | ArgumentValue
+    | RegisterAggregate
     | Builtin
-    | Opaque
-    | Pointer
-    | Place
+    | Unavailable
+    | PointerExpr
+    | LValue
     | Deref
     | Convert
     | Arithmetic
     | Compare
-    | CompareText
-    | CompareTexts
-    | Logic
+    | StringEqualsConst
+    | StringEquals
+    | ShortCircuit
     | Not
 )
 
@@ -263,28 +271,28 @@ def narrows(source: ValueType, target: ValueType) -> bool:
 def children(node: Node) -> tuple[Node, ...]:
     """The operands of a node, left to right."""
     match node:
-        case Pointer(address=inner) | Deref(address=inner) | Place(address=inner):
+        case PointerExpr(address=inner) | Deref(address=inner) | LValue(address=inner):
             return (inner,)
         case Convert(operand=inner) | Not(operand=inner):
             return (inner,)
         case Arithmetic(left=left, right=right):
             return (left,) if right is None else (left, right)
-        case Compare(left=left, right=right) | Logic(left=left, right=right):
+        case Compare(left=left, right=right) | ShortCircuit(left=left, right=right):
             return (left, right)
-        case CompareTexts(left=left, right=right):
+        case StringEquals(left=left, right=right):
             return (left, right)
-        case CompareText(address=address):
+        case StringEqualsConst(address=address):
             return () if address is None else (address,)
-        case Gathered(parts=parts):
+        case RegisterAggregate(parts=parts):
             return tuple(part for _, part in parts)
     return ()
 
 
 def of_kernel(node: Node | None) -> bool:
     """Whether an address is the kernel's for certain, or a pointer as the kernel's types say."""
-    if isinstance(node, Fetched):
-        return isinstance(node.fetch, RecordBytes)
-    return isinstance(node, (Pointer, Place)) and node.kernel
+    if isinstance(node, ArgumentValue):
+        return isinstance(node.fetch, ContextArea)
+    return isinstance(node, (PointerExpr, LValue)) and node.kernel
 
 
 def why_unreadable(node: Node) -> str:
@@ -294,21 +302,21 @@ def why_unreadable(node: Node) -> str:
 
 def _reasons(node: Node) -> Iterator[str]:
     match node:
-        case Opaque(reason=reason):
+        case Unavailable(reason=reason):
             yield reason
-        case Gathered():
+        case RegisterAggregate():
             yield "it lies in registers and has no address"
-        case Fetched(fetch=Memory(kernel=True)):
+        case ArgumentValue(fetch=Memory(kernel=True)):
             pass
-        case Deref() | CompareTexts() | Fetched(fetch=Memory() | RecordBytes()):
+        case Deref() | StringEquals() | ArgumentValue(fetch=Memory() | ContextArea()):
             yield "memory not readable"
-        case CompareText(address=address) if address is not None:
+        case StringEqualsConst(address=address) if address is not None:
             yield "memory not readable"
-        case Fetched(
-            fetch=Unreadable(reason=reason) | AtReturn(register=Unreadable(reason=reason))
+        case ArgumentValue(
+            fetch=Unreadable(reason=reason) | AtFunctionReturn(register=Unreadable(reason=reason))
         ):
             yield reason
-        case Fetched(fetch=Kept(reason=reason)) if reason:
+        case ArgumentValue(fetch=Captured(reason=reason)) if reason:
             yield reason
     for child in children(node):
         yield from _reasons(child)

@@ -20,28 +20,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import AtReturn, Kept, Kind, RecordBytes, Register, Unreadable
+from usdt.arch.locations import (
+    AtFunctionReturn,
+    Captured,
+    ContextArea,
+    Register,
+    Unreadable,
+    ValueClass,
+)
 from usdt.base.errors import LanguageError
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     U32,
     U64,
+    ArgumentValue,
     Arithmetic,
     Convert,
-    Fetched,
-    Gathered,
+    LValue,
     Node,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    RegisterAggregate,
+    Unavailable,
     can_fail,
     of_kernel,
 )
 from usdt.engine.compiler.limits import DEFAULT_STRING, MAX_FRAMES, MAX_OUTPUTS, MAX_READ
 from usdt.engine.compiler.resolve import Resolver, Scope, address_of_lvalue, resolve
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.value_names import ValueNames
 from usdt.engine.language.tree import Call, Name
 
 if TYPE_CHECKING:
@@ -50,11 +57,11 @@ if TYPE_CHECKING:
     from usdt.arch.locations import ValueType
     from usdt.btf.values.type_snapshot import Shape
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.resolve import Types
-    from usdt.engine.compiler.scope import Shown
+    from usdt.engine.compiler.resolve import TypeProvider
+    from usdt.engine.compiler.scope import DefaultFormat
     from usdt.engine.language.tree import Item
 
-__all__ = ("HEADER_SIZE", "LED", "Output", "Plan", "make_plan")
+__all__ = ("HEADER_SIZE", "LED", "Output", "ProbePlan", "make_plan")
 
 HEADER_SIZE = 40
 LED = (
@@ -65,7 +72,7 @@ LED = (
     "ustack",
     "kstack",
 )  # forms that a length or a negative errno precedes
-_TRUTH = Names("symbols", ((0, "false"), (1, "true")))
+_TRUTH = ValueNames("symbols", ((0, "false"), (1, "true")))
 _ROOMLESS = ("comm", "func", "opaque")  # forms that take no room in a record
 
 
@@ -98,27 +105,27 @@ class Output:
     length: Node | None = None
     fallible: bool = False
     text: str = ""
-    names: Names | None = None
+    names: ValueNames | None = None
     shape: Shape | None = None
     cast: str = ""
 
     @property
     def reach(self) -> int:
         """Bytes that are read of a string: no more than an event's record has of it."""
-        fetch = self.node.fetch if isinstance(self.node, Fetched) else None
-        if isinstance(fetch, RecordBytes) and fetch.location == "here":
+        fetch = self.node.fetch if isinstance(self.node, ArgumentValue) else None
+        if isinstance(fetch, ContextArea) and fetch.location == "here":
             return min(self.size, fetch.size)
         return self.size
 
     @property
-    def whole(self) -> Kept | None:
+    def whole(self) -> Captured | None:
         """Where a string, buffer or aggregate stands that was taken at a function's entry."""
-        fetch = self.node.fetch if isinstance(self.node, Fetched) else None
-        return fetch if isinstance(fetch, Kept) and fetch.size else None
+        fetch = self.node.fetch if isinstance(self.node, ArgumentValue) else None
+        return fetch if isinstance(fetch, Captured) and fetch.size else None
 
 
 @frozen
-class Plan:
+class ProbePlan:
     """Everything a program does at a hit. Hashable: equal plans share one program.
 
     Attributes:
@@ -147,7 +154,7 @@ class Plan:
         )
 
     @property
-    def never(self) -> bool:
+    def always_false(self) -> bool:
         """Whether some predicate is always false."""
         return any(isinstance(node, Number) and not node.value for node in self.predicates)
 
@@ -162,10 +169,10 @@ def make_plan(
     max_string: int = DEFAULT_STRING,
     max_struct: int = 0,
     function: str = "",
-    types: Types | None = None,
+    types: TypeProvider | None = None,
     stacks: Sequence[str] = (),
     kernel: bool = False,
-) -> Plan:
+) -> ProbePlan:
     """Plan the items of one probe for one set of arguments.
 
     Args:
@@ -206,7 +213,7 @@ def make_plan(
     return _lay_out(predicates, shown, kernel=kernel)
 
 
-def _lay_out(predicates: list[Node], shown: list[Output], *, kernel: bool) -> Plan:
+def _lay_out(predicates: list[Node], shown: list[Output], *, kernel: bool) -> ProbePlan:
     marks = HEADER_SIZE if any(output.fallible for output in shown) else -1
     offset = HEADER_SIZE + (8 if marks >= 0 else 0)
     placed = []
@@ -217,7 +224,7 @@ def _lay_out(predicates: list[Node], shown: list[Output], *, kernel: bool) -> Pl
         placed.append(_at(output, offset))
         lead = 8 if output.form in LED else 0
         offset += lead + -(-output.size // 8) * 8
-    return Plan(tuple(predicates), tuple(placed), offset, marks, kernel=kernel)
+    return ProbePlan(tuple(predicates), tuple(placed), offset, marks, kernel=kernel)
 
 
 def _at(output: Output, offset: int) -> Output:
@@ -259,27 +266,31 @@ def _stack(kind: str, key: str = "") -> Output:
 
 def _argument(argument: Argument, key: str, scope: Scope, *, wide: bool = True) -> Output:
     if isinstance(argument.fetch, Unreadable):
-        return Output(key, "opaque", Opaque(argument.fetch.reason, argument.type))
-    node = Fetched(argument.fetch, argument.type)
+        return Output(key, "opaque", Unavailable(argument.fetch.reason, argument.type))
+    node = ArgumentValue(argument.fetch, argument.type)
     if argument.form == "string":
         # What has a length of its own shows whole: there is room for a byte that it never has.
-        room = argument.type.size + 1 if argument.type.size and node.type.kind is Kind.STRING else 0
+        room = (
+            argument.type.size + 1
+            if argument.type.size and node.type.kind is ValueClass.STRING
+            else 0
+        )
         return _read(key, "string", node, min(room or MAX_READ, scope.max_string + 1), None)
-    if argument.element is not None and isinstance(argument.fetch, RecordBytes):
+    if argument.element is not None and isinstance(argument.fetch, ContextArea):
         return _array(key, node, argument.fetch, argument.element, scope)
     if scope.types is not None and argument.handle is not None:
         return _typed(key, scope.types.argument(argument, node), scope, wide=wide)
     return _plain(key, node, argument.form or "integer", argument.names)
 
 
-def _array(key: str, node: Node, fetch: RecordBytes, element: ValueType, scope: Scope) -> Output:
+def _array(key: str, node: Node, fetch: ContextArea, element: ValueType, scope: Scope) -> Output:
     # Numbers in the record; where their length is, it counts.
     code = "_bh_i___q"[element.size]
     text = code if element.signed else code.upper()
     if fetch.location == "here":
         number = min(fetch.size, MAX_READ)
         return Output(key, "array", node, size=number, length=Number(number, U64), text=text)
-    word = Fetched(Register(fetch.offset, 4), U32)
+    word = ArgumentValue(Register(fetch.offset, 4), U32)
     length = Arithmetic(">>", word, Number(16, U32), U32)
     room = max(scope.max_string // element.size, 1) * element.size
     return Output(key, "array", node, size=room, length=length, text=text)
@@ -293,11 +304,11 @@ def _typed(key: str, node: Node, scope: Scope, *, wide: bool = True) -> Output:
         return _chosen(key, node, shown, scope, wide=wide)
     if shown is not None and shown.begin is not None:
         return _contents(key, shown, scope)
-    if isinstance(node, Place):
+    if isinstance(node, LValue):
         return _place(key, node, shown, scope)
     names = scope.types.names(node) if scope.types is not None else None
     if shown is None:
-        form = "hex" if isinstance(node, Pointer) and node.handle is not None else "integer"
+        form = "hex" if isinstance(node, PointerExpr) and node.handle is not None else "integer"
         return _plain(key, node, form, names)
     if shown.form == "string":
         return _read(key, "string", node, scope.max_string + 1, None)
@@ -309,7 +320,7 @@ def _typed(key: str, node: Node, scope: Scope, *, wide: bool = True) -> Output:
     return _plain(key, node, shown.form, names, shown.cast)
 
 
-def _contents(key: str, shown: Shown, scope: Scope) -> Output:
+def _contents(key: str, shown: DefaultFormat, scope: Scope) -> Output:
     # What a text or a list of C++ or Rust holds, as long as it says that it is.
     begin = shown.begin or Number(0, U64)
     if shown.shape is not None and shown.length is not None:
@@ -323,12 +334,12 @@ def _contents(key: str, shown: Shown, scope: Scope) -> Output:
     return made if made.form == "opaque" else _with_text(made, text)
 
 
-def _chosen(key: str, node: Node, shown: Shown, scope: Scope, *, wide: bool) -> Output:
+def _chosen(key: str, node: Node, shown: DefaultFormat, scope: Scope, *, wide: bool) -> Output:
     # An enum with data: with them, where there is room and all can be read; else its form's name.
     if shown.shape is not None and wide and scope.max_struct:
-        pointer = isinstance(node, Pointer)
+        pointer = isinstance(node, PointerExpr)
         made = _structure(key, node, shown.shape, scope, "*") if pointer else None
-        if isinstance(node, Place):
+        if isinstance(node, LValue):
             made = _place(key, node, shown, scope)
         if made is not None and made.form == "typed":
             return made
@@ -339,7 +350,7 @@ def _chosen(key: str, node: Node, shown: Shown, scope: Scope, *, wide: bool) -> 
 def _list(key: str, begin: Node, shape: Shape, length: Node) -> Output:
     # Structures in a row, as many as the length says; the shape has room for so many.
     for node in (begin, length):
-        if isinstance(node, Opaque):
+        if isinstance(node, Unavailable):
             return Output(key, "opaque", node)
     return Output(key, "typed", begin, size=8 + shape.size, length=length, text="v", shape=shape)
 
@@ -350,16 +361,16 @@ def _with_text(output: Output, text: str) -> Output:
     )
 
 
-def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
-    if isinstance(node.address, Fetched) and isinstance(node.address.fetch, AtReturn):
+def _place(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -> Output:
+    if isinstance(node.address, ArgumentValue) and isinstance(node.address.fetch, AtFunctionReturn):
         lost = node.address.fetch.register
         if isinstance(lost, Unreadable):  # as a number it keeps its reason
             return _plain(key, node.address)
-    if node.type.kind is Kind.STRING:
+    if node.type.kind is ValueClass.STRING:
         room = min(node.type.size + 1, scope.max_string + 1)
         return _read(key, "string", address_of_lvalue(node), room, None)
     if node.element is None and shown is not None and shown.shape is not None and scope.max_struct:
-        held = isinstance(node.address, Gathered)
+        held = isinstance(node.address, RegisterAggregate)
         start = node.address if held else address_of_lvalue(node)
         return _structure(key, start, shown.shape, scope, "")
     size = min(node.type.size, MAX_READ)
@@ -367,7 +378,7 @@ def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
     if node.element is not None:
         text = "_bh_i___q"[node.element.size]
         text = text if node.element.signed else text.upper()
-    if isinstance(node.address, Opaque):
+    if isinstance(node.address, Unavailable):
         return Output(key, "opaque", node.address)
     return Output(
         key, "array", address_of_lvalue(node), size=size, length=Number(size, U64), text=text
@@ -376,9 +387,9 @@ def _place(key: str, node: Place, shown: Shown | None, scope: Scope) -> Output:
 
 def _structure(key: str, address: Node, shape: Shape, scope: Scope, text: str) -> Output:
     # Room for the address, and for as much as is kept.
-    if isinstance(address, Pointer) and isinstance(address.address, Opaque):
+    if isinstance(address, PointerExpr) and isinstance(address.address, Unavailable):
         address = address.address
-    if isinstance(address, Opaque):
+    if isinstance(address, Unavailable):
         return Output(key, "opaque", address)
     text += "k" if of_kernel(address) else ""
     size = 8 + min(shape.size, scope.max_struct)
@@ -386,15 +397,15 @@ def _structure(key: str, address: Node, shape: Shape, scope: Scope, text: str) -
 
 
 def _plain(
-    key: str, node: Node, form: str = "integer", names: Names | None = None, cast: str = ""
+    key: str, node: Node, form: str = "integer", names: ValueNames | None = None, cast: str = ""
 ) -> Output:
-    if isinstance(node, Pointer) and isinstance(node.address, Opaque):
+    if isinstance(node, PointerExpr) and isinstance(node.address, Unavailable):
         node = node.address
-    if isinstance(node, Opaque):
+    if isinstance(node, Unavailable):
         return Output(key, "opaque", node)
-    if node.type.kind is Kind.FLOAT:
+    if node.type.kind is ValueClass.FLOAT:
         form = "float"
-    if node.type.kind is Kind.BYTES:
+    if node.type.kind is ValueClass.BYTES:
         form = "bytes"
     size = max(8, node.type.size)
     fallible = form == "bytes" or can_fail(node)  # copying has an errno, wherever from
@@ -405,7 +416,7 @@ def _call(tree: Call, key: str, scope: Scope) -> Output:
     first = tree.arguments[0]
     if tree.function == "hex":
         node = resolve(first, scope)
-        if node.type.kind is Kind.FLOAT:
+        if node.type.kind is ValueClass.FLOAT:
             raise scope.error(first, "hex() shows integers, not floating-point values")
         return _plain(key, node, "hex")
     if tree.function in ("usym", "ksym"):
@@ -421,9 +432,9 @@ def _call(tree: Call, key: str, scope: Scope) -> Output:
 
 
 def _read(key: str, form: str, address: Node, size: int, length: Node | None) -> Output:
-    if isinstance(address, Opaque):
+    if isinstance(address, Unavailable):
         return Output(key, "opaque", address)
-    if isinstance(length, Opaque):
+    if isinstance(length, Unavailable):
         return Output(key, "opaque", length)
     text = "k" if form == "string" and of_kernel(address) else ""
     return Output(key, form, address, size=size, length=length, text=text)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import Shape
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Cast, Expression, Index, Member, Unary
 
 __all__ = (
     "INTEGER_BUILTINS",
+    "DefaultFormat",
     "Scope",
-    "Shown",
-    "Types",
+    "TypeProvider",
 )
 
 INTEGER_BUILTINS = {
@@ -38,7 +38,7 @@ INTEGER_BUILTINS = {
 
 
 @frozen
-class Shown:
+class DefaultFormat:
     """How a value of a known type is shown.
 
     Attributes:
@@ -59,7 +59,7 @@ class Shown:
     element: ValueType | None = None
 
 
-class Types(Protocol):
+class TypeProvider(Protocol):
     """What a front that knows types adds to the language: BTF's, DWARF's.
 
     Each method may answer None: then the error says that the type is not known here.
@@ -74,10 +74,10 @@ class Types(Protocol):
     def deref(self, tree: Unary, target: Node) -> Node | None:
         """``*target``."""
 
-    def names(self, node: Node) -> Names | None:
+    def names(self, node: Node) -> ValueNames | None:
         """Names of an expression's values: those of its enum."""
 
-    def shown(self, node: Node) -> Shown | None:
+    def shown(self, node: Node) -> DefaultFormat | None:
         """How an expression of a known type is shown where nobody says how."""
 
     def cast(self, tree: Cast, operand: Node) -> Node | None:
@@ -109,7 +109,7 @@ class Scope:
     function: str = ""
     max_string: int = DEFAULT_STRING
     max_struct: int = 0
-    types: Types | None = None
+    types: TypeProvider | None = None
 
     def error(self, where: Expression, reason: str) -> LanguageError:
         """An error that points at ``where``."""

@@ -10,14 +10,14 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("KINDS", "NamedNumber", "Names")
+__all__ = ("KINDS", "NamedNumber", "ValueNames")
 
 KINDS = ("flags", "symbols", "errno", "device")
 _ERRORS = 4095  # MAX_ERRNO: -4095…-1 are error numbers where a function returns one
 
 
 @frozen
-class Names:
+class ValueNames:
     """Names of an argument's values. Hashable: equal ones are one.
 
     Attributes:
@@ -89,7 +89,7 @@ class Names:
         }
 
     @classmethod
-    def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> Names:
+    def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> ValueNames:
         """What to_json() made; ``refuse`` makes the error where it did not."""
         if not isinstance(data, dict) or data.get("kind") not in KINDS:
             raise refuse("names: an object with a kind expected")

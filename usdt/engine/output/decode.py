@@ -17,20 +17,20 @@ import sys
 from array import array
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from usdt.arch.locations import Kind
+from usdt.arch.locations import ValueClass
 from usdt.base.errors import TracingError
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
 from usdt.engine.compiler.plan import HEADER_SIZE
-from usdt.engine.compiler.record.layout import Layout, layout_of
+from usdt.engine.compiler.record.layout import RecordLayout, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.engine.compiler.plan import Plan
-    from usdt.engine.compiler.record.layout import Field
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.compiler.record.layout import RecordField
+    from usdt.engine.output.formatters import Formatter
 
-__all__ = ("CONTEXT", "BadRecord", "Consumer", "Decoder", "record_format", "swapped_words")
+__all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format", "swapped_words")
 
 CONTEXT = struct.Struct(
     "=IIII16s"
@@ -42,10 +42,10 @@ _CONTEXTS = 1 << 16  # distinct contexts kept; a tracer of short-lived threads f
 
 
 @runtime_checkable
-class Consumer(Protocol):
+class RecordConsumer(Protocol):
     """What a session gives its records to; :class:`Decoder` is one."""
 
-    def add(self, number: int, probe: str, plan: Plan) -> None:
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a case before its first record comes."""
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
@@ -60,21 +60,23 @@ class Decoder:
         byteorder: of the records, as :data:`sys.byteorder` has it.
     """
 
-    def __init__(self, form: Form, byteorder: str = sys.byteorder) -> None:
+    def __init__(self, form: Formatter, byteorder: str = sys.byteorder) -> None:
         self._form = form
         self._foreign = byteorder != sys.byteorder
         self._order = "<" if byteorder == "little" else ">"
         self._cases: dict[int, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
         self._sizes: dict[int, int] = {}
-        self._renderers: dict[Layout, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
+        self._renderers: dict[RecordLayout, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
         self._hidden: set[int] = set()
         self._contexts = _Contexts(form, self._order)
 
-    def add(self, number: int, probe: str, plan: Plan) -> None:
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a case before its first record comes."""
         self.add_layout(number, probe, layout_of(plan))
 
-    def add_layout(self, number: int, probe: str, layout: Layout, *, hidden: bool = False) -> None:
+    def add_layout(
+        self, number: int, probe: str, layout: RecordLayout, *, hidden: bool = False
+    ) -> None:
         """The same from its layout alone; ``hidden``: its records are passed over."""
         if hidden:
             self._hidden.add(number)
@@ -169,7 +171,7 @@ def swapped_words(data: bytes) -> memoryview:
 
 class _Contexts(dict[bytes, Any]):
     # Bytes 8 to 40 of a record → what the form shows for them.
-    def __init__(self, form: Form, order: str) -> None:
+    def __init__(self, form: Formatter, order: str) -> None:
         self._form = form
         self._format = struct.Struct(order + CONTEXT.format[1:])
         self.probes: dict[int, str] = {}
@@ -183,7 +185,7 @@ class _Contexts(dict[bytes, Any]):
         return value
 
 
-def record_format(layout: Layout, order: str = "=") -> struct.Struct:
+def record_format(layout: RecordLayout, order: str = "=") -> struct.Struct:
     """Unpacks records of a layout, each with the ring buffer's header before it.
 
     Args:
@@ -202,7 +204,7 @@ def record_format(layout: Layout, order: str = "=") -> struct.Struct:
     return struct.Struct("".join(parts))
 
 
-def _codes(field: Field) -> str:
+def _codes(field: RecordField) -> str:
     padding = -field.size % 8
     size = field.type.size
     match field.form:
@@ -212,10 +214,12 @@ def _codes(field: Field) -> str:
             return "d" if size == 8 else "f4x"
         case "bytes":
             return f"{size}s{field.size + padding - size}x"
-    return "q" if field.type.kind is Kind.SIGNED and field.form != "hex" else "Q"
+    return "q" if field.type.kind is ValueClass.SIGNED and field.form != "hex" else "Q"
 
 
-def compile_renderer(layout: Layout, form: Form, order: str = "=") -> Callable[..., list[Any]]:
+def compile_renderer(
+    layout: RecordLayout, form: Formatter, order: str = "="
+) -> Callable[..., list[Any]]:
     """A function (rows, contexts) → list, made for one layout.
 
     Its source is made of names, numbers and the keys of the items; a form quotes the keys. The
@@ -236,7 +240,7 @@ def compile_renderer(layout: Layout, form: Form, order: str = "=") -> Callable[.
     return function
 
 
-def _expression(index: int, field: Field, form: Form, order: str) -> str:
+def _expression(index: int, field: RecordField, form: Formatter, order: str) -> str:
     value, length = f"v{index}", f"n{index}"
     match field.form:
         case "comm":

@@ -15,10 +15,10 @@ from usdt.base.errors import SyscallError, TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("FileSink",)
+__all__ = ("OutputFile",)
 
 
-class FileSink:
+class OutputFile:
     """Writes lines to a file, or to standard output; a context manager.
 
     Every batch is one write, so that a reader at the other end of a pipe sees lines at once. What

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from usdt.engine.output.kernel_symbols import KernelSymbols
 
 __all__ = (
-    "Kind",
+    "StackKind",
     "StackResolver",
     "UserSymbols",
     "addresses_in",
@@ -35,7 +35,7 @@ __all__ = (
 _INDENT = " " * 8
 _KEPT = 1 << 14  # distinct stacks whose rendering is kept
 
-Kind = Literal["ustack", "kstack"]
+StackKind = Literal["ustack", "kstack"]
 
 
 class UserSymbols(Protocol):
@@ -97,7 +97,7 @@ class StackResolver:
 
     # ------------------------------------------------------------ names
 
-    def frames(self, kind: Kind, pid: int, addresses: Sequence[int]) -> list[Frame]:
+    def frames(self, kind: StackKind, pid: int, addresses: Sequence[int]) -> list[Frame]:
         """The frames of a stack, innermost first.
 
         Args:
@@ -112,7 +112,7 @@ class StackResolver:
             return [Frame(address) for address in addresses]
         return user.frames(pid, addresses)
 
-    def frame(self, kind: Kind, pid: int, address: int) -> Frame:
+    def frame(self, kind: StackKind, pid: int, address: int) -> Frame:
         """What ``usym`` (kind ``ustack``) or ``ksym`` (``kstack``) shows of an address."""
         if kind == "kstack":
             return self._kernel_symbols().frame(address)
@@ -172,38 +172,40 @@ class StackResolver:
 
     # ------------------------------------------------------------ records
 
-    def text(self, kind: Kind, pid: int, data: bytes, length: int) -> str:
+    def text(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
         """A recorded stack, for eyes: one line a frame, each begun by a newline."""
         found = self._rendered(_stack_text, kind, pid, data, length)
         return str(found)
 
-    def json(self, kind: Kind, pid: int, data: bytes, length: int) -> str:
+    def json(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
         """The same as JSON: a list of objects, or why there are none."""
         found = self._rendered(_stack_json, kind, pid, data, length)
         return str(found)
 
-    def fold(self, kind: Kind, pid: int, data: bytes, length: int) -> str:
+    def fold(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
         """The same as ``outer;…;inner``."""
         return str(self._rendered(_stack_folded, kind, pid, data, length))
 
-    def value(self, kind: Kind, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
+    def value(
+        self, kind: StackKind, pid: int, data: bytes, length: int
+    ) -> list[Frame] | Unreadable:
         """The same as frames."""
         if length <= 0:
             return Unreadable(no_frames(kind, length))
         return self.frames(kind, pid, addresses_in(data[:length], self._order))
 
-    def symbol_text(self, kind: Kind, pid: int, address: int) -> str:
+    def symbol_text(self, kind: StackKind, pid: int, address: int) -> str:
         """An address for eyes."""
         return frame_text(self.frame(kind, pid, address))
 
-    def symbol_json(self, kind: Kind, pid: int, address: int) -> str:
+    def symbol_json(self, kind: StackKind, pid: int, address: int) -> str:
         """An address as JSON."""
         return frame_json(self.frame(kind, pid, address))
 
     def _rendered(
         self,
-        render: Callable[[Kind, list[Frame] | Unreadable], str],
-        kind: Kind,
+        render: Callable[[StackKind, list[Frame] | Unreadable], str],
+        kind: StackKind,
         pid: int,
         data: bytes,
         length: int,
@@ -236,7 +238,7 @@ def addresses_in(data: bytes, order: str = "=") -> list[int]:
     return list(found[: found.index(0)] if 0 in found else found)
 
 
-def no_frames(kind: Kind, length: int) -> str:
+def no_frames(kind: StackKind, length: int) -> str:
     """Why a stack has no frames; ``length`` is what ``bpf_get_stack`` returned."""
     if kind == "kstack":
         return "no frames: hit in user mode, where the kernel has no stack of the task"
@@ -245,24 +247,24 @@ def no_frames(kind: Kind, length: int) -> str:
     return "no frames: the task has no user stack"
 
 
-def no_frames_folded(kind: Kind) -> str:
+def no_frames_folded(kind: StackKind) -> str:
     """The same as one frame of a folded stack."""
     return f"[no {'user' if kind == 'ustack' else 'kernel'} frames]"
 
 
-def _stack_text(_kind: Kind, stack: list[Frame] | Unreadable) -> str:
+def _stack_text(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return f"?({stack.reason})"
     return "".join(f"\n{_INDENT}{frame_text(frame)}" for frame in stack)
 
 
-def _stack_json(_kind: Kind, stack: list[Frame] | Unreadable) -> str:
+def _stack_json(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return f'{{"error": {quote(stack.reason)}}}'
     return f"[{', '.join(map(frame_json, stack))}]"
 
 
-def _stack_folded(kind: Kind, stack: list[Frame] | Unreadable) -> str:
+def _stack_folded(kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return no_frames_folded(kind)
     return folded(stack, kernel=kind == "kstack")

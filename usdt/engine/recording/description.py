@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from usdt.base.frozen import frozen
-from usdt.engine.compiler.record.layout import BadLayout, Layout
+from usdt.engine.compiler.record.layout import BadLayout, RecordLayout
 from usdt.engine.recording.blocks import FORMAT, VERSION, RecordingError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Case:
 
     number: int
     probe: str
-    layout: Layout
+    layout: RecordLayout
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
@@ -198,7 +198,7 @@ class Case:
         if not isinstance(data, dict):
             raise RecordingError("cases: objects expected")
         try:
-            layout = Layout.from_json(data.get("layout"))
+            layout = RecordLayout.from_json(data.get("layout"))
         except BadLayout as err:
             raise RecordingError(str(err)) from err
         return cls(_number(data, "case"), _get(data, "probe", str), layout)

@@ -21,7 +21,7 @@ from usdt.engine.recording.description import dump, load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from usdt.engine.compiler.record.layout import Field, Layout
+    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
 
 __all__ = (
     "Notes",
@@ -68,21 +68,21 @@ class Snapshots(Protocol):
         """Free what is held."""
 
 
-def wants_processes(layout: Layout) -> bool:
+def wants_processes(layout: RecordLayout) -> bool:
     """Whether records of a layout hold addresses of processes."""
     return any(
         field.form in ("ustack", "usym") or _holds_code(field, "") for field in layout.fields
     )
 
 
-def wants_kernel(layout: Layout) -> bool:
+def wants_kernel(layout: RecordLayout) -> bool:
     """Whether they hold addresses of the kernel."""
     return any(
         field.form in ("kstack", "ksym") or _holds_code(field, "k") for field in layout.fields
     )
 
 
-def _holds_code(field: Field, mark: str) -> bool:
+def _holds_code(field: RecordField, mark: str) -> bool:
     # Whether a structure has pointers to code: of the kernel (mark "k") or of a process.
     if field.shape is None or ("k" in field.reason) is not bool(mark):
         return False
@@ -92,7 +92,7 @@ def _holds_code(field: Field, mark: str) -> bool:
     return has_code(Btf(field.shape.types))
 
 
-def wants_stacks(layout: Layout) -> bool:
+def wants_stacks(layout: RecordLayout) -> bool:
     """Whether they hold whole stacks."""
     return any(field.form in ("ustack", "kstack") for field in layout.fields)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.output.formatters import Formatter
     from usdt.engine.recording.processes import RecordedStacks
 
 __all__ = ("Reader",)
@@ -94,7 +94,7 @@ class Reader:
 
     def replay(
         self,
-        form: Form,
+        form: Formatter,
         wanted: Callable[[str], bool] | None = None,
         stacks: RecordedStacks | None = None,
     ) -> Iterator[list[Any]]:

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
-from usdt.engine.output.formatters import JsonForm
+from usdt.engine.output.formatters import JsonFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _ENDS = ("done", "end", "return", "exit", "stop", "finish")
 _MOST_OPEN = 1 << 18  # spans that wait for their ends; beyond, the oldest are shown as instants
 
 
-class ChromeForm(JsonForm):
+class ChromeForm(JsonFormatter):
     """(time, (pid, tid, command, probe), arguments as a JSON object) of each record."""
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:  # noqa: ARG002

@@ -10,13 +10,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
-from usdt.engine.output.formatters import EventForm
+from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.recording.blocks import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.engine.compiler.record.layout import Layout
+    from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.output.stacks import StackResolver
 
 __all__ = ("CsvForm", "columns_of")
@@ -25,12 +25,12 @@ _FIXED = ("time", "pid", "tid", "cpu", "comm", "probe")
 _SPECIAL = frozenset(',"\r\n\t ')
 
 
-def columns_of(layouts: Iterable[Layout]) -> list[str]:
+def columns_of(layouts: Iterable[RecordLayout]) -> list[str]:
     """Every item of any layout, each once, in the order in which they come up."""
     return list(dict.fromkeys(field.key for layout in layouts for field in layout.fields))
 
 
-class CsvForm(EventForm):
+class CsvForm(EventFormatter):
     """Lines of comma-separated values: time, pid, tid, cpu, comm, probe, and the items.
 
     Args:

@@ -30,8 +30,8 @@ from usdt.engine.recording.processes import Notes, pids_in, wants_kernel, wants_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from usdt.engine.compiler.plan import Plan
-    from usdt.engine.output.output_file import FileSink
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.output_file import OutputFile
     from usdt.engine.recording.description import Header
     from usdt.engine.recording.processes import Snapshots
     from usdt.engine.runtime.session import Lost
@@ -64,7 +64,7 @@ class Recorder:
         self.notes = None if symbols is None else Notes(symbols)
         self.records = 0
         self.size = 0
-        self._sink: FileSink | None = None
+        self._sink: OutputFile | None = None
         self._waiting: list[bytes] = []  # blocks that come before the next records
         self._cases: list[Case] = []
         self._files: set[TracedFile] = set()
@@ -77,7 +77,7 @@ class Recorder:
 
     # ------------------------------------------------------------ for the session
 
-    def add(self, number: int, probe: str, plan: Plan) -> None:
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a case before its first record comes."""
         case = Case(number, probe, layout_of(plan))
         self._cases.append(case)
@@ -94,7 +94,7 @@ class Recorder:
 
     # ------------------------------------------------------------ for the command
 
-    def begin(self, header: Header, sink: FileSink) -> None:
+    def begin(self, header: Header, sink: OutputFile) -> None:
         """Everything is attached; ``header`` comes before all records."""
         self._sink = sink
         self._waiting.insert(0, MAGIC + frame(Block(HEAD, dump(header.to_json()))))

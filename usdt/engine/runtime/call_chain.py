@@ -20,13 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.bpf._uapi import Helper, MapType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT, KEY_SLOT, STRING_SLOT
-from usdt.engine.compiler.entry_return import Split, of_return, replaced, split
+from usdt.engine.compiler.entry_return import (
+    EntryReturnPlans,
+    needs_return,
+    split_entry_return,
+)
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import BadRecord
 from usdt.engine.runtime.attach.requests import AttachRequest
@@ -36,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.compiler.entry_return import CallStack
-    from usdt.engine.compiler.plan import Output, Plan
+    from usdt.engine.compiler.entry_return import EntryReturnMatch
+    from usdt.engine.compiler.plan import Output, ProbePlan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.decode import Consumer
+    from usdt.engine.output.decode import RecordConsumer
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 __all__ = ("CallChainSession", "ChainFilter")
@@ -70,7 +74,7 @@ class ChainCondition:
     position: int
     count: int
     entry: bool
-    stack: CallStack
+    stack: EntryReturnMatch
     kernel: bool
 
     def settle(self, asm: Assembler) -> None:
@@ -94,7 +98,7 @@ class ChainCondition:
         # The stack pointer into r7. By way of the map it is a number, even if it is an address
         # that only programs know.
         pointer = self.stack.pointer
-        if self.stack.session and not self.entry:
+        if self.stack.kernel_keeps_sp and not self.entry:
             asm.load(R7, R10, ENTRY_POINTER_SLOT)
         elif pointer is None:
             asm.store(R0, _SCRATCH, R6)
@@ -158,7 +162,7 @@ class ChainCondition:
         asm.jump(Jump.LE, R1, self.position, "exit")
         asm.load(R2, R0, _POINTERS + 8 * self.position)
         same = asm.new_label("same")
-        for popped in self.stack.popped:
+        for popped in self.stack.return_pops:
             asm.mov(R3, R7)
             if popped:
                 asm.add(R3, -popped)
@@ -203,7 +207,7 @@ class ChainFilter:
         count: of functions.
     """
 
-    def __init__(self, inner: Consumer, count: int) -> None:
+    def __init__(self, inner: RecordConsumer, count: int) -> None:
         self._inner = inner
         self._count = count
         self._places: dict[int, tuple[int, bool]] = {}
@@ -215,7 +219,7 @@ class ChainFilter:
         """Say what the records of a case are, before the first comes."""
         self._places[case] = position, entry
 
-    def add(self, number: int, probe: str, plan: Plan) -> None:
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a case."""
         self._inner.add(number, probe, plan)
 
@@ -274,7 +278,7 @@ class CallChainSession(RingBufferSession):
         settings: as :class:`usdt.engine.runtime.session.RingBufferSession` has them.
     """
 
-    def __init__(self, inner: Consumer, count: int, **settings: Any) -> None:
+    def __init__(self, inner: RecordConsumer, count: int, **settings: Any) -> None:
         self._sequencer = ChainFilter(inner, count)
         self._count = count
         self._positions: dict[object, int] = {}
@@ -285,7 +289,7 @@ class CallChainSession(RingBufferSession):
         self._attacher.add_map(_MAP, threads)
 
     def _placed(
-        self, request: ProbeText, point: AttachPoint, plan: Plan
+        self, request: ProbeText, point: AttachPoint, plan: ProbePlan
     ) -> Iterator[AttachRequest]:
         call = point.call
         if call is None:
@@ -298,9 +302,9 @@ class CallChainSession(RingBufferSession):
         place = point.kernel_target or (point.open_path, point.offset)
         if self._positions.setdefault(place, position) != position:
             raise TracingError(f"{point.probe}: -s takes each function once; it is named twice")
-        entry = replaced(
+        entry = replace(
             plan,
-            predicates=tuple(node for node in plan.predicates if not of_return(node)),
+            predicates=tuple(node for node in plan.predicates if not needs_return(node)),
             outputs=tuple(one for one in plan.outputs if not _of_return(one)),
         )
         gate = ChainCondition(position, self._count, entry=True, stack=call, kernel=kernel)
@@ -313,21 +317,23 @@ class CallChainSession(RingBufferSession):
                 self._sequencer.place(placed.case.number, position, entry=False)
             yield placed
 
-    def _split(self, point: AttachPoint, plan: Plan) -> Split:
+    def _split(self, point: AttachPoint, plan: ProbePlan) -> EntryReturnPlans:
         # The plan of the return, and of what is kept for it; without items of the return, it shows
         # what is returned.
         outputs = tuple(one for one in plan.outputs if _of_return(one))
-        ends = split(replaced(plan, outputs=outputs))
+        ends = split_entry_return(replace(plan, outputs=outputs))
         if ends is not None:
             return ends
         shown = self._narrow(point, self._plan(_RETURN, point, len(point.arguments)))
-        ends = split(shown) if _returns(point) else None
-        return ends or Split(None, replaced(shown, predicates=(), outputs=(), returns=True))
+        ends = split_entry_return(shown) if _returns(point) else None
+        return ends or EntryReturnPlans(
+            None, replace(shown, predicates=(), outputs=(), returns=True)
+        )
 
 
 def _of_return(output: Output) -> bool:
     nodes = [output.node] if output.length is None else [output.node, output.length]
-    return any(map(of_return, nodes))
+    return any(map(needs_return, nodes))
 
 
 def _returns(point: AttachPoint) -> bool:

@@ -18,10 +18,10 @@ from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
-from usdt.engine.compiler.entry_return import CallPart, narrowed, split
+from usdt.engine.compiler.entry_return import EntryReturnRole, for_32bit_process, split_entry_return
 from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT, MAX_READ
-from usdt.engine.compiler.plan import Plan, make_plan
-from usdt.engine.output.decode import Consumer, Decoder
+from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.output.decode import Decoder, RecordConsumer
 from usdt.engine.runtime.attach.attacher import Attacher
 from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 from usdt.engine.runtime.entry_state import EntryStateMaps
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.codegen.model import ActionEmitter, HitCondition
-    from usdt.engine.compiler.entry_return import CallStack, Split
+    from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnPlans
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.output.formatters import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 __all__ = ("DEFAULT_BUFFER", "BpfSession", "Lost", "RingBufferSession")
@@ -114,7 +114,7 @@ class BpfSession(Pollable):
             self._resources.callback(self._frames.close)
             self._resources.callback(self._attacher.close)
             undo.pop_all()
-        self._cases: dict[tuple[int, int, Plan, HitCondition | None], ProgramVariant] = {}
+        self._cases: dict[tuple[int, int, ProbePlan, HitCondition | None], ProgramVariant] = {}
         self._probes: dict[str, int] = {}
         self._requests: list[ProbeText] = []
         self._closed = False
@@ -149,7 +149,7 @@ class BpfSession(Pollable):
             SyscallError: programs cannot be loaded at all.
         """
         most = max((len(point.arguments) - _returns(point) for point in points), default=0)
-        plans: dict[Any, Plan] = {}
+        plans: dict[Any, ProbePlan] = {}
         placed: list[AttachRequest] = []
         for point in points:
             key = (point.probe, point.arguments)
@@ -168,28 +168,32 @@ class BpfSession(Pollable):
         return None
 
     def _placed(
-        self, request: ProbeText, point: AttachPoint, plan: Plan
+        self, request: ProbeText, point: AttachPoint, plan: ProbePlan
     ) -> Iterator[AttachRequest]:
         # At the function's two ends where the plan asks for both.
         plan = self._narrow(point, plan)
-        ends = split(plan, said=point.call.said) if point.call is not None else None
+        ends = (
+            split_entry_return(plan, mark_returns=point.call.mark_returns)
+            if point.call is not None
+            else None
+        )
         if ends is None or point.call is None:
             yield AttachRequest(point, self._case(request, point.probe, plan))
             return
         yield from self._ends(request, point, ends, point.call)
 
-    def _narrow(self, point: AttachPoint, plan: Plan) -> Plan:
+    def _narrow(self, point: AttachPoint, plan: ProbePlan) -> ProbePlan:
         pointer = None if point.call is None else point.call.pointer
         if pointer is not None and pointer.size == _NARROW and point.kernel_target is None:
-            return narrowed(plan)
+            return for_32bit_process(plan)
         return plan
 
     def _ends(
         self,
         request: ProbeText,
         point: AttachPoint,
-        ends: Split,
-        call: CallStack,
+        ends: EntryReturnPlans,
+        call: EntryReturnMatch,
         gate: HitCondition | None = None,
     ) -> Iterator[AttachRequest]:
         # Where the function returns; and at its entry what fills the frame, if there is one.
@@ -198,7 +202,7 @@ class BpfSession(Pollable):
         if ends.entry is not None and known.call is not None:
             for name, made in self._frames.maps(ends.size).items():
                 self._attacher.add_map(name, made)
-            part = CallPart(entry=True, pair=known.call.pair, size=ends.size, stack=call)
+            part = EntryReturnRole(entry=True, pair=known.call.pair, size=ends.size, stack=call)
             key = (-known.number, 0, ends.entry, None)
             if key not in self._cases:
                 number = len(self._cases) + 1
@@ -207,7 +211,7 @@ class BpfSession(Pollable):
 
     _stacks: tuple[str, ...] = ()  # recorded whatever the items are
 
-    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> Plan:
+    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
         return make_plan(
             request.items,
             point.arguments,
@@ -226,9 +230,9 @@ class BpfSession(Pollable):
         self,
         request: ProbeText,
         probe: str,
-        plan: Plan,
-        ends: Split | None = None,
-        stack: CallStack | None = None,
+        plan: ProbePlan,
+        ends: EntryReturnPlans | None = None,
+        stack: EntryReturnMatch | None = None,
         *,
         gate: HitCondition | None = None,
     ) -> ProgramVariant:
@@ -238,7 +242,7 @@ class BpfSession(Pollable):
         if case is None:
             new, part = len(self._cases) + 1, None
             if ends is not None and ends.entry is not None and stack is not None:
-                part = CallPart(entry=False, pair=new, size=ends.size, stack=stack)
+                part = EntryReturnRole(entry=False, pair=new, size=ends.size, stack=stack)
             case = ProgramVariant(new, min(index, _COUNTED - 1), plan, part, gate)
             self._announce(case, probe, request)
             self._cases[number, index, plan, gate] = case
@@ -343,7 +347,7 @@ class RingBufferSession(BpfSession):
 
     def __init__(
         self,
-        form: Form | Consumer,
+        form: Formatter | RecordConsumer,
         *,
         accept: TaskFilter | None = None,
         buffer: int = DEFAULT_BUFFER,
@@ -353,7 +357,7 @@ class RingBufferSession(BpfSession):
         stacks: Sequence[str] = (),
     ) -> None:
         self._stacks = tuple(stacks)
-        self._decoder = form if isinstance(form, Consumer) else Decoder(form)
+        self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
         self._ring = RingBuffer(buffer, EVENTS)
         try:
             super().__init__(

@@ -117,7 +117,7 @@ class AggregateActionEmitter(ActionEmitter):
 
     def _only_counts(self, case: ProgramVariant) -> bool:
         action, plan = self.actions[case.number], case.plan
-        if case.call is not None or case.gate is not None or plan.predicates or plan.never:
+        if case.call is not None or case.gate is not None or plan.predicates or plan.always_false:
             return False
         return action.role == "hit" and action.value is None and action.row == case.number - 1
 

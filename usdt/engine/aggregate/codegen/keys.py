@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kept, Memory
+from usdt.arch.locations import Captured, Memory
 from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
@@ -23,7 +23,7 @@ from usdt.engine.compiler.codegen.expressions import (
     ExpressionEmitter,
 )
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
-from usdt.engine.compiler.ir import Builtin, Fetched, Number, children, of_kernel
+from usdt.engine.compiler.ir import ArgumentValue, Builtin, Number, children, of_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,7 +210,7 @@ class KeyEmitter:
         where = None if isinstance(output.length, Number) else place
         self._read(writer, output, place + 8, field.size, where)
 
-    def _kept(self, field: KeyField, kept: Kept, writer: ExpressionEmitter) -> None:
+    def _kept(self, field: KeyField, kept: Captured, writer: ExpressionEmitter) -> None:
         # What was taken at a function's entry: its length, or a negative errno, and its bytes.
         asm = self.asm
         place = self.base + field.offset
@@ -220,7 +220,7 @@ class KeyEmitter:
         if field.form == "buffer":
             asm.store(R10, place, R0)
             place += 8
-        text = Kept(kept.offset + 8, kept.size)
+        text = Captured(kept.offset + 8, kept.size)
         writer.copy_kept(text, R10, place, field.size)
 
     def _read(
@@ -284,6 +284,6 @@ def _compares_text(node: Node) -> bool:
 
 
 def _memory(node: Node) -> Memory:
-    if isinstance(node, Fetched) and isinstance(node.fetch, Memory):
+    if isinstance(node, ArgumentValue) and isinstance(node.fetch, Memory):
         return node.fetch
     raise TypeError(f"an aggregate lies in memory, not in {node}")

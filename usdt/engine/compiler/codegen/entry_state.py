@@ -22,7 +22,7 @@ from usdt.engine.compiler.entry_return import blank_map, frame_map
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.model import ProgramVariant
-    from usdt.engine.compiler.entry_return import CallPart
+    from usdt.engine.compiler.entry_return import EntryReturnRole
 
 __all__ = ("emit_entry", "emit_find_entry_state", "emit_forget", "emit_remove_entry_state")
 
@@ -35,20 +35,22 @@ def _key_pointer(asm: Assembler) -> None:
     asm.add(R2, _KEY)
 
 
-def _key(asm: Assembler, part: CallPart) -> None:
+def _key(asm: Assembler, part: EntryReturnRole) -> None:
     # All but the stack pointer, which is left in r8.
     pointer = part.stack.pointer
-    if part.stack.session and not part.entry:
+    if part.stack.kernel_keeps_sp and not part.entry:
         asm.load(R8, R10, ENTRY_POINTER_SLOT)
     elif pointer is None:
         asm.mov(R8, R6)
     else:
         asm.load(R8, R6, pointer.offset, pointer.size)
-    asm.store(R10, _KEY, R9 if part.stack.thread else 0, 4)
+    asm.store(R10, _KEY, R9 if part.stack.same_thread else 0, 4)
     asm.store(R10, _KEY + 4, part.pair, 4)
 
 
-def emit_entry(asm: Assembler, case: ProgramVariant, part: CallPart, *, sleepable: bool) -> None:
+def emit_entry(
+    asm: Assembler, case: ProgramVariant, part: EntryReturnRole, *, sleepable: bool
+) -> None:
     """Write what fills a frame: the body of the entry's case."""
     _EntryWriter(asm, case, part, sleepable=sleepable).write()
 
@@ -56,7 +58,7 @@ def emit_entry(asm: Assembler, case: ProgramVariant, part: CallPart, *, sleepabl
 class _EntryWriter(RecordEmitter):
     # A frame is filled as a record is, with r7 at its beginning.
     def __init__(
-        self, asm: Assembler, case: ProgramVariant, part: CallPart, *, sleepable: bool
+        self, asm: Assembler, case: ProgramVariant, part: EntryReturnRole, *, sleepable: bool
     ) -> None:
         super().__init__(asm, case, sleepable=sleepable)
         self.part = part
@@ -96,7 +98,7 @@ class _EntryWriter(RecordEmitter):
         pass  # nobody waits for a frame: it may be held while pages are faulted in
 
 
-def emit_forget(asm: Assembler, part: CallPart) -> None:
+def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
     """Remove what another call left at this place, as the one that begins is not followed."""
     _key(asm, part)
     asm.store(R10, _KEY + 8, R8)
@@ -105,11 +107,11 @@ def emit_forget(asm: Assembler, part: CallPart) -> None:
     asm.call(Helper.MAP_DELETE_ELEM)
 
 
-def emit_find_entry_state(asm: Assembler, part: CallPart, missing: str) -> None:
+def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -> None:
     """Find the frame of the call that returns; go to ``missing`` if there is none."""
     found = asm.new_label("frame")
     _key(asm, part)
-    for popped in part.stack.popped:
+    for popped in part.stack.return_pops:
         asm.mov(R1, R8)
         if popped:
             asm.add(R1, -popped)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.maps import Map
-    from usdt.engine.compiler.entry_return import CallPart
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.entry_return import EntryReturnRole
+    from usdt.engine.compiler.plan import ProbePlan
 
 __all__ = (
     "COUNTERS",
@@ -50,8 +50,8 @@ class ProgramVariant:
 
     number: int
     probe: int
-    plan: Plan
-    call: CallPart | None = None
+    plan: ProbePlan
+    call: EntryReturnRole | None = None
     gate: HitCondition | None = None
 
 

@@ -179,7 +179,7 @@ def _dispatch(asm: Assembler, numbers: list[tuple[int, int]]) -> None:
 
 
 def _case(asm: Assembler, case: ProgramVariant, body: ActionEmitter, *, sleepable: bool) -> None:
-    if case.plan.never:
+    if case.plan.always_false:
         asm.goto("exit")
         return
     unread = unread_label(case)

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind, Memory
+from usdt.arch.locations import Memory, ValueClass
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter
-from usdt.engine.compiler.ir import Fetched, Gathered, Number, of_kernel
+from usdt.engine.compiler.ir import ArgumentValue, Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class RecordEmitter:
         asm.store(*self._place(output, R1), FAULT)
         asm.label(done)
 
-    def _gathered(self, output: Output, node: Gathered) -> None:
+    def _gathered(self, output: Output, node: RegisterAggregate) -> None:
         # Lead, no address, and the bytes of some registers; what lies between them is 0.
         asm = self.asm
         self._to(output.offset)
@@ -270,7 +270,7 @@ class RecordEmitter:
 
     def _structure(self, output: Output) -> None:
         # Lead, address, and what lies there.
-        if isinstance(output.node, Gathered):
+        if isinstance(output.node, RegisterAggregate):
             self._gathered(output, output.node)
             return
         if output.length is not None:
@@ -327,7 +327,7 @@ class RecordEmitter:
         asm.label(f"refault.{self._name}")
         self._give_back()
         for output in self.plan.outputs:
-            if output.whole is not None or isinstance(output.node, Gathered):
+            if output.whole is not None or isinstance(output.node, RegisterAggregate):
                 continue
             if output.length is not None:
                 self._fault_in(output.length)
@@ -351,7 +351,7 @@ class RecordEmitter:
         # Evaluate the node, and touch so many bytes at the address it is, or lies at.
         skip = self.asm.new_label("next")
         writer = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
-        if node.type.kind is Kind.BYTES:
+        if node.type.kind is ValueClass.BYTES:
             writer.address(_memory(node))
             self.asm.mov(R0, R3)
         else:
@@ -363,6 +363,6 @@ class RecordEmitter:
 
 
 def _memory(node: Node) -> Memory:
-    if isinstance(node, Fetched) and isinstance(node.fetch, Memory):
+    if isinstance(node, ArgumentValue) and isinstance(node.fetch, Memory):
         return node.fetch
     raise TypeError(f"an aggregate lies in memory, not in {node}")

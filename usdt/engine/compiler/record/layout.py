@@ -1,26 +1,26 @@
 """What decoding needs to know of a plan: where each value of a record lies, and what it is.
 
-A :class:`Layout` is a value without expressions: it can be written into a recording and read on
-another machine. What is read is checked as bytes of strangers are: decoding compiles code from it.
+A :class:`RecordLayout` has no expressions: it can be written into a recording and read on another
+machine. What is read is checked as untrusted input, because decoding compiles code from it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.locations import Kind, ValueType
+from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.btf.values.type_snapshot import Shape
 from usdt.engine.compiler.ir import why_unreadable
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
-from usdt.engine.compiler.plan import HEADER_SIZE, LED, Output, Plan
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.plan import HEADER_SIZE, LED, Output, ProbePlan
+from usdt.engine.compiler.value_names import ValueNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("BadLayout", "Field", "Layout", "layout_of")
+__all__ = ("BadLayout", "RecordField", "RecordLayout", "layout_of")
 
 _WORD = 8  # bytes that every value is padded to
 _LONGEST_TEXT = 1 << 16  # characters of a key or a reason
@@ -33,7 +33,7 @@ class BadLayout(TracingError, ValueError):  # noqa: N818 - short for what it say
 
 
 @frozen
-class Field:
+class RecordField:
     """One value of a record.
 
     Attributes:
@@ -58,7 +58,7 @@ class Field:
     size: int = 0
     fallible: bool = False
     reason: str = ""
-    names: Names | None = None
+    names: ValueNames | None = None
     shape: Shape | None = None
     cast: str = ""
 
@@ -93,7 +93,7 @@ class Field:
         return made
 
     @classmethod
-    def from_json(cls, data: Any) -> Field:
+    def from_json(cls, data: Any) -> RecordField:
         """What to_json() made.
 
         Raises:
@@ -108,7 +108,7 @@ class Field:
             _number(members, "size", 0, _WORD + MAX_READ),
             _flag(members, "fallible"),
             _text(members, "reason"),
-            Names.from_json(members["names"], BadLayout) if "names" in members else None,
+            ValueNames.from_json(members["names"], BadLayout) if "names" in members else None,
             Shape.from_json(members["shape"], BadLayout) if "shape" in members else None,
             _text(members, "cast") if "cast" in members else "",
         )
@@ -120,26 +120,26 @@ class Field:
         return made
 
 
-def _is_integer(field: Field) -> bool:
-    integer = field.type.kind in (Kind.SIGNED, Kind.UNSIGNED)
+def _is_integer(field: RecordField) -> bool:
+    integer = field.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED)
     return integer and field.size == _WORD and field.type.size in (1, 2, 4, 8)
 
 
-def _is_typed(field: Field) -> bool:
+def _is_typed(field: RecordField) -> bool:
     shape = field.shape
     return shape is not None and _WORD < field.size <= _WORD + min(shape.size, MAX_READ)
 
 
-def _is_float(field: Field) -> bool:
-    return field.type.kind is Kind.FLOAT and field.size == _WORD and field.type.size in (4, 8)
+def _is_float(field: RecordField) -> bool:
+    return field.type.kind is ValueClass.FLOAT and field.size == _WORD and field.type.size in (4, 8)
 
 
-def _is_aggregate(field: Field) -> bool:
-    return field.type.kind is Kind.BYTES and 0 < field.type.size <= field.size
+def _is_aggregate(field: RecordField) -> bool:
+    return field.type.kind is ValueClass.BYTES and 0 < field.type.size <= field.size
 
 
 # Form of a value → whether a field may be like that.
-_FORMS: dict[str, Callable[[Field], bool]] = {
+_FORMS: dict[str, Callable[[RecordField], bool]] = {
     "integer": _is_integer,
     "bool": _is_integer,
     "hex": _is_integer,
@@ -160,7 +160,7 @@ _FORMS: dict[str, Callable[[Field], bool]] = {
 
 
 @frozen
-class Layout:
+class RecordLayout:
     """A record. Hashable: plans of one layout share what decodes them.
 
     Attributes:
@@ -172,7 +172,7 @@ class Layout:
 
     size: int
     marks: int
-    fields: tuple[Field, ...]
+    fields: tuple[RecordField, ...]
     returns: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Layout:
         return {**made, "returns": True} if self.returns else made
 
     @classmethod
-    def from_json(cls, data: Any) -> Layout:
+    def from_json(cls, data: Any) -> RecordLayout:
         """What to_json() made.
 
         Raises:
@@ -194,7 +194,7 @@ class Layout:
         given = members.get("fields")
         if not isinstance(given, list) or len(given) > MAX_OUTPUTS:
             raise BadLayout(f"layout: a list of at most {MAX_OUTPUTS} fields expected")
-        fields = tuple(Field.from_json(item) for item in given)
+        fields = tuple(RecordField.from_json(item) for item in given)
         if size % _WORD or marks not in (-1, HEADER_SIZE):
             raise BadLayout(f"layout: a record of {size} bytes with marks at {marks}")
         if len({field.key for field in fields}) < len(fields):
@@ -214,18 +214,18 @@ class Layout:
         return cls(size, marks, fields, "returns" in members and _flag(members, "returns"))
 
 
-def layout_of(plan: Plan) -> Layout:
+def layout_of(plan: ProbePlan) -> RecordLayout:
     """The layout of a plan's records."""
-    return Layout(plan.size, plan.marks, tuple(map(_field, plan.outputs)), plan.returns)
+    return RecordLayout(plan.size, plan.marks, tuple(map(_field, plan.outputs)), plan.returns)
 
 
-def _field(output: Output) -> Field:
+def _field(output: Output) -> RecordField:
     reason = output.text
     if output.form == "opaque":
         reason = getattr(output.node, "reason", "unreadable")
     elif output.fallible:
         reason = why_unreadable(output.node)
-    return Field(
+    return RecordField(
         output.key,
         output.form,
         output.node.type,
@@ -266,8 +266,8 @@ def _flag(members: dict[str, Any], name: str) -> bool:
     return value
 
 
-def _kind(members: dict[str, Any]) -> Kind:
+def _kind(members: dict[str, Any]) -> ValueClass:
     try:
-        return Kind(members.get("kind"))
+        return ValueClass(members.get("kind"))
     except ValueError as err:
         raise BadLayout("kind: none of a value's kinds") from err

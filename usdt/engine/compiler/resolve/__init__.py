@@ -16,6 +16,6 @@ from __future__ import annotations
 
 from usdt.engine.compiler.resolve.expressions import Resolver, resolve
 from usdt.engine.compiler.resolve.operands import address_of_lvalue
-from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope, Types
+from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope, TypeProvider
 
-__all__ = ("INTEGER_BUILTINS", "Resolver", "Scope", "Types", "address_of_lvalue", "resolve")
+__all__ = ("INTEGER_BUILTINS", "Resolver", "Scope", "TypeProvider", "address_of_lvalue", "resolve")

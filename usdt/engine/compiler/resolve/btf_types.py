@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind, ValueType
+from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.errors import BtfError
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.btf import types as btf_types
@@ -20,17 +20,17 @@ from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
     U64,
+    ArgumentValue,
     Arithmetic,
     Convert,
     Deref,
-    Fetched,
+    LValue,
     Node,
     Number,
-    Place,
-    Pointer,
+    PointerExpr,
 )
-from usdt.engine.compiler.scope import Shown
-from usdt.engine.compiler.value_names import Names
+from usdt.engine.compiler.scope import DefaultFormat
+from usdt.engine.compiler.value_names import ValueNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +44,11 @@ __all__ = ("BtfTypes", "enum_names", "value_type")
 
 _HOST_BIG_ENDIAN = KERNEL_MACHINE in BIG_ENDIAN
 _DEEPEST = 16  # anonymous structures within one another
-_BYTE = ValueType(Kind.UNSIGNED, 1)
+_BYTE = ValueType(ValueClass.UNSIGNED, 1)
 
 
 class BtfTypes:
-    """What a BTF knows: a :class:`usdt.engine.compiler.scope.Types`.
+    """What a BTF knows: a :class:`usdt.engine.compiler.scope.TypeProvider`.
 
     Args:
         source: gives the BTF; called when a type is first asked for.
@@ -63,7 +63,7 @@ class BtfTypes:
         big_endian: bool = _HOST_BIG_ENDIAN,
         kernel: bool = True,
     ) -> None:
-        self._names: dict[Node, Names] = {}
+        self._names: dict[Node, ValueNames] = {}
         self._shapes: dict[int, Shape | None] = {}
         self._kernel = kernel
         self._source = source
@@ -88,39 +88,39 @@ class BtfTypes:
         found = self.btf.resolve(argument.handle)
         if isinstance(found, btf_types.Pointer):
             return self._pointer(node, found.target)
-        if isinstance(node, Fetched):
-            node = Fetched(node.fetch, node.type, argument.handle)
+        if isinstance(node, ArgumentValue):
+            node = ArgumentValue(node.fetch, node.type, argument.handle)
         if argument.names is not None:
             self._names[node] = argument.names
         return node
 
-    def names(self, node: Node) -> Names | None:
+    def names(self, node: Node) -> ValueNames | None:
         """The names of an enum's values."""
         return self._names.get(node)
 
-    def shown(self, node: Node) -> Shown | None:
+    def shown(self, node: Node) -> DefaultFormat | None:
         """How an expression of a known type is shown where nobody says how."""
         handle = getattr(node, "handle", None)
         if not isinstance(handle, int):
             return None
-        if isinstance(node, Place):
-            return Shown("typed", self._shape(handle))
-        if isinstance(node, Pointer):
+        if isinstance(node, LValue):
+            return DefaultFormat("typed", self._shape(handle))
+        if isinstance(node, PointerExpr):
             return self._shown_pointer(handle)
         found = self.btf.resolve(handle)
         cast = declaration(self.btf, handle, strip=True)
-        return Shown("bool" if _is_truth(found) else "integer", cast=cast)
+        return DefaultFormat("bool" if _is_truth(found) else "integer", cast=cast)
 
-    def _shown_pointer(self, target: int) -> Shown:
+    def _shown_pointer(self, target: int) -> DefaultFormat:
         found = self.btf.resolve(target)
         cast = f"{declaration(self.btf, target, strip=True)} *"
         if is_char(found):
-            return Shown("string", cast=cast)
+            return DefaultFormat("string", cast=cast)
         if isinstance(found, btf_types.FunctionProto):
-            return Shown("ksym" if self._kernel else "usym")
+            return DefaultFormat("ksym" if self._kernel else "usym")
         if isinstance(found, btf_types.Composite):
-            return Shown("typed", self._shape(target), cast)
-        return Shown("hex", cast=cast)
+            return DefaultFormat("typed", self._shape(target), cast)
+        return DefaultFormat("hex", cast=cast)
 
     def _shape(self, number: int) -> Shape | None:
         if number not in self._shapes:
@@ -136,7 +136,7 @@ class BtfTypes:
             BtfError: its type is known, and has no such member.
         """
         handle = self._handle(target)
-        if handle is None or isinstance(target, Pointer) is not tree.arrow:
+        if handle is None or isinstance(target, PointerExpr) is not tree.arrow:
             return None
         found = self.btf.resolve(handle)
         if isinstance(found, btf_types.Forward):
@@ -155,7 +155,7 @@ class BtfTypes:
         handle = self._handle(target)
         if handle is None:
             return None
-        if isinstance(target, Place):
+        if isinstance(target, LValue):
             found = self.btf.resolve(handle)
             if not isinstance(found, btf_types.Array):
                 return None
@@ -171,7 +171,7 @@ class BtfTypes:
     def deref(self, tree: Unary, target: Node) -> Node | None:  # noqa: ARG002
         """``*target``."""
         handle = self._handle(target)
-        if handle is None or not isinstance(target, Pointer):
+        if handle is None or not isinstance(target, PointerExpr):
             return None
         return self._at(target.address, 0, handle, 0)
 
@@ -180,7 +180,7 @@ class BtfTypes:
         kind = tree.type
         tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
         number = find_type(self.btf, f"{tag}{kind.name}")
-        operand = operand.address if isinstance(operand, Pointer | Place) else operand
+        operand = operand.address if isinstance(operand, PointerExpr | LValue) else operand
         value = _converted(operand, U64)
         if kind.pointers == 1:
             return self._pointer(value, number)
@@ -198,27 +198,27 @@ class BtfTypes:
             self._names[node] = names
         return node
 
-    def _pointers(self, value: Node, name: str, stars: int) -> Pointer:
+    def _pointers(self, value: Node, name: str, stars: int) -> PointerExpr:
         # A pointer to pointers; what those point at is known if the BTF has such a pointer.
         try:
             return self._pointer(value, find_type(self.btf, name + "*" * (stars - 1)))
         except BtfError:
-            return Pointer(value, U64, kernel=self._kernel)
+            return PointerExpr(value, U64, kernel=self._kernel)
 
     # ------------------------------------------------------------ places
 
     def _handle(self, target: Node) -> int | None:
-        handle = target.handle if isinstance(target, Pointer | Place) else None
+        handle = target.handle if isinstance(target, PointerExpr | LValue) else None
         return handle if isinstance(handle, int) else None
 
-    def _pointer(self, node: Node, target: int) -> Pointer:
+    def _pointer(self, node: Node, target: int) -> PointerExpr:
         found = value_type(self.btf, target)
         if found is None:
             try:
-                found = ValueType(Kind.BYTES, self.btf.size_of(target))
+                found = ValueType(ValueClass.BYTES, self.btf.size_of(target))
             except BtfError:  # void, a function, a structure that is only named
                 found = _BYTE
-        return Pointer(node, found, handle=target, kernel=self._kernel)
+        return PointerExpr(node, found, handle=target, kernel=self._kernel)
 
     def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
         # What lies so many bits behind an address, of a type; of a bit field so many bits.
@@ -229,7 +229,7 @@ class BtfTypes:
         if width:
             return self._bit_field(address, bits, width, found)
         if isinstance(found, btf_types.Pointer):
-            word = ValueType(Kind.UNSIGNED, self.btf.pointer_size)
+            word = ValueType(ValueClass.UNSIGNED, self.btf.pointer_size)
             return self._pointer(
                 _converted(Deref(start, word, None, self._kernel), U64), found.target
             )
@@ -243,17 +243,19 @@ class BtfTypes:
         if isinstance(found, btf_types.Array):
             return self._array(start, found)
         if isinstance(found, btf_types.Composite):
-            whole = ValueType(Kind.BYTES, found.size)
-            return Place(start, whole, handle=number, kernel=self._kernel)
+            whole = ValueType(ValueClass.BYTES, found.size)
+            return LValue(start, whole, handle=number, kernel=self._kernel)
         return None
 
-    def _array(self, start: Node, found: btf_types.Array) -> Place:
+    def _array(self, start: Node, found: btf_types.Array) -> LValue:
         element = value_type(self.btf, found.target)
         size = self.btf.size_of(found.target) * found.count
         inner = self.btf.resolve(found.target)
         if isinstance(inner, btf_types.Int) and inner.size == 1 and inner.name == "char":
-            return Place(start, ValueType(Kind.STRING, size), element, found.id, self._kernel)
-        return Place(start, ValueType(Kind.BYTES, size), element, found.id, self._kernel)
+            return LValue(
+                start, ValueType(ValueClass.STRING, size), element, found.id, self._kernel
+            )
+        return LValue(start, ValueType(ValueClass.BYTES, size), element, found.id, self._kernel)
 
     def _bit_field(self, address: Node, bits: int, width: int, found: btf_types.Type) -> Node:
         first, shift = divmod(bits, 8)
@@ -263,7 +265,7 @@ class BtfTypes:
         if self._big_endian:
             shift = size * 8 - shift - width
         start = fold(Arithmetic("+", address, Number(first, U64), U64))
-        word = Deref(start, ValueType(Kind.UNSIGNED, size), None, self._kernel)
+        word = Deref(start, ValueType(ValueClass.UNSIGNED, size), None, self._kernel)
         whole = _converted(word, U64)
         kind = S64 if getattr(found, "signed", False) else U64
         left = fold(Arithmetic("<<", whole, Number(64 - shift - width, U64), U64))
@@ -304,19 +306,19 @@ def value_type(btf: Btf, number: int) -> ValueType | None:
     """How a number of a type is read; None for what is no integer."""
     found = btf.resolve(number)
     if isinstance(found, btf_types.Int) and found.size in (1, 2, 4, 8):
-        return ValueType(Kind.SIGNED if found.signed else Kind.UNSIGNED, found.size)
+        return ValueType(ValueClass.SIGNED if found.signed else ValueClass.UNSIGNED, found.size)
     if isinstance(found, btf_types.Enum) and found.size in (1, 2, 4, 8):
-        return ValueType(Kind.SIGNED if found.signed else Kind.UNSIGNED, found.size)
+        return ValueType(ValueClass.SIGNED if found.signed else ValueClass.UNSIGNED, found.size)
     return None
 
 
-def enum_names(found: btf_types.Type) -> Names | None:
+def enum_names(found: btf_types.Type) -> ValueNames | None:
     """The names of an enum's values, None of every other type."""
     if not isinstance(found, btf_types.Enum):
         return None
     every = tuple((one.value, one.name) for one in found.values)
     flags = flag_names(found)
-    return Names("symbols", every) if flags is None else Names("flags", every)
+    return ValueNames("symbols", every) if flags is None else ValueNames("flags", every)
 
 
 def _is_truth(found: btf_types.Type) -> bool:
@@ -324,7 +326,7 @@ def _is_truth(found: btf_types.Type) -> bool:
 
 
 def _address(target: Node) -> Node:
-    return target.address if isinstance(target, Pointer | Place) else target
+    return target.address if isinstance(target, PointerExpr | LValue) else target
 
 
 def _converted(node: Node, kind: ValueType) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.engine.compiler.constant_folding import fold
-from usdt.engine.compiler.ir import S32, S64, U64, Arithmetic, Convert, Node, Number, Pointer
+from usdt.engine.compiler.ir import S32, S64, U64, Arithmetic, Convert, Node, Number, PointerExpr
 
 if TYPE_CHECKING:
     from usdt.arch.locations import ValueType
@@ -36,14 +36,14 @@ def common(left: ValueType, right: ValueType) -> ValueType:
 
 def pointer_arithmetic(tree: Binary, left: Node, right: Node, scope: Scope) -> Node:
     """C17 6.5.6: a pointer moves by whole elements; two of a type differ by a number of them."""
-    if isinstance(left, Pointer) and isinstance(right, Pointer):
+    if isinstance(left, PointerExpr) and isinstance(right, PointerExpr):
         if tree.op != "-" or left.target.size != right.target.size:
             raise scope.error(tree, no_pointers(tree.op))
         bytes_apart = fold(Arithmetic("-", _number(left), _number(right), S64))
         return fold(Arithmetic("/", bytes_apart, Number(left.target.size, S64), S64))
-    if isinstance(left, Pointer) and tree.op in ("+", "-"):
+    if isinstance(left, PointerExpr) and tree.op in ("+", "-"):
         return moved(left, right, tree.op)
-    if isinstance(right, Pointer) and tree.op == "+":
+    if isinstance(right, PointerExpr) and tree.op == "+":
         return moved(right, left, tree.op)
     raise scope.error(tree, no_pointers(tree.op))
 
@@ -53,13 +53,13 @@ def no_pointers(op: str) -> str:
     return f"{op} does not go with a pointer; for the address as a number write (long)(…)"
 
 
-def _number(pointer: Pointer) -> Node:
+def _number(pointer: PointerExpr) -> Node:
     return fold(Convert(pointer.address, S64))
 
 
-def moved(pointer: Pointer, count: Node, op: str) -> Pointer:
+def moved(pointer: PointerExpr, count: Node, op: str) -> PointerExpr:
     """A pointer so many elements further on, or back."""
     size = Number(pointer.target.size, S64)
     scaled = fold(Arithmetic("*", convert(count, S64), size, S64))
     address = fold(Arithmetic(op, pointer.address, convert(scaled, U64), U64))
-    return Pointer(address, pointer.target, handle=pointer.handle, kernel=pointer.kernel)
+    return PointerExpr(address, pointer.target, handle=pointer.handle, kernel=pointer.kernel)

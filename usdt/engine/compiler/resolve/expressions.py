@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import AtReturn, Kind, RecordBytes, Register, Unreadable, ValueType
+from usdt.arch.locations import (
+    AtFunctionReturn,
+    ContextArea,
+    Register,
+    Unreadable,
+    ValueClass,
+    ValueType,
+)
 from usdt.base.errors import BtfError, LanguageError
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     U64,
+    ArgumentValue,
     Arithmetic,
     Compare,
     Deref,
-    Fetched,
-    Logic,
+    LValue,
     Node,
     Not,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    ShortCircuit,
+    Unavailable,
 )
 from usdt.engine.compiler.resolve.conversions import (
     common,
@@ -53,7 +60,7 @@ from usdt.engine.language.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.engine.compiler.scope import Scope, Types
+    from usdt.engine.compiler.scope import Scope, TypeProvider
     from usdt.engine.language.tree import Expression
 
 __all__ = ("Resolver", "resolve")
@@ -108,7 +115,7 @@ class Resolver(StringComparisons):
                 found = self._known(tree, lambda types: types.deref(tree, target))
                 if found is not None:
                     return found
-            if not isinstance(target, Pointer):
+            if not isinstance(target, PointerExpr):
                 raise self.scope.error(
                     tree, "only a cast pointer can be followed, as in *(int *)arg0"
                 )
@@ -116,7 +123,7 @@ class Resolver(StringComparisons):
         operand = self.scalar(tree.operand)
         if tree.op == "!":
             return fold(Not(operand))
-        if isinstance(operand, Pointer):
+        if isinstance(operand, PointerExpr):
             raise self.scope.error(tree, no_pointers(tree.op))
         operand = promote(operand)
         if tree.op == "+":
@@ -128,8 +135,10 @@ class Resolver(StringComparisons):
             return self.compare_strings(tree)
         left, right = self.scalar(tree.left), self.scalar(tree.right)
         if tree.op in ("&&", "||"):
-            return fold(Logic(tree.op, left, right))
-        if tree.op not in _ORDER and (isinstance(left, Pointer) or isinstance(right, Pointer)):
+            return fold(ShortCircuit(tree.op, left, right))
+        if tree.op not in _ORDER and (
+            isinstance(left, PointerExpr) or isinstance(right, PointerExpr)
+        ):
             return pointer_arithmetic(tree, left, right, self.scope)
         left, right = promote(left), promote(right)
         if tree.op in ("<<", ">>"):
@@ -161,8 +170,8 @@ class Resolver(StringComparisons):
         kind = tree.type
         if kind.kind == "void":
             operand = self.scalar(tree.operand)
-            operand = operand.address if isinstance(operand, Pointer) else convert(operand, U64)
-            return operand if kind.pointers == 1 else Pointer(operand, U64)
+            operand = operand.address if isinstance(operand, PointerExpr) else convert(operand, U64)
+            return operand if kind.pointers == 1 else PointerExpr(operand, U64)
         if kind.kind != "integer":
             return self._cast_named(tree)
         operand = self.scalar(tree.operand)
@@ -170,9 +179,9 @@ class Resolver(StringComparisons):
             return fold(Not(fold(Not(operand))))  # C17 6.3.1.2: 1 for everything but 0
         target = ValueType(KINDS[kind.signed], kind.size)
         if kind.pointers == 1:
-            return Pointer(convert(operand, U64), target)
+            return PointerExpr(convert(operand, U64), target)
         if kind.pointers:
-            return Pointer(convert(operand, U64), U64)
+            return PointerExpr(convert(operand, U64), U64)
         return convert(operand, target)
 
     def _cast_named(self, tree: Cast) -> Node:
@@ -197,20 +206,20 @@ class Resolver(StringComparisons):
         )
 
     def _untyped(self, tree: Expression) -> bool:
-        return not isinstance(self.resolve(tree), (Place, Pointer))
+        return not isinstance(self.resolve(tree), (LValue, PointerExpr))
 
     def _index(self, tree: Index) -> Node:
         target = self.resolve(tree.object)
         element = self._element(tree, target)
         if element is not None:
             return element
-        if not isinstance(target, Pointer):
+        if not isinstance(target, PointerExpr):
             raise self.scope.error(tree, "only a cast pointer has elements, as in ((int *)arg0)[2]")
         return self._at(tree, moved(target, self.scalar(tree.index), "+"))
 
-    def _at(self, tree: Index | Unary, target: Pointer) -> Node:
+    def _at(self, tree: Index | Unary, target: PointerExpr) -> Node:
         # The target of a pointer, by the type of the pointer alone.
-        if target.handle is not None or target.target.kind is Kind.BYTES:
+        if target.handle is not None or target.target.kind is ValueClass.BYTES:
             raise self.scope.error(
                 tree, "what it points at is of no known size: cast it, as in *(int *)p"
             )
@@ -222,17 +231,17 @@ class Resolver(StringComparisons):
         if isinstance(tree.object, Name) and tree.object.name in self.scope.arguments:
             argument = self.scope.arguments[tree.object.name]
             fetch, element = argument.fetch, argument.element
-            if isinstance(fetch, RecordBytes) and element is not None:
+            if isinstance(fetch, ContextArea) and element is not None:
                 most = fetch.size // element.size if fetch.location == "here" else 0
                 if not isinstance(index, Number) or not 0 <= index.value < most:
                     wanted = f"a constant index, 0 to {most - 1}" if most else "no index: it varies"
                     raise self.scope.error(tree.index, f"{argument.name} takes {wanted}")
                 place = Register(fetch.offset + index.value * element.size, element.size)
-                return Fetched(place, element)
+                return ArgumentValue(place, element)
         return self._known(tree, lambda types: types.index(tree, target, index))
 
     def _known(
-        self, tree: Cast | Index | Member | Unary, ask: Callable[[Types], Node | None]
+        self, tree: Cast | Index | Member | Unary, ask: Callable[[TypeProvider], Node | None]
     ) -> Node | None:
         # Ask the type provider; None without one.
         if self.scope.types is None:
@@ -255,9 +264,9 @@ _MISPLACED = {
 
 def _is_unavailable(node: Node) -> bool:
     # Parts of an unavailable value are unavailable.
-    fetch = node.fetch if isinstance(node, Fetched) else None
-    unread = isinstance(fetch, AtReturn) and isinstance(fetch.register, Unreadable)
-    return isinstance(node, Opaque) or unread
+    fetch = node.fetch if isinstance(node, ArgumentValue) else None
+    unread = isinstance(fetch, AtFunctionReturn) and isinstance(fetch.register, Unreadable)
+    return isinstance(node, Unavailable) or unread
 
 
 def _rebind_cast(tree: Cast, untyped: Callable[[Expression], bool]) -> Expression | None:

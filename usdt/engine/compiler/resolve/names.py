@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Constant, Kind, Unreadable, ValueType
-from usdt.engine.compiler.ir import Builtin, Fetched, Node, Number, Opaque, wrap
+from usdt.arch.locations import Constant, Unreadable, ValueClass, ValueType
+from usdt.engine.compiler.ir import ArgumentValue, Builtin, Node, Number, Unavailable, wrap
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("KINDS", "near", "resolve_integer", "resolve_name")
 
 _STACKS = ("ustack", "kstack")
-KINDS = {True: Kind.SIGNED, False: Kind.UNSIGNED}  # by "is signed"
+KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # by "is signed"
 
 
 def resolve_integer(tree: Integer) -> Node:
@@ -34,10 +34,10 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
     if name in scope.arguments:
         argument = scope.arguments[name]
         if isinstance(argument.fetch, Unreadable):
-            return Opaque(argument.fetch.reason, argument.type)
+            return Unavailable(argument.fetch.reason, argument.type)
         if isinstance(argument.fetch, Constant) and argument.type.kind in KINDS.values():
             return Number(wrap(argument.fetch.value, argument.type), argument.type)
-        node = Fetched(argument.fetch, argument.type)
+        node = ArgumentValue(argument.fetch, argument.type)
         if scope.types is not None and argument.handle is not None:
             return scope.types.argument(argument, node)
         return node
@@ -45,7 +45,7 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         return Builtin(name, INTEGER_BUILTINS[name])
     if name.startswith("arg") and name[3:].isdigit():
         if int(name[3:]) < scope.declared:
-            return Opaque(f"this call site has no {name}")
+            return Unavailable(f"this call site has no {name}")
         raise scope.error(tree, _no_argument(name, scope))
     if name == "comm":
         raise scope.error(tree, 'comm is a string: compare it, as in comm == "nginx"')

@@ -5,13 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Kind, RecordBytes
-from usdt.engine.compiler.ir import Fetched, Gathered, Node, Number, Opaque, Place, Pointer
+from usdt.arch.locations import ContextArea, ValueClass
+from usdt.engine.compiler.ir import (
+    ArgumentValue,
+    LValue,
+    Node,
+    Number,
+    PointerExpr,
+    RegisterAggregate,
+    Unavailable,
+)
 from usdt.engine.compiler.limits import MAX_READ
 from usdt.engine.language.tree import Call, Cast, Index, Member, Name, Text, Unary
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.scope import Scope, Shown
+    from usdt.engine.compiler.scope import DefaultFormat, Scope
     from usdt.engine.language.tree import Expression
 
 __all__ = ("OperandResolver", "address_of_lvalue", "is_string")
@@ -42,15 +50,15 @@ class OperandResolver(ABC):
             LanguageError: as :meth:`resolve`, or the value is a float or an aggregate.
         """
         node = self.resolve(tree)
-        if node.type.kind is Kind.FLOAT:
+        if node.type.kind is ValueClass.FLOAT:
             raise self.scope.error(
                 tree, "floating-point values can be shown, not calculated with or compared"
             )
-        if node.type.kind is Kind.BYTES:
+        if node.type.kind is ValueClass.BYTES:
             raise self.scope.error(
                 tree, f"a value of {node.type.size} bytes can be shown, not calculated with"
             )
-        if node.type.kind is Kind.STRING:
+        if node.type.kind is ValueClass.STRING:
             raise self.scope.error(tree, 'a string is compared with another, as in comm == "nginx"')
         return node
 
@@ -65,18 +73,18 @@ class OperandResolver(ABC):
             contents = self.container_contents(tree)
             if contents is not None and contents.begin is not None and contents.form != "chosen":
                 return contents.begin
-            if isinstance(node, Place):
+            if isinstance(node, LValue):
                 return address_of_lvalue(node)
-            if isinstance(node, Fetched) and isinstance(node.fetch, RecordBytes):
+            if isinstance(node, ArgumentValue) and isinstance(node.fetch, ContextArea):
                 return node
         return self.scalar(tree)
 
-    def container_contents(self, tree: Expression) -> Shown | None:
+    def container_contents(self, tree: Expression) -> DefaultFormat | None:
         """Return the contents of a C++ or Rust container; None for every other expression."""
         if self.scope.types is None or not isinstance(tree, (Name, Member, Index, Unary, Cast)):
             return None
         node = self.resolve(tree)
-        shown = self.scope.types.shown(node) if isinstance(node, (Place, Pointer)) else None
+        shown = self.scope.types.shown(node) if isinstance(node, (LValue, PointerExpr)) else None
         return shown if shown is not None and shown.begin is not None else None
 
     def string_address(self, tree: Expression) -> Node | None:
@@ -88,9 +96,9 @@ class OperandResolver(ABC):
         if self.scope.types is None or not isinstance(tree, (Name, Member, Index, Unary, Cast)):
             return None
         node = self.resolve(tree)
-        if isinstance(node, Place):
-            return address_of_lvalue(node) if node.type.kind is Kind.STRING else None
-        if isinstance(node, Pointer):
+        if isinstance(node, LValue):
+            return address_of_lvalue(node) if node.type.kind is ValueClass.STRING else None
+        if isinstance(node, PointerExpr):
             shown = self.scope.types.shown(node)
             return node if shown is not None and shown.form == "string" else None
         return None
@@ -98,7 +106,7 @@ class OperandResolver(ABC):
     def string_capacity(self, tree: Expression) -> int:
         """Return the maximum size, in bytes, of a string that string_address() finds."""
         node = self.resolve(tree)
-        return node.type.size if isinstance(node, Place) else MAX_READ
+        return node.type.size if isinstance(node, LValue) else MAX_READ
 
     def given_limit(self, call: Call) -> int | None:
         """Return MAX of ``str(EXPR, MAX)``; None if it is not given.
@@ -115,13 +123,13 @@ class OperandResolver(ABC):
         raise self.scope.error(call.arguments[1], reason)
 
 
-def address_of_lvalue(place: Place) -> Node:
+def address_of_lvalue(place: LValue) -> Node:
     """Return the address of an lvalue; unavailable if it is in registers."""
-    if isinstance(place.address, Gathered):
-        return Opaque("it lies in registers and has no address")
-    if isinstance(place.address, Opaque) or not place.kernel:
+    if isinstance(place.address, RegisterAggregate):
+        return Unavailable("it lies in registers and has no address")
+    if isinstance(place.address, Unavailable) or not place.kernel:
         return place.address
-    return Pointer(place.address, place.type, handle=place.handle, kernel=True)
+    return PointerExpr(place.address, place.type, handle=place.handle, kernel=True)
 
 
 def is_string(tree: Expression) -> bool:

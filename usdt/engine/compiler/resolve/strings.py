@@ -9,12 +9,12 @@ from usdt.engine.compiler.ir import (
     S32,
     U64,
     Compare,
-    CompareText,
-    CompareTexts,
-    Logic,
     Node,
     Not,
     Number,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
     wrap,
 )
 from usdt.engine.compiler.resolve.conversions import convert, promote
@@ -110,7 +110,7 @@ class StringComparisons(OperandResolver):
             limit = self.given_limit(value)
             if limit is not None and len(wanted) > limit:
                 return Number(int(not equal), S32)
-            return fold(CompareText(address, wanted, prefix or len(wanted) == limit, equal))
+            return fold(StringEqualsConst(address, wanted, prefix or len(wanted) == limit, equal))
         contents = self._container_string(value)
         if contents is not None:
             return _compare_contents(*contents, wanted, prefix=prefix, equal=equal)
@@ -119,14 +119,14 @@ class StringComparisons(OperandResolver):
             room = self.string_capacity(value)  # an array that is full has no NUL
             if len(wanted) > room:
                 return Number(int(not equal), S32)
-            return fold(CompareText(inner, wanted, prefix or len(wanted) == room, equal))
+            return fold(StringEqualsConst(inner, wanted, prefix or len(wanted) == room, equal))
         if isinstance(value, Name) and value.name == "func":
             name = self.scope.function.encode("utf-8", "surrogateescape")
             same = name.startswith(wanted) if prefix else name == wanted
             return Number(int(same is equal), S32)
         if len(wanted) >= _COMM_SIZE:
             return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
-        return CompareText(None, wanted, prefix, equal)
+        return StringEqualsConst(None, wanted, prefix, equal)
 
     def _container_string(self, tree: Expression) -> tuple[Node, Node] | None:
         # The address and the length of the bytes of a C++ or Rust string.
@@ -145,7 +145,7 @@ class StringComparisons(OperandResolver):
             )
             raise self.scope.error(left, reason)
         one, two = (self.address_of(side.arguments[0]) for side in (left, right))
-        return fold(CompareTexts(one, two, limit, equal))
+        return fold(StringEquals(one, two, limit, equal))
 
 
 def _compare_contents(
@@ -155,6 +155,6 @@ def _compare_contents(
     size = Number(len(wanted), U64)
     same: Node = fold(Compare(">=" if prefix else "==", convert(length, U64), size, U64))
     if wanted:
-        beginning = CompareText(begin, wanted, prefix=True, equal=True)
-        same = fold(Logic("&&", same, beginning))
+        beginning = StringEqualsConst(begin, wanted, prefix=True, equal=True)
+        same = fold(ShortCircuit("&&", same, beginning))
     return same if equal else fold(Not(same))

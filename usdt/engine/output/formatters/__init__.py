@@ -7,9 +7,18 @@ expressions.
 
 from __future__ import annotations
 
-from usdt.engine.output.formatters.event import EventForm
-from usdt.engine.output.formatters.formatter import Event, Form, escape
-from usdt.engine.output.formatters.json import JsonForm
-from usdt.engine.output.formatters.text import FoldedForm, TextForm, titled
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.formatter import Event, Formatter, escape
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
 
-__all__ = ("Event", "EventForm", "FoldedForm", "Form", "JsonForm", "TextForm", "escape", "titled")
+__all__ = (
+    "Event",
+    "EventFormatter",
+    "FoldedFormatter",
+    "Formatter",
+    "JsonFormatter",
+    "TextFormatter",
+    "escape",
+    "titled",
+)

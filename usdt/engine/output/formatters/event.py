@@ -13,13 +13,13 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.layout import Field, Layout
-    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.value_names import ValueNames
 
-__all__ = ("EventForm",)
+__all__ = ("EventFormatter",)
 
 
-class EventForm:
+class EventFormatter:
     """:class:`Event` objects for Python callers.
 
     Args:
@@ -36,7 +36,7 @@ class EventForm:
         }
         self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: RecordLayout) -> None:
         pass
 
     def context(
@@ -67,10 +67,10 @@ class EventForm:
         del key
         return f"text({value}, {length}, {room})"
 
-    def typed(self, value: str, length: str, field: Field, order: str) -> str:
-        from usdt.engine.output.formatters.structures import StructureValue  # noqa: PLC0415 - seldom needed
+    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
+        from usdt.engine.output.formatters.structures import StructValueFormatter  # noqa: PLC0415 - rarely needed
 
-        return f"{constant(self.names, StructureValue(field, order))}({length}, {value})"
+        return f"{constant(self.names, StructValueFormatter(field, order))}({length}, {value})"
 
     def truth(self, value: str) -> str:
         return f"({value} != 0)"
@@ -78,7 +78,7 @@ class EventForm:
     def array(self, value: str, length: str, code: str) -> str:
         return f"array({value}, {length}, {code!r})"
 
-    def named(self, key: str, value: str, names: Names) -> str:
+    def named(self, key: str, value: str, names: ValueNames) -> str:
         del key
         return f"{constant(self.names, names.number)}({value})"
 

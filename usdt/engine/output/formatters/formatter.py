@@ -10,12 +10,12 @@ from usdt.engine.compiler.record.length_prefix import USERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.layout import Field, Layout
-    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = (
     "Event",
-    "Form",
+    "Formatter",
     "constant",
     "decode_text",
     "escape",
@@ -49,7 +49,7 @@ class Event(NamedTuple):
     event: str = "hit"
 
 
-class Form(Protocol):
+class Formatter(Protocol):
     """How one kind of output is written; every method but the first three returns source.
 
     Attributes:
@@ -60,7 +60,7 @@ class Form(Protocol):
     names: dict[str, Any]
     return_names: dict[str, Any]
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: RecordLayout) -> None:
         """What follows are the values of records of this layout."""
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
@@ -90,7 +90,7 @@ class Form(Protocol):
         With a ``key``, it may be a process's although the kernel's types led there.
         """
 
-    def typed(self, value: str, length: str, field: Field, order: str) -> str:
+    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
         """A structure with its address, of which ``length`` is the lead; ``order`` of its bytes."""
 
     def truth(self, value: str) -> str:
@@ -99,7 +99,7 @@ class Form(Protocol):
     def array(self, value: str, length: str, code: str) -> str:
         """Integers, as :mod:`struct` names them; ``length`` counts bytes, or is an errno."""
 
-    def named(self, key: str, value: str, names: Names) -> str:
+    def named(self, key: str, value: str, names: ValueNames) -> str:
         """An integer whose values have names; None where it could not be read."""
 
     def comm(self) -> str:

@@ -13,13 +13,13 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.record.layout import Field, Layout
-    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.value_names import ValueNames
 
-__all__ = ("JsonForm",)
+__all__ = ("JsonFormatter",)
 
 
-class JsonForm:
+class JsonFormatter:
     """One JSON object per line, as docs/json.md fixes it. Output is ASCII.
 
     Args:
@@ -42,7 +42,7 @@ class JsonForm:
             "hexadecimal": _json_hexadecimal,
         }
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: RecordLayout) -> None:
         pass
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
@@ -85,10 +85,10 @@ class JsonForm:
             self._places.append(f"({name}, {length}, b'')")
         return f"text({value}, {length}, {room})"
 
-    def typed(self, value: str, length: str, field: Field, order: str) -> str:
-        from usdt.engine.output.formatters.structures import StructureJson  # noqa: PLC0415 - seldom needed
+    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
+        from usdt.engine.output.formatters.structures import StructJsonFormatter  # noqa: PLC0415 - seldom needed
 
-        name = constant(self.names, StructureJson(field, order))
+        name = constant(self.names, StructJsonFormatter(field, order))
         self._places.append(f"({name}.place, {length}, {value})")
         return f"{name}({length}, {value})"
 
@@ -98,7 +98,7 @@ class JsonForm:
     def array(self, value: str, length: str, code: str) -> str:
         return f"array({value}, {length}, {code!r})"
 
-    def named(self, key: str, value: str, names: Names) -> str:
+    def named(self, key: str, value: str, names: ValueNames) -> str:
         both = constant(self.names, (quote(key), names.find))
         self._labels.append(f"({both}, {value})")
         return value

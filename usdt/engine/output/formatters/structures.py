@@ -27,10 +27,10 @@ from usdt.engine.output.formatters.formatter import escape
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import Shape
-    from usdt.engine.compiler.record.layout import Field
+    from usdt.engine.compiler.record.layout import RecordField
     from usdt.engine.output.stacks import StackResolver
 
-__all__ = ("PAD", "StructureJson", "StructureText", "StructureValue", "is_small")
+__all__ = ("PAD", "StructJsonFormatter", "StructTextFormatter", "StructValueFormatter", "is_small")
 
 PAD = 36  # columns before a structure that has lines of its own
 _SMALL = 12  # values with which a structure fits a line, itself among them
@@ -51,7 +51,7 @@ def is_small(shape: Shape) -> bool:
 
 class _Structure:
     # What all forms need of a field.
-    def __init__(self, field: Field, order: str) -> None:
+    def __init__(self, field: RecordField, order: str) -> None:
         if field.shape is None:
             raise BtfError(f"{field.key}: a structure without a type")
         self.key = field.key
@@ -76,7 +76,7 @@ def _is_big(order: str) -> bool:
     return order == ">" or (order == "=" and sys.byteorder == "big")
 
 
-class StructureText(_Structure):
+class StructTextFormatter(_Structure):
     """A structure for eyes: lines of its own, or one.
 
     Args:
@@ -86,7 +86,9 @@ class StructureText(_Structure):
         wide: whether it has lines of its own.
     """
 
-    def __init__(self, field: Field, stacks: StackResolver, order: str, *, wide: bool) -> None:
+    def __init__(
+        self, field: RecordField, stacks: StackResolver, order: str, *, wide: bool
+    ) -> None:
         super().__init__(field, order)
         self._stacks = stacks
         self._pid = 0
@@ -159,12 +161,12 @@ def escape_lines(text: str) -> str:
     return "\n".join(map(escape, text.split("\n")))
 
 
-class StructureValue(_Structure):
+class StructValueFormatter(_Structure):
     """A structure as dicts, lists, strings and numbers; a field and the order of its bytes."""
 
     text = False  # whether it is JSON
 
-    def __init__(self, field: Field, order: str) -> None:
+    def __init__(self, field: RecordField, order: str) -> None:
         super().__init__(field, order)
         number = self.shape.number
         self._extent = Measure(self.btf).extent(number)
@@ -181,7 +183,7 @@ class StructureValue(_Structure):
         return self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
 
 
-class StructureJson(StructureValue):
+class StructJsonFormatter(StructValueFormatter):
     """A structure as JSON, and where it was."""
 
     text = True

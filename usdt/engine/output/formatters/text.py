@@ -12,10 +12,10 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.layout import Field, Layout
-    from usdt.engine.compiler.value_names import Names
+    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.value_names import ValueNames
 
-__all__ = ("FoldedForm", "TextForm")
+__all__ = ("FoldedFormatter", "TextFormatter")
 
 
 _NAME = 35  # columns before a value's name, where values have lines
@@ -24,7 +24,7 @@ PAD = 36  # and before a value
 _HEADER = f"{'TIME':>16} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
 
 
-class TextForm:
+class TextFormatter:
     """Lines for eyes: time of day, CPU, process, command, probe, arguments.
 
     Args:
@@ -69,7 +69,7 @@ class TextForm:
             self._second = second, time.strftime("%H:%M:%S", time.localtime(second))
         return f"{self._second[1]}.{rest // 1000:06}"
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: RecordLayout) -> None:
         self._wide = any(map(_is_wide, layout.fields))
         self._casts = {field.key: field.cast for field in layout.fields}
         if self._wide and self.header is not None:
@@ -122,10 +122,10 @@ class TextForm:
         del key
         return f"text({value}, {length}, {room})"
 
-    def typed(self, value: str, length: str, field: Field, order: str) -> str:
-        from usdt.engine.output.formatters.structures import StructureText  # noqa: PLC0415 - seldom needed
+    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
+        from usdt.engine.output.formatters.structures import StructTextFormatter  # noqa: PLC0415 - seldom needed
 
-        made = StructureText(field, self._stacks, order, wide=self._wide)
+        made = StructTextFormatter(field, self._stacks, order, wide=self._wide)
         self._stacks.wanted = self._stacks.wanted or not made.kernel
         source = f"{constant(self.names, made)}({length}, {value}, contexts[c][2])"
         self._structures.add(source)
@@ -137,7 +137,7 @@ class TextForm:
     def array(self, value: str, length: str, code: str) -> str:
         return f"array({value}, {length}, {code!r})"
 
-    def named(self, key: str, value: str, names: Names) -> str:
+    def named(self, key: str, value: str, names: ValueNames) -> str:
         del key
         return f"{constant(self.names, names.show)}({value})"
 
@@ -176,7 +176,7 @@ def _quoted(text: str) -> str:
     return f'"{body}"'
 
 
-def _is_wide(field: Field) -> bool:
+def _is_wide(field: RecordField) -> bool:
     # Whether a value needs lines of its own.
     if field.shape is None or "v" in field.reason:
         return False
@@ -188,13 +188,13 @@ def _is_wide(field: Field) -> bool:
 def titled(form: object, batch: list[str]) -> list[str]:
     """A batch of lines with what stands above the first of them."""
     header = getattr(form, "header", None)
-    if not header or not batch or not isinstance(form, TextForm):
+    if not header or not batch or not isinstance(form, TextFormatter):
         return batch
     form.header = None
     return [header, *batch]
 
 
-class FoldedForm(TextForm):
+class FoldedFormatter(TextFormatter):
     """``comm;outer;…;inner 1``: what makes flame graphs, a line a hit; values are left out."""
 
     def __init__(self, stacks: StackResolver | None = None) -> None:

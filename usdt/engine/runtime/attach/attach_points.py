@@ -23,8 +23,8 @@ from usdt.base.machine import KERNEL_MACHINE
 if TYPE_CHECKING:
     from usdt.bpf.kprobes import KprobeMethod
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.entry_return import CallStack
-    from usdt.engine.compiler.resolve import Types
+    from usdt.engine.compiler.entry_return import EntryReturnMatch
+    from usdt.engine.compiler.resolve import TypeProvider
 
 __all__ = (
     "TS_COMPAT",
@@ -127,9 +127,9 @@ class AttachPoint:
     arguments: tuple[Argument, ...]
     pid: int = 0
     function: str = ""
-    call: CallStack | None = None
+    call: EntryReturnMatch | None = None
     kernel_target: KernelTarget | None = None
-    types: Types | None = None
+    types: TypeProvider | None = None
 
 
 @frozen

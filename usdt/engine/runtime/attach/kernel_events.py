@@ -20,7 +20,7 @@ from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
 from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
-from usdt.engine.compiler.ir import Fetched, children
+from usdt.engine.compiler.ir import ArgumentValue, children
 from usdt.engine.runtime.attach.attach_points import (
     TS_COMPAT,
     AttachPoint,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from usdt.bpf.link import Link
     from usdt.bpf.program import Program
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.runtime.attach.attach_points import KernelTarget
     from usdt.engine.runtime.attach.loader import ProgramLoader
 
@@ -87,7 +87,7 @@ class _ByNumber:
         asm.jump(Jump.NE, R0, 0, "exit")
 
 
-def reads_context(plan: Plan) -> bool:
+def reads_context(plan: ProbePlan) -> bool:
     """Whether anything of a plan comes from the context."""
     nodes = [*plan.predicates]
     for output in plan.outputs:
@@ -97,7 +97,7 @@ def reads_context(plan: Plan) -> bool:
 
 
 def _reads(node: Node) -> bool:
-    if isinstance(node, Fetched) and not isinstance(node.fetch, Constant):
+    if isinstance(node, ArgumentValue) and not isinstance(node.fetch, Constant):
         return True
     return any(map(_reads, children(node)))
 

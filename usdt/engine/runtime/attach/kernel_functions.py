@@ -89,7 +89,11 @@ def _target_of(item: AttachRequest) -> FunctionTarget:
 def _keeps(item: AttachRequest) -> bool:
     # Whether it goes by kprobe_multi, and the kernel keeps something of the call.
     call = item.point.call
-    return _target_of(item).way is KprobeMethod.KPROBE_MULTI and call is not None and call.session
+    return (
+        _target_of(item).way is KprobeMethod.KPROBE_MULTI
+        and call is not None
+        and call.kernel_keeps_sp
+    )
 
 
 class _Functions:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Constant
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
+    ArgumentValue,
     Arithmetic,
     Builtin,
     Compare,
-    CompareText,
-    CompareTexts,
     Convert,
     Deref,
-    Fetched,
-    Logic,
+    LValue,
     Not,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
+    Unavailable,
     children,
 )
 
@@ -31,15 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ("evaluate", "leaves")
 
-_UNREADABLE = Opaque("memory not readable")
+_UNREADABLE = Unavailable("memory not readable")
 
 
 def leaves(node: Node) -> Iterator[Node]:
     """What has to be fetched for an expression; addresses of texts are inside their comparison."""
     match node:
-        case Fetched(fetch=Constant()) | Number() | Opaque():
+        case ArgumentValue(fetch=Constant()) | Number() | Unavailable():
             return
-        case Fetched() | Deref() | Builtin() | Place() | CompareText() | CompareTexts():
+        case (
+            ArgumentValue() | Deref() | Builtin() | LValue() | StringEqualsConst() | StringEquals()
+        ):
             yield node
         case _:
             for child in children(node):
@@ -56,28 +58,28 @@ def evaluate(
         leaf: what one of its leaves is: a Number, or an Opaque.
         text: the string at an address (None: the thread's name), or None if there is none to read.
     """
-    if isinstance(node, Logic):
+    if isinstance(node, ShortCircuit):
         left = evaluate(node.left, leaf, text)
         if isinstance(left, Number) and bool(left.value) is (node.op == "||"):
             return Number(int(node.op == "||"), node.type)  # the other side does not count
-        return fold(Logic(node.op, left, evaluate(node.right, leaf, text), node.type))
+        return fold(ShortCircuit(node.op, left, evaluate(node.right, leaf, text), node.type))
     match node:
-        case Number() | Opaque():
+        case Number() | Unavailable():
             return node
-        case Fetched(fetch=Constant(value=value), type=kind):
+        case ArgumentValue(fetch=Constant(value=value), type=kind):
             return Number(value, kind)
-        case CompareText(address=address, text=wanted, prefix=prefix, equal=equal, type=kind):
+        case StringEqualsConst(address=address, text=wanted, prefix=prefix, equal=equal, type=kind):
             found = text(address)
             if found is None:
                 return _UNREADABLE
             same = found.startswith(wanted) if prefix else found == wanted
             return Number(int(same is equal), kind)
-        case CompareTexts(left=one, right=other, limit=limit, equal=equal, type=kind):
+        case StringEquals(left=one, right=other, limit=limit, equal=equal, type=kind):
             both = text(one), text(other)
             if both[0] is None or both[1] is None:
                 return _UNREADABLE
             return Number(int((both[0][:limit] == both[1][:limit]) is equal), kind)
-        case Pointer(address=inner):
+        case PointerExpr(address=inner):
             return evaluate(inner, leaf, text)
         case Convert(operand=inner, type=kind):
             return fold(Convert(evaluate(inner, leaf, text), kind))

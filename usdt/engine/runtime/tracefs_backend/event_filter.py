@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from usdt.arch.locations import Kind
+from usdt.arch.locations import ValueClass
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.ir import (
+    ArgumentValue,
     Builtin,
     Compare,
-    CompareText,
     Convert,
     Deref,
-    Fetched,
-    Logic,
     Not,
     Number,
+    ShortCircuit,
+    StringEqualsConst,
     bounds,
 )
 
@@ -66,7 +66,7 @@ def kernel_filter(predicates: Sequence[Node], naming: Naming) -> Filter:
 
 def _said(node: Node, naming: Naming) -> str | None:
     match node:
-        case Logic(op=op, left=left, right=right):
+        case ShortCircuit(op=op, left=left, right=right):
             both = _said(left, naming), _said(right, naming)
             return None if None in both else f"({both[0]}) {op} ({both[1]})"
         case Not(operand=inner):
@@ -77,7 +77,7 @@ def _said(node: Node, naming: Naming) -> str | None:
             return _compared(left, op, value, naming)
         case Compare(op=op, left=Number(value=value), right=right):
             return _compared(right, _MIRRORED[op], value, naming)
-        case CompareText(address=address, text=text, prefix=prefix, equal=equal):
+        case StringEqualsConst(address=address, text=text, prefix=prefix, equal=equal):
             name = naming(address, text=True)
             return None if name is None else _matched(name, text, prefix=prefix, equal=equal)
     return None
@@ -87,7 +87,7 @@ def _compared(node: Node, op: str, value: int, naming: Naming) -> str | None:
     # Conversions that change no value say nothing; others have no counterpart.
     while isinstance(node, Convert):
         inner, outer = node.operand.type, node.type
-        if inner.kind not in (Kind.SIGNED, Kind.UNSIGNED):
+        if inner.kind not in (ValueClass.SIGNED, ValueClass.UNSIGNED):
             return None
         low, high = bounds(outer)
         if bounds(inner)[0] < low or bounds(inner)[1] > high:
@@ -95,7 +95,10 @@ def _compared(node: Node, op: str, value: int, naming: Naming) -> str | None:
         node = node.operand
     if isinstance(node, Builtin):
         name = _HEADS.get(node.name)
-    elif isinstance(node, Fetched | Deref) and node.type.kind in (Kind.SIGNED, Kind.UNSIGNED):
+    elif isinstance(node, ArgumentValue | Deref) and node.type.kind in (
+        ValueClass.SIGNED,
+        ValueClass.UNSIGNED,
+    ):
         name = naming(node, text=False)
     else:
         return None

@@ -10,20 +10,20 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.locations import Address, Constant, Kind, ValueType
+from usdt.arch.locations import Address, Constant, ValueClass, ValueType
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.ir import (
+    ArgumentValue,
     Builtin,
-    CompareText,
-    CompareTexts,
-    Fetched,
     Number,
-    Opaque,
+    StringEquals,
+    StringEqualsConst,
+    Unavailable,
     wrap,
 )
-from usdt.engine.compiler.record.layout import Field as Shown
-from usdt.engine.compiler.record.layout import Layout, layout_of
+from usdt.engine.compiler.record.layout import RecordField as Shown
+from usdt.engine.compiler.record.layout import RecordLayout, layout_of
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
 from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, UnsupportedFetch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Output, Plan
+    from usdt.engine.compiler.plan import Output, ProbePlan
     from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder
     from usdt.tracefs.format import EventFormat
 
@@ -71,12 +71,12 @@ class EventPlan:
         filter: in the kernel's language: passes every hit that the predicates do, and perhaps more.
     """
 
-    plan: Plan
+    plan: ProbePlan
     fields: tuple[FetchArg, ...]
     numbers: dict[Node, int]
     texts: dict[Node, int]
     parts: dict[tuple[Node, str], tuple[int, ...]]
-    layout: Layout
+    layout: RecordLayout
     problems: tuple[tuple[str, str], ...]
     filter: str
 
@@ -107,25 +107,25 @@ class _Planner:
         return number
 
     def expression(self, node: Node) -> None:
-        if isinstance(node, Opaque):
+        if isinstance(node, Unavailable):
             raise UnsupportedFetch(node.reason)
         for leaf in leaves(node):
             self._leaf(leaf)
 
     def _leaf(self, leaf: Node) -> None:
         match leaf:
-            case CompareText(address=address):
+            case StringEqualsConst(address=address):
                 if address is not None:
                     self.text(address)
-            case CompareTexts(left=left, right=right):
+            case StringEquals(left=left, right=right):
                 self.text(left)
                 self.text(right)
             case Builtin(name=name) if name in _HEADS:
                 pass
-            case Fetched(fetch=Address(base=base)) if self.fetching.is_pointer(base):
+            case ArgumentValue(fetch=Address(base=base)) if self.fetching.is_pointer(base):
                 pass  # every record has the instruction's address
-            case Fetched(fetch=Address(base=base, address_size=size)):
-                kind = ValueType(Kind.UNSIGNED, size)
+            case ArgumentValue(fetch=Address(base=base, address_size=size)):
+                kind = ValueType(ValueClass.UNSIGNED, size)
                 self.numbers[leaf] = self.keep(self.fetching.saved(base, kind))
             case _:
                 self.numbers[leaf] = self.keep(self.fetching.number(leaf))
@@ -168,7 +168,7 @@ class _Planner:
                 raise UnsupportedFetch(f"{form}, which an event does not record")
 
 
-def plan_event(plan: Plan, fetching: FetchArgBuilder) -> EventPlan:
+def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
     """What an event at one place has to fetch for a plan.
 
     Raises:
@@ -195,7 +195,7 @@ def plan_event(plan: Plan, fetching: FetchArgBuilder) -> EventPlan:
         planner.numbers,
         planner.texts,
         planner.parts,
-        Layout(layout.size, layout.marks, tuple(shown), layout.returns),
+        RecordLayout(layout.size, layout.marks, tuple(shown), layout.returns),
         tuple(problems),
         kernel_filter(plan.predicates, planner.name).text,
     )
@@ -293,7 +293,7 @@ class EventDecoder:
         if isinstance(node, Builtin):
             number = {"pid": head.pid, "tid": head.tid, "cpu": head.cpu, "ts": head.time}[node.name]
             return Number(wrap(number, node.type), node.type)
-        if isinstance(node, Fetched) and isinstance(node.fetch, Address):
+        if isinstance(node, ArgumentValue) and isinstance(node.fetch, Address):
             index = self._event.numbers.get(node)
             base = values[1] if index is None else values[index + _FIRST]
             return Number(wrap(base + node.fetch.displacement, node.type), node.type)
@@ -321,7 +321,7 @@ class EventDecoder:
             value = " + ".join(f"u[{number + _FIRST}]" for number in numbers)
             size = sum(int(event.fields[number].code[:-1]) for number in numbers)
             return [value] if output.form == "bytes" else [str(size), value]
-        if isinstance(node, Fetched) and isinstance(node.fetch, Constant):
+        if isinstance(node, ArgumentValue) and isinstance(node.fetch, Constant):
             names[f"k{index}"] = _constant(node.fetch.value, node.type)
             return [f"k{index}"]
         number = event.numbers.get(node, -1)
@@ -336,7 +336,7 @@ class EventDecoder:
 
 
 def _constant(value: int, kind: ValueType) -> int | float:
-    if kind.kind is not Kind.FLOAT:
+    if kind.kind is not ValueClass.FLOAT:
         return value
     bits = (value & (1 << 8 * kind.size) - 1).to_bytes(kind.size, "little")
     number: float = struct.unpack("<f" if kind.size == 4 else "<d", bits)[0]

@@ -10,20 +10,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Address, AtReturn, Constant, Kind, Memory, Register, Unreadable
+from usdt.arch.locations import (
+    Address,
+    AtFunctionReturn,
+    Constant,
+    Memory,
+    Register,
+    Unreadable,
+    ValueClass,
+)
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.engine.compiler.ir import (
+    ArgumentValue,
     Arithmetic,
     Builtin,
     Convert,
     Deref,
-    Fetched,
+    LValue,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    Unavailable,
 )
 from usdt.tracefs.registers import register_part_at
 
@@ -88,18 +96,20 @@ class FetchArgBuilder:
         kind = node.type
         if self._is_result(node):
             return _field("$retval", kind)
-        if isinstance(node, Fetched) and isinstance(node.fetch, Register):
+        if isinstance(node, ArgumentValue) and isinstance(node.fetch, Register):
             return self._register(node.fetch, kind)
-        if isinstance(node, Fetched) and isinstance(node.fetch, Constant):
+        if isinstance(node, ArgumentValue) and isinstance(node.fetch, Constant):
             return _field(f"\\{node.fetch.value}", kind)
         return _field(self._at(*self._location(node)), kind)
 
     def _is_result(self, node: Node) -> bool:
-        if not self._returns or not isinstance(node, Fetched):
+        if not self._returns or not isinstance(node, ArgumentValue):
             return False
         if isinstance(node.fetch, (Register, Memory, Address)):
             raise UnsupportedFetch("what only the function's entry has, beside what it returns")
-        return isinstance(node.fetch, AtReturn) and isinstance(node.fetch.register, Register)
+        return isinstance(node.fetch, AtFunctionReturn) and isinstance(
+            node.fetch.register, Register
+        )
 
     def string(self, address: Node) -> FetchArg:
         """A field for the string at an address."""
@@ -152,7 +162,7 @@ class FetchArgBuilder:
 
     def _location(self, node: Node) -> tuple[str, int]:
         match node:
-            case Fetched(fetch=Memory() as memory):
+            case ArgumentValue(fetch=Memory() as memory):
                 return self._memory(memory)
             case Deref(address=address):
                 return self._address(address)
@@ -186,13 +196,13 @@ class FetchArgBuilder:
         if self._is_result(node):
             return "$retval", 0
         match node:
-            case Pointer(address=inner):
+            case PointerExpr(address=inner):
                 return self._address(inner, depth + 1)
-            case Number(value=value) | Fetched(fetch=Constant(value=value)):
+            case Number(value=value) | ArgumentValue(fetch=Constant(value=value)):
                 return "", value
-            case Fetched(fetch=Address(base=base, displacement=displacement)):
+            case ArgumentValue(fetch=Address(base=base, displacement=displacement)):
                 return self._based(base, displacement)
-            case Fetched(fetch=Register() as register) if register.size == self._word:
+            case ArgumentValue(fetch=Register() as register) if register.size == self._word:
                 return f"%{self._slice(register.offset, register.size).name}", 0
             case Arithmetic(op="+" | "-" as op, left=left, right=Number(value=value)):
                 name, offset = self._address(left, depth + 1)
@@ -202,7 +212,7 @@ class FetchArgBuilder:
                 return name, offset + value
             case Convert(operand=inner) if inner.type.size >= self._word:
                 return self._address(inner, depth + 1)
-            case Deref(type=kind) | Fetched(fetch=Memory(), type=kind):
+            case Deref(type=kind) | ArgumentValue(fetch=Memory(), type=kind):
                 if kind.size != word_size(self._kernel):
                     raise UnsupportedFetch(f"a pointer of {kind.size} bytes in memory")
                 return self._at(*self._location(node)), 0
@@ -221,7 +231,7 @@ class FetchArgBuilder:
 def _field(text: str, kind: ValueType) -> FetchArg:
     if kind.size not in _CODES:
         raise UnsupportedFetch(f"a value of {kind.size} bytes")
-    if kind.kind is Kind.FLOAT:  # its bits; the code reads them as what they are
+    if kind.kind is ValueClass.FLOAT:  # its bits; the code reads them as what they are
         return _checked(FetchArg(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
     code = _CODES[kind.size]
     letter, code = ("s", code) if kind.signed else ("u", code.upper())
@@ -236,16 +246,16 @@ def _checked(field: FetchArg) -> FetchArg:
 
 def _why(node: Node) -> str:
     match node:
-        case Opaque(reason=reason) | Fetched(fetch=Unreadable(reason=reason)):
+        case Unavailable(reason=reason) | ArgumentValue(fetch=Unreadable(reason=reason)):
             return reason
-        case Fetched(fetch=Address()):
+        case ArgumentValue(fetch=Address()):
             return "the address of a symbol"
-        case Fetched(fetch=AtReturn()):
+        case ArgumentValue(fetch=AtFunctionReturn()):
             return "a value at the function's return"
-        case Fetched(fetch=Register(size=size)):
+        case ArgumentValue(fetch=Register(size=size)):
             return f"an address of {size} bytes, which is not as wide as the program's"
         case Builtin(name=name):
             return f"{name}, which an event does not record"
-        case Place():
+        case LValue():
             return "what is no number"
     return "what has to be computed: an event's memory is at a register and a constant"

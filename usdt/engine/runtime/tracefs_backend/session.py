@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.engine.compiler.codegen.model import TaskFilter
-    from usdt.engine.compiler.plan import Plan
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.formatters import Form
+    from usdt.engine.output.formatters import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.tracefs_backend.event_plan import EventPlan
     from usdt.tracefs.format import EventFormat
@@ -110,7 +110,9 @@ class TracefsSession(Pollable):
         TracingError: tracefs cannot be used, or what ``accept`` says cannot be done with it.
     """
 
-    def __init__(self, form: Form, *, accept: TaskFilter, buffer: int, max_string: int) -> None:
+    def __init__(
+        self, form: Formatter, *, accept: TaskFilter, buffer: int, max_string: int
+    ) -> None:
         if accept.followed is not None:
             raise TracingError("--via tracefs does not follow children (-f)")
         if accept.namespace is not None:
@@ -161,7 +163,7 @@ class TracefsSession(Pollable):
         """
         self._start()
         most = max((len(point.arguments) for point in points), default=0)
-        plans: dict[Any, Plan] = {}
+        plans: dict[Any, ProbePlan] = {}
         events: dict[Any, _Event] = {}
         cases: dict[Any, _Case] = {}
         seen: set[Any] = set()
@@ -173,7 +175,7 @@ class TracefsSession(Pollable):
             with _reported(failures, (point,)):
                 status = Path(point.open_path).stat()
                 place = (point.probe, plans[key], status.st_dev, status.st_ino, point.offset)
-                if place in seen or plans[key].never:  # of another process, or never shown
+                if place in seen or plans[key].always_false:  # of another process, or never shown
                     continue
                 seen.add(place)
                 made = plan_event(plans[key], FetchArgBuilder(point.offset, _word(point.open_path)))
@@ -198,7 +200,7 @@ class TracefsSession(Pollable):
         self._decoder.add_layout(case.number, probe, plan.layout)
         return case
 
-    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> Plan:
+    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
         return make_plan(
             request.items,
             point.arguments,

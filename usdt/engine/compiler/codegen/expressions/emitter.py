@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from usdt.arch.locations import (
     Address,
-    AtReturn,
+    AtFunctionReturn,
+    Captured,
     Constant,
-    ContextBytes,
-    Kept,
+    ContextArea,
     Memory,
-    RecordBytes,
     Register,
+    TypedContextWord,
     Unreadable,
 )
 from usdt.bpf._uapi import Helper
@@ -22,22 +22,22 @@ from usdt.engine.compiler.codegen.expressions.strings import (
     emit_compare_with_constant,
 )
 from usdt.engine.compiler.ir import (
+    ArgumentValue,
     Arithmetic,
     Builtin,
     Compare,
-    CompareText,
-    CompareTexts,
     Convert,
     Deref,
-    Fetched,
-    Gathered,
-    Logic,
+    LValue,
     Node,
     Not,
     Number,
-    Opaque,
-    Place,
-    Pointer,
+    PointerExpr,
+    RegisterAggregate,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
+    Unavailable,
     narrows,
 )
 
@@ -61,25 +61,25 @@ class ExpressionEmitter(OperandEmitter):
     def value(self, node: Node) -> None:
         """Leave the value of ``node`` in r0."""
         match node:
-            case Number() | Fetched(fetch=Register() | Constant()):
+            case Number() | ArgumentValue(fetch=Register() | Constant()):
                 self.leaf(R0, node)
-            case Fetched(fetch=Address() as fetch, type=kind):
+            case ArgumentValue(fetch=Address() as fetch, type=kind):
                 self.asm.load(R0, R6, fetch.base, fetch.address_size)
                 self.asm.mov(R1, fetch.displacement)
                 self.asm.add(R0, R1)
                 self.extend(R0, kind)
-            case Fetched(fetch=AtReturn(register=register), type=kind):
-                self.value(Fetched(register, kind))
-            case Fetched(fetch=Kept() as fetch):
+            case ArgumentValue(fetch=AtFunctionReturn(register=register), type=kind):
+                self.value(ArgumentValue(register, kind))
+            case ArgumentValue(fetch=Captured() as fetch):
                 self.kept(fetch)
                 self.asm.load(R0, R0, fetch.offset)
-            case Fetched(fetch=RecordBytes() as fetch):
+            case ArgumentValue(fetch=ContextArea() as fetch):
                 self.record_bytes(fetch)
-            case Fetched(fetch=Memory(kernel=True) | ContextBytes() as fetch, type=kind):
+            case ArgumentValue(fetch=Memory(kernel=True) | TypedContextWord() as fetch, type=kind):
                 self.read_kernels(fetch, kind)
-            case Fetched(fetch=Unreadable()) | Opaque() | Gathered():
+            case ArgumentValue(fetch=Unreadable()) | Unavailable() | RegisterAggregate():
                 self.asm.goto(self.fail)
-            case Fetched(fetch=fetch, type=kind):
+            case ArgumentValue(fetch=fetch, type=kind):
                 self.address(fetch)
                 self.read(kind)
             case Builtin(name=name):
@@ -88,7 +88,7 @@ class ExpressionEmitter(OperandEmitter):
                 self.value(operand)
                 if narrows(operand.type, kind):
                     self.extend(R0, kind)
-            case Pointer(address=address) | Place(address=address):
+            case PointerExpr(address=address) | LValue(address=address):
                 self.value(address)
             case Deref(address=address, type=kind, kernel=kernel):
                 self.value(address)
@@ -96,7 +96,7 @@ class ExpressionEmitter(OperandEmitter):
                 self.read(kind, kernel=kernel)
             case Arithmetic():
                 emit_arithmetic(self, node)
-            case Compare() | CompareText() | CompareTexts() | Logic() | Not():
+            case Compare() | StringEqualsConst() | StringEquals() | ShortCircuit() | Not():
                 self._truth(node)
 
     def branch(self, node: Node, label: str, *, when: bool) -> None:
@@ -107,15 +107,15 @@ class ExpressionEmitter(OperandEmitter):
                     self.asm.goto(label)
             case Compare():
                 self._compare(node, label, when=when)
-            case CompareText():
+            case StringEqualsConst():
                 emit_compare_with_constant(self, node, label, when=when)
-            case CompareTexts():
+            case StringEquals():
                 emit_compare_strings(self, node, label, when=when)
             case Not(operand=operand):
                 self.branch(operand, label, when=not when)
-            case Logic():
+            case ShortCircuit():
                 self._logic(node, label, when=when)
-            case Opaque() | Gathered():
+            case Unavailable() | RegisterAggregate():
                 self.asm.goto(self.fail)
             case _:
                 self.value(node)
@@ -156,7 +156,7 @@ class ExpressionEmitter(OperandEmitter):
         op = node.op if when else _OPPOSITE[node.op]
         self.asm.jump(_JUMPS[op][node.operands.signed], R0, operand, label)
 
-    def _logic(self, node: Logic, label: str, *, when: bool) -> None:
+    def _logic(self, node: ShortCircuit, label: str, *, when: bool) -> None:
         # One side alone decides: a true one for ||, a false one for &&.
         if when is (node.op == "||"):
             self.branch(node.left, label, when=when)

@@ -27,7 +27,7 @@ from usdt.engine.compiler.record.length_prefix import USERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.arch.locations import ContextBytes, Fetch, Kept, RecordBytes, ValueType
+    from usdt.arch.locations import Captured, ContextArea, Location, TypedContextWord, ValueType
     from usdt.bpf.asm.assembler import Assembler
 
 __all__ = ("MemoryReadEmitter",)
@@ -75,7 +75,7 @@ class MemoryReadEmitter:
         self._bottom = bottom
         self._depth = 0
 
-    def read_kernels(self, fetch: Memory | ContextBytes, kind: ValueType) -> None:
+    def read_kernels(self, fetch: Memory | TypedContextWord, kind: ValueType) -> None:
         """Read what is in the kernel's memory for certain into r0."""
         if isinstance(fetch, Memory):
             self.address(fetch)
@@ -87,16 +87,16 @@ class MemoryReadEmitter:
         if kind.signed:
             self.extend(R0, kind)
 
-    def kept(self, fetch: Kept) -> None:
+    def kept(self, fetch: Captured) -> None:
         """Leave the frame's address in r0; go to "fail" if that was not readable at entry."""
         self.asm.load(R0, R10, ENTRY_STATE_SLOT)
-        if fetch.bit >= 0:
+        if fetch.bit is not None:
             self.asm.load(R1, R0, BITMAP_OFFSET)
             self.asm.alu(Alu.RSH, R1, fetch.bit)
             self.asm.alu(Alu.AND, R1, 1)
             self.asm.jump(Jump.NE, R1, 0, self.fail)
 
-    def copy_kept(self, fetch: Kept, base: Reg, offset: int, size: int) -> None:
+    def copy_kept(self, fetch: Captured, base: Reg, offset: int, size: int) -> None:
         """Copy so many bytes out of a frame to ``base + offset``."""
         self.kept(fetch)
         self.asm.mov(R3, R0)
@@ -106,7 +106,7 @@ class MemoryReadEmitter:
         self.asm.mov(R2, size)
         self.asm.call(Helper.PROBE_READ_KERNEL)
 
-    def address(self, fetch: Fetch) -> None:
+    def address(self, fetch: Location) -> None:
         """Leave the address of a memory operand in r3."""
         if not isinstance(fetch, Memory):
             raise TracingError(f"no address: {fetch}")
@@ -133,7 +133,7 @@ class MemoryReadEmitter:
             asm.alu(Alu.LSH, R3, 32)
             asm.alu(Alu.RSH, R3, 32)
 
-    def record_bytes(self, fetch: RecordBytes) -> None:
+    def record_bytes(self, fetch: ContextArea) -> None:
         """Leave the address of bytes in the event's record in r0."""
         asm = self.asm
         if fetch.location == "here":

@@ -8,12 +8,12 @@ from usdt.arch.locations import Constant, Register
 from usdt.bpf.asm.insn import R0, R1, R6, R10
 from usdt.engine.compiler.codegen.expressions.memory import MemoryReadEmitter
 from usdt.engine.compiler.ir import (
-    CompareText,
-    CompareTexts,
+    ArgumentValue,
     Deref,
-    Fetched,
-    Logic,
     Number,
+    ShortCircuit,
+    StringEquals,
+    StringEqualsConst,
     children,
 )
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("OperandEmitter",)
 
 # Slots that a node takes beside those of its operands.
-_OWN_SLOTS: dict[type, int] = {Deref: 1, Fetched: 1, CompareText: 2, CompareTexts: 4}
+_OWN_SLOTS: dict[type, int] = {Deref: 1, ArgumentValue: 1, StringEqualsConst: 2, StringEquals: 4}
 
 
 class OperandEmitter(MemoryReadEmitter):
@@ -45,9 +45,9 @@ class OperandEmitter(MemoryReadEmitter):
     def leaf(self, dst: Reg, node: Node) -> None:
         """Leave the value of a constant or a register of the context in ``dst``."""
         match node:
-            case Number(value=value) | Fetched(fetch=Constant(value=value)):
+            case Number(value=value) | ArgumentValue(fetch=Constant(value=value)):
                 self.asm.mov(dst, value)
-            case Fetched(fetch=Register(offset=offset, size=size), type=kind):
+            case ArgumentValue(fetch=Register(offset=offset, size=size), type=kind):
                 self.asm.load(dst, R6, offset, size)
                 if kind.signed:
                     self.extend(dst, kind)
@@ -58,7 +58,7 @@ class OperandEmitter(MemoryReadEmitter):
             self.value(left)
             return right.value
         if isinstance(right, Number) or (
-            isinstance(right, Fetched) and isinstance(right.fetch, (Register, Constant))
+            isinstance(right, ArgumentValue) and isinstance(right.fetch, (Register, Constant))
         ):
             self.value(left)
             self.leaf(R1, right)
@@ -86,7 +86,7 @@ class OperandEmitter(MemoryReadEmitter):
             return known[1]
         own = _OWN_SLOTS.get(type(node), 0)
         needs = [self._slots(child) for child in children(node)]
-        if len(needs) == 2 and not isinstance(node, Logic):
+        if len(needs) == 2 and not isinstance(node, ShortCircuit):
             first, second = max(needs), min(needs)
             needs = [max(first, second + 1)]
         found = max(own, *needs) if needs else own

@@ -13,7 +13,7 @@ from usdt.engine.compiler.ir import of_kernel
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
-    from usdt.engine.compiler.ir import CompareText, CompareTexts
+    from usdt.engine.compiler.ir import StringEquals, StringEqualsConst
 
 __all__ = ("emit_compare_strings", "emit_compare_with_constant")
 
@@ -21,7 +21,7 @@ _PIECE = 128  # bytes, NUL included, of two strings that are compared at once
 
 
 def emit_compare_with_constant(
-    writer: OperandEmitter, node: CompareText, label: str, *, when: bool
+    writer: OperandEmitter, node: StringEqualsConst, label: str, *, when: bool
 ) -> None:
     """Go to ``label`` if the comparison with a constant comes out as ``when``."""
     asm = writer.asm
@@ -56,7 +56,7 @@ def emit_compare_with_constant(
 
 
 def emit_compare_strings(
-    writer: OperandEmitter, node: CompareTexts, label: str, *, when: bool
+    writer: OperandEmitter, node: StringEquals, label: str, *, when: bool
 ) -> None:
     """The same for two strings.
 
