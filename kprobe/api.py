@@ -1,12 +1,12 @@
-"""The Python interface to probes of the kernel: attach() and Session."""
+"""``kprobe.attach`` and ``kprobe.Session``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from usdt.engine.api.attach import GRACE, Whom, open_events, pids_of
-from usdt.engine.api.sessions import AnySession
-from usdt.engine.runtime.session import DEFAULT_BUFFER
+from usdt.engine.api import sessions
+from usdt.engine.api.attach import open_events, parse_probes, target_options
+from usdt.engine.run.options import DEFAULT_BUFFER, LIBRARY_TIMEOUT, TraceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,31 +25,31 @@ def attach(
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
     max_string: int = 128,
-    patience: float | None = GRACE,
+    library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events:
-    """Attach to probes of the kernel; events are then in the returned object.
+    """Attach to probes of the kernel and return their events.
 
     Args:
         probes: each ``tracepoint:GROUP:NAME``, ``rawtp:NAME``, ``syscall:NAME`` or the name of a
             function of the kernel, with items in parentheses: fields and arguments by name,
             ``"syscall:openat(str(filename), return)"``. Probes of files (``usdt:``, ``uprobe:``)
             may be among them.
-        pid: a process or several; without it and ``command``, all of them.
+        pid: trace one process or several; without it and ``command``, all processes.
         command: words of a command to start and trace; it runs when attach() returns.
-        follow: the children of ``pid`` and ``command`` as well, those there are and those to come.
-        buffer: bytes of ring buffer.
+        follow: also trace existing and future children of ``pid`` and ``command``.
+        buffer: bytes of the ring buffer.
         max_string: bytes that str() keeps of a string.
-        patience: as :func:`usdt.attach` has it, for probes of files.
-        lines: as :func:`usdt.attach` has it, for user stacks.
+        library_timeout: for probes of files, as in :func:`usdt.attach`.
+        lines: for user stacks, as in :func:`usdt.attach`.
         on_event: called by :meth:`Events.run` with each event.
 
     Raises:
-        LanguageError: a probe or an item cannot be understood, or names no field.
-        ProbeNotFound: no such probe; the message names the nearest.
-        NotSupported: the kernel lacks what it takes.
-        TargetError: no such process or file.
+        LanguageError: a probe or an item is not valid, or names no field.
+        ProbeNotFound: there is no such probe; the message names the closest.
+        NotSupported: the kernel lacks a feature that a probe needs.
+        TargetError: there is no such process or file.
         SyscallError: the kernel refuses; EPERM without CAP_BPF and CAP_PERFMON.
 
     Example:
@@ -57,24 +57,19 @@ def attach(
         ...     for event in events:
         ...         print(event.pid, event.args["filename"])
     """
-    words = None if command is None else tuple(command)
-    whom = Whom("kprobe", pids_of(pid), words, follow=follow, patience=patience, lines=lines)
-    return open_events(probes, whom, buffer=buffer, max_string=max_string, on_event=on_event)
+    targets = target_options(
+        pid=pid, command=command, follow=follow, library_timeout=library_timeout
+    )
+    requests = parse_probes(probes, "kprobe")
+    options = TraceOptions(buffer, max_string)
+    return open_events(requests, targets, options, lines=lines, on_event=on_event)
 
 
-class Session(AnySession):
-    """Probes of the kernel and aggregations; a context manager.
-
-    Args:
-        pid: a process or several; without it, all of them.
-        everything: of probes of files among them: every process.
-        follow: children of ``pid`` as well.
-        buffer: bytes of each ring buffer of events.
-        max_string: bytes that str() keeps of a string.
-        patience: as :class:`usdt.Session` has it.
+class Session(sessions.Session):
+    """Probes of the kernel and aggregations; a context manager. See :class:`usdt.Session`.
 
     Raises:
-        TracingError: from its methods, as :func:`kprobe.attach` has it.
+        TracingError: from its methods, as from :func:`kprobe.attach`.
 
     Example:
         >>> with kprobe.Session(pid=1234) as session:
@@ -84,4 +79,4 @@ class Session(AnySession):
         [1520.4]
     """
 
-    kind: ClassVar[ProbeKind] = "kprobe"
+    kind: ClassVar[ProbeKind] = "kprobe"  # of a probe that names none

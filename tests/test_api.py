@@ -21,7 +21,7 @@ import usdt.provider
 import usdt.testing
 from usdt import bpf
 from usdt.engine.api.events import Events
-from usdt.engine.api.sessions import AnySession
+from usdt.engine.api.sessions import Session
 
 PUBLIC: dict[str, tuple[ModuleType, ...]] = {
     "bpf": (bpf,),
@@ -81,7 +81,7 @@ def test_every_public_method_says_what_it_does(thing: type) -> None:
 
 def test_methods_that_attach_say_what_goes_wrong() -> None:
     for name in ("attach", "count", "hist", "latency", "on", "stats"):
-        text = inspect.getdoc(getattr(AnySession, name)) or ""
+        text = inspect.getdoc(getattr(Session, name)) or ""
         assert "Raises:" in text, name
         assert "Example:" in text, name
 

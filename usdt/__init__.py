@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from usdt import bcc, testing
-    from usdt.api import Events, attach, list_probes
+    from usdt.api import attach, list_probes
     from usdt.arch.locations import Unreadable
     from usdt.base.errors import (
         ElfError,
@@ -33,20 +33,22 @@ if TYPE_CHECKING:
         TargetError,
         TracingError,
     )
+    from usdt.engine.api.aggregates import Aggregate, Histogram
+    from usdt.engine.api.events import Events
+    from usdt.engine.api.sessions import Session
     from usdt.engine.output.formatters import Event
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
     from usdt.provider import Provider, ProviderError
-    from usdt.sessions import Aggregate, Histogram, Session
 
 _HOMES = {
-    "Aggregate": "usdt.sessions",
+    "Aggregate": "usdt.engine.api.aggregates",
     "Attachment": "usdt.libbpf.manager",
     "ElfError": "usdt.base.errors",
     "Event": "usdt.engine.output.formatters",
-    "Events": "usdt.api",
-    "Histogram": "usdt.sessions",
+    "Events": "usdt.engine.api.events",
+    "Histogram": "usdt.engine.api.aggregates",
     "LanguageError": "usdt.base.errors",
     "Manager": "usdt.libbpf.manager",
     "NotSupported": "usdt.base.errors",
@@ -55,7 +57,7 @@ _HOMES = {
     "ProbeNotFound": "usdt.base.errors",
     "Provider": "usdt.provider",
     "ProviderError": "usdt.provider",
-    "Session": "usdt.sessions",
+    "Session": "usdt.engine.api.sessions",
     "Site": "usdt.probes.probe",
     "SyscallError": "usdt.base.errors",
     "TargetError": "usdt.base.errors",

@@ -1,36 +1,36 @@
-"""The Python interface: list_probes() and attach()."""
+"""``usdt.list_probes`` and ``usdt.attach``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.engine.api.attach import GRACE, Whom, open_events, pids_of
-from usdt.engine.api.events import Events
+from usdt.engine.api.attach import open_events, parse_probes, target_options
 from usdt.engine.language import parse_probe
-from usdt.engine.runtime.session import DEFAULT_BUFFER
+from usdt.engine.run.options import DEFAULT_BUFFER, LIBRARY_TIMEOUT, TraceOptions
 from usdt.targets.listing_files import find_probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from usdt.engine.api.events import Events
     from usdt.engine.output.formatters import Event
     from usdt.probes.probe import Probe
 
-__all__ = ("Events", "attach", "list_probes")
+__all__ = ("attach", "list_probes")
 
 
 def list_probes(
     target: str | None = None, *, pid: int | None = None, pattern: str = "*:*"
 ) -> list[Probe]:
-    """The USDT probes of a file, or of every file a process has mapped.
+    """Return the USDT probes of a file, or of all files that a process has mapped.
 
     Args:
         target: a path, a library as the loader knows it (``libc``), or a program on PATH.
-        pid: a process; with ``target`` as well, that file of the process.
-        pattern: ``provider:name`` with ``*`` and ``?``.
+        pid: the ID of a process; with ``target``, only that file of the process.
+        pattern: ``provider:name``, with ``*`` and ``?``.
 
     Raises:
-        TargetError: no such file or process.
+        TargetError: there is no such file or process.
         ElfError: the file is not ELF.
 
     Example:
@@ -49,36 +49,36 @@ def attach(
     *probes: str,
     pid: int | Iterable[int] | None = None,
     command: Sequence[str] | None = None,
-    everything: bool = False,
+    all_processes: bool = False,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
     max_string: int = 128,
-    patience: float | None = GRACE,
+    library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events:
-    """Attach to probes; events are then in the returned object.
+    """Attach to probes and return their events.
 
     Args:
         probes: each ``provider:name``, ``PATH:provider:name`` or ``uprobe:PATH:function``, with
             items in parentheses: ``"postgresql:query__start(str(arg0), pid != 1)"``. Probes of
             the kernel (``tracepoint:``, ``syscall:``, …) may be among them.
-        pid: a process or several. Without it, and without ``command`` and ``everything``, the
-            probes name their files and every process that runs them is traced.
+        pid: trace one process or several. Without it, ``command`` and ``all_processes``, the
+            probes must name their files, and every process that runs them is traced.
         command: words of a command to start and trace; it runs when attach() returns.
-        everything: trace every process.
-        follow: the children of ``pid`` and ``command`` as well, those there are and those to come.
-        buffer: bytes of ring buffer.
+        all_processes: trace all processes.
+        follow: also trace existing and future children of ``pid`` and ``command``.
+        buffer: bytes of the ring buffer.
         max_string: bytes that str() keeps of a string.
-        patience: seconds to wait for a library that has a probe which is nowhere yet; None
+        library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
-        lines: frames of stacks have their source lines, and inlined functions are frames.
+        lines: give frames of user stacks their source lines, and show inlined functions.
         on_event: called by :meth:`Events.run` with each event.
 
     Raises:
-        LanguageError: a probe or an item cannot be understood.
-        ProbeNotFound: no such probe; the message names the nearest.
-        TargetError: no such process or file.
+        LanguageError: a probe or an item is not valid.
+        ProbeNotFound: there is no such probe; the message names the closest.
+        TargetError: there is no such process or file.
         SyscallError: the kernel refuses; EPERM without CAP_BPF and CAP_PERFMON.
 
     Example:
@@ -86,6 +86,13 @@ def attach(
         ...     for event in events:
         ...         print(event.time, event.args["arg0"])
     """
-    words = None if command is None else tuple(command)
-    whom = Whom("usdt", pids_of(pid), words, everything, follow, patience, lines)
-    return open_events(probes, whom, buffer=buffer, max_string=max_string, on_event=on_event)
+    targets = target_options(
+        pid=pid,
+        command=command,
+        all_processes=all_processes,
+        follow=follow,
+        library_timeout=library_timeout,
+    )
+    requests = parse_probes(probes, "usdt")
+    options = TraceOptions(buffer, max_string)
+    return open_events(requests, targets, options, lines=lines, on_event=on_event)

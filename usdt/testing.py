@@ -69,7 +69,7 @@ def traced(
     target = None if command is not None else (pid or os.getpid())
     requests = [_with_values(text) for text in probes]
     options: dict[str, Any] = {"pid": target, "command": command, "max_string": max_string}
-    with attach(*requests, **options, patience=0) as events:
+    with attach(*requests, **options, library_timeout=0) as events:
         yield found
         if command is not None:
             found.events += events

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kprobe.cli.eventsource import dialect_of, given, lines_of, say
+from kprobe.cli.eventsource import dialect_of, given, lines_of
 from usdt.base.errors import TracingError
+from usdt.engine.cli.click_group import say
 from usdt.tracefs.mount import tracefs
 
 __all__ = ("clean", "define", "remove")

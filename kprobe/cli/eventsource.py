@@ -6,21 +6,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from kprobe.events import Definition, Deletion, Dialect, parse
 from kprobe.events.naming import named
 from kprobe.events.syntax_2009 import translate
 from kprobe.events.values import FilePlace
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import escaped
+from usdt.engine.cli.click_group import say
 from usdt.tracefs.definitions import EVENT_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("Given", "dialect_of", "given", "lines_of", "say")
+__all__ = ("Given", "dialect_of", "given", "lines_of")
 
 
 @frozen
@@ -34,11 +32,6 @@ class Given:
     def name(self) -> str:
         """``GROUP/EVENT``."""
         return f"{self.definition.group}/{self.definition.event}"
-
-
-def say(text: str) -> None:
-    """One line for people, on standard error."""
-    click.echo(escaped(text), err=True)
 
 
 def dialect_of(root: Path) -> Dialect:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -12,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kprobe.cli.eventsource import dialect_of, given, lines_of, say
+from kprobe.cli.eventsource import dialect_of, given, lines_of
 from kprobe.events.naming import renamed
 from kprobe.events.values import Argument, Comm
-from usdt.engine.cli.click_group import SIZE, escaped
+from usdt.engine.cli.click_group import SIZE, escaped, plural, say
 from usdt.engine.cli.options import output_options, stop_options
-from usdt.engine.cli.running import signals
 from usdt.engine.output.frames import frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.output_file import OutputFile
+from usdt.engine.run.loop import POLL_SECONDS, StopSignals
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ __all__ = ("watch",)
 
 _BUFFER = 8 << 20
 _LONGEST = 63  # characters of an event's name
-_POLL = 0.25  # seconds between two looks at signals and deadlines
 _COMM = "usdt_comm"  # our own argument: what a thread is called may be gone when it is shown
 
 _HEX = re.compile(r"(\w+)=\{?0x%")
@@ -67,7 +67,6 @@ class _Watch:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.count = 0
-        self.stop = False
         self.shown: dict[str, str] = {}  # name in tracefs → as given
         self.hexadecimal: dict[str, frozenset[str]] = {}  # name → fields the kernel shows so
         self.symbols: dict[str, frozenset[str]] = {}  # name → fields that are places in the kernel
@@ -94,23 +93,23 @@ class _Watch:
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(OutputFile(self.options["output"]))
             session = stack.enter_context(EventSession(root, events, buffer=self.options["buffer"]))
-            stack.enter_context(signals(self))
+            stop = stack.enter_context(StopSignals())
             for name, form in session.formats.items():
                 self.hexadecimal[name] = frozenset(_HEX.findall(form.print_fmt)) | _PLACES
                 self.symbols[name] = frozenset(_SYMBOL.findall(form.print_fmt))
-            say(f"watching {len(events)} event{'s' * (len(events) != 1)}; end with ^C")
-            self._loop(session, sink)
+            say(f"watching {plural(len(events), 'event')}; end with ^C")
+            self._loop(session, sink, stop)
             lost = session.lost()
             if session.damaged:
-                say(f"{session.damaged} pages of the kernel's could not be read to their end")
-        say(f"{self.count} events, {lost} lost")
+                say(f"{plural(session.damaged, 'page')} of the kernel could not be decoded fully")
+        say(f"{plural(self.count, 'event')}, {lost} lost")
         return 0
 
-    def _loop(self, session: EventSession, sink: OutputFile) -> None:
+    def _loop(self, session: EventSession, sink: OutputFile, stop: StopSignals) -> None:
         duration = self.options["duration"]
-        deadline = None if duration is None else time.monotonic() + duration
-        while not self.stop:
-            left = _POLL if deadline is None else min(_POLL, deadline - time.monotonic())
+        deadline = math.inf if duration is None else time.monotonic() + duration
+        while not stop.requested:
+            left = min(POLL_SECONDS, deadline - time.monotonic())
             if left <= 0:
                 break
             session.wait(left)

@@ -1,4 +1,4 @@
-"""The group of ``kprobe``'s commands: names, and where each is."""
+"""The table of the ``kprobe`` command: names, where each command is, and its line of help."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from usdt.engine.cli.click_group import LazyGroup
 
 __all__ = ("kprobe",)
 
+
+def _tracing(name: str) -> click.Command:
+    from kprobe.cli.tracing_help import EXAMPLES, PROBES  # noqa: PLC0415 - when the command runs
+    from usdt.engine.cli.commands import tracing_command  # noqa: PLC0415
+
+    return tracing_command(name, "kprobe", EXAMPLES[name], probes=PROBES)
+
+
 _COMMANDS = {
-    "trace": ("kprobe.cli.trace:trace", "Print every hit."),
-    "count": ("kprobe.cli.count:count", "Count hits in the kernel."),
-    "hist": ("kprobe.cli.hist:hist", "Histograms of a value, made in the kernel."),
-    "stats": ("kprobe.cli.stats:stats", "Count, least, average, greatest and sum of a value."),
-    "latency": ("kprobe.cli.latency:latency", "Times from one probe to another."),
-    "heatmap": ("kprobe.cli.heatmap:heatmap", "Histograms over time."),
-    "list": ("kprobe.cli.listing:list_functions", "What can be traced."),
-    "info": ("kprobe.cli.info:info", "Prototypes of functions, fields of tracepoints, types."),
-    "dump": ("kprobe.cli.dump:dump", "Typed data as text."),
-    "btf": ("kprobe.cli.btf:btf", "All types, as bpftool prints them, as C, as JSON."),
-    "event": ("kprobe.cli.event:event", "The kernel's event tracer, by definitions."),
+    "trace": (_tracing, "Print every hit."),
+    "count": (_tracing, "Count hits in the kernel."),
+    "hist": (_tracing, "Show a histogram of a value, computed in the kernel."),
+    "stats": (_tracing, "Show count, min, avg, max and sum of a value."),
+    "latency": (_tracing, "Show a histogram of the time between two probes."),
+    "heatmap": (_tracing, "Show a histogram over time."),
+    "list": ("kprobe.cli.listing:list_functions", "List functions, tracepoints and system calls."),
+    "info": ("kprobe.cli.info:info", "Show C prototypes, fields of tracepoints, and types."),
+    "dump": ("kprobe.cli.dump:dump", "Show typed data as text."),
+    "btf": ("kprobe.cli.btf:btf", "Print all types: raw as bpftool does, as C, or as JSON."),
+    "event": ("kprobe.cli.event:event", "Define and watch events of the kernel's event tracer."),
 }
 
 
 class _Group(LazyGroup):
-    # ``kprobe 'PROBE(ITEM, …)'`` is short for ``kprobe trace``.
+    # ``kprobe 'PROBE(ITEM, …)'`` is short for ``kprobe trace 'PROBE(ITEM, …)'``.
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -6,8 +6,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
-from usdt.base.frozen import frozen
 from usdt.engine.language.tree import BUILTINS, names_in
+from usdt.engine.run.protocols import AttachResult
 from usdt.engine.runtime.attach.attach_points import (
     AttachPoint,
     EventTarget,
@@ -27,17 +27,9 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import BpfSession
 
-__all__ = ("AttachResult", "attach")
+__all__ = ("attach",)
 
 _MANY = 256  # events whose records are shown at a time: each takes 50 ms to detach
-
-
-@frozen
-class AttachResult:
-    """How many points of how many probes; and lines for people."""
-
-    points: int
-    notices: tuple[str, ...]
 
 
 def attach(

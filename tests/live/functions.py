@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kprobe.provider import attach
+from kprobe.provider import PROVIDER
 from usdt.base.errors import SyscallError
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.run.options import TraceOptions
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def seen(
     lines: list[str] = []
     requests = [parse_probe(probe, default="kprobe") for probe in probes]
     with RingBufferSession(JsonFormatter(), accept=TaskFilter(pids=(os.getpid(),))) as session:
-        attach(session, requests, counts=False, via=way)
+        PROVIDER.attach(session, requests, TraceOptions(via=way))
         act()
         for batch in session.drain():
             lines += batch

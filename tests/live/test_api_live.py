@@ -267,7 +267,7 @@ def test_several_processes_and_a_file() -> None:
 
 
 def test_everything(target: Fixture) -> None:
-    with usdt.attach(_COUNT3, everything=True) as events:
+    with usdt.attach(_COUNT3, all_processes=True) as events:
         target.fire()
         found: list[usdt.Event] = []
         while len(found) < 2:
@@ -387,7 +387,7 @@ def test_errors_are_named(
 ) -> None:
     with (
         pytest.raises(error, match=said) as caught,
-        usdt.attach(*words, **{"pid": target.pid, "patience": 0.2, **options}) as events,
+        usdt.attach(*words, **{"pid": target.pid, "library_timeout": 0.2, **options}) as events,
     ):
         events.poll(5)
     assert isinstance(caught.value, usdt.TracingError)

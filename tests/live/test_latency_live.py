@@ -90,7 +90,7 @@ def test_an_end_that_never_comes_and_one_that_never_began() -> None:
             begun, ended = stopped(starts), stopped(ends)
     assert not begun.results
     assert begun.pairs == {"unfinished": 12, "unmatched": 0, "deep": 0}
-    assert "12 starts whose end did not come" in begun.tool.errors
+    assert "12 starts without an end" in begun.tool.errors
     assert not ended.results
     assert ended.pairs == {"unfinished": 0, "unmatched": 12, "deep": 0}
     assert "12 ends without a start" in ended.tool.errors

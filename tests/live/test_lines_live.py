@@ -115,4 +115,4 @@ def test_it_is_about_stacks(shop: Path) -> None:
     for words in (["trace", "shop:sold"], ["count", "shop:sold"]):
         done = run_usdt(words[0], "--lines", "-c", shop, words[1])
         assert done.returncode == 2
-        assert "--lines is about user stacks" in done.stderr
+        assert "--lines needs user stacks" in done.stderr

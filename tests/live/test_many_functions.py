@@ -19,13 +19,14 @@ from manyfunctions import calls, left_behind, sites_of
 from patience import patient
 from tracing_tools import KPROBE, Tool
 
-from kprobe.provider import attach
+from kprobe.provider import PROVIDER
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
+from usdt.engine.run.options import TraceOptions
 from usdt.tracefs.multi_probe_events import multi_probe_supported
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def test_returns_that_the_kernel_misses_are_counted(way: KprobeMethod) -> None:
     request = parse_probe("hrtimer_nanosleep(return)", default="kprobe")
     only = TaskFilter(pids=(os.getpid(),))
     with AggregateSession(Aggregation(), [request], accept=only, max_string=64) as session:
-        attach(session, [request], counts=True, via=here(way))
+        PROVIDER.attach(session, [request], TraceOptions(aggregated=True, via=here(way)))
         threads = [threading.Thread(target=time.sleep, args=(8,)) for _ in range(_SLEEPERS)]
         for thread in threads:
             thread.start()

@@ -66,7 +66,7 @@ def test_two_tracers_at_once_see_the_same() -> None:
 def test_a_forked_child_has_the_probes() -> None:
     shop = usdt.Provider("forked")
     probe = shop.probe("it", int)
-    with shop, usdt.attach("forked:it(arg0, pid)", everything=True) as events:
+    with shop, usdt.attach("forked:it(arg0, pid)", all_processes=True) as events:
         child = _forked(probe)
         (event,) = events.poll(20)
     assert event.args == {"arg0": 5, "pid": child}
@@ -92,7 +92,9 @@ def test_every_fire_of_four_threads_is_accounted_for_while_tracers_come_and_go()
 
             def visit() -> None:
                 while not done.is_set():
-                    with usdt.attach("shop:tick(arg1)", pid=program.pid, patience=0) as events:
+                    with usdt.attach(
+                        "shop:tick(arg1)", pid=program.pid, library_timeout=0
+                    ) as events:
                         visits["events"] += len(events.poll(0.2))
                         visits["times"] += 1
 
@@ -145,7 +147,7 @@ def test_spans_pair_by_id_and_tell_durations_and_errors() -> None:
 def test_probes_loaded_again_are_found_again() -> None:
     shop, other = usdt.Provider("again"), usdt.Provider("beside")
     probe, _ = shop.probe("it", int), other.probe("it", int)
-    with other, usdt.attach("again:it(arg0)", pid=os.getpid(), patience=None) as events:
+    with other, usdt.attach("again:it(arg0)", pid=os.getpid(), library_timeout=None) as events:
         for number in range(3):
             assert not probe.enabled
             with shop:

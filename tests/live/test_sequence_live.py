@@ -199,7 +199,7 @@ def test_values_of_both_ends_are_shown_at_the_return(program: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("uprobe:libc:malloc",), "2 to 16 functions, the outermost first, not 1"),
+        (("uprobe:libc:malloc",), "2 to 16 functions, outermost first, not 1"),
         (("--via", "tracefs", "uprobe:libc:malloc", "uprobe:libc:free"), "-s needs BPF"),
     ],
 )

@@ -27,7 +27,7 @@ def shop(providers: None) -> Iterator[usdt.Provider]:
 
 @pytest.fixture
 def session(shop: usdt.Provider) -> Iterator[usdt.Session]:
-    with usdt.Session(pid=os.getpid(), patience=0) as made:
+    with usdt.Session(pid=os.getpid(), library_timeout=0) as made:
         yield made
 
 

@@ -93,7 +93,7 @@ def test_text_has_a_line_for_each_frame_behind_the_values(chain: Path) -> None:
     for line, name in zip(lines[1:5], CHAIN, strict=True):
         assert line.startswith(f"        {name}+0x")
         assert line.endswith(" [chain]")
-    assert "1 events, 0 lost" in done.stderr
+    assert "1 event, 0 lost" in done.stderr
 
 
 def test_folded_lines_are_what_flame_graphs_read(chain: Path) -> None:

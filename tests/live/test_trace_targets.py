@@ -402,7 +402,7 @@ def test_a_command_is_traced_from_its_first_instruction(tmp_path: Path) -> None:
     output = tmp_path / "events"
     with tracing("-c", f"{build('default', 'args')} -n 1", "-o", output, _COUNT3) as tool:
         assert tool.process.wait(patient(20)) == 0
-    assert "1 events, 0 lost" in tool.errors
+    assert "1 event, 0 lost" in tool.errors
     printed = [json.loads(line) for line in tool.lines]
     assert count3([json.loads(line) for line in output.read_text().splitlines()]) == count3(printed)
 

@@ -17,7 +17,7 @@ from processes import as_nobody, copied_sleep, open_folder, until
 
 from usdt.base.errors import TargetError
 from usdt.procfs.process import mapped_files, pid_exists, processes
-from usdt.targets.spawn import StoppedCommand, split_command
+from usdt.targets.spawn import StoppedCommand
 
 WAYS = pytest.mark.parametrize("use_ptrace", [True, False], ids=["ptrace", "pipe"])
 CHECKOUT = Path(__file__).parents[2]
@@ -52,25 +52,6 @@ def alive(pid: int) -> bool:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        pytest.param("ls -l", ["ls", "-l"], id="words"),
-        pytest.param("sh -c 'echo \"a b\"'", ["sh", "-c", 'echo "a b"'], id="quotes"),
-        pytest.param("a\\ b  c", ["a b", "c"], id="a backslash"),
-        pytest.param("a # b", ["a", "#", "b"], id="no comments"),
-    ],
-)
-def test_commands_are_split_as_a_shell_does(text: str, words: list[str]) -> None:
-    assert split_command(text) == words
-
-
-@pytest.mark.parametrize("text", ["", "  ", "echo 'a"])
-def test_what_is_no_command(text: str) -> None:
-    with pytest.raises(TargetError, match="command"):
-        split_command(text)
 
 
 @WAYS
@@ -269,8 +250,8 @@ def test_waiting_has_an_end() -> None:
 
 TRACER = """
 import sys
-from usdt.targets.spawn import Spawned
-command = Spawned(["sleep", "60"], use_ptrace=sys.argv[1] == "True")
+from usdt.targets.spawn import StoppedCommand
+command = StoppedCommand(["sleep", "60"], use_ptrace=sys.argv[1] == "True")
 print(command.pid, flush=True)
 sys.stdin.read()
 """
@@ -293,10 +274,11 @@ def test_it_does_not_outlive_a_tracer_that_dies(*, use_ptrace: bool) -> None:
 
 HANDED_ON = """
 import os, sys
-from usdt.targets.spawn import Spawned
+from usdt.targets.spawn import StoppedCommand
 script = "cat; echo $WORD >&2; ls /proc/self/fd"
 environment = {**os.environ, "WORD": "handed on"}
-with Spawned(["sh", "-c", script], environment=environment, use_ptrace=sys.argv[1] == "True") as c:
+use_ptrace = sys.argv[1] == "True"
+with StoppedCommand(["sh", "-c", script], environment=environment, use_ptrace=use_ptrace) as c:
     c.release()
     c.wait()
 """

@@ -35,6 +35,7 @@ import warnings
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from usdt.base.errors import ElfError, SyscallError, TargetError
+from usdt.engine.run.options import split_command
 from usdt.procfs.process import MappedFile, executable_of, file_identity, open_pidfd
 from usdt.targets.executables import find_program, program_chain
 from usdt.targets.library_search import dependencies
@@ -42,7 +43,7 @@ from usdt.targets.library_search import dependencies
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("StoppedCommand", "split_command")
+__all__ = ("StoppedCommand",)
 
 # include/uapi/linux/ptrace.h
 PTRACE_CONT = 7
@@ -57,23 +58,6 @@ _MAX_GUESSES = 64  # looked at for programs
 _NOT_FOUND = 127  # what shells give for a command that could not be executed
 # Signals that Python ignores; a command expects them as they were, and ^C to end it.
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
-
-
-def split_command(text: str) -> list[str]:
-    """Split a command given as one string into words, as a shell does (quotes, backslashes).
-
-    Raises:
-        TargetError: no command in it, or a quote that is not closed.
-    """
-    import shlex  # noqa: PLC0415 - a command given as words never needs it
-
-    try:
-        words = shlex.split(text)
-    except ValueError as err:
-        raise TargetError(f"command {text!r}: {err}") from err
-    if not words:
-        raise TargetError("the command is empty")
-    return words
 
 
 class StoppedCommand:

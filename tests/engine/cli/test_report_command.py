@@ -37,9 +37,9 @@ def test_lines_for_eyes(place: Path) -> None:
     assert all("comm" in line and ":" in line for line in lines)
     assert "\x1b" not in done.stdout, "no colours for a file"
     assert done.stderr.splitlines() == [
-        "p:one: 1 hits with an unreadable predicate left out",
-        "p:one: 3 lost; a larger --buffer may help",
-        "q:all: 2 hits with an unreadable predicate left out",
+        "p:one: skipped 1 hit with an unreadable predicate",
+        "p:one: 3 events lost; a larger --buffer may help",
+        "q:all: skipped 2 hits with an unreadable predicate",
         "12 events, 3 lost",
     ]
 
@@ -173,7 +173,7 @@ def test_spans_of_usual_and_of_given_names(place: Path) -> None:
         ("i", "a:y"),
         ("i", "a:x__start"),
     ]
-    assert "1 spans begun and not ended: shown as instants" in done.stderr
+    assert "1 span begun and not ended: shown as instants" in done.stderr
     done = run_usdt("report", place, "--chrome", "--span", "a:x__start", "a:y")
     spans = [e for e in json.loads(done.stdout)["traceEvents"] if e["ph"] == "X"]
     assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from usdt.engine.aggregate.results import Results
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import is_pattern
-from usdt.engine.api.attach import start, user_symbols
+from usdt.engine.api.attach import symbolizer
 from usdt.engine.output.stacks import StackResolver
+from usdt.engine.run.attach import attach_probes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.results import Part, Result
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
-    from usdt.engine.api.attach import Whom
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
+    from usdt.engine.run.options import TargetOptions, TraceOptions
 
 __all__ = ("Aggregate", "Histogram")
 
@@ -83,42 +84,40 @@ class Aggregate(Mapping[Any, Any]):
         self,
         aggregation: Aggregation,
         requests: Sequence[ProbeText],
-        whom: Whom,
+        targets: TargetOptions,
+        options: TraceOptions,
         *,
-        max_string: int,
-        **options: Any,
+        lines: bool,
     ) -> None:
         self._aggregation = aggregation
-        self._resolver = StackResolver(
-            user_symbols if aggregation.names else None, lines=whom.lines
-        )
+        self._resolver = StackResolver(symbolizer if aggregation.names else None, lines=lines)
         self._resolver.wanted = aggregation.names
         self._lock = threading.RLock()
         self._final: tuple[dict[Any, Any], int] | None = None
         self._several = len(requests) > 1 or any(map(is_pattern, requests))
-        self._made: AggregateSession
-        self._resolver.begin(whom.pids)
+        self._session: AggregateSession
+        self._resolver.begin(targets.pids)
 
-        def session(accept: TaskFilter) -> AggregateSession:
-            self._made = AggregateSession(
-                aggregation, requests, accept=accept, max_string=max_string
+        def session(tasks: TaskFilter) -> AggregateSession:
+            self._session = AggregateSession(
+                aggregation, requests, accept=tasks, max_string=options.max_string
             )
-            return self._made
+            return self._session
 
         with contextlib.ExitStack() as stack:
             stack.callback(self._resolver.close)
-            # The end first: starts that nothing ends would stay, and fill what a key can hold.
+            # The end first: starts that nothing ends would stay, and fill the keys.
             order = requests[::-1] if aggregation.pair else requests
-            self._tracing = start(stack, whom, order, session, interval=None, **options).tracing
+            self._targets = attach_probes(stack, targets, order, session, options).targets
             self._resources = stack.pop_all()
-        self._results = Results(self._made, requests, self._resolver)
+        self._results = Results(self._session, requests, self._resolver)
 
     def snapshot(self) -> dict[Any, Any]:
         """All of it, of one moment."""
         with self._lock:
             if self._final is not None:
                 return dict(self._final[0])
-            rows = self._made.read()
+            rows = self._session.read()
             return {
                 self._key(result): self._value(result.value) for result in self._results.of(rows)
             }
@@ -129,7 +128,7 @@ class Aggregate(Mapping[Any, Any]):
         with self._lock:
             if self._final is not None:
                 return self._final[1]
-            return sum(item.lost + item.unread for item in self._tracing.lost())
+            return sum(item.lost + item.unread for item in self._targets.lost())
 
     def __getitem__(self, key: Any) -> Any:
         return self.snapshot()[key]
@@ -150,17 +149,17 @@ class Aggregate(Mapping[Any, Any]):
     def look(self) -> bool:
         """Attach to what was loaded meanwhile; whether everything traced has ended."""
         with self._lock:
-            if self._final is None and not self._tracing.ended:
-                self._tracing.poll(0.0)
+            if self._final is None and not self._targets.ended:
+                self._targets.poll(0.0)
                 self._resolver.observe(())
-            return self._final is not None or self._tracing.ended
+            return self._final is not None or self._targets.ended
 
     def close(self) -> None:
         """Detach; what was aggregated stays here. Again is fine."""
         with self._lock:
             if self._final is None:
                 with self._resources:
-                    for _ in self._tracing.drain():  # detaches, before the last reading
+                    for _ in self._targets.drain():  # detaches, before the last reading
                         pass
                     self._final = self.snapshot(), self.lost
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from usdt.engine.output.formatters import Event
-    from usdt.engine.run.started import Tracing
+    from usdt.engine.run.protocols import TracedTargets
     from usdt.engine.runtime.session import Lost
 
 __all__ = ("Events",)
@@ -39,12 +39,12 @@ class Events:
 
     def __init__(
         self,
-        tracing: Tracing,
+        targets: TracedTargets,
         release: Callable[[], None],
         on_event: Callable[[Event], object] | None = None,
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        self._tracing = tracing
+        self._targets = targets
         self._release = release  # detaches and frees
         self._on_event = on_event
         self._look = look  # at what processes have mapped, if stacks are shown
@@ -66,7 +66,7 @@ class Events:
     def losses(self) -> list[Lost]:
         """The same for each probe that lost something."""
         with self._busy:
-            return self._final if self._closed else self._tracing.lost()
+            return self._final if self._closed else self._targets.lost()
 
     @property
     def ended(self) -> bool:
@@ -79,7 +79,7 @@ class Events:
 
         What could not be followed is known once all events have been taken.
         """
-        return list(self._tracing.notices)
+        return list(self._targets.notices)
 
     def poll(self, timeout: float = 0.0) -> list[Event]:
         """Every event that is there; waits up to ``timeout`` seconds for the first.
@@ -120,9 +120,9 @@ class Events:
     def _batch(self, timeout: float) -> list[Event]:
         if self._rest is None and not self._closed:
             self._look()
-            found = self._tracing.poll(timeout)
-            if self._tracing.ended:
-                self._rest = self._tracing.drain()
+            found = self._targets.poll(timeout)
+            if self._targets.ended:
+                self._rest = self._targets.drain()
             return found
         batch = None if self._closed or self._rest is None else next(self._rest, None)
         self._over = batch is None
@@ -155,7 +155,7 @@ class Events:
             left = list(self._ready)
             self._ready.clear()
             if self._rest is None and not self._closed:
-                self._rest = self._tracing.drain()
+                self._rest = self._targets.drain()
             while not self._over:
                 left += self._batch(0.0)
         return left
@@ -166,12 +166,12 @@ class Events:
         A poll() or an iteration in another thread ends.
         """
         self._stopped = True
-        self._tracing.wake()
+        self._targets.wake()
         with self._busy:
             # A signal handler comes here while its own thread waits: woken, that closes itself.
             if not self._closed and not self._waiting:
                 self._closed = True
-                self._final = self._tracing.lost()
+                self._final = self._targets.lost()
                 self._release()
 
     def __iter__(self) -> Iterator[Event]:

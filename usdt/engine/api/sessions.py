@@ -1,4 +1,4 @@
-"""Many probes at once: callbacks, and aggregations as Python mappings."""
+"""``Session``: many probes at once, callbacks, and aggregations as Python mappings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from usdt.base.errors import TracingError
 from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_linear
 from usdt.engine.api.aggregates import Aggregate
-from usdt.engine.api.attach import GRACE, Whom, open_events, parse_all, pids_of
-from usdt.engine.runtime.session import DEFAULT_BUFFER
+from usdt.engine.api.attach import open_events, parse_probes, target_options
+from usdt.engine.language import parse_items
+from usdt.engine.run.options import DEFAULT_BUFFER, LIBRARY_TIMEOUT, TraceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,23 +21,38 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters import Event
 
-__all__ = ("AnySession",)
+__all__ = ("Session",)
 
-_PAUSE = 0.05  # seconds between two looks of run()
+_PAUSE = 0.05  # seconds between two polls of run()
 
 
-class AnySession:
-    """What ``usdt.Session`` and ``kprobe.Session`` have in common; a context manager.
+class Session:
+    """Probes and aggregations on the same processes; a context manager.
+
+    ``kprobe.Session`` is the same, but probes that name no kind are functions of the kernel.
 
     Args:
-        pid: a process or several; without it, every process that passes the probes: those that
-            name their files, and those of the kernel.
-        everything: every process.
-        follow: children of ``pid`` as well.
+        pid: trace one process or several. Without it, every process that hits the probes is
+            traced; USDT probes and functions of programs must then name their files.
+        all_processes: look for probes that name no file in all processes.
+        follow: also trace children of ``pid``.
         buffer: bytes of each ring buffer of events.
         max_string: bytes that str() keeps of a string.
-        patience: seconds to wait for a library that has a probe which is nowhere yet.
-        lines: stacks have source lines, and inlined functions are frames of their own.
+        library_timeout: seconds to wait for a library with a probe that no mapped file has; None
+            waits as long as the processes live.
+        lines: give frames of user stacks their source lines, and show inlined functions.
+
+    Raises:
+        TracingError: from its methods, as from :func:`usdt.attach` and :func:`kprobe.attach`.
+
+    Example:
+        >>> with usdt.Session(pid=1234) as session:
+        ...     sizes = session.hist("myapp:request(arg1)")
+        ...     by_name = session.count("myapp:request", by="str(arg0)")
+        ...     session.on("myapp:error(str(arg0))", print)
+        ...     session.run(10)
+        >>> by_name["GET /"]
+        42
     """
 
     kind: ClassVar[ProbeKind] = "usdt"  # of a probe that names none
@@ -45,33 +61,38 @@ class AnySession:
         self,
         *,
         pid: int | Iterable[int] | None = None,
-        everything: bool = False,
+        all_processes: bool = False,
         follow: bool = False,
         buffer: int = DEFAULT_BUFFER,
         max_string: int = 128,
-        patience: float | None = GRACE,
+        library_timeout: float | None = LIBRARY_TIMEOUT,
         lines: bool = False,
     ) -> None:
-        self._whom = Whom(self.kind, pids_of(pid), None, everything, follow, patience, lines=lines)
+        self._target_options = target_options(
+            pid=pid, all_processes=all_processes, follow=follow, library_timeout=library_timeout
+        )
         self._buffer = buffer
         self._max_string = max_string
+        self._lines = lines
         self._aggregates: list[Aggregate] = []
         self._listeners: list[tuple[Events, Callable[[Event], object]]] = []
         self._events: list[Events] = []
         self._closed = threading.Event()
 
     def attach(self, *probes: str) -> Events:
-        """Events of probes, to be iterated or polled; closed with the session.
+        """Attach to probes; return their events, which are closed with the session.
 
         Raises:
-            TracingError: as ``attach()`` of the module has it; or the session is closed.
+            TracingError: as from :func:`usdt.attach`; or the session is closed.
 
         Example:
             >>> with session.attach("python:gc__start(arg0)") as events:
             ...     print(next(iter(events)).args["arg0"])
         """
         self._check()
-        events = open_events(probes, self._whom, buffer=self._buffer, max_string=self._max_string)
+        options = TraceOptions(self._buffer, self._max_string)
+        requests = parse_probes(probes, self.kind)
+        events = open_events(requests, self._target_options, options, lines=self._lines)
         self._events.append(events)
         return events
 
@@ -79,7 +100,7 @@ class AnySession:
         """Let run() call ``callback`` with every event of a probe.
 
         Raises:
-            TracingError: as attach() has it.
+            TracingError: as from attach().
 
         Example:
             >>> session.on("myapp:error(str(arg0))", lambda event: print(event.args))
@@ -87,10 +108,15 @@ class AnySession:
         self._listeners.append((self.attach(probe), callback))
 
     def count(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate:
-        """Count hits in the kernel; predicates in parentheses choose, ``by`` divides.
+        """Count hits in the kernel.
+
+        Args:
+            probes: with predicates in parentheses, which hits must fulfil.
+            by: expressions to group hits by, separated by commas.
+            max_keys: number of groups that are kept.
 
         Raises:
-            TracingError: as attach() has it; LanguageError for a key that is none.
+            TracingError: as from attach(); LanguageError if ``by`` is not valid.
 
         Example:
             >>> session.count("myapp:request(arg1 > 0)", by="str(arg0)")["GET /"]
@@ -99,10 +125,10 @@ class AnySession:
         return self._aggregate(probes, by, max_keys)
 
     def stats(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate:
-        """Count, sum, least and greatest of ``PROBE(EXPR)``.
+        """Compute count, sum, minimum and maximum of ``PROBE(EXPR)``; otherwise as count().
 
         Raises:
-            TracingError: as count() has it; LanguageError where there is no EXPR.
+            TracingError: as from count(); LanguageError if there is no EXPR.
 
         Example:
             >>> session.stats("myapp:request(arg1)", by="comm")["myapp"].average
@@ -117,10 +143,16 @@ class AnySession:
         linear: str | None = None,
         max_keys: int = 10240,
     ) -> Aggregate:
-        """A histogram of ``PROBE(EXPR)``: powers of two, or ``linear="LO:HI:STEP"``.
+        """Make histograms of ``PROBE(EXPR)``; otherwise as count().
+
+        Args:
+            probes: each with an expression in parentheses.
+            by: expressions to group values by, separated by commas.
+            linear: buckets, as ``"LO:HI:STEP"``; by default powers of two.
+            max_keys: number of groups that are kept.
 
         Raises:
-            TracingError: as stats() has it, or ``linear`` is no such text.
+            TracingError: as from stats(); or ``linear`` is not valid.
 
         Example:
             >>> session.hist("myapp:request(arg1)")["myapp:request"][4, 8]
@@ -141,20 +173,20 @@ class AnySession:
         linear: str | None = None,
         max_keys: int = 10240,
     ) -> Aggregate:
-        """Nanoseconds from START to END: statistics, or histograms of them.
+        """Measure nanoseconds from START to END: statistics, or histograms of them.
 
         Args:
             start: the probe where time begins, with predicates.
             end: the probe where it ends.
-            key: what a start and its end have in common, ``arg0``.
-            end_key: the same of END, where it is called something else there.
-            by: what results are divided by, as at the start.
-            hist: a :class:`Histogram` of powers of two for each key.
-            linear: one of ``"LO:HI:STEP"`` nanoseconds.
-            max_keys: keys that are kept.
+            key: expressions that match a start to its end, such as ``arg0``.
+            end_key: the same at END, if they differ there.
+            by: expressions to group times by, evaluated at END.
+            hist: whether to make a :class:`Histogram` for each group, of powers of two.
+            linear: buckets of the histogram, as ``"LO:HI:STEP"`` in nanoseconds.
+            max_keys: number of groups that are kept.
 
         Raises:
-            TracingError: as count() has it.
+            TracingError: as from count().
 
         Example:
             >>> session.latency("myapp:begin", "myapp:end", key="arg0").values()
@@ -168,16 +200,20 @@ class AnySession:
             buckets=buckets,
             pair=parse_keys(key, "key"),
             pair_end=parse_keys(end_key, "end_key") or None,
-            words={"key": key, "end_key": end_key},
+            given=(by, key, end_key),
         )
 
     def run(self, seconds: float | None = None) -> None:
-        """Call the callbacks of on() until ``seconds`` are over, all has ended, or close()."""
+        """Call the callbacks of on() until the time is over, all processes end, or close().
+
+        Args:
+            seconds: the time; None has no limit.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._closed.is_set():
             busy = self._dispatch()
             ended = [aggregate.look() for aggregate in self._aggregates]
-            over = bool(self._whom.pids) and not busy and all(ended)
+            over = bool(self._target_options.pids) and not busy and all(ended)
             over = over and all(events.ended for events, _ in self._listeners)
             if over or (deadline is not None and time.monotonic() >= deadline):
                 break
@@ -187,7 +223,7 @@ class AnySession:
         self._dispatch()
 
     def close(self) -> None:
-        """Detach everything; from any thread, again is fine. Aggregates keep what they have."""
+        """Detach everything; aggregates keep their values. Idempotent, from any thread."""
         self._closed.set()
         with contextlib.ExitStack() as stack:
             for aggregate in self._aggregates:
@@ -207,27 +243,23 @@ class AnySession:
         by: str | None,
         max_keys: int,
         *,
-        words: dict[str, str | None] | None = None,
+        given: tuple[str | None, ...] | None = None,
         **more: Any,
     ) -> Aggregate:
         self._check()
-        requests = parse_all(self._whom, probes)
+        requests = parse_probes(probes, self.kind)
         aggregation = Aggregation(keys=parse_keys(by, "by"), max_keys=max_keys, **more)
         for request in requests:
             aggregation.check(request)
-        made = Aggregate(
-            aggregation,
-            requests,
-            self._whom,
-            max_string=self._max_string,
-            by=by,
-            **(words or {}),
-        )
+        texts = (by,) if given is None else given
+        keys = tuple(item for text in texts if text for item in parse_items(text))
+        options = TraceOptions(max_string=self._max_string, keys=keys, aggregated=True)
+        made = Aggregate(aggregation, requests, self._target_options, options, lines=self._lines)
         self._aggregates.append(made)
         return made
 
     def _dispatch(self) -> bool:
-        # Whether anything came.
+        # Returns whether there were events.
         busy = False
         for events, callback in self._listeners:
             for event in events.poll(0.0):
@@ -237,4 +269,4 @@ class AnySession:
 
     def _check(self) -> None:
         if self._closed.is_set():
-            raise TracingError("the session is closed: nothing more can be attached")
+            raise TracingError("the session is closed")

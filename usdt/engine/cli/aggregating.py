@@ -1,4 +1,4 @@
-"""What the aggregating commands do when they run."""
+"""``count``, ``hist``, ``stats``, ``latency`` and ``heatmap``: print what the kernel aggregates."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ from usdt.engine.aggregate.spec import (
     parse_linear,
 )
 from usdt.engine.aggregate.values import NONE, total
-from usdt.engine.cli.losses import closing_line
-from usdt.engine.cli.options import check_lines, stacks_of
-from usdt.engine.cli.running import Front, run, say
-from usdt.engine.cli.trace import via_of
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.options import parse_options, parse_requests, stacks_of
+from usdt.engine.cli.running import closing_line, run_command
+from usdt.engine.cli.trace import check_lines, symbolizer
+from usdt.engine.language import parse_items
 from usdt.engine.language.pattern import find_items
 from usdt.engine.output.stacks import StackResolver
+from usdt.engine.run.attach import uprobe_method
+from usdt.engine.run.options import AggregateOptions
+from usdt.engine.run.registry import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
-    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.output_file import OutputFile
     from usdt.engine.runtime.session import Lost
 
@@ -45,126 +48,145 @@ _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _LIVE = 1.0  # seconds between two drawings on a terminal
 _WATCH = 0.1  # seconds between two looks whether -n is reached, or which processes have stacks
 _MOST_ROWS = 1920  # of a picture: then two become one
-_RETURNING = frozenset(("uprobe", "kprobe", "fentry", "syscall"))  # kinds that have two ends
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-def run_count(front: Front, options: dict[str, Any]) -> int:
-    """``count``; the exit code."""
-    return _run(front, options, _aggregation(options))
+def run_count(kind: ProbeKind, values: dict[str, Any]) -> int:
+    """Count hits; return the exit code."""
+    options = _aggregate_options(values)
+    return _run(kind, values, options, _aggregation(options))
 
 
-def run_hist(front: Front, options: dict[str, Any]) -> int:
-    """``hist``; the exit code."""
-    return _run(front, options, _aggregation(options, buckets=_buckets(options)))
+def run_hist(kind: ProbeKind, values: dict[str, Any]) -> int:
+    """Make histograms of a value; return the exit code."""
+    options = _aggregate_options(values)
+    return _run(kind, values, options, _aggregation(options, buckets=_buckets(options)))
 
 
-def run_stats(front: Front, options: dict[str, Any]) -> int:
-    """``stats``; the exit code."""
-    return _run(front, options, _aggregation(options, stats=True))
+def run_stats(kind: ProbeKind, values: dict[str, Any]) -> int:
+    """Compute count, min, avg, max and sum of a value; return the exit code."""
+    options = _aggregate_options(values)
+    return _run(kind, values, options, _aggregation(options, stats=True))
 
 
-def run_latency(front: Front, options: dict[str, Any]) -> int:
-    """``latency``; the exit code."""
-    start = options["start"]
-    options["probes"] = (start, options["end"] or _return_of(front, start))
-    return _run(front, options, _times(options, stats=True))
+def run_latency(kind: ProbeKind, values: dict[str, Any]) -> int:
+    """Measure the time from one probe to another; return the exit code."""
+    start = values["start"]
+    values["probes"] = (start, values["end"] or _return_of(kind, start))
+    options = _aggregate_options(values)
+    return _run(kind, values, options, _times(options, stats=True))
 
 
-def _return_of(front: Front, text: str) -> str:
-    # The other end of a function that was given alone, with the predicates on its entry left out.
-    request = front.parse(text)
-    if request.kind not in _RETURNING:
+def _return_of(kind: ProbeKind, text: str) -> str:
+    # The other end of a function that was given alone, without the predicates on its entry.
+    (request,) = parse_requests([text], kind)
+    if not kind_of(request).has_return:
         raise click.UsageError(f"{text} has no return: latency takes START END")
     return f"{text[: find_items(text)[0]]}(return)"
 
 
-def run_heatmap(front: Front, options: dict[str, Any]) -> int:
-    """``heatmap``; the exit code."""
-    options.update(dict.fromkeys(("stack", "ustack", "kstack", "folded"), False))
-    options.update(by=None, top=None, max_keys=Aggregation().max_keys)
-    number = len(options["probes"])
+def run_heatmap(kind: ProbeKind, values: dict[str, Any]) -> int:
+    """Show a value or a time as a histogram over time; return the exit code."""
+    options = _aggregate_options(values)
+    number = len(values["probes"])
     if number > 2:
         raise click.UsageError(f"heatmap takes START END or PROBE(EXPR), not {number} probes")
     if number == 2:
         aggregation = _times(options, stats=False)
     else:
-        if options["key"] is not None:
-            raise click.UsageError("--key is for START END")
+        if options.key is not None:
+            raise click.UsageError("--key needs START END")
         aggregation = _aggregation(options, buckets=_buckets(options))
-    return _run(front, options, aggregation, job=_HeatmapJob)
+    return _run(kind, values, options, aggregation, job_type=HeatmapJob)
 
 
-def _times(options: dict[str, Any], *, stats: bool) -> Aggregation:
-    key = options["key"] if options["key"] is not None else "tid"
-    return _aggregation(
-        options,
-        stats=stats,
-        buckets=_buckets(options),
-        pair=parse_keys(key, "--key"),
-        pair_end=parse_keys(options["end_key"], "--end-key") or None,
-        unit=_UNITS[options["unit"]],
+def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
+    defaults = AggregateOptions()
+    return AggregateOptions(
+        _keys(values),
+        values.get("max_keys", defaults.max_keys),
+        values.get("top"),
+        values["interval"],
+        values.get("linear"),
+        values.get("key"),
+        values.get("end_key"),
+        values.get("unit", defaults.unit),
     )
 
 
-def _aggregation(options: dict[str, Any], **more: Any) -> Aggregation:
-    return Aggregation(
-        keys=parse_keys(_keys(options), "--by"),
-        max_keys=options["max_keys"],
-        intervals=options["interval"] is not None,
-        **more,
-    )
-
-
-def _keys(options: dict[str, Any]) -> str | None:
+def _keys(values: dict[str, Any]) -> str | None:
     # --by, and what --ustack, --kstack and --folded add to it.
-    parse_keys(options["by"], "--by")  # errors point into what was written
-    words = [options["by"]] if options["by"] is not None else []
-    given = [word.strip() for word in (options["by"] or "").split(",")]
-    stacks = stacks_of(options)
-    if options["folded"]:
+    by = values.get("by")
+    parse_keys(by, "--by")  # errors point into what was written
+    words = [by] if by is not None else []
+    given = [word.strip() for word in (by or "").split(",")]
+    stacks = stacks_of(values)
+    if values.get("folded"):
         stacks = ("comm", *(() if {"ustack", "kstack"} & set(given) else stacks))
     words += [word for word in stacks if word not in given]
     return ",".join(words) or None
 
 
-def _buckets(options: dict[str, Any]) -> Log2 | Linear:
-    return Log2() if options["linear"] is None else parse_linear(options["linear"])
+def _times(options: AggregateOptions, *, stats: bool) -> Aggregation:
+    key = options.key if options.key is not None else "tid"
+    return _aggregation(
+        options,
+        stats=stats,
+        buckets=_buckets(options),
+        pair=parse_keys(key, "--key"),
+        pair_end=parse_keys(options.end_key, "--end-key") or None,
+        unit=_UNITS[options.unit],
+    )
+
+
+def _aggregation(options: AggregateOptions, **more: Any) -> Aggregation:
+    return Aggregation(
+        keys=parse_keys(options.by, "--by"),
+        max_keys=options.max_keys,
+        intervals=options.interval is not None,
+        **more,
+    )
+
+
+def _buckets(options: AggregateOptions) -> Log2 | Linear:
+    return Log2() if options.linear is None else parse_linear(options.linear)
 
 
 def _run(
-    front: Front,
-    options: dict[str, Any],
+    kind: ProbeKind,
+    values: dict[str, Any],
+    aggregate: AggregateOptions,
     aggregation: Aggregation,
-    job: type[_Job] | None = None,
+    job_type: type[AggregateJob] | None = None,
 ) -> int:
-    requests = [front.parse(text) for text in options["probes"]]
+    requests = parse_requests(values["probes"], kind)
     for request in requests:
         aggregation.check(request)
-    symbols = front.symbols() if aggregation.names else None
-    if options["folded"] and options["as_json"]:
-        raise click.UsageError("--folded and --json exclude one another")
-    lines = check_lines(options, names=aggregation.names)
-    made = (job or _Job)(options, requests, aggregation, StackResolver(symbols, lines=lines))
-    made.resolver.begin(())
-    try:
-        # The end first: starts that nothing ends would stay, and fill what a key can hold.
-        return run(front, options, requests[::-1] if aggregation.pair else requests, made)
-    finally:
-        made.resolver.close()
+    given = (values.get("by"), aggregate.key, aggregate.end_key)
+    keys = tuple(item for text in given if text for item in parse_items(text))
+    options = parse_options(requests, values, keys=keys, aggregated=True)
+    check_lines(options, user_symbols=aggregation.names)
+    names = symbolizer if aggregation.names else None
+    with StackResolver(names, lines=options.output.lines) as resolver:
+        job = (job_type or AggregateJob)(options, aggregate, aggregation, resolver)
+        resolver.begin(())
+        # The end first: starts that nothing ends would stay, and fill the keys.
+        return run_command(options, job, requests[::-1] if aggregation.pair else requests)
 
 
-class _Job:
-    # What the five have in common, and all of count, hist, stats and latency.
+class AggregateJob:
+    """Reads tables of the kernel and prints them: count, hist, stats and latency."""
+
     def __init__(
         self,
-        options: dict[str, Any],
-        requests: Sequence[ProbeText],
+        options: CommandOptions,
+        aggregate: AggregateOptions,
         aggregation: Aggregation,
         resolver: StackResolver,
     ) -> None:
         self.options = options
-        self.requests = requests
+        self.aggregate = aggregate
+        self.requests = options.requests
         self.aggregation = aggregation
         self.resolver = resolver
         self.resolver.wanted = aggregation.names
@@ -174,49 +196,49 @@ class _Job:
         self.live = False
         self.drawn = -math.inf
         self.aggregates: AggregateSession
-        self.sink: OutputFile
+        self.output: OutputFile
 
-    def session(self, accept: TaskFilter) -> AggregateSession:
+    def session(self, tasks: TaskFilter) -> AggregateSession:
         self.aggregates = AggregateSession(
             self.aggregation,
             self.requests,
-            accept=accept,
-            via=via_of(self.options),
-            max_string=self.options["max_string"],
+            accept=tasks,
+            via=uprobe_method(self.options.trace),
+            max_string=self.options.trace.max_string,
         )
         return self.aggregates
 
-    def begin(self, sink: OutputFile) -> None:
-        self.sink = sink
-        interval = self.options["interval"]
-        plain = self.options["as_json"] or self.options["folded"] or self.options["output"]
-        self.live = interval is None and sink.terminal and not plain
+    def begin(self, output: OutputFile) -> None:
+        self.output = output
+        settings = self.options.output
+        plain = settings.as_json or settings.folded or settings.path
+        self.live = self.aggregate.interval is None and output.terminal and not plain
         self.next = time.monotonic() + self._pause()
         if self.aggregation.names:
-            self.resolver.begin(self.options["pids"])
+            self.resolver.begin(self.options.targets.pids)
 
     def _pause(self) -> float:
         # Seconds between two looks.
-        if self.options["interval"] is not None:
-            return float(self.options["interval"])
-        if self.options["count"] or self.aggregation.names:
+        if self.aggregate.interval is not None:
+            return self.aggregate.interval
+        if self.options.run.count or self.aggregation.names:
             return _WATCH
         return _LIVE if self.live else math.inf
 
-    def until_look(self) -> float:
+    def until_tick(self) -> float:
         return self.next - time.monotonic()
 
     def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - nothing comes by itself
         return False
 
-    def look(self) -> bool:
+    def tick(self) -> bool:
         if time.monotonic() < self.next:
             return False
         pause = self._pause()
         # Steps of the interval from the beginning on; what took too long is left out.
         self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
-        count = self.options["count"]
-        if self.options["interval"] is not None:
+        count = self.options.run.count
+        if self.aggregate.interval is not None:
             self._interval()
             return count is not None and self.outputs >= count
         rows = self.aggregates.read()
@@ -227,13 +249,13 @@ class _Job:
         return count is not None and sum(row.value.count for row in rows) >= count
 
     def finish(self, lost: list[Lost]) -> str:
-        if self.options["interval"] is not None:
+        if self.aggregate.interval is not None:
             self._interval(last=True)
         else:
             rows = [*self.aggregates.read(), *self._zeros()]
             self.total += sum(row.value.count for row in rows)
             if self.live:
-                self.sink.write([_CLEAR])
+                self.output.write([_CLEAR])
             self._write(rows)
         self._complain(lost)
         return closing_line(self.total, lost)
@@ -247,25 +269,25 @@ class _Job:
         if last and not rows:
             return
         self.outputs += 1
-        if not self.options["as_json"]:
-            self.sink.write([time.strftime("%H:%M:%S\n")])
+        if not self.options.output.as_json:
+            self.output.write([time.strftime("%H:%M:%S\n")])
         self._write(rows)
-        if not self.options["as_json"]:
-            self.sink.write(["\n"])
+        if not self.options.output.as_json:
+            self.output.write(["\n"])
 
     def _write(self, rows: list[Row]) -> None:
         lines = self._lines(rows)
         if lines:
-            self.sink.write(lines)
+            self.output.write(lines)
 
     def _lines(self, rows: list[Row]) -> list[str]:
         results = Results(self.aggregates, self.requests, self.resolver)
-        found = results.of(rows, self.options["top"])
+        found = results.of(rows, self.aggregate.top)
         for notice in self.resolver.take_notices():
             say(notice)
-        if self.options["folded"]:
+        if self.options.output.folded:
             return folded_lines(found)
-        if self.options["as_json"]:
+        if self.options.output.as_json:
             about = self._about()
             return [result_line(result, self.aggregation, about) for result in found]
         if self.aggregation.buckets is None:
@@ -275,11 +297,11 @@ class _Job:
 
     def _about(self) -> dict[str, Any]:
         about: dict[str, Any] = {}
-        if self.options["interval"] is not None:
+        if self.aggregate.interval is not None:
             about["time"] = time.monotonic_ns()
         if self.aggregation.pair is not None:
             about["start"] = self.requests[0].text
-            about["unit"] = self.options["unit"]
+            about["unit"] = self.aggregate.unit
         elif self.aggregation.needs_value and len(self.requests) == 1:
             about["value"] = self._what()
         return about
@@ -287,7 +309,7 @@ class _Job:
     def _what(self) -> str:
         # What the numbers are: the expression, or a time and its unit.
         if self.aggregation.pair is not None:
-            return f"{self.options['unit']} from {self.requests[0].text}"
+            return f"{self.aggregate.unit} from {self.requests[0].text}"
         values = [self.aggregation.check(request) for request in self.requests]
         return ", ".join(dict.fromkeys(item.text for item in values if item is not None))
 
@@ -308,58 +330,60 @@ class _Job:
         room = height - 2
         if self.aggregation.buckets is None and len(lines) > room:  # the largest stand last
             lines = [lines[0], *lines[len(lines) - room + 1 :]]
-        self.sink.write([_CLEAR, *lines[:room]])
+        self.output.write([_CLEAR, *lines[:room]])
 
     def _observe(self, rows: list[Row]) -> None:
         if self.aggregation.names:
             parts = (part for row in rows for part in row.key)
             pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
-            self.resolver.observe([*{*pids, *self.options["pids"]}])
+            self.resolver.observe([*{*pids, *self.options.targets.pids}])
 
     # ------------------------------------------------------------ what is missing
 
     def _complain(self, lost: list[Lost]) -> None:
-        as_json = self.options["as_json"]
+        as_json = self.options.output.as_json
         for item in lost:
             if as_json:
-                self.sink.write([missed_line(item)])
+                self.output.write([missed_line(item)])
             if item.unread:
                 say(
-                    f"{item.probe}: {item.unread} hits left out: a predicate, a key or the value "
-                    "could not be read"
+                    f"{item.probe}: skipped {plural(item.unread, 'hit')}: a predicate, a key or "
+                    "the value is unreadable"
                 )
             if item.lost:
                 say(
-                    f"{item.probe}: {item.lost} hits lost: no room for their keys; "
+                    f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more keys; "
                     "a larger --max-keys may help"
                 )
         if self.aggregation.pair is None:
             return
         pairs = self.aggregates.pairs()
         if as_json:
-            self.sink.write([pairs_line(pairs)])
+            self.output.write([pairs_line(pairs)])
         if pairs.unfinished:
-            say(f"{pairs.unfinished} starts whose end did not come")
+            say(f"{plural(pairs.unfinished, 'start')} without an end")
         if pairs.unmatched:
-            say(f"{pairs.unmatched} ends without a start")
+            say(f"{plural(pairs.unmatched, 'end')} without a start")
         if pairs.deep:
-            say(f"{pairs.deep} starts nested deeper than 16: not measured")
+            say(f"{plural(pairs.deep, 'start')} nested deeper than 16: not measured")
 
 
-class _HeatmapJob(_Job):
-    def begin(self, sink: OutputFile) -> None:
-        super().begin(sink)
+class HeatmapJob(AggregateJob):
+    """Prints one histogram per interval, as a row of shades or of a picture."""
+
+    def begin(self, output: OutputFile) -> None:
+        super().begin(output)
         self.live = False
-        self.picture = str(self.options["output"]).lower().endswith(".svg")
+        self.picture = str(self.options.output.path).lower().endswith(".svg")
         self.rows: list[tuple[float, tuple[int, ...]]] = []
         self.map: Heatmap | None = None
         buckets = self.aggregation.buckets
         if buckets is not None:
-            colour = sink.terminal and "NO_COLOR" not in os.environ
+            colour = output.terminal and "NO_COLOR" not in os.environ
             self.map = Heatmap(buckets, self._unit(), colour=colour)
 
     def _unit(self) -> str:
-        return self.options["unit"] if self.aggregation.pair is not None else self._what()
+        return self.aggregate.unit if self.aggregation.pair is not None else self._what()
 
     def _interval(self, *, last: bool = False) -> None:
         value = total([row.value for row in self.aggregates.read_interval()])
@@ -372,10 +396,10 @@ class _HeatmapJob(_Job):
             counts = (0,) * self.aggregation.buckets.number
         if self.picture:
             self._keep(counts)
-        elif self.options["as_json"]:
-            self.sink.write([self._json(counts)])
+        elif self.options.output.as_json:
+            self.output.write([self._json(counts)])
         elif self.map is not None:
-            self.sink.write(self.map.row(time.time(), counts))
+            self.output.write(self.map.row(time.time(), counts))
 
     def _keep(self, counts: tuple[int, ...]) -> None:
         self.rows.append((time.time(), counts))
@@ -406,7 +430,7 @@ class _HeatmapJob(_Job):
 
             title = " → ".join(request.text for request in self.requests)
             drawing = Drawing(title, self._unit(), self.aggregation.buckets, tuple(self.rows))
-            self.sink.write([svg(drawing)])
-        elif self.map is not None and not self.options["as_json"]:
-            self.sink.write(self.map.legend())
+            self.output.write([svg(drawing)])
+        elif self.map is not None and not self.options.output.as_json:
+            self.output.write(self.map.legend())
         return closing

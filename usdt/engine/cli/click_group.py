@@ -19,17 +19,23 @@ if TYPE_CHECKING:
 
     from usdt.base.errors import LanguageError
 
-__all__ = ("SIZE", "LazyGroup", "escaped", "run")
+__all__ = ("SIZE", "LazyGroup", "escaped", "plural", "run", "say")
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are run.
 
     Args:
-        commands_at: name → ("module:function", one line of help).
+        commands_at: name → ("module:command", one line of help); instead of the first, a function
+            that takes the name and returns the command.
     """
 
-    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        commands_at: Mapping[str, tuple[str | Callable[[str], click.Command], str]],
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
         self._commands_at = commands_at
 
@@ -45,8 +51,11 @@ class LazyGroup(click.Group):
         """Import the command's module."""
         if cmd_name not in self._commands_at:
             return None
-        module, function = self._commands_at[cmd_name][0].split(":")
-        command: click.Command = getattr(import_module(module), function)
+        home = self._commands_at[cmd_name][0]
+        if not isinstance(home, str):
+            return home(cmd_name)
+        module, name = home.split(":")
+        command: click.Command = getattr(import_module(module), name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -109,6 +118,16 @@ def escaped(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 event``, ``2 events``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def say(text: str) -> None:
+    """Write a message on standard error."""
+    click.echo(escaped(text), err=True)
 
 
 def run(command: click.Command, name: str) -> NoReturn:

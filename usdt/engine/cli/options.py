@@ -1,23 +1,46 @@
-"""Options that tracing commands share, as decorators; imports nothing of the engine."""
+"""Options that tracing commands share: decorators that declare them, and what they parse to.
+
+Imports nothing of the engine with the module, so that ``--help`` stays cheap.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import SIZE
+from usdt.engine.run.options import (
+    DEFAULT_BUFFER,
+    LIBRARY_TIMEOUT,
+    TRACEFS,
+    OutputOptions,
+    RunOptions,
+    TargetOptions,
+    TraceOptions,
+    split_command,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.language.tree import Item, ProbeKind, ProbeText
 
 __all__ = (
-    "DEFAULT_BUFFER",
-    "TRACEFS",
+    "CommandOptions",
     "attach_options",
-    "check_lines",
+    "group_options",
+    "heatmap_interval_option",
+    "interval_option",
+    "key_options",
+    "linear_option",
     "lines_option",
     "output_options",
+    "parse_options",
+    "parse_requests",
     "stack_kinds",
     "stack_options",
     "stacks_of",
@@ -30,12 +53,106 @@ __all__ = (
 )
 
 F = TypeVar("F", bound="Callable[..., Any]")
-TRACEFS = "tracefs"  # the way that needs no BPF
-# Of files, and of functions of the kernel; what does not serve one of them leaves it as it is.
-_WAYS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
-DEFAULT_BUFFER = (
-    8 << 20
-)  # of usdt.engine.runtime.session; given here so that --help does not import it
+# Of uprobes, and of functions of the kernel. Probes that a method does not apply to ignore it.
+_METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
+
+
+@frozen
+class CommandOptions:
+    """What a tracing command was asked for."""
+
+    requests: tuple[ProbeText, ...]
+    targets: TargetOptions
+    trace: TraceOptions
+    run: RunOptions
+    output: OutputOptions
+
+
+def parse_requests(probes: Sequence[str], kind: ProbeKind) -> tuple[ProbeText, ...]:
+    """Parse probes; ``kind`` is that of a probe that names none.
+
+    Raises:
+        LanguageError: one is not valid.
+    """
+    from usdt.engine.language import parse_probe  # noqa: PLC0415 - not for --help
+
+    return tuple(parse_probe(text, default=kind) for text in probes)
+
+
+def parse_options(
+    requests: tuple[ProbeText, ...],
+    values: dict[str, Any],
+    *,
+    keys: tuple[Item, ...] = (),
+    aggregated: bool = False,
+) -> CommandOptions:
+    """Make records of what click has parsed.
+
+    Args:
+        requests: the probes.
+        values: what click has parsed.
+        keys: expressions of --by, --key and --end-key.
+        aggregated: whether hits are aggregated in the kernel.
+
+    Raises:
+        click.UsageError: options exclude each other.
+        TargetError: the command of -c cannot be split into words.
+    """
+    _check(values)
+    command = values["command"]
+    targets = TargetOptions(
+        tuple(values["pids"]),
+        None if command is None else split_command(command),
+        values["all_processes"],
+        values["follow"],
+        None if values["duration"] else LIBRARY_TIMEOUT,
+    )
+    trace = TraceOptions(
+        values.get("buffer", DEFAULT_BUFFER),
+        values["max_string"],
+        values.get("max_struct", TraceOptions().max_struct),
+        stacks_of(values),
+        values["via"],
+        keys,
+        aggregated,
+        progress=_show_progress if sys.stderr.isatty() else None,
+    )
+    run = RunOptions(values["duration"], values["count"], values["verbose"], values["exit_code"])
+    output = OutputOptions(
+        values["output"],
+        values.get("as_json", False),
+        values.get("folded", False),
+        values.get("lines", False),
+    )
+    return CommandOptions(requests, targets, trace, run, output)
+
+
+def _check(values: dict[str, Any]) -> None:
+    targets = bool(values["pids"]), values["command"] is not None, values["all_processes"]
+    if sum(targets) > 1:
+        raise click.UsageError("-p, -c and -a exclude one another")
+    if values.get("folded") and values["as_json"]:
+        raise click.UsageError("--folded and --json exclude one another")
+    for flag, name in (("-d", "duration"), ("-i", "interval")):
+        if math.isnan(values.get(name) or 0):  # which the ranges of both let through
+            raise click.UsageError(f"{flag}: nan is not a number of seconds")
+
+
+def stacks_of(values: dict[str, Any]) -> tuple[str, ...]:
+    """``ustack`` and ``kstack``, as far as the options ask for them."""
+    stacks = [name for name in ("ustack", "kstack") if values.get(name) or values.get("stack")]
+    return tuple(stacks or (["ustack"] if values.get("folded") else []))
+
+
+def _show_progress(done: int, total: int) -> None:
+    # One line that overwrites itself, and is cleared at the end.
+    if done == total or done % 64 == 0:
+        end = "\r\x1b[K" if done == total else ""
+        sys.stderr.write(f"\rattaching: {done} of {total}{end}")
+        sys.stderr.flush()
+
+
+# ------------------------------------------------------------ decorators
 
 
 def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -49,29 +166,36 @@ def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def target_options(function: F) -> F:
-    """-p (repeatable: ``pids``), -c (``command``), -a (``everything``), -f (``follow``)."""
+    """-p (repeatable: ``pids``), -c (``command``), -a (``all_processes``), -f (``follow``)."""
     return _all(
         click.option(
-            "-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process."
+            "-p",
+            "--pid",
+            "pids",
+            type=click.IntRange(1),
+            multiple=True,
+            metavar="PID",
+            help="Trace the process with this ID; may be repeated.",
         ),
-        click.option("-c", "--command", help="Start a command and trace it."),
-        click.option("-a", "--all", "everything", is_flag=True, help="Every process."),
-        click.option("-f", "--follow", is_flag=True, help="Children of -p and -c as well."),
-        click.option(
-            "--exit-code", is_flag=True, help="End with the exit code of the command of -c."
-        ),
+        click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
+        click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
+        click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
+        click.option("--exit-code", is_flag=True, help="Exit with the status of the -c command."),
     )(function)
 
 
 def stop_options(function: F) -> F:
     """-n (``count``), -d (``duration``, seconds)."""
     return _all(
-        click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many."),
+        click.option(
+            "-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after N events."
+        ),
         click.option(
             "-d",
             "--duration",
             type=click.FloatRange(0, min_open=True),
-            help="Stop after so many seconds.",
+            metavar="SECONDS",
+            help="Stop after this time.",
         ),
     )(function)
 
@@ -79,17 +203,17 @@ def stop_options(function: F) -> F:
 def output_options(function: F) -> F:
     """--json (``as_json``), -o (``output``)."""
     return _all(
-        click.option("--json", "as_json", is_flag=True, help="JSON lines."),
-        click.option("-o", "--output", help="Write to a file."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
+        click.option("-o", "--output", metavar="FILE", help="Write results to FILE."),
     )(function)
 
 
 def stack_kinds(function: F) -> F:
-    """--stack, --ustack, --kstack; :func:`stacks_of` says which are asked for."""
+    """--stack, --ustack, --kstack; see :func:`stacks_of`."""
     return _all(
-        click.option("--stack", is_flag=True, help="User and kernel stacks."),
-        click.option("--ustack", is_flag=True, help="The user stack of each hit."),
-        click.option("--kstack", is_flag=True, help="The kernel stack of each hit."),
+        click.option("--stack", is_flag=True, help="Record user and kernel stacks."),
+        click.option("--ustack", is_flag=True, help="Record the user stack of each hit."),
+        click.option("--kstack", is_flag=True, help="Record the kernel stack of each hit."),
     )(function)
 
 
@@ -97,7 +221,9 @@ def stack_options(function: F) -> F:
     """The same, and --folded, which asks for user stacks, and --lines."""
     return _all(
         stack_kinds,
-        click.option("--folded", is_flag=True, help="Stacks in one line each, for flame graphs."),
+        click.option(
+            "--folded", is_flag=True, help="Print each stack on one line, for flame graphs."
+        ),
         lines_option,
     )(function)
 
@@ -105,23 +231,10 @@ def stack_options(function: F) -> F:
 def lines_option(function: F) -> F:
     """--lines (``lines``)."""
     return click.option(
-        "--lines", is_flag=True, help="Source lines of user stacks, and functions inlined there."
+        "--lines",
+        is_flag=True,
+        help="Show source lines and inlined functions in user stacks.",
     )(function)
-
-
-def check_lines(options: dict[str, Any], *, names: bool) -> bool:
-    """Whether --lines was given; ``names``: whether names of functions of processes are shown."""
-    if options.get("lines") and not names:
-        raise click.UsageError(
-            "--lines is about user stacks: give --ustack or --folded as well, or an item ustack"
-        )
-    return bool(options.get("lines"))
-
-
-def stacks_of(options: dict[str, Any]) -> tuple[str, ...]:
-    """``ustack`` and ``kstack``, as far as the options ask for them."""
-    chosen = [kind for kind in ("ustack", "kstack") if options[kind] or options["stack"]]
-    return tuple(chosen or (["ustack"] if options["folded"] else []))
 
 
 def string_option(function: F) -> F:
@@ -129,9 +242,10 @@ def string_option(function: F) -> F:
     return click.option(
         "--max-string",
         type=click.IntRange(1, 65534),
+        metavar="N",
         default=128,
         show_default=True,
-        help="Bytes that str() keeps.",
+        help="Keep N bytes of each str().",
     )(function)
 
 
@@ -140,9 +254,10 @@ def struct_option(function: F) -> F:
     return click.option(
         "--max-struct",
         type=click.IntRange(1, 65536),
+        metavar="N",
         default=4096,
         show_default=True,
-        help="Bytes that are kept of a structure.",
+        help="Keep N bytes of each structure.",
     )(function)
 
 
@@ -152,19 +267,22 @@ def _sequence_option(function: F) -> F:
         "-s",
         "--sequence",
         is_flag=True,
-        help="Functions: only where each is called by the one before it; entries and returns.",
+        help="Show functions, and their returns, only when each is called by the one before it.",
     )(function)
 
 
 def _buffer_option(function: F) -> F:
     """--buffer (``buffer``, bytes)."""
     return click.option(
-        "--buffer", type=SIZE, default=DEFAULT_BUFFER, help="Ring buffer, default 8M."
+        "--buffer",
+        type=SIZE,
+        default=DEFAULT_BUFFER,
+        help="Size of the ring buffer, default 8M.",
     )(function)
 
 
 def trace_options(function: F) -> F:
-    """What ``trace`` of both commands takes, but for how it attaches."""
+    """The options of ``trace`` of both commands, except how it attaches."""
     return _all(
         target_options,
         stop_options,
@@ -179,22 +297,101 @@ def trace_options(function: F) -> F:
 
 def attach_options(function: F) -> F:
     """--via (``via``), -v (``verbose``, how often it was given)."""
-    return _attach_options(_WAYS, "Attach this way instead of the kernel's newest.")(function)
+    return _attach_options(_METHODS, "Attach by this method, not by the kernel's newest.")(function)
 
 
 def trace_attach_options(function: F) -> F:
-    """The same with ``tracefs``, which does without BPF."""
-    text = "Attach this way instead of the kernel's newest; tracefs: without BPF."
-    return _attach_options([*_WAYS, TRACEFS], text)(function)
+    """The same with ``tracefs``, which needs no BPF."""
+    text = "Attach by this method, not by the kernel's newest; tracefs needs no BPF."
+    return _attach_options([*_METHODS, TRACEFS], text)(function)
 
 
-def _attach_options(ways: list[str], text: str) -> Callable[[F], F]:
+def _attach_options(methods: list[str], text: str) -> Callable[[F], F]:
     return _all(
-        click.option("--via", type=click.Choice(ways), help=text),
+        click.option("--via", type=click.Choice(methods), help=text),
         click.option(
             "-v",
             "--verbose",
             count=True,
-            help="What is attached, by which kernel path; twice: the programs as well.",
+            help="Show what is attached, and how; twice: also show the programs.",
         ),
     )
+
+
+# ------------------------------------------------------------ of aggregating commands
+
+
+def group_options(function: F) -> F:
+    """--by, --max-keys, --top, and the options of stacks."""
+    return _all(
+        stack_options,
+        click.option(
+            "--by",
+            metavar="EXPR,...",
+            help="Group results by EXPR,...: integers, strings, comm, ustack, kstack.",
+        ),
+        click.option(
+            "--max-keys",
+            type=click.IntRange(1, 1 << 24),
+            metavar="N",
+            default=10240,
+            show_default=True,
+            help="Keep N groups (with --interval: in each interval).",
+        ),
+        click.option(
+            "--top", type=click.IntRange(1), metavar="N", help="Show only the N largest groups."
+        ),
+    )(function)
+
+
+def interval_option(function: F) -> F:
+    """-i (``interval``, seconds)."""
+    return click.option(
+        "-i",
+        "--interval",
+        type=click.FloatRange(0.01, 86400),
+        metavar="SECONDS",
+        help="Print results and reset them after each interval.",
+    )(function)
+
+
+def heatmap_interval_option(function: F) -> F:
+    """-i (``interval``) of heatmap."""
+    return click.option(
+        "-i",
+        "--interval",
+        type=click.FloatRange(0.01, 86400),
+        metavar="SECONDS",
+        default=1.0,
+        show_default=True,
+        help="Time that each row covers.",
+    )(function)
+
+
+def linear_option(function: F) -> F:
+    """--linear (``linear``)."""
+    return click.option(
+        "--linear",
+        metavar="LO:HI:STEP",
+        help="Use buckets of STEP from LO to HI instead of powers of two.",
+    )(function)
+
+
+def key_options(function: F) -> F:
+    """--key, --end-key, --unit, --linear: of times from a start to an end."""
+    return _all(
+        click.option(
+            "--key",
+            metavar="EXPR,...",
+            help="Match each start to its end by EXPR,...: integers, strings; default tid.",
+        ),
+        click.option("--end-key", metavar="EXPR,...", help="Key at END, if it differs from --key."),
+        click.option(
+            "--unit",
+            type=click.Choice(["ns", "us", "ms", "s"]),
+            default="ns",
+            show_default=True,
+            help="Unit of the buckets.",
+        ),
+        linear_option,
+    )(function)

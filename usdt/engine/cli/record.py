@@ -1,4 +1,4 @@
-"""``record`` of every front: records go to a file as they are."""
+"""``record``: write records to a file as they are."""
 
 from __future__ import annotations
 
@@ -10,65 +10,53 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.base.frozen import frozen
-from usdt.engine.cli.losses import closing_line, tell_losses
-from usdt.engine.cli.options import stacks_of
-from usdt.engine.cli.running import Front, run, say
-from usdt.engine.cli.trace import via_of
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.options import parse_options, parse_requests
+from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
+from usdt.engine.run.attach import uprobe_method
+from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
-    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.language.tree import ProbeKind, ProbeText
     from usdt.engine.output.output_file import OutputFile
-    from usdt.engine.recording.processes import Snapshots
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure
     from usdt.engine.runtime.session import Lost
 
-__all__ = ("Binaries", "run_record")
+__all__ = ("run_record",)
 
 
-@frozen
-class Binaries:
-    """What a front knows of files and processes, for the names in reports.
-
-    Attributes:
-        build_id: of a traced file, "" where it has none.
-        symbols: makes what knows processes.
-    """
-
-    build_id: Callable[[str], str]
-    symbols: Callable[[], Snapshots]
-
-
-def run_record(front: Front, options: dict[str, Any], binaries: Binaries) -> int:
-    """Record every hit; the exit code.
+def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str], str]) -> int:
+    """Record every hit.
 
     Args:
-        front: where the probes come from.
-        options: of the decorators in :mod:`usdt.engine.cli.options`, and ``probes``; an output of
-        "-"
-            is standard output.
-        binaries: what the front knows of them.
+        kind: of a probe that names none.
+        values: what click has parsed; an output of "-" is standard output.
+        build_id: returns the build ID of a traced file, "" if it has none.
+
+    Returns:
+        The exit code.
     """
-    if options["output"] == "-":
-        if options["command"] is not None:
-            raise click.UsageError("-o - and -c: the command may write there, too; give a file")
+    if values["output"] == "-":
+        if values["command"] is not None:
+            raise click.UsageError("-o - excludes -c, whose output would mix with it; give a file")
         if os.isatty(1):
-            raise click.UsageError("-o -: a recording is not for a terminal; give a file or a pipe")
-        options["output"] = None
-    requests = [front.parse(text) for text in options["probes"]]
-    with contextlib.closing(Recorder(binaries.symbols)) as recorder:
-        return run(front, options, requests, _Job(options, recorder, binaries.build_id))
+            raise click.UsageError("-o -: standard output is a terminal; give a file or a pipe")
+        values["output"] = None
+    options = parse_options(parse_requests(values["probes"], kind), values)
+    with contextlib.closing(Recorder(target_provider().symbolizer)) as recorder:
+        return run_command(options, RecordJob(options, recorder, build_id))
 
 
 class _Recording(RingBufferSession):
-    """A session that also notes which files it attaches to."""
+    """A session that also records which files it attaches to."""
 
     def __init__(self, recorder: Recorder, build_id: Callable[[str], str], **more: Any) -> None:
         super().__init__(recorder, **more)
@@ -87,60 +75,69 @@ class _Recording(RingBufferSession):
         return failures
 
 
-class _Job:
-    def __init__(
-        self, options: dict[str, Any], recorder: Recorder, build_id: Callable[[str], str]
-    ) -> None:
-        self.options = options
-        self.recorder = recorder
-        self.build_id = build_id
-        self.tool = f"usdt-toolkit {version('usdt-toolkit')}"
-        self.pids: tuple[int, ...] = ()
-        self.header: Header
+class RecordJob:
+    """Writes records to a recording as they are."""
 
-    def session(self, accept: TaskFilter) -> RingBufferSession:
-        options = self.options
-        self.pids = accept.pids
+    def __init__(
+        self, options: CommandOptions, recorder: Recorder, build_id: Callable[[str], str]
+    ) -> None:
+        self._options = options
+        self._recorder = recorder
+        self._build_id = build_id
+        self._pids: tuple[int, ...] = ()
+        self._header: Header
+
+    def session(self, tasks: TaskFilter) -> RingBufferSession:
+        """A session that records."""
+        trace = self._options.trace
+        self._pids = tasks.pids
+        tool = f"usdt-toolkit {version('usdt-toolkit')}"
         words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - no Path for a name
-        self.header = Header.here(self.tool, words, options["probes"])  # before the first record
+        probes = [request.text for request in self._options.requests]
+        self._header = Header.here(tool, words, probes)  # its time is before the first record
         return _Recording(
-            self.recorder,
-            self.build_id,
-            accept=accept,
-            buffer=options["buffer"],
-            max_string=options["max_string"],
-            max_struct=options["max_struct"],
-            via=via_of(options),
-            stacks=stacks_of(options),
+            self._recorder,
+            self._build_id,
+            accept=tasks,
+            buffer=trace.buffer,
+            max_string=trace.max_string,
+            max_struct=trace.max_struct,
+            via=uprobe_method(trace),
+            stacks=trace.stacks,
         )
 
-    def begin(self, sink: OutputFile) -> None:
-        self.recorder.begin(self.header, sink)
-        self.recorder.look(pids=self.pids)
+    def begin(self, output: OutputFile) -> None:
+        """Write the header."""
+        self._recorder.begin(self._header, output)
+        self._recorder.look(pids=self._pids)
 
     def take(self, batch: list[bytes]) -> bool:
-        most = self.options["count"]
+        """Write records; return whether -n is reached."""
+        limit = self._options.run.count
         for data in batch:
-            self.recorder.write(data, None if most is None else most - self.recorder.records)
-        return most is not None and self.recorder.records >= most
+            self._recorder.write(data, None if limit is None else limit - self._recorder.records)
+        return limit is not None and self._recorder.records >= limit
 
-    def look(self) -> bool:
-        self.recorder.look(pids=self.pids)
-        self.recorder.tick()
-        self._notices()
+    def tick(self) -> bool:
+        """Write blocks that are due, and note what processes have mapped."""
+        self._recorder.look(pids=self._pids)
+        self._recorder.tick()
+        self._report_notices()
         return False
 
-    def until_look(self) -> float:
-        return self.recorder.left()
+    def until_tick(self) -> float:
+        """Seconds until a block is due."""
+        return self._recorder.left()
 
     def finish(self, lost: list[Lost]) -> str:
-        self.recorder.end(lost)
-        self._notices()
-        if self.options["verbose"]:
-            say(f"{self.recorder.size} bytes written")
-        tell_losses(lost)
-        return closing_line(self.recorder.records, lost)
+        """Write the closing block."""
+        self._recorder.end(lost)
+        self._report_notices()
+        if self._options.run.verbose:
+            say(f"{plural(self._recorder.size, 'byte')} written")
+        report_losses(lost)
+        return closing_line(self._recorder.records, lost)
 
-    def _notices(self) -> None:
-        for notice in self.recorder.notes.take_notices() if self.recorder.notes else ():
+    def _report_notices(self) -> None:
+        for notice in self._recorder.notes.take_notices() if self._recorder.notes else ():
             say(notice)

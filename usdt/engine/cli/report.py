@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import ProbeNotFound, TracingError
-from usdt.engine.cli.losses import closing_line, tell_losses
-from usdt.engine.cli.running import say
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.running import closing_line, report_losses
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
@@ -166,7 +166,7 @@ class _Report:
             (spans.unbegun, "ended and not begun"),
         ):
             if number:
-                say(f"{number} spans {what}: shown as instants")
+                say(f"{plural(number, 'span')} {what}: shown as instants")
 
     def _header(self) -> None:
         self.reader.survey()
@@ -221,10 +221,10 @@ class _Report:
     def _closing(self) -> str:
         if self.reader.closing is not None:
             lost = self._lost()
-            tell_losses(lost)
+            report_losses(lost)
             return closing_line(self.events, lost)
         say(
             f"{self.path}: the recording ends at byte {self.reader.cut} without having been "
             "closed: shown up to its last whole record"
         )
-        return f"{self.events} events, lost unknown"
+        return f"{plural(self.events, 'event')}, lost unknown"

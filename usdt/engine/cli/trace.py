@@ -1,4 +1,4 @@
-"""``trace`` of every front: records become lines."""
+"""``trace``: print every hit."""
 
 from __future__ import annotations
 
@@ -8,147 +8,165 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from usdt.bpf.link import UprobeMethod
-from usdt.engine.cli.losses import closing_line, tell_losses
-from usdt.engine.cli.options import TRACEFS, check_lines, stacks_of
-from usdt.engine.cli.running import Front, run, say
+from usdt.engine.cli.click_group import say
+from usdt.engine.cli.options import parse_options, parse_requests
+from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
+from usdt.engine.run.attach import uprobe_method
+from usdt.engine.run.options import TRACEFS
+from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
+    from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters import Formatter
     from usdt.engine.output.output_file import OutputFile
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.runtime.session import BpfSession, Lost
 
-__all__ = ("resolver_of", "run_trace", "via_of")
+__all__ = ("check_lines", "run_trace", "symbolizer")
 
-_SEQUENCE = 16  # functions that -s can follow
+_MAX_SEQUENCE = 16  # functions that -s can follow
 
 
-def run_trace(front: Front, options: dict[str, Any]) -> int:
-    """Print every hit; the exit code.
+def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
+    """Print every hit.
 
     Args:
-        front: where the probes come from.
-        options: of the decorators in :mod:`usdt.engine.cli.options`, and ``probes``.
+        kind: of a probe that names none.
+        values: what click has parsed.
+
+    Returns:
+        The exit code.
     """
-    if options["folded"] and options["as_json"]:
-        raise click.UsageError("--folded and --json exclude one another")
-    if options["via"] == TRACEFS and (stacks_of(options) or options["follow"]):
-        raise click.UsageError("--via tracefs records no stacks, and follows no children (-f)")
-    if options["sequence"]:
-        _check_sequence(options)
-    requests = [front.parse(text) for text in options["probes"]]
-    wanted = "ustack" in stacks_of(options) or any(map(wants_user_symbols, requests))
-    with resolver_of(front, lines=check_lines(options, names=wanted)) as resolver:
-        resolver.wanted = wanted
-        resolver.begin(())
-        return run(front, options, requests, _Job(options, resolver))
-
-
-def _check_sequence(options: dict[str, Any]) -> None:
-    if options["via"] == TRACEFS:
-        raise click.UsageError("-s needs BPF, which --via tracefs does without")
-    if not 2 <= len(options["probes"]) <= _SEQUENCE:
+    if values["via"] == TRACEFS:
+        _check_tracefs(values)
+    if values["sequence"] and not 2 <= len(values["probes"]) <= _MAX_SEQUENCE:
         raise click.UsageError(
-            f"-s takes 2 to {_SEQUENCE} functions, the outermost first, "
-            f"not {len(options['probes'])}"
+            f"-s takes 2 to {_MAX_SEQUENCE} functions, outermost first, not {len(values['probes'])}"
+        )
+    options = parse_options(parse_requests(values["probes"], kind), values)
+    user_symbols = "ustack" in options.trace.stacks or any(
+        map(wants_user_symbols, options.requests)
+    )
+    check_lines(options, user_symbols=user_symbols)
+    with StackResolver(symbolizer, lines=options.output.lines) as resolver:
+        resolver.wanted = user_symbols
+        resolver.begin(())
+        job = PrintJob(options, resolver, in_sequence=values["sequence"])
+        return run_command(options, job)
+
+
+def _check_tracefs(values: dict[str, Any]) -> None:
+    stacks = any(values[name] for name in ("stack", "ustack", "kstack", "folded"))
+    if stacks or values["follow"]:
+        raise click.UsageError("--via tracefs records no stacks and does not follow children (-f)")
+    if values["sequence"]:
+        raise click.UsageError("-s needs BPF, which --via tracefs does not use")
+
+
+def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
+    """Refuse --lines where no names of functions of processes are shown."""
+    if options.output.lines and not user_symbols:
+        raise click.UsageError(
+            "--lines needs user stacks: add --ustack, --folded or an item ustack"
         )
 
 
-def resolver_of(front: Front, *, lines: bool = False) -> StackResolver:
-    """Names for stacks and addresses of the processes that a front knows; made when needed."""
-
-    def make() -> UserSymbols | None:
-        symbols = front.symbols()
-        return None if symbols is None else symbols()
-
-    return StackResolver(make, lines=lines)
+def symbolizer() -> UserSymbols:
+    """Return names for stacks and addresses of processes."""
+    return target_provider().symbolizer()
 
 
-def via_of(options: dict[str, Any]) -> UprobeMethod | None:
-    """What ``--via`` says of probes of files; None where it says nothing of them."""
-    return UprobeMethod(options["via"]) if options["via"] in frozenset(UprobeMethod) else None
+class PrintJob:
+    """Prints records, or writes them to a file, in one of three formats."""
 
+    def __init__(
+        self, options: CommandOptions, resolver: StackResolver, *, in_sequence: bool
+    ) -> None:
+        self._options = options
+        self._resolver = resolver
+        self._in_sequence = in_sequence
+        self._pids: tuple[int, ...] = ()
+        self._events = 0
+        self._form = self._new_form()
+        self._output: OutputFile
 
-class _Job:
-    def __init__(self, options: dict[str, Any], resolver: StackResolver) -> None:
-        self.options = options
-        self.resolver = resolver
-        self.pids: tuple[int, ...] = ()
-        self.events = 0
-        self.form = self._form()
-        self.sink: OutputFile
-
-    def session(self, accept: TaskFilter) -> BpfSession:
-        options = self.options
-        self.pids = accept.pids
-        if options["via"] == TRACEFS:
-            return self._without_bpf(accept)
-        settings = {
-            "accept": accept,
-            "buffer": options["buffer"],
-            "max_string": options["max_string"],
-            "max_struct": options["max_struct"],
-            "via": via_of(options),
-            "stacks": stacks_of(options),
+    def session(self, tasks: TaskFilter) -> BpfSession:
+        """A session that records; with BPF, or by tracefs."""
+        trace = self._options.trace
+        self._pids = tasks.pids
+        if trace.via == TRACEFS:
+            return self._without_bpf(tasks)
+        settings: dict[str, Any] = {
+            "accept": tasks,
+            "buffer": trace.buffer,
+            "max_string": trace.max_string,
+            "max_struct": trace.max_struct,
+            "via": uprobe_method(trace),
+            "stacks": trace.stacks,
         }
-        if options["sequence"]:
-            from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only when asked for
+        if self._in_sequence:
+            from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only for -s
             from usdt.engine.runtime.call_chain import CallChainSession  # noqa: PLC0415
 
-            return CallChainSession(Decoder(self.form), len(options["probes"]), **settings)
-        return RingBufferSession(self.form, **settings)
+            return CallChainSession(Decoder(self._form), len(self._options.requests), **settings)
+        return RingBufferSession(self._form, **settings)
 
-    def _without_bpf(self, accept: TaskFilter) -> BpfSession:
-        from usdt.engine.runtime.tracefs_backend.session import TracefsSession  # noqa: PLC0415 - only when asked for
+    def _without_bpf(self, tasks: TaskFilter) -> BpfSession:
+        from usdt.engine.runtime.tracefs_backend.session import TracefsSession  # noqa: PLC0415 - only for tracefs
 
+        trace = self._options.trace
         made = TracefsSession(
-            self.form,
-            accept=accept,
-            buffer=self.options["buffer"],
-            max_string=self.options["max_string"],
+            self._form, accept=tasks, buffer=trace.buffer, max_string=trace.max_string
         )
-        return cast("BpfSession", made)  # in all that a front and run() use
+        return cast("BpfSession", made)  # in all that attaching and the loop use
 
-    def _form(self) -> Formatter:
-        options = self.options
-        if options["folded"]:
-            return FoldedFormatter(self.resolver)
-        if options["as_json"]:
-            return JsonFormatter(self.resolver)
-        colour = options["output"] is None and os.isatty(1) and "NO_COLOR" not in os.environ
-        return TextFormatter(colour=colour, stacks=self.resolver)
+    def _new_form(self) -> Formatter:
+        output = self._options.output
+        if output.folded:
+            return FoldedFormatter(self._resolver)
+        if output.as_json:
+            return JsonFormatter(self._resolver)
+        colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ
+        return TextFormatter(colour=colour, stacks=self._resolver)
 
-    def begin(self, sink: OutputFile) -> None:
-        self.sink = sink
-        self.resolver.begin(self.pids)
+    def begin(self, output: OutputFile) -> None:
+        """Everything is attached."""
+        self._output = output
+        self._resolver.begin(self._pids)
 
     def take(self, batch: list[str]) -> bool:
-        most = self.options["count"] or math.inf
-        if self.events + len(batch) > most:
-            batch = batch[: int(most) - self.events]
-        self.events += len(batch)
+        """Write lines; return whether -n is reached."""
+        limit = self._options.run.count or math.inf
+        if self._events + len(batch) > limit:
+            batch = batch[: int(limit) - self._events]
+        self._events += len(batch)
         if batch:
-            self.sink.write(titled(self.form, batch))
-        return self.events >= most
+            self._output.write(titled(self._form, batch))
+        return self._events >= limit
 
-    def look(self) -> bool:
-        self.resolver.observe(self.pids)
-        for notice in self.resolver.take_notices():
-            say(notice)
+    def tick(self) -> bool:
+        """Note what processes have mapped."""
+        self._resolver.observe(self._pids)
+        self._report_notices()
         return False
 
-    def until_look(self) -> float:
+    def until_tick(self) -> float:
+        """Nothing is due at a certain time."""
         return math.inf
 
     def finish(self, lost: list[Lost]) -> str:
-        for item in lost if self.options["as_json"] else ():
-            self.sink.write_loss(item.probe, item.lost)
-        for notice in self.resolver.take_notices():
+        """Report what was lost."""
+        for item in lost if self._options.output.as_json else ():
+            self._output.write_loss(item.probe, item.lost)
+        self._report_notices()
+        report_losses(lost)
+        return closing_line(self._events, lost)
+
+    def _report_notices(self) -> None:
+        for notice in self._resolver.take_notices():
             say(notice)
-        tell_losses(lost)
-        return closing_line(self.events, lost)

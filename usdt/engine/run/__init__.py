@@ -1,5 +1,8 @@
-"""What the command line and the Python API share: probe kinds and what has been attached.
+"""A tracing run without its output: what the commands and the Python API share.
 
-registry   kinds of probes, and who provides them
-started    what a provider has attached
+options     frozen records: which processes, how to attach, what to write
+registry    the kinds of probes, and the modules that provide them
+protocols   what providers implement
+attach      probes of all kinds attached to one session
+loop        take records until the run ends; signals that stop it
 """

@@ -1,105 +1,70 @@
-"""Probes of several kinds in one session, whatever command they were given to.
+"""The kinds of probes, and the modules that provide them.
 
-The fronts do not know each other. Which kind is whose stands here, by name: a front is imported
-when a probe of its kind is given.
+The providers stand above the engine, which therefore names their modules instead of importing
+them. This table is the only place that does so; a module is imported with the first probe of its
+kind.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from usdt.engine.run.started import Started
+from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Callable, Iterator, Sequence
-
-    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.run.started import Tracing
-    from usdt.engine.runtime.session import BpfSession, Lost
+    from usdt.engine.run.protocols import ProbeProvider, TargetProvider
 
-__all__ = ("KERNEL_KINDS", "front_of", "start_mixed")
+__all__ = ("PROBE_KINDS", "ProbeKind", "kind_of", "provider_of", "target_provider")
 
-KERNEL_KINDS = frozenset(("kprobe", "tracepoint", "rawtp", "syscall", "fentry"))
-_FILES, _KERNEL = "usdt.cli.front", "kprobe.cli.front"
-
-
-def front_of(kind: str) -> Any:
-    """The front that probes of a kind belong to."""
-    return import_module(_KERNEL if kind in KERNEL_KINDS else _FILES).FRONT
+_FILES = "usdt.targets.provider"
+_KERNEL = "kprobe.provider"
 
 
-def start_mixed(
-    stack: contextlib.ExitStack,
-    options: dict[str, Any],
-    requests: Sequence[ProbeText],
-    session: Callable[[TaskFilter], BpfSession],
-) -> Started:
-    """Attach probes of files and of the kernel to one session.
+@frozen
+class ProbeKind:
+    """A kind of probes.
 
-    Whom to trace, what ``-c`` starts and when all of it has ended is the same for both, and the
-    front of files knows it: it makes the session, and the kernel's probes join.
+    Attributes:
+        name: as it stands before the first colon of a probe.
+        in_kernel: whether the probed code is the kernel's.
+        has_return: whether a probe can have a second end, at the return.
+        provider: the module whose ``PROVIDER`` attaches these probes.
     """
-    kernel = [request for request in requests if request.kind in KERNEL_KINDS]
-    files = [request for request in requests if request.kind not in KERNEL_KINDS]
-    base = front_of("usdt")
-    if not kernel:
-        alone: Started = base.start(stack, options, requests, session)
-        return alone
-    joined: list[Any] = []
 
-    def made(accept: TaskFilter) -> BpfSession:
-        one = session(accept)
-        try:
-            joined.append(front_of("tracepoint").attach(one, kernel, options))
-        except BaseException:
-            one.close()
-            raise
-        return one
-
-    whom = options if files else {**options, "everything": False}
-    started = base.start(stack, whom, files, made)
-    return Started(_Mixed(started.tracing, joined[0]), started.command)
+    name: str
+    in_kernel: bool
+    has_return: bool
+    provider: str
 
 
-class _Mixed:
-    # What the front of files traces, and what of the kernel has joined it.
-    def __init__(self, tracing: Tracing, joined: Any) -> None:
-        self._tracing = tracing
-        self._points = joined.points
-        self.notices = tracing.notices
-        self.notices += joined.notices
+PROBE_KINDS = {
+    kind.name: kind
+    for kind in (
+        ProbeKind("usdt", in_kernel=False, has_return=False, provider=_FILES),
+        ProbeKind("uprobe", in_kernel=False, has_return=True, provider=_FILES),
+        ProbeKind("kprobe", in_kernel=True, has_return=True, provider=_KERNEL),
+        ProbeKind("fentry", in_kernel=True, has_return=True, provider=_KERNEL),
+        ProbeKind("tracepoint", in_kernel=True, has_return=False, provider=_KERNEL),
+        ProbeKind("rawtp", in_kernel=True, has_return=False, provider=_KERNEL),
+        ProbeKind("syscall", in_kernel=True, has_return=True, provider=_KERNEL),
+    )
+}
 
-    @property
-    def ended(self) -> bool:
-        return self._tracing.ended
 
-    @ended.setter
-    def ended(self, value: bool) -> None:
-        self._tracing.ended = value
+def kind_of(request: ProbeText) -> ProbeKind:
+    """Return the kind of a probe."""
+    return PROBE_KINDS[request.kind]
 
-    @property
-    def attach_log(self) -> list[str]:
-        return self._tracing.attach_log
 
-    @property
-    def listings(self) -> list[str]:
-        return self._tracing.listings
+def provider_of(kind: ProbeKind) -> ProbeProvider:
+    """Return what attaches the kernel's probes of a kind."""
+    provider: ProbeProvider = import_module(kind.provider).PROVIDER
+    return provider
 
-    @property
-    def attached(self) -> int:
-        return self._tracing.attached + int(self._points)
 
-    def poll(self, timeout: float) -> list[Any]:
-        return self._tracing.poll(timeout)
-
-    def drain(self) -> Iterator[list[Any]]:
-        yield from self._tracing.drain()
-
-    def lost(self) -> list[Lost]:
-        return self._tracing.lost()
-
-    def wake(self) -> None:
-        self._tracing.wake()
+def target_provider() -> TargetProvider:
+    """Return what finds processes and attaches the probes of their files."""
+    provider: TargetProvider = import_module(_FILES).PROVIDER
+    return provider

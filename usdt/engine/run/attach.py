@@ -1,0 +1,84 @@
+"""Attach probes of all kinds to one session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.bpf.link import UprobeMethod
+from usdt.engine.run.registry import kind_of, provider_of, target_provider
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.run.options import TargetOptions, TraceOptions
+    from usdt.engine.run.protocols import AttachResult, SpawnedCommand, TracedTargets
+    from usdt.engine.runtime.session import BpfSession
+
+__all__ = ("AttachedProbes", "attach_probes", "uprobe_method")
+
+
+@frozen
+class AttachedProbes:
+    """Processes with probes attached; the command waits for its release."""
+
+    targets: TracedTargets
+    command: SpawnedCommand | None
+    kernel_sites: int
+
+    @property
+    def sites(self) -> int:
+        """The number of attached sites."""
+        return self.targets.attached + self.kernel_sites
+
+
+def attach_probes(
+    stack: contextlib.ExitStack,
+    targets: TargetOptions,
+    requests: Sequence[ProbeText],
+    session: Callable[[TaskFilter], BpfSession],
+    options: TraceOptions,
+) -> AttachedProbes:
+    """Attach probes of all kinds to one session.
+
+    The provider of targets finds the processes, makes the session for them and attaches the probes
+    of files. The kernel's probes join that session.
+
+    Args:
+        stack: undoes it.
+        targets: the processes to trace.
+        requests: the probes.
+        session: makes the session that traces these processes.
+        options: how to attach.
+
+    Raises:
+        TracingError: a probe cannot be attached, or a process does not exist.
+    """
+    kernel = [request for request in requests if kind_of(request).in_kernel]
+    files = [request for request in requests if not kind_of(request).in_kernel]
+    results: list[AttachResult] = []
+
+    def with_kernel_probes(tasks: TaskFilter) -> BpfSession:
+        made = session(tasks)
+        try:
+            if options.progress is not None:
+                made.show_progress(options.progress)
+            results.append(provider_of(kind_of(kernel[0])).attach(made, kernel, options))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    factory = with_kernel_probes if kernel else session
+    traced, command = target_provider().trace(stack, targets, files, factory, options)
+    for result in results:
+        traced.notices += result.notices
+    return AttachedProbes(traced, command, sum(result.sites for result in results))
+
+
+def uprobe_method(options: TraceOptions) -> UprobeMethod | None:
+    """The attach method of uprobes; None if the options force none."""
+    return UprobeMethod(options.via) if options.via in frozenset(UprobeMethod) else None

@@ -1,0 +1,117 @@
+"""Take records until the run ends; signals that stop it."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.output.output_file import OutputFile
+    from usdt.engine.run.protocols import TracedTargets
+    from usdt.engine.runtime.session import BpfSession, Lost
+
+__all__ = ("POLL_SECONDS", "ResultSink", "StopSignals", "run_loop")
+
+POLL_SECONDS = 0.25  # between two checks of signals, deadlines and the command
+
+
+class ResultSink(Protocol):
+    """Takes the records of one run and writes its results."""
+
+    def session(self, tasks: TaskFilter) -> BpfSession:
+        """Make the session to attach with."""
+
+    def begin(self, output: OutputFile) -> None:
+        """Everything is attached; results go to ``output``."""
+
+    def take(self, batch: list[Any]) -> bool:
+        """Take records; return whether the run has enough (``-n``)."""
+
+    def tick(self) -> bool:
+        """Do what is due, at least every :data:`POLL_SECONDS`; return whether that is enough."""
+
+    def until_tick(self) -> float:
+        """Seconds until tick() has something to do."""
+
+    def finish(self, lost: list[Lost]) -> str:
+        """Write what is left, after everything is detached; return the closing line."""
+
+
+class StopSignals:
+    """SIGINT, SIGTERM and SIGHUP set ``requested`` and call ``wake``; a context manager.
+
+    The second SIGINT or SIGTERM raises KeyboardInterrupt. SIGHUP, which may come twice when a
+    terminal closes, does not; where nohup(1) ignores it, it stays ignored.
+
+    Attributes:
+        requested: whether a signal has come.
+    """
+
+    def __init__(self, wake: Callable[[], object] = lambda: None) -> None:
+        self.requested = False
+        self._wake = wake
+        self._previous: list[tuple[int, Any]] = []
+
+    def __enter__(self) -> Self:
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        self._previous = [(number, signal.signal(number, self._handle)) for number in numbers]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous:
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.requested and number != signal.SIGHUP:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._wake()
+
+
+def run_loop(
+    targets: TracedTargets,
+    results: ResultSink,
+    stop: StopSignals,
+    *,
+    duration: float | None,
+    on_poll: Callable[[], object],
+    on_idle: Callable[[], object],
+) -> str:
+    """Take records until a signal, the deadline, the end of all targets, or enough of them.
+
+    Args:
+        targets: what is traced; detached at the end.
+        results: takes the records.
+        stop: tells that a signal has come.
+        duration: seconds; None has no deadline.
+        on_poll: called after every poll, as for notices.
+        on_idle: called after a poll without records.
+
+    Returns:
+        The closing line.
+    """
+    deadline = math.inf if duration is None else time.monotonic() + duration
+    enough = False
+    while not (enough or stop.requested or targets.ended):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        batch = targets.poll(min(POLL_SECONDS, left, max(0.0, results.until_tick())))
+        on_poll()
+        if batch:
+            enough = results.take(batch)
+        else:
+            on_idle()
+        enough = results.tick() or enough
+    for batch in targets.drain():  # detaches first: hits during the drain are not missed events
+        enough = enough or results.take(batch)
+    on_poll()
+    return results.finish(targets.lost())

@@ -1,0 +1,65 @@
+"""Probes of files and processes, as the engine's registry loads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TargetError
+from usdt.targets.tracer import Targets, Tracer
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.run.options import TargetOptions, TraceOptions
+    from usdt.engine.runtime.session import BpfSession
+    from usdt.symbolize import Symbolizer
+    from usdt.targets.spawn import StoppedCommand
+
+__all__ = ("PROVIDER", "FileProbeProvider")
+
+
+class FileProbeProvider:
+    """USDT probes and functions of programs and libraries, and the processes that run them."""
+
+    def trace(
+        self,
+        stack: contextlib.ExitStack,
+        targets: TargetOptions,
+        requests: Sequence[ProbeText],
+        session: Callable[[TaskFilter], BpfSession],
+        options: TraceOptions,
+    ) -> tuple[Tracer, StoppedCommand | None]:
+        """Attach the probes of files; see :class:`usdt.engine.run.protocols.TargetProvider`.
+
+        Raises:
+            TargetError: a process or a command does not exist.
+            ProbeNotFound: no such probe; the message names the closest.
+            SyscallError: the kernel refuses.
+        """
+        command = None
+        if targets.command is not None:
+            from usdt.targets.spawn import StoppedCommand  # noqa: PLC0415 - only for a command
+
+            if not targets.command:
+                raise TargetError("the command is empty")
+            command = stack.enter_context(StoppedCommand(targets.command))
+        # Without probes of files nothing is looked for in the files of all processes.
+        whom = Targets(
+            targets.pids, command, targets.all_processes and bool(requests), targets.follow
+        )
+        tracer = Tracer(
+            requests, whom, session, patience=targets.library_timeout, keys=options.keys
+        )
+        return stack.enter_context(tracer), command
+
+    def symbolizer(self) -> Symbolizer:
+        """Return a symbolizer for addresses of running processes."""
+        from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+
+        return Symbolizer(track_mappings=True)
+
+
+PROVIDER = FileProbeProvider()
