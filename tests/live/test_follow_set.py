@@ -19,7 +19,7 @@ from patience import patient
 from tracing_tools import until
 
 from usdt.base.errors import TracingError
-from usdt.bpf.mmapevents import MappedNow, MmapEvents
+from usdt.bpf.perf_sideband import LostRecord, MmapRecord, PerfSideband
 from usdt.engine.compiler.codegen.task_filter import FOLLOWED
 from usdt.engine.runtime.follow import TaskSet
 from usdt.procfs import process
@@ -180,14 +180,14 @@ def test_the_tracer_itself_is_left_out() -> None:
 
 def test_mappings_of_anybody_are_told(tmp_path: Path) -> None:
     program = Path(shutil.copy("/bin/true", tmp_path / "a program"))
-    with MmapEvents() as events:
+    with PerfSideband() as events:
         list(events.take())
         subprocess.run([program], check=True)
         poller = select.poll()
         for number in events.descriptors:
             poller.register(number, select.POLLIN)
         assert poller.poll(10_000)
-        found = [event for event in events.take() if isinstance(event, MappedNow)]
+        found = [event for event in events.take() if isinstance(event, MmapRecord)]
         own = [event for event in found if event.path == bytes(program)]
         assert own
         assert own[0].inode == program.stat().st_ino
@@ -195,7 +195,7 @@ def test_mappings_of_anybody_are_told(tmp_path: Path) -> None:
         with program.open("rb") as file:
             flags = {"flags": mmap.MAP_PRIVATE, "prot": mmap.PROT_READ | mmap.PROT_EXEC}
             mmap.mmap(file.fileno(), 4096, **flags).close()
-        mine = [e for e in events.take() if isinstance(e, MappedNow) and e.pid == os.getpid()]
+        mine = [e for e in events.take() if isinstance(e, MmapRecord) and e.pid == os.getpid()]
         assert [event.path for event in mine] == [bytes(program)]
 
 
@@ -206,11 +206,11 @@ def test_a_buffer_that_overflows_says_so(tmp_path: Path) -> None:
         "import mmap, sys; file = open(sys.argv[1], 'rb');"
         "[mmap.mmap(file.fileno(), 4096, flags=2, prot=5).close() for _ in range(3000)]"
     )
-    with MmapEvents() as events:
+    with PerfSideband() as events:
         subprocess.run([sys.executable, "-c", code, path], check=True)
         found = list(events.take())
         # What was lost is said as soon as something finds room again.
         subprocess.run([sys.executable, "-c", code, path], check=True)
         found += events.take()
-    assert sum(event for event in found if isinstance(event, int)) > 0
-    assert [e for e in found if isinstance(e, MappedNow) and e.path == bytes(path)]
+    assert sum(event.count for event in found if isinstance(event, LostRecord)) > 0
+    assert [e for e in found if isinstance(e, MmapRecord) and e.path == bytes(path)]

@@ -2,7 +2,7 @@
 
 A program that runs for milliseconds has ended when its first record arrives: its /proc/PID/maps is
 gone. The kernel reports each executable mapping, execve(2) and fork(2)
-(:mod:`usdt.bpf.taskrecords`). Files are opened as soon as they are reported, while they can be
+(:mod:`usdt.bpf.perf_sideband`). Files are opened as soon as they are reported, while they can be
 found.
 """
 
@@ -12,13 +12,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError
-from usdt.bpf.taskrecords import Executed, Forked, Gap, TaskRecords
+from usdt.bpf.perf_sideband import ExecRecord, ForkRecord, LostRecord, PerfSideband
 from usdt.procfs.process import MappedFile, Mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.bpf.taskrecords import Mapped
+    from usdt.bpf.perf_sideband import MmapRecord
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
 
@@ -45,9 +45,9 @@ class MmapTracker:
         self._mappings: dict[int, list[MappedSymbols]] = {}
         self._parents: dict[int, int] = {}
         self._lost = False
-        self._records: TaskRecords | None = None
+        self._records: PerfSideband | None = None
         try:
-            self._records = TaskRecords()
+            self._records = PerfSideband(tasks=True)
         except SyscallError as err:
             self.notices.append(f"frames of short-lived processes will have no names: {err}")
 
@@ -61,14 +61,14 @@ class MmapTracker:
         """Read the kernel's records; return the processes that have executed a new program."""
         executed = set()
         for record in self._records.take() if self._records is not None else ():
-            if isinstance(record, Executed):
+            if isinstance(record, ExecRecord):
                 executed.add(record.pid)
                 self._parents.pop(record.pid, None)
-            elif isinstance(record, Forked):
+            elif isinstance(record, ForkRecord):
                 self._limit(self._parents)
                 self._parents[record.pid] = record.parent
                 self._mappings.pop(record.pid, None)  # of an earlier process with its number
-            elif isinstance(record, Gap):
+            elif isinstance(record, LostRecord):
                 self._report_loss()
             else:
                 self._add(record)
@@ -98,7 +98,7 @@ class MmapTracker:
             parent = self._parents.get(parent)
         return found
 
-    def _add(self, record: Mapped) -> None:
+    def _add(self, record: MmapRecord) -> None:
         path = os.fsdecode(record.path)
         mapping = Mapping(
             record.start,

@@ -6,7 +6,7 @@ The kernel's side is :class:`usdt.engine.runtime.follow.TaskSet`. What is done h
     the set first and its children looked for afterwards: those forked in between are seen twice,
     none is missed.
 *   Probes are attached for every process that maps a file, as a child may map what its parent does
-    not. Files come to light when anybody on this machine maps them (:mod:`usdt.bpf.mmapevents`): a
+    not. Files come to light when anybody on this machine maps them (:mod:`usdt.bpf.perf_sideband`): a
     program that a child executes, a library it loads. Its hits of the first milliseconds, until
     the probe is attached, are missed; naming the file (``PATH:provider:name``) leaves no such gap.
 """
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Self
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import SyscallError, TargetError
 from usdt.base.frozen import frozen
-from usdt.bpf.mmapevents import MmapEvents
+from usdt.bpf.perf_sideband import MmapRecord, PerfSideband
 from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
 from usdt.procfs import process
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from usdt.bpf.mmapevents import MappedNow
 
 __all__ = ("ForkFollower", "NewFile")
 
@@ -69,7 +68,7 @@ class ForkFollower:
         self, pids: Sequence[int], namespace: tuple[int, int] | None, *, room: int = MAX_TASKS
     ) -> None:
         self.notices: list[str] = []
-        self._events: MmapEvents | None = None
+        self._events: PerfSideband | None = None
         self._met: dict[tuple[tuple[int, int], int], tuple[int, int]] = {}
         self.followed = TaskSet(namespace, room=room)
         try:
@@ -101,7 +100,7 @@ class ForkFollower:
 
     def _watch(self) -> None:
         try:
-            self._events = MmapEvents()
+            self._events = PerfSideband()
         except SyscallError as err:
             self.notices.append(
                 f"programs and libraries that children load later will not be found: {err}"
@@ -117,8 +116,10 @@ class ForkFollower:
         if self._events is None:
             return
         for event in self._events.take():
-            if isinstance(event, int):
+            if not isinstance(event, MmapRecord):  # records were lost
                 yield None
+                continue
+            if not event.inode:  # the vDSO, or memory
                 continue
             identity = event.device, event.inode
             if len(self._met) > _MAX_FILES:
@@ -192,7 +193,7 @@ def _numbered(pid: int) -> bool:
         return True  # ended
 
 
-def _written(event: MappedNow) -> int:
+def _written(event: MmapRecord) -> int:
     # When a file got its content, where its name leads us to it; 0 elsewhere.
     try:
         found = os.stat(event.path)  # noqa: PTH116 - done for every mapping of the machine
@@ -201,7 +202,7 @@ def _written(event: MappedNow) -> int:
     return found.st_mtime_ns if found.st_ino == event.inode else 0
 
 
-def _look(event: MappedNow) -> Iterator[process.MappedFile]:
+def _look(event: MmapRecord) -> Iterator[process.MappedFile]:
     # By its name, which outlives the process; else as the process has it, if that is still there.
     path = os.fsdecode(event.path)
     named = process.MappedFile(path, path, event.device, event.inode, deleted=False)

@@ -1,0 +1,91 @@
+"""Side-band records of perf events: as bytes, and those of a real process."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+
+import pytest
+from skips import requires_root
+
+from usdt.bpf.perf_sideband import (
+    ExecRecord,
+    ForkRecord,
+    LostRecord,
+    MmapRecord,
+    PerfSideband,
+    parse_records,
+)
+
+_HEADER = struct.Struct("=IHH")
+
+
+def record(kind: int, body: bytes, *, misc: int = 0, time: int = 7) -> bytes:
+    """A record with its header and its time."""
+    body += bytes(-len(body) % 8) + struct.pack("=Q", time)
+    return _HEADER.pack(kind, misc, _HEADER.size + len(body)) + body
+
+
+MAPPING = struct.pack("=IIQQQIIQQII", 10, 11, 0x400000, 0x1000, 0x2000, 8, 1, 99, 3, 5, 2)
+STREAM = [
+    (
+        record(10, MAPPING + b"/usr/bin/ls\0"),
+        [MmapRecord(7, 10, 0x400000, 0x401000, 0x2000, (8, 1), 99, 3, b"/usr/bin/ls")],
+    ),
+    (record(3, struct.pack("=II", 10, 10) + b"ls\0", misc=1 << 13), [ExecRecord(7, 10)]),
+    (record(3, struct.pack("=II", 10, 10) + b"renamed\0"), []),
+    (record(7, struct.pack("=IIIIQ", 12, 10, 12, 10, 5)), [ForkRecord(7, 12, 10)]),
+    (record(7, struct.pack("=IIIIQ", 10, 10, 13, 10, 5)), []),  # a thread
+    (record(4, struct.pack("=IIIIQ", 12, 10, 12, 10, 5)), []),
+    (record(2, struct.pack("=QQ", 1, 42)), [LostRecord(7, 42)]),
+]
+
+
+def test_each_record_is_parsed() -> None:
+    for data, expected in STREAM:
+        assert list(parse_records(data)) == expected
+    whole = b"".join(data for data, _ in STREAM)
+    assert list(parse_records(whole)) == [one for _, found in STREAM for one in found]
+
+
+def test_damaged_records_end_the_reading() -> None:
+    whole = b"".join(data for data, _ in STREAM)
+    chance = random.Random(2)
+    for cut in range(len(whole)):
+        list(parse_records(whole[:cut]))
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(4):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        list(parse_records(bytes(data)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\0" * 7, id="less than a header"),
+        pytest.param(_HEADER.pack(10, 0, 0), id="a record without length"),
+        pytest.param(_HEADER.pack(10, 0, 4) * 4, id="shorter than its header"),
+        pytest.param(record(10, MAPPING + b"/x\0")[:-8], id="cut off"),
+        pytest.param(record(10, bytes(8)), id="a mapping without its fields"),
+        pytest.param(record(2, b""), id="a loss without its number"),
+    ],
+)
+def test_a_damaged_record_gives_nothing(data: bytes) -> None:
+    assert list(parse_records(data)) == []
+
+
+@requires_root
+def test_a_process_is_told_from_its_fork_to_its_libraries() -> None:
+    with PerfSideband(tasks=True) as records:
+        with subprocess.Popen(["/bin/true"]) as process:
+            process.wait(20)
+        found = [one for one in records.take() if getattr(one, "pid", 0) == process.pid]
+    kinds = [type(one) for one in found]
+    assert kinds.index(ForkRecord) < kinds.index(ExecRecord) < kinds.index(MmapRecord)
+    paths = [one.path for one in found if isinstance(one, MmapRecord)]
+    assert os.path.realpath("/bin/true").encode() in [os.path.realpath(path) for path in paths]
+    assert any(b"libc" in path for path in paths)
+    assert [one.time for one in found] == sorted(one.time for one in found)
