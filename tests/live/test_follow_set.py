@@ -199,6 +199,18 @@ def test_mappings_of_anybody_are_told(tmp_path: Path) -> None:
         assert [event.path for event in mine] == [bytes(program)]
 
 
+def test_executable_memory_without_a_file_is_no_new_file() -> None:
+    flags = {
+        "flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
+        "prot": mmap.PROT_READ | mmap.PROT_EXEC,
+    }
+    with PerfSideband() as sideband, ForkFollower([os.getppid()], _namespace()) as family:
+        mmap.mmap(-1, 4096, **flags).close()
+        mine = [record for record in sideband.take() if getattr(record, "pid", 0) == os.getpid()]
+        assert 0 in [record.inode for record in mine]
+        assert not [new for new in family.fresh() if new and not new.file.inode]
+
+
 def test_a_buffer_that_overflows_says_so(tmp_path: Path) -> None:
     path = tmp_path / ("a long name" * 20)
     path.write_bytes(bytes(4096))

@@ -1,10 +1,11 @@
-"""Attaching programs to functions of the kernel, newest way first.
+"""Programs attached to functions of the kernel, newest method first.
 
-``fentry`` and ``fexit`` (Linux 5.5, commit fec56f5890d9) hang a program of its own type at a
-function that ftrace can reach: the quickest to run, a program for each function. ``kprobe_multi``
-(Linux 5.18, commit 0dcac2725406) attaches one program to any number of functions in one system
-call. Before it, every function is a perf event of the ``kprobe`` PMU (Linux 4.17), joined by a link
-with a cookie (Linux 5.15) or by an ioctl. A definition in tracefs makes such an event as well.
+``fentry`` and ``fexit`` (Linux 5.5, commit fec56f5890d9) attach a program of their own type to one
+function that ftrace can trace: the least overhead, but a program for each function.
+``kprobe_multi`` (Linux 5.18, commit 0dcac2725406) attaches one program to any number of functions
+in one system call. Before it, every function is a perf event of the ``kprobe`` PMU (Linux 4.17),
+connected by a link with a cookie (Linux 5.15) or by an ioctl. A definition in tracefs makes such
+an event, too; :func:`usdt.bpf.link.attach_tracepoint` attaches to it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from usdt.base.errors import NotSupported
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open, string_array
 from usdt.bpf._uapi import BPF_F_KPROBE_MULTI_RETURN, AttachType, Command
-from usdt.bpf.link import Link, attach_tracepoint, link_perf_event, set_perf_event_prog
+from usdt.bpf.link import Link, link_perf_event, set_perf_event_prog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,6 @@ __all__ = (
     "KprobeMethod",
     "KprobeSite",
     "attach_kprobe",
-    "attach_kprobe_event",
     "attach_kprobe_multi",
     "attach_tracing",
 )
@@ -39,7 +39,7 @@ _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 
 
 class KprobeMethod(enum.StrEnum):
-    """The kernel's ways of attaching to its functions, newest first."""
+    """The kernel's methods of attaching to its functions, newest first."""
 
     FENTRY = "fentry"
     KPROBE_MULTI = "kprobe_multi"
@@ -50,13 +50,13 @@ class KprobeMethod(enum.StrEnum):
 
 @frozen
 class KprobeSite:
-    """One place: an address, or where that is not known a symbol, ``[MODULE:]NAME``.
+    """An attach point in the kernel: an address, or if unknown a symbol, ``[MODULE:]NAME``.
 
     Attributes:
-        address: of the instruction; 0: not known.
-        symbol: of the function.
-        offset: in it, where there is no address.
-        cookie: what bpf_get_attach_cookie() gives.
+        address: of the instruction; 0: unknown.
+        symbol: name of the function.
+        offset: of the instruction in the function; used without an address.
+        cookie: the value of bpf_get_attach_cookie().
     """
 
     address: int
@@ -69,8 +69,8 @@ def attach_tracing(program: Program) -> Link:
     """Attach a program of ``ProgType.TRACING`` to the function it was loaded for.
 
     Raises:
-        SyscallError: 524 (ENOTSUPP) or EINVAL: this CPU's kernel cannot, or not with so many
-            arguments; EBUSY: something else holds the function's entry.
+        SyscallError: 524 (ENOTSUPP) or EINVAL: the kernel cannot do this on this CPU, or not with
+            so many arguments; EBUSY: the function's entry is in use.
     """
     return Link(FD(bpf(Command.RAW_TRACEPOINT_OPEN, "PI4x", None, program.fd.fileno())))
 
@@ -82,11 +82,11 @@ def attach_kprobe_multi(
     on_return: bool = False,
     session: bool = False,
 ) -> Link:
-    """Attach ``program`` to the entries, or the returns, of functions in one call.
+    """Attach ``program`` to the entries or the returns of functions, in one call.
 
     Args:
         program: loaded with ``AttachType.TRACE_KPROBE_MULTI``.
-        sites: functions that ftrace can reach, all of them; offsets do not count.
+        sites: functions, all of which ftrace can trace; their offsets are ignored.
         on_return: at the functions' returns instead.
         session: at both; the program was loaded with ``AttachType.TRACE_KPROBE_SESSION``.
 
@@ -103,8 +103,8 @@ def attach_kprobe_multi(
         "IIIIIIPPP",
         *(program.fd.fileno(), 0, kind, 0, flags, len(sites)),
         None if by_address else names,
-        _words([site.address for site in sites]) if by_address else None,
-        _words([site.cookie for site in sites]),
+        _u64_array([site.address for site in sites]) if by_address else None,
+        _u64_array([site.cookie for site in sites]),
     )
     del keep
     return Link(FD(link))
@@ -113,26 +113,26 @@ def attach_kprobe_multi(
 def attach_kprobe(
     program: Program, site: KprobeSite, *, on_return: bool = False, cookies: bool = True
 ) -> Link:
-    """Attach ``program`` to one place through a perf event.
+    """Attach ``program`` to one instruction through a perf event.
 
     Args:
         program: of ``ProgType.KPROBE``.
         site: an instruction of the kernel.
         on_return: at the return of the function that begins there.
-        cookies: by a link that carries the cookie; False: by an ioctl, without.
+        cookies: by a link that carries the cookie; False: by an ioctl, without a cookie.
 
     Raises:
-        NotSupported: the ``kprobe`` PMU or BPF cookies are missing.
-        SyscallError: EINVAL: blacklisted, notrace, or no instruction; ENOENT: no such symbol;
-            EADDRNOTAVAIL: several functions have the name.
+        NotSupported: the kernel has no ``kprobe`` PMU or no BPF cookies.
+        SyscallError: EINVAL: blacklisted, notrace, or not an instruction; ENOENT: no such symbol;
+            EADDRNOTAVAIL: several functions have this name.
     """
-    word = site.symbol.encode() + b"\0"
+    symbol = site.symbol.encode() + b"\0"
     attribute, keep = perf_attribute(
         "IIQQQQQIIPQ40x",
         *(_kprobe_pmu(), _PERF_ATTR_SIZE, int(on_return), 0, 0, 0, 0, 0, 0),
-        *((None, site.address) if site.address else (word, site.offset)),
+        *((None, site.address) if site.address else (symbol, site.offset)),
     )
-    # The event is bound to one CPU, the breakpoint is not: it runs before that is looked at.
+    # The event is bound to one CPU, but its program runs on all of them.
     event = FD(perf_event_open(attribute, -1, 0))
     del keep
     return (
@@ -142,17 +142,7 @@ def attach_kprobe(
     )
 
 
-def attach_kprobe_event(program: Program, number: int, *, cookie: int | None) -> Link:
-    """Attach ``program`` of ``ProgType.KPROBE`` to an event that tracefs defines, by its ID.
-
-    Raises:
-        NotSupported: BPF cookies are missing, and one was given.
-        SyscallError: what the kernel says.
-    """
-    return attach_tracepoint(program, number, cookie=cookie)
-
-
-def _words(values: Sequence[int]) -> bytes:
+def _u64_array(values: Sequence[int]) -> bytes:
     return struct.pack(f"={len(values)}Q", *values)
 
 

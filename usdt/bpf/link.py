@@ -1,14 +1,17 @@
-"""Attaching programs to user-space instructions, newest way first.
+"""Links: programs attached to user-space instructions, tracepoints and perf events.
 
 ``uprobe_multi`` (Linux 6.6, commit 89ae89f53d20) attaches one program to many offsets of one
 file in one system call, with a cookie and a reference counter each. Before it, every offset is
-a perf event (``perf_event_open`` with the ``uprobe`` PMU, Linux 4.17), joined to the program by
-a BPF link that carries a cookie (Linux 5.15, commit 7adfc6c9b315). Before that, an ioctl joins
-them, and the program has to know by itself where it is.
+a perf event (``perf_event_open`` with the ``uprobe`` PMU, Linux 4.17), connected to the program
+by a BPF link that carries a cookie (Linux 5.15, commit 7adfc6c9b315). Before that, an ioctl
+connects them, and the program must find out its location by itself.
 
 Reference counters are USDT semaphores: the kernel increments the 16-bit word at that file
 offset in every process that maps it, for as long as the link lives (Linux 4.20, commit
-1cc33161a83d). It goes when the descriptor is closed, also by death of the tracer.
+1cc33161a83d). The link ends when its descriptor is closed, also by the death of the tracer.
+
+Missed hits: the kernel passes over a kprobe that is hit while another runs on the same CPU, and a
+function's return when more calls are in progress than it has return instances for (nmissed).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open
 from usdt.bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_number
+from usdt.bpf.objects import object_info
 from usdt.bpf.rcu import expedited_rcu
 
 if TYPE_CHECKING:
@@ -49,15 +53,19 @@ __all__ = (
 )
 
 _UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
-_THOUSAND = 1000  # links whose end is worth a hurry
+_MANY = 1000  # grace periods that are worth expediting
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_TYPE_TRACEPOINT = 2
 _PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
+# struct bpf_link_info: type, id, prog_id; then by type, for a perf event its type and "missed".
+_INFO = struct.Struct("=I12xI12xQ8xQ8x")
+_LINK_PERF_EVENT, _LINK_KPROBE_MULTI = 7, 8  # enum bpf_link_type
+_PERF_KPROBES = (3, 4)  # enum bpf_perf_event_type: BPF_PERF_EVENT_KPROBE, …_KRETPROBE
 _SET_BPF, _ENABLE = ioctl_number("$", 8, 4), ioctl_number("$", 0)  # PERF_EVENT_IOC_…
 
 
 class UprobeMethod(enum.StrEnum):
-    """The kernel's ways of attaching, newest first."""
+    """The kernel's methods of attaching uprobes, newest first."""
 
     UPROBE_MULTI = "uprobe_multi"
     PERF_LINK = "perf-link"
@@ -66,7 +74,7 @@ class UprobeMethod(enum.StrEnum):
 
 @frozen
 class UprobeSite:
-    """One place to attach: file offset, reference counter's file offset (0: none), cookie."""
+    """An attach point: file offset, file offset of its reference counter (0: none), cookie."""
 
     offset: int
     ref_ctr_offset: int = 0
@@ -77,27 +85,36 @@ class Link(Closeable):
     """An attachment; closing it detaches.
 
     Attributes:
-        worst: of many functions, those at which most hits were missed, once that was asked for.
+        most_missed: (function, missed hits) of the functions with the most, after a call of
+            :meth:`missed`; only of links to many functions.
     """
 
-    worst: tuple[tuple[str, int], ...] = ()
+    most_missed: tuple[tuple[str, int], ...] = ()
 
     def __init__(self, fd: FD) -> None:
         self.fd = fd
 
     @property
-    def places(self) -> int:
-        """How many places it is attached to one after the other, by which its end takes time."""
+    def detach_steps(self) -> int:
+        """How many attach points the kernel detaches one after the other, each with a wait."""
         return 1
 
     def missed(self) -> int:
-        """Hits that the kernel left out so far, as far as it tells."""
-        from usdt.bpf.nmissed import missed_hits  # noqa: PLC0415 - only at the end of some sessions
+        """Return the hits that the kernel passed over so far.
 
-        return missed_hits(self.fd)
+        0 where the kernel does not count them: before Linux 6.7 (commits e2b2cd592adf and
+        3acf8ace6823), and for perf events without a link.
+        """
+        try:
+            kind, perf, multi, single = _INFO.unpack(object_info(self.fd, _INFO.size))
+        except SyscallError:  # a perf event, which has no link; kernels before 5.8
+            return 0
+        if kind == _LINK_KPROBE_MULTI:
+            return int(multi)
+        return int(single) if kind == _LINK_PERF_EVENT and perf in _PERF_KPROBES else 0
 
     def close(self) -> None:
-        """Detach; waits until no program of it runs any more (tens of milliseconds)."""
+        """Detach; wait until the program no longer runs (tens of milliseconds)."""
         self.fd.close()
 
 
@@ -127,14 +144,14 @@ def attach_uprobe_multi(
 
     Args:
         program: loaded with ``AttachType.TRACE_UPROBE_MULTI``.
-        path: what the kernel opens; /proc/PID/map_files/… and /proc/self/fd/N are fine.
+        path: the file that the kernel opens; /proc/PID/map_files/… and /proc/self/fd/N work too.
         sites: at least one.
         pid: only in this process (0: in every process).
-        on_return: at the function's return instead.
+        on_return: at the functions' returns instead.
 
     Raises:
-        SyscallError: EINVAL where an offset is not an instruction of the file or another tracer
-            holds it with a different reference counter; ESRCH for a pid that is gone.
+        SyscallError: EINVAL: an offset is not an instruction of the file, or another tracer
+            attached there with a different reference counter; ESRCH: the process has ended.
     """
     number = len(sites)
     ref_ctrs = [site.ref_ctr_offset for site in sites]
@@ -142,8 +159,8 @@ def attach_uprobe_multi(
         Command.LINK_CREATE,
         "IIIIPPPPIII4x",
         *(program.fd.fileno(), 0, AttachType.TRACE_UPROBE_MULTI, 0),
-        *(path.encode("utf-8", "surrogateescape") + b"\0", _array([s.offset for s in sites])),
-        *(_array(ref_ctrs) if any(ref_ctrs) else None, _array([s.cookie for s in sites])),
+        *(path.encode("utf-8", "surrogateescape") + b"\0", _u64_array([s.offset for s in sites])),
+        *(_u64_array(ref_ctrs) if any(ref_ctrs) else None, _u64_array([s.cookie for s in sites])),
         *(number, BPF_F_UPROBE_MULTI_RETURN if on_return else 0, pid),
     )
     return Link(FD(link))
@@ -160,9 +177,9 @@ def attach_uprobe_perf(
     """Attach ``program`` to one site through a perf event and a link with a cookie.
 
     Raises:
-        NotSupported: the ``uprobe`` PMU or BPF cookies are missing, or the reference counter lies
-            beyond the 4 GiB that this interface can express.
-        SyscallError: anything else the kernel says.
+        NotSupported: the ``uprobe`` PMU or BPF cookies are missing, or the reference counter is
+            beyond the first 4 GiB of the file.
+        SyscallError: any other error of the kernel.
     """
     event = _open_uprobe(path, site, pid=pid, on_return=on_return)
     return link_perf_event(event, program, site.cookie)
@@ -180,32 +197,32 @@ def attach_uprobe_ioctl(
 
     Raises:
         NotSupported: as :func:`attach_uprobe_perf`.
-        SyscallError: anything else the kernel says.
+        SyscallError: any other error of the kernel.
     """
     return set_perf_event_prog(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
 
 
-def attach_tracepoint(program: Program, number: int, *, cookie: int | None = None) -> Link:
+def attach_tracepoint(program: Program, event_id: int, *, cookie: int | None = None) -> Link:
     """Attach ``program`` to an event of the kernel, on every CPU and in every process.
 
     The program's context is the event's record, less its first eight bytes (Linux 4.7, commit
-    98b5c2c65c29). It is left out while another BPF program is at work on its CPU
+    98b5c2c65c29). The kernel does not run it while another BPF program runs on the same CPU
     (trace_call_bpf()). Closing waits for a grace period, one link after the other.
 
     Args:
         program: of ``ProgType.TRACEPOINT``.
-        number: the event's ID, as its ``id`` file in tracefs has it.
-        cookie: what bpf_get_attach_cookie() gives; None: the way without cookies.
+        event_id: the number in the event's ``id`` file in tracefs.
+        cookie: the value of bpf_get_attach_cookie(); None: attach without a cookie.
 
     Raises:
-        NotSupported: BPF cookies are missing, and one was given.
+        NotSupported: a cookie was given, and the kernel has no BPF cookies.
         SyscallError: EACCES: the program reads beyond the event's record; EINVAL: no such event;
-            ENODEV and the like: the kernel refuses this one.
+            ENODEV and others: the kernel refuses this event.
     """
     attribute, keep = perf_attribute(
-        "IIQQQQQIIPQ40x", _PERF_TYPE_TRACEPOINT, _PERF_ATTR_SIZE, number, *[0] * 6, None, 0
+        "IIQQQQQIIPQ40x", _PERF_TYPE_TRACEPOINT, _PERF_ATTR_SIZE, event_id, *[0] * 6, None, 0
     )
-    # The event is bound to one CPU, the program is not: it runs before that is looked at.
+    # The event is bound to one CPU, but its program runs on all of them.
     event = FD(perf_event_open(attribute, -1, 0))
     del keep
     if cookie is None:
@@ -217,18 +234,18 @@ def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Li
     """Attach ``program`` to a tracepoint of the kernel, on every CPU and in every process.
 
     The program's context is the tracepoint's arguments, one u64 each (Linux 4.17, commit
-    c4f6699dfcb8). Neither tracefs nor the layout of an event is needed, and unlike a program on an
-    event it is not left out while another BPF program is at work on its CPU (trace_call_bpf()).
+    c4f6699dfcb8). This needs neither tracefs nor the layout of an event, and unlike a program on
+    an event, the program also runs while another BPF program runs on the same CPU.
 
     Args:
         program: of ``ProgType.RAW_TRACEPOINT``.
         name: without its category, ``sched_process_fork``.
-        cookie: what bpf_get_attach_cookie() gives, where
-        :func:`usdt.bpf.features.have_raw_cookies`.
+        cookie: the value of bpf_get_attach_cookie(); needs
+            :func:`usdt.bpf.features.have_raw_cookies`.
 
     Raises:
         NotSupported: this kernel has no such tracepoint.
-        SyscallError: anything else the kernel says.
+        SyscallError: any other error of the kernel.
     """
     try:
         words = name.encode() + b"\0", program.fd.fileno()
@@ -244,11 +261,11 @@ def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Li
 
 
 def link_perf_event(event: FD, program: Program, cookie: int) -> PerfLink:
-    """Join ``program`` to a perf event, which is closed if that fails.
+    """Connect ``program`` to a perf event by a link with a cookie; close the event on failure.
 
     Raises:
         NotSupported: BPF cookies are missing.
-        SyscallError: anything else the kernel says.
+        SyscallError: any other error of the kernel.
     """
     try:
         link = bpf(
@@ -265,10 +282,12 @@ def link_perf_event(event: FD, program: Program, cookie: int) -> PerfLink:
 
 
 def set_perf_event_prog(event: FD, program: Program) -> Link:
-    """The same without a link and its cookie, as kernels before 5.15 have it.
+    """Connect ``program`` to a perf event by an ioctl; close the event on failure.
+
+    There is no link and no cookie: the method of kernels before 5.15.
 
     Raises:
-        SyscallError: what the kernel says.
+        SyscallError: the kernel refuses.
     """
     try:
         fcntl.ioctl(event.fileno(), _SET_BPF, program.fd.fileno())
@@ -280,15 +299,15 @@ def set_perf_event_prog(event: FD, program: Program) -> Link:
 
 
 def takes_uprobe_multi(program: Program) -> bool:
-    """Whether the program was loaded for uprobe_multi; nothing but trying tells.
+    """Return whether a program can be attached by uprobe_multi, by trying it.
 
     Raises:
-        SyscallError: no privilege, above all.
+        SyscallError: any error that does not answer the question, such as EPERM.
     """
     try:
         attach_uprobe_multi(program, "/", [UprobeSite(0)]).close()
     except SyscallError as err:
-        # The program is looked at before the path is: EBADF, ENOENT and EISDIR are about the path.
+        # The kernel checks the program first: EBADF, ENOENT and EISDIR are about the path.
         if err.errno in (errno.EBADF, errno.ENOENT, errno.EISDIR):
             return True
         if err.errno not in (errno.EINVAL, errno.E2BIG, errno.EOPNOTSUPP):
@@ -298,14 +317,14 @@ def takes_uprobe_multi(program: Program) -> bool:
 
 
 def close_links(links: Iterable[Link]) -> None:
-    """Close links side by side, as the kernel makes each of them wait."""
+    """Close links in parallel threads, because the kernel makes each of them wait."""
     rest = list(links)
     if len(rest) > 1:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
 
-        many = sum(link.places for link in rest) >= _THOUSAND
-        hurry = expedited_rcu() if many else contextlib.nullcontext()
-        with hurry, ThreadPoolExecutor(min(64, len(rest))) as pool:
+        many = sum(link.detach_steps for link in rest) >= _MANY
+        grace_periods = expedited_rcu() if many else contextlib.nullcontext()
+        with grace_periods, ThreadPoolExecutor(min(64, len(rest))) as pool:
             list(pool.map(lambda link: link.close(), rest))
     for link in rest:
         link.close()
@@ -320,14 +339,14 @@ def _open_uprobe(path: str, site: UprobeSite, *, pid: int, on_return: bool) -> F
         *(_uprobe_pmu(), _PERF_ATTR_SIZE, config, 0, 0, 0, 0, 0, 0),
         *(path.encode("utf-8", "surrogateescape") + b"\0", site.offset),
     )
-    # With a pid the event follows the task; without, one CPU's event catches every hit, because
-    # the breakpoint is in the file's pages and the program runs before the CPU is looked at.
+    # With a pid the event follows the task. Without, an event of one CPU gets every hit, because
+    # the breakpoint is in the file's pages and the program runs before the kernel checks the CPU.
     event = FD(perf_event_open(attribute, pid or -1, -1 if pid else 0))
     del keep
     return event
 
 
-def _array(values: Sequence[int]) -> bytes:
+def _u64_array(values: Sequence[int]) -> bytes:
     return struct.pack(f"={len(values)}Q", *values)
 
 

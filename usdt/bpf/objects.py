@@ -1,7 +1,7 @@
-"""Kernel objects that somebody else made: reached by a descriptor or by a pin in bpffs.
+"""Kernel objects that others made: reached by descriptor, by ID or by a pin in bpffs.
 
-A descriptor says nothing of its kind, and the kernel answers questions about a map with a
-program's numbers if it is given one. What it is stands in the name of its anonymous inode.
+A descriptor does not tell its type, and the kernel answers a query about a map with the data of a
+program if the descriptor is one of a program. The name of the anonymous inode tells the type.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 
 from usdt.base.closeable import FD
-from usdt.base.errors import SyscallError, TargetError
-from usdt.bpf._syscall import bpf
+from usdt.base.errors import NotSupported, SyscallError, TargetError
+from usdt.bpf._syscall import address_of, bpf, bpf_attribute
 from usdt.bpf._uapi import Command
 
-__all__ = ("dup_fd", "object_info", "open_pin", "pin")
+__all__ = ("dup_fd", "object_info", "open_module_btf", "open_pin", "pin")
 
+_BTF_INFO = struct.Struct("=QIIQII")  # struct bpf_btf_info
+_MODULE_NAME = 64  # bytes; a module's name is shorter
+_MAX_BTF_OBJECTS = 1 << 16
 _NAMES = {"map": "bpf-map", "program": "bpf-prog"}
 
 
 def open_pin(path: str | os.PathLike[str], kind: str) -> FD:
-    """Open what is pinned at ``path``; ``kind`` is "map" or "program".
+    """Open the object pinned at ``path``; ``kind`` is "map" or "program".
 
     Raises:
-        TargetError: nothing is there, or no BPF object, or one of another kind.
-        SyscallError: anything else the kernel says.
+        TargetError: nothing is pinned there, or not an object of this kind.
+        SyscallError: any other error of the kernel.
     """
     shown = os.fspath(path)
     try:
@@ -33,21 +37,21 @@ def open_pin(path: str | os.PathLike[str], kind: str) -> FD:
     except SyscallError as err:
         if err.errno in (errno.ENOENT, errno.ENOTDIR):
             raise TargetError(f"{shown}: nothing is pinned there; a BPF {kind} expected") from err
-        # Of a file outside of bpffs the kernel says EPERM or EACCES, of a directory as well.
+        # For a file outside bpffs and for a directory, the errno is EPERM or EACCES.
         if err.errno in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EISDIR):
             raise TargetError(
-                f"{shown}: no BPF {kind} can be had there ({err.strerror}): it must be a pin in "
-                "bpffs (/sys/fs/bpf), and this process privileged"
+                f"{shown}: cannot open a BPF {kind} there ({err.strerror}): the path must be a pin "
+                "in bpffs (/sys/fs/bpf), and this process privileged"
             ) from err
         raise
     return _checked(fd, kind, shown)
 
 
 def dup_fd(number: int, kind: str) -> FD:
-    """A descriptor of our own for an object that somebody else's descriptor refers to.
+    """Duplicate a descriptor of an object; ``kind`` is "map" or "program".
 
     Raises:
-        TargetError: the number is no descriptor of such an object.
+        TargetError: the number is not a descriptor of such an object.
     """
     shown = f"descriptor {number}"
     try:
@@ -67,7 +71,11 @@ def _checked(fd: FD, kind: str, shown: str) -> FD:
 
 
 def object_info(fd: FD, size: int) -> bytes:
-    """The first ``size`` bytes of ``struct bpf_map_info`` or ``bpf_prog_info``; 0 where unknown."""
+    """Return the first ``size`` bytes of the object's ``struct bpf_…_info``; 0 where unknown.
+
+    Raises:
+        SyscallError: the kernel refuses.
+    """
     info = bytearray(size)
     bpf(Command.OBJ_GET_INFO_BY_FD, "IIP", fd.fileno(), size, info)
     return bytes(info)
@@ -77,6 +85,43 @@ def pin(fd: FD, path: str | os.PathLike[str]) -> None:
     """Pin an object at a path in bpffs, where it stays until it is unlinked.
 
     Raises:
-        SyscallError: EEXIST; EPERM where the name has a dot or the path is not in bpffs.
+        SyscallError: EEXIST; EPERM: the name has a dot, or the path is not in bpffs.
     """
     bpf(Command.OBJ_PIN, "PII", os.fsencode(path) + b"\0", fd.fileno(), 0)
+
+
+def open_module_btf(module: str) -> FD:
+    """Open the BTF of a loaded module.
+
+    Raises:
+        NotSupported: the kernel has none of it. Modules' BTF: Linux 5.11, commit 36e68442d1af.
+        SyscallError: EPERM without CAP_SYS_ADMIN.
+    """
+    btf_id = 0
+    for _ in range(_MAX_BTF_OBJECTS):
+        result, error, answer = bpf_attribute(Command.BTF_GET_NEXT_ID, "III", btf_id, 0, 0)
+        if result == -1:
+            if error == errno.ENOENT:
+                break
+            raise SyscallError(error, "bpf(BPF_BTF_GET_NEXT_ID)")
+        (btf_id,) = struct.unpack_from("=I", answer, 4)
+        try:
+            fd = FD(bpf(Command.BTF_GET_FD_BY_ID, "III", btf_id, 0, 0))
+        except SyscallError as err:
+            if err.errno == errno.ENOENT:  # it has gone meanwhile
+                continue
+            raise
+        if _btf_name(fd) == module:
+            return fd
+        fd.close()
+    raise NotSupported(f"BTF of the module {module}", (5, 11))
+
+
+def _btf_name(fd: FD) -> str:
+    # The name of the kernel's BTF or a module's; "" for the BTF of a program.
+    name = bytearray(_MODULE_NAME)
+    address, keep = address_of(name)
+    info = bytearray(_BTF_INFO.pack(0, 0, 0, address, _MODULE_NAME, 0))
+    bpf(Command.OBJ_GET_INFO_BY_FD, "IIP", fd.fileno(), len(info), info)
+    del keep
+    return bytes(name).split(b"\0", 1)[0].decode("utf-8", "replace")

@@ -1,8 +1,9 @@
-"""Programs: a spec of assembled code, loaded into an object; the verifier's log on failure."""
+"""Programs: a spec of assembled code, and the program that it is loaded as."""
 
 from __future__ import annotations
 
 import errno
+import struct
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.closeable import FD, Closeable
@@ -11,7 +12,7 @@ from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import AttachType, Command, ProgType
 from usdt.bpf.maps import Map, raise_memlock
-from usdt.bpf.objects import dup_fd, open_pin
+from usdt.bpf.objects import dup_fd, object_info, open_pin
 
 if TYPE_CHECKING:
     import os
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ("Program", "ProgramSpec")
 
 _LOG_SIZE = 1 << 20
-_ENOTSUPP = 524  # the kernel's own word, which has no name outside of it
+_ENOTSUPP = 524  # internal to the kernel: the errno module has no name for it
+_INFO = struct.Struct("=208xQ")  # struct bpf_prog_info: recursion_misses
 _NO_JIT = (
     "this kernel's JIT compiler lacks an instruction that its interpreter has; let it interpret:"
     " sysctl -w net.core.bpf_jit_enable=0"
@@ -32,17 +34,17 @@ _TRACED = "IIQIIQIII4x"  # prog_btf_fd … line_info_cnt, attach_btf_id, attach_
 
 @frozen
 class ProgramSpec:
-    """What a program is: a value that can be made and tested anywhere.
+    """The specification of a program: a value, made and tested without a kernel.
 
     Attributes:
-        code: assembled instructions, maps by name.
-        type: the kind of program; KPROBE serves uprobes as well.
-        attach_type: how it will be attached, where the kernel asks for it at load time.
-        flags: BPF_F_SLEEPABLE and the like.
+        code: assembled instructions, with maps by name.
+        type: the program type; KPROBE is that of uprobes, too.
+        attach_type: the attach type, if the kernel needs it at load time.
+        flags: BPF_F_… of program loading, such as BPF_F_SLEEPABLE.
         name: up to 15 letters, digits, ``_`` and ``.``, shown by bpftool.
-        license: decides which helpers may be called.
-        function: of ``ProgType.TRACING``: the ID of its function in BTF.
-        module: a descriptor of the module's BTF that has it; 0: the kernel's own.
+        license: decides which helpers the program may call.
+        function: for ``ProgType.TRACING``, the BTF ID of the function to attach to.
+        module: descriptor of the BTF of the function's module; 0: the kernel's own BTF.
     """
 
     code: Code
@@ -58,8 +60,8 @@ class ProgramSpec:
         """Load the program with its maps.
 
         Raises:
-            VerifierError: the verifier refused it; ``log`` says why.
-            SyscallError: anything else the kernel says.
+            VerifierError: the verifier rejects it; ``log`` has the reason.
+            SyscallError: any other error of the kernel.
         """
         insns = self.code.link({name: item.fd.fileno() for name, item in maps.items()})
         try:
@@ -69,7 +71,7 @@ class ProgramSpec:
             if err.errno == errno.EPERM and raise_memlock():
                 return Program(FD(self._load(insns, None)))
             if err.errno in (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC):
-                # Raises with the log; it was not worth asking for before.
+                # Load it once more to get the log, which costs time and memory.
                 self._explain(insns, err.errno)
             if err.errno == _ENOTSUPP:
                 raise SyscallError(err.errno, err.call, _NO_JIT) from err
@@ -81,7 +83,7 @@ class ProgramSpec:
             FD(self._load(insns, log)).close()
         except SyscallError as err:
             text = bytes(log).split(b"\0", 1)[0].decode("utf-8", "replace")
-            # The first errno is the reason; this one may be ENOSPC, the log being too long.
+            # The first errno is the reason; this one may be ENOSPC: the log is too long.
             raise VerifierError(number, text) from err
 
     def _load(self, insns: bytes, log: bytearray | None) -> int:
@@ -102,7 +104,7 @@ class Program(Closeable):
 
     Raises:
         TargetError: from_fd() and from_pin(): no program is there.
-        VerifierError: :meth:`ProgramSpec.load`: the kernel refused it; ``log`` says why.
+        VerifierError: :meth:`ProgramSpec.load`: the verifier rejects it; ``log`` has the reason.
 
     Example:
         >>> asm = usdt.bpf.Assembler()
@@ -118,21 +120,33 @@ class Program(Closeable):
 
     @classmethod
     def from_fd(cls, number: int) -> Self:
-        """A program that a descriptor of somebody else's refers to; theirs stays theirs to close.
+        """Return the program that a descriptor refers to, by a duplicate of the descriptor.
 
         Raises:
-            TargetError: it is no descriptor of a program.
+            TargetError: it is not a descriptor of a program.
         """
         return cls(dup_fd(number, "program"))
 
     @classmethod
     def from_pin(cls, path: str | os.PathLike[str]) -> Self:
-        """A program pinned in bpffs.
+        """Return a program pinned in bpffs.
 
         Raises:
-            TargetError: nothing is pinned there, or no program.
+            TargetError: nothing is pinned there, or not a program.
         """
         return cls(open_pin(path, "program"))
+
+    def missed(self) -> int:
+        """Return how often the kernel did not run the program because it was running already.
+
+        0 where the kernel does not count it: before Linux 5.12 (commit 9ed9e9ba2337), of kprobes
+        before 6.7.
+        """
+        try:
+            (missed,) = _INFO.unpack(object_info(self.fd, _INFO.size))
+        except SyscallError:
+            return 0
+        return int(missed)
 
     def close(self) -> None:
         """Close the descriptor."""

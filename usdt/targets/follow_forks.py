@@ -6,9 +6,10 @@ The kernel's side is :class:`usdt.engine.runtime.follow.TaskSet`. What is done h
     the set first and its children looked for afterwards: those forked in between are seen twice,
     none is missed.
 *   Probes are attached for every process that maps a file, as a child may map what its parent does
-    not. Files come to light when anybody on this machine maps them (:mod:`usdt.bpf.perf_sideband`): a
-    program that a child executes, a library it loads. Its hits of the first milliseconds, until
-    the probe is attached, are missed; naming the file (``PATH:provider:name``) leaves no such gap.
+    not. Files come to light when anybody on this machine maps them
+    (:mod:`usdt.bpf.perf_sideband`): a program that a child executes, a library it loads. Its hits
+    of the first milliseconds, until the probe is attached, are missed; naming the file
+    (``PATH:provider:name``) leaves no such gap.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ from usdt.base.closeable import FD
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.kcore import KcoreReader
-from usdt.bpf.kprobes import attach_kprobe_event
-from usdt.bpf.link import Link, close_links
+from usdt.bpf.link import Link, attach_tracepoint, close_links
 from usdt.bpf.rcu import expedited_rcu
 from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, remove_event
 from usdt.tracefs.function_entry import MAX_CODE, offset_after_entry
@@ -92,7 +91,7 @@ class MultiProbeEvents(Link):
         self._links: list[Link] = []
 
     @property
-    def places(self) -> int:
+    def detach_steps(self) -> int:
         """How many there are."""
         return sum(len(event.pointers) for event in self.events)
 
@@ -140,7 +139,7 @@ class MultiProbeEvents(Link):
             number = int((self._root / "events" / event.name / "id").read_text())
         except (OSError, ValueError) as err:
             raise TracingError(f"{self._root}/events/{event.name}/id: {err}") from err
-        self._links.append(attach_kprobe_event(program, number, cookie=None))
+        self._links.append(attach_tracepoint(program, number))
 
     def missed(self) -> int:
         """Hits of which no program was told, because another probe was at work on the CPU."""
@@ -151,7 +150,7 @@ class MultiProbeEvents(Link):
         for event in self.events:
             found |= event.missed(profile.get(event.name.partition("/")[2], []))
         worst = sorted(found.items(), key=lambda one: -one[1])[:_WORST]
-        self.worst = tuple((self.names.get(at, f"{at:#x}"), number) for at, number in worst)
+        self.most_missed = tuple((self.names.get(at, f"{at:#x}"), number) for at, number in worst)
         return sum(found.values())
 
     def close(self) -> None:

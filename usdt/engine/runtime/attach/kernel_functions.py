@@ -18,15 +18,15 @@ from usdt.base.errors import NotSupported, SyscallError, TracingError, VerifierE
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
-from usdt.bpf.btfobjects import open_module_btf
 from usdt.bpf.kprobes import (
     KprobeMethod,
     KprobeSite,
     attach_kprobe,
-    attach_kprobe_event,
     attach_kprobe_multi,
     attach_tracing,
 )
+from usdt.bpf.link import attach_tracepoint
+from usdt.bpf.objects import open_module_btf
 from usdt.engine.runtime.attach.attach_points import FunctionTarget
 from usdt.engine.runtime.attach.kprobe_batch import MAX_DEFINITIONS, KprobeBatch
 from usdt.engine.runtime.attach.kprobe_session import SessionDispatch, pair_returns
@@ -294,7 +294,7 @@ class _Functions:
         event = define_kprobe(_target(site), on_return=item.returns)
         try:
             cookie = site.cookie if cookies else None
-            event.link = attach_kprobe_event(program, event.number, cookie=cookie)
+            event.link = attach_tracepoint(program, event.number, cookie=cookie)
         except BaseException:
             event.close()
             raise

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
 from usdt.bpf.link import close_links
-from usdt.bpf.nmissed import missed_runs
 from usdt.bpf.program import ProgramSpec
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.compiler.codegen.program import generate, generate_indexed
@@ -204,13 +203,13 @@ class ProgramLoader:
         links, self._links = self._links, []
         if self._loaded:  # else there are no kprobes among them
             self.missed += sum(link.missed() for link in links)
-            self.most_missed += [where for link in links for where in link.worst]
-        places = sum(link.places for link in links)
+            self.most_missed += [where for link in links for where in link.most_missed]
+        places = sum(link.detach_steps for link in links)
         began = time.monotonic()
         close_links(links)
         if places >= _MANY:
             self.detach_seconds = time.monotonic() - began
-        self.missed += sum(missed_runs(program.fd) for program in self._loaded)
+        self.missed += sum(program.missed() for program in self._loaded)
         for made in (*self._programs, *self._loaded, *self._owned):
             made.close()
         self._owned.clear()
