@@ -60,9 +60,9 @@ def test_a_blank_after_a_comma_separates_nothing() -> None:
         pytest.param("8@$r12,%le_lo12(tl)", "memory", "thread-local", id="thread-local"),
         pytest.param("8@$r12,%got_pc_lo12(sv)", "memory", "cannot be followed", id="the GOT"),
         pytest.param("8@$r32", "unknown", "no register 'r32'", id="no such register"),
-        pytest.param("8@[r3,16]", "unknown", "no register", id="without its sigil"),
-        pytest.param("8@[$r3,16,8]", "unknown", "no register", id="three parts"),
-        pytest.param("8@[]", "unknown", "no register", id="nothing inside"),
+        pytest.param("8@[r3,16]", "unknown", "not a register", id="without its sigil"),
+        pytest.param("8@[$r3,16,8]", "unknown", "not a register", id="three parts"),
+        pytest.param("8@[]", "unknown", "not a register", id="nothing inside"),
         pytest.param("8@16(r3)", "unknown", "no base register", id="no sigil in parentheses"),
     ],
 )

@@ -56,7 +56,7 @@ def test_what_a_program_fetches(text: str, expected: Location) -> None:
         pytest.param("8@8(r1)", "unknown", "no registers", id="without its sigil"),
         pytest.param("8@8()", "unknown", "no registers", id="no register"),
         pytest.param("8@8(%f1)", "unknown", "'f1'", id="an address in floating point"),
-        pytest.param("8@x(%r1)", "memory", "x is no displacement", id="a symbol and a base"),
+        pytest.param("8@x(%r1)", "memory", "x is not a displacement", id="a symbol and a base"),
         pytest.param("8@", "unknown", "not one operand", id="nothing"),
     ],
 )

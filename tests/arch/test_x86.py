@@ -110,7 +110,9 @@ def test_a_constant_that_fits_no_64_bits_is_unknown(text: str) -> None:
 
 
 def test_a_constant_of_16_bytes_says_it_is_not_read() -> None:
-    assert fetch_of("16@$1") == Unreadable("a constant of 16 bytes is not read: 1, 2, 4 and 8 are")
+    assert fetch_of("16@$1") == Unreadable(
+        "a constant of 16 bytes is not supported (1, 2, 4 and 8 are)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,25 +194,25 @@ def test_registers_the_kernel_does_not_save_say_so(name: str) -> None:
         pytest.param(
             "-8@%eax",
             "i386",
-            "%eax holds a part of its 8 bytes; where the rest is, is not noted",
+            "%eax holds a part of its 8 bytes; the rest is not noted",
             id="half of a pair on i386",
         ),
         pytest.param(
             "16@%rax",
             "x86_64",
-            "%rax holds a part of its 16 bytes; where the rest is, is not noted",
+            "%rax holds a part of its 16 bytes; the rest is not noted",
             id="half of a pair on x86-64",
         ),
         pytest.param(
             "2@%ah",
             "x86_64",
-            "%ah holds a part of its 2 bytes; where the rest is, is not noted",
+            "%ah holds a part of its 2 bytes; the rest is not noted",
             id="a high byte is one byte",
         ),
         pytest.param(
             "3@%eax",
             "x86_64",
-            "a value of 3 bytes in a register is not read: 1, 2, 4 and 8 are",
+            "a value of 3 bytes in a register is not supported (1, 2, 4 and 8 are)",
             id="an odd size in a register",
         ),
     ],
@@ -381,7 +383,7 @@ LOADED = "the address of sv depends on where the file is loaded"
         pytest.param(
             "5000@(%rax)",
             "x86_64",
-            "a value of 5000 bytes is not read: the most is 4096",
+            "a value of 5000 bytes is not supported (at most 4096)",
             id="a value larger than any",
         ),
     ],

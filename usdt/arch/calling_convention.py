@@ -1,9 +1,9 @@
-"""Where a function finds its arguments when it begins, and its caller the result: by CPU.
+"""Registers and stack slots of integer arguments and results, per CPU.
 
-Integers and pointers of up to a word, one register or one slot of the stack each; wider values and
-floating point follow rules of their own. Names are those of :mod:`usdt.arch.pt_regs`. Sources: the
-processor supplements of the System V ABI, AAPCS and AAPCS64, the RISC-V and LoongArch psABIs, the
-ELF v2 ABI of Power.
+Each integer or pointer of up to a word takes one register or one stack slot. Wider values and
+floating-point numbers have their own rules (:mod:`usdt.arch.abi`). Register names are those of
+:mod:`usdt.arch.pt_regs`. Sources: the processor supplements of the System V ABI, AAPCS and AAPCS64,
+the RISC-V and LoongArch psABIs, the ELF v2 ABI of Power.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Convention:
         arguments: registers of the first arguments, in order.
         result: register of the result, at the return.
         sp: the stack pointer.
-        stack: offset from it of the first argument that has no register; the others follow, a word
-            each.
-        link: register that holds the return address; None: it is at the stack pointer.
+        stack: offset from the stack pointer of the first argument without a register; the others
+            follow, one word each.
+        link: register with the return address; None if the address is at the stack pointer.
     """
 
     arguments: tuple[str, ...]
@@ -43,12 +43,12 @@ _LOONGARCH = Convention(_names("r", 4, 11), "r4", "r3", 0, "r1")
 _MIPS_O32 = Convention(_names("$", 4, 7), "$2", "$29", 16, "$31")
 _MIPS_N64 = Convention(_names("$", 4, 11), "$2", "$29", 0, "$31")
 _PPC32 = Convention(_names("r", 3, 10), "r3", "r1", 8, "link")
-# Eight doublewords of the parameter save area belong to the arguments in registers.
+# The first eight doublewords of the parameter save area are those of the register arguments.
 _PPC64_ELF1 = Convention(_names("r", 3, 10), "r3", "r1", 48 + 64, "link")
 _PPC64_ELF2 = Convention(_names("r", 3, 10), "r3", "r1", 32 + 64, "link")
 _RISCV = Convention(_names("a", 0, 7), "a0", "sp", 0, "ra")
 
-#: Machine -> convention of user-space programs in C.
+#: Machine -> convention of C programs.
 CONVENTIONS: dict[str, Convention] = {
     "x86_64": Convention(("rdi", "rsi", "rdx", "rcx", "r8", "r9"), "rax", "rsp", 8),
     "i386": Convention((), "rax", "rsp", 4),
@@ -72,7 +72,7 @@ CONVENTIONS: dict[str, Convention] = {
     "loongarch64": _LOONGARCH,
 }
 
-#: The same for functions of the kernel, which i386 builds with -mregparm=3 (arch/x86/Makefile).
+#: Machine -> convention of kernel functions. i386 kernels use -mregparm=3 (arch/x86/Makefile).
 KERNEL_CONVENTIONS: dict[str, Convention] = CONVENTIONS | {
     "i386": Convention(("rax", "rdx", "rcx"), "rax", "rsp", 4),
 }

@@ -2,7 +2,7 @@
 
 A provider of probes (USDT notes, uprobes, kernel functions) describes each argument by a
 :class:`ValueType` and a :data:`Location`. The code generator turns a location into instructions.
-This module knows no CPU, no operand syntax and no command.
+Nothing here depends on a CPU, an operand syntax or a command.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = (
 
 
 class ValueClass(enum.Enum):
-    """How the bytes of a value are read."""
+    """How the bytes of a value are interpreted."""
 
     SIGNED = "signed"
     UNSIGNED = "unsigned"
     FLOAT = "float"  # IEEE 754, 4 or 8 bytes
-    BYTES = "bytes"  # an aggregate passed by value: shown as raw bytes
+    BYTES = "bytes"  # an aggregate passed by value; shown as raw bytes
     STRING = "string"  # NUL-terminated bytes, the result of str()
 
 
@@ -47,25 +47,25 @@ class ValueType:
 
     @property
     def signed(self) -> bool:
-        """Whether comparison, division and right shift are signed."""
+        """True if comparison, division and right shift are signed."""
         return self.kind is ValueClass.SIGNED
 
 
 @frozen
 class Constant:
-    """A value known when the program is written. ``value`` is the number itself, -2^63…2^64-1."""
+    """A value known at compile time: an integer from -2^63 to 2^64-1."""
 
     value: int
 
 
 @frozen
 class Register:
-    """Bytes of ``struct pt_regs``: where the kernel saved a register.
+    """Bytes of ``struct pt_regs``, in which the kernel saved a register.
 
     Attributes:
-        offset: byte offset in the structure of the bytes wanted. On a little-endian CPU that is
-            the register's own offset (+1 for %ah), on a big-endian one the end of it minus size.
-        size: how many bytes to read there: 1, 2, 4 or 8.
+        offset: byte offset of the value in the structure. On a little-endian CPU this is the
+            register's own offset (+1 for %ah), on a big-endian CPU its end minus ``size``.
+        size: number of bytes to read: 1, 2, 4 or 8.
     """
 
     offset: int
@@ -77,16 +77,16 @@ class Memory:
     """The traced process's memory at ``base + index * scale + displacement``.
 
     Attributes:
-        base, index: byte offsets in ``struct pt_regs`` of registers of ``address_size`` bytes (on a
-            big-endian CPU that may be the end of a wider slot), or None.
+        base, index: byte offsets in ``struct pt_regs`` of registers of ``address_size`` bytes, or
+            None. On a big-endian CPU the offset may be that of the last bytes of a wider slot.
         scale: a power of two.
-        displacement: signed, added to the sum.
-        address_size: 4 or 8: a 32-bit process's addresses are cut to 4 bytes, as are its registers.
-        size: how many bytes to read.
-        index_type: of an index that is narrower than an address; ``index`` is then the offset of
-            just its bytes.
-        kernel: the kernel's memory, which is always there: ``base`` is where the context has an
-            address of it.
+        displacement: signed; added to the sum.
+        address_size: 4 or 8. Addresses and registers of a 32-bit process are truncated to 4 bytes.
+        size: number of bytes to read.
+        index_type: type of an index that is narrower than an address; ``index`` is then the offset
+            of exactly its bytes. None for an index of full width.
+        kernel: True for kernel memory, whose reads do not fault; ``base`` is the offset in the
+            context of a kernel address.
     """
 
     base: int | None
@@ -101,12 +101,14 @@ class Memory:
 
 @frozen
 class ContextArea:
-    """Bytes of the event's record that the context is: a string or an array.
+    """A string, an array or a structure inside the program's context.
 
     Attributes:
-        offset: of them; or of the u32 that says where they are: its upper half how many, its lower
-            half where, from the record's begin (``data_loc``) or from behind the u32 (``rel_loc``).
-        size: how many, if they are ``here``.
+        offset: byte offset in the context of the data if ``location`` is "here". Otherwise of a
+            u32 that describes the data: the upper half is its size, the lower half its offset,
+            counted from the start of the record ("data_loc") or from the end of the u32
+            ("rel_loc").
+        size: bytes of the data if ``location`` is "here".
     """
 
     offset: int
@@ -116,12 +118,12 @@ class ContextArea:
 
 @frozen
 class Address:
-    """The number ``base + displacement`` itself: a symbol's run-time address by way of ip.
+    """The address ``base + displacement`` itself, for example of a symbol, relative to ip.
 
     Attributes:
         base: byte offset in ``struct pt_regs`` of a register of ``address_size`` bytes.
         displacement: signed.
-        size: 4 or 8: bytes of the result; what is beyond is cut off.
+        size: 4 or 8: bytes of the result, to which the sum is truncated.
         address_size: 4 or 8.
     """
 
@@ -133,16 +135,16 @@ class Address:
 
 @frozen
 class Unreadable:
-    """A value that no program can read here; ``reason`` is shown in its place."""
+    """A value that no program can read here; ``reason`` is shown instead."""
 
     reason: str
 
 
 @frozen
 class TypedContextWord:
-    """Bytes of a context whose words the kernel holds for pointers of their types (fentry's).
+    """Bytes of a context whose words the verifier tracks as typed pointers (fentry).
 
-    They are copied, and so are numbers, with which a program may do as it likes.
+    The bytes are copied to the stack, so that the verifier sees plain numbers.
     """
 
     offset: int
@@ -151,7 +153,7 @@ class TypedContextWord:
 
 @frozen
 class AtFunctionReturn:
-    """A register as a function's return leaves it; everything else is as its entry has it."""
+    """A register when the function returns; all other locations are those at function entry."""
 
     register: Register | TypedContextWord | Unreadable
 
@@ -161,10 +163,10 @@ class Captured:
     """A value captured at a function's entry for its return (``compiler.entry_return``).
 
     Attributes:
-        offset: in the frame: of a number of eight bytes, or of a string with its length prefix.
-        size: bytes reserved for a string, without its length prefix; 0: a number.
-        bit: in the frame's bitmap of unreadable captures; None: it can always be read.
-        reason: why it may not have been readable.
+        offset: byte offset in the entry state of an 8-byte number or a length-prefixed string.
+        size: capacity of a string in bytes, without its length; 0 for a number.
+        bit: bit in the entry state's word of unreadable values; -1 if the value is always readable.
+        reason: why the value may be unreadable.
     """
 
     offset: int

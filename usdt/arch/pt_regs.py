@@ -1,10 +1,10 @@
 """Where the kernel saves each register: ``struct pt_regs`` as tracing programs see it.
 
-What a program on a uprobe or kprobe gets is ``bpf_user_pt_regs_t``
-(``arch/*/include/uapi/asm/bpf_perf_event.h``): ``struct pt_regs``, or ``struct user_pt_regs`` and
-its like on CPUs that keep the kernel's own to themselves. The layout is kernel ABI
-(``arch/*/include/uapi/asm/ptrace.h`` unless another header is named). Names are the hardware's
-own. Both fronts read registers by these offsets, so they live below both.
+The context of a program on a uprobe or kprobe is ``bpf_user_pt_regs_t``
+(``arch/*/include/uapi/asm/bpf_perf_event.h``). This is ``struct pt_regs``, or, on CPUs that do not
+export it, ``struct user_pt_regs`` or a similar structure. The layout is kernel ABI
+(``arch/*/include/uapi/asm/ptrace.h`` unless another header is named). Register names are those of
+the hardware.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def _numbered(prefix: str, count: int) -> str:
 
 
 # x86-64, <asm/ptrace.h>: 21 unsigned longs. A 32-bit process on a 64-bit kernel is saved in the
-# same structure; the upper halves of its registers are not defined.
+# same structure; the upper halves of its registers are undefined.
 PT_REGS_X86_64: dict[str, int] = _slots(
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss", 8
 )
-# i386: the same registers under the names of the wide ones, as their operands are one module's.
+# i386: named as on x86-64, because one module parses the operands of both.
 _I386 = _slots("rbx rcx rdx rsi rdi rbp rax ds es fs gs orig_rax rip cs eflags rsp ss", 4)
 # arm64, struct user_pt_regs.
 _AARCH64 = _slots(f"{_numbered('x', 31)} sp pc pstate", 8)
@@ -38,7 +38,7 @@ _S390X = _slots(f"args pswm pswa {_numbered('r', 16)}", 8)
 
 
 def _powerpc(word: int) -> dict[str, int]:
-    # struct user_pt_regs (64-bit), struct pt_regs (32-bit): the same but for the word.
+    # struct user_pt_regs (64-bit), struct pt_regs (32-bit): they differ in the word size.
     return _slots(f"{_numbered('r', 32)} nip msr orig_r3 ctr link xer ccr", word)
 
 
@@ -49,8 +49,8 @@ def _riscv(word: int) -> dict[str, int]:
 
 
 def _mips(word: int) -> dict[str, int]:
-    # struct pt_regs, arch/mips/include/asm/ptrace.h (the kernel's own, which programs get here):
-    # eight words of argument space first on 32-bit kernels.
+    # struct pt_regs, arch/mips/include/asm/ptrace.h (the kernel's own structure is the
+    # context here). On 32-bit kernels it begins with eight words of argument space.
     start = 8 * word if word == 4 else 0
     return _slots(f"{_numbered('$', 32)} status hi lo badvaddr cause epc", word, start)
 
@@ -59,7 +59,7 @@ def _mips(word: int) -> dict[str, int]:
 _LOONGARCH64 = _slots(f"{_numbered('r', 32)} orig_a0 era badv", 8)
 _LOONGARCH32 = _slots(f"{_numbered('r', 32)} orig_a0 era badv", 4)
 
-#: Kernel's machine -> register -> byte offset of its slot, which is as wide as the machine's word.
+#: Machine of the kernel -> register -> byte offset of its slot, which is one machine word wide.
 PT_REGS: dict[str, dict[str, int]] = {
     "x86_64": PT_REGS_X86_64,
     "i386": _I386,
@@ -82,12 +82,12 @@ PT_REGS: dict[str, dict[str, int]] = {
     "loongarch64": _LOONGARCH64,
 }
 
-# Where a 64-bit kernel of this kind saves registers of 32-bit processes under other names.
+# Slots in which a 64-bit kernel saves the registers of 32-bit processes, if their names differ.
 # arm64: Documentation/arch/arm64, "AArch32 registers": r13 and r14 of user mode are x13 and x14.
 _ARM_ON_ARM64 = {f"r{n}": f"x{n}" for n in range(13)} | {"sp": "x13", "lr": "x14", "pc": "pc"}
 _SAME: dict[str, str] = {}
 
-# (process, kernel) -> names; a 32-bit process that is not listed runs on a kernel of its own kind.
+# (process, kernel) -> slot names. Other 32-bit processes run only on kernels of the same machine.
 _ON_64_BIT = {
     ("i386", "x86_64"): _SAME,
     ("arm", "aarch64"): _ARM_ON_ARM64,
@@ -102,15 +102,15 @@ _ON_64_BIT = {
 
 
 def saved_registers(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, int]:
-    """Where a program finds the registers of a process: name -> byte offset.
+    """Return the byte offsets in ``struct pt_regs`` of a process's registers, by name.
 
-    The register is as wide as the process's word: in the wider slot of a 64-bit kernel that is
-    the lower half, which a big-endian kernel keeps at the slot's end.
+    A register is as wide as the process's word. In the wider slot of a 64-bit kernel it is the
+    lower half, which lies at the end of the slot on big-endian CPUs.
 
     Args:
-        machine: the process's CPU; one that is not known here has no registers.
-        kernel: the CPU as the kernel runs it. Where it does not run such processes, the answer is
-            that of the kernel that does: files of every machine can be looked at.
+        machine: the process's CPU. The result is empty for an unknown one.
+        kernel: the kernel's CPU. If it cannot run such processes, the result is that of a kernel
+            that can, so that files of any machine can be inspected.
     """
     names = _ON_64_BIT.get((machine, kernel))
     if names is None:
@@ -125,5 +125,5 @@ def saved_registers(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, int
     return {name: offset + shift for name, offset in slots.items()}
 
 
-# What only 64-bit kernels run.
+# Machines that only 64-bit kernels support.
 _WIDER = {"s390": "s390x"}

@@ -1,9 +1,9 @@
-"""Per CPU: the function a :class:`usdt.provider.Probe` calls, and where its arguments are then.
+"""Probe stubs: the function that a :class:`usdt.provider.Probe` calls, per CPU.
 
-A stub is two instructions, a nop (the probe's site) and a return. As the nop is the function's
-first instruction, every argument is where the CPU's calling convention puts it for a callee:
-in registers, then in slots of eight bytes on the stack. Every argument is passed as a 64-bit
-integer or a pointer, floats as their bits: no tracer can read a floating-point register.
+A stub is two instructions: a nop, which is the probe's site, and a return. The nop is the first
+instruction, so every argument is where the CPU's calling convention passes it: in a register, or in
+an 8-byte slot on the stack. Every argument is a 64-bit integer or a pointer. Floats are passed as
+their bits, because tracers cannot read floating-point registers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _SLOT = 8  # bytes of an argument on the stack
 
 @frozen
 class Stub:
-    """What an object for one CPU is made of.
+    """The parts of a probe object for one CPU.
 
     Attributes:
-        e_machine: of the ELF header.
+        e_machine: machine number of the ELF header.
         order: byte order.
         page: the largest page size the ABI allows; segments are aligned to it.
         nop, ret: the two instructions.
-        registers: of the first arguments, by size in bytes, as the CPU's assembler spells them.
-        stack: offset from the stack pointer of the first argument that is in memory.
-        slot: spells an offset from the stack pointer.
-        hash_entry: bytes of a word of .hash; Linux on s390x is the exception to the gABI.
-        flags: of the ELF header, by which a dynamic linker tells the ABIs of a CPU apart.
+        registers: argument size in bytes -> registers of the first arguments, in assembler syntax.
+        stack: offset from the stack pointer of the first argument in memory.
+        slot: returns the operand for an offset from the stack pointer.
+        hash_entry: bytes of a word of .hash: 4 by the gABI, 8 on s390x.
+        flags: e_flags of the ELF header, which tell the dynamic linker the ABI.
     """
 
     e_machine: int
@@ -50,7 +50,7 @@ class Stub:
     flags: int = 0
 
     def operand(self, index: int, size: int) -> str:
-        """Where the argument ``index`` of ``size`` bytes is at the nop, as a note spells it."""
+        """Return the operand of argument ``index`` at the nop, in the syntax of a note."""
         registers = self.registers[size]
         if index < len(registers):
             return registers[index]
@@ -68,10 +68,10 @@ _S390X = _names("%r2 %r3 %r4 %r5 %r6")
 _PPC64 = _names("3 4 5 6 7 8 9 10")
 _RISCV = _names("a0 a1 a2 a3 a4 a5 a6 a7")
 
-#: The CPU of a process, as :mod:`usdt.base.machine` names it → its stub. Conventions: the processor
-#: supplements of the System V ABI (x86-64 3.2.3; AAPCS64 6.8.2; s390x 1.2.2, with the caller's
-#: 160 bytes below its arguments; ELFv2 of ppc64 2.2.3, whose save area begins at 32 and has places
-#: for the eight in registers as well; RISC-V's "Integer Calling Convention").
+#: CPU of a process, as named by :mod:`usdt.base.machine` -> its stub. Conventions: the System V ABI
+#: processor supplements of x86-64 (3.2.3) and s390x (1.2.2: 160 bytes of the caller's frame lie
+#: below the arguments), AAPCS64 (6.8.2), ELFv2 of ppc64 (2.2.3: the parameter save area is at 32
+#: and also has slots for the eight register arguments), RISC-V ("Integer Calling Convention").
 STUBS: dict[str, Stub] = {
     "x86_64": Stub(
         62,
@@ -118,7 +118,7 @@ STUBS: dict[str, Stub] = {
         registers=dict.fromkeys((1, 2, 4, 8), _PPC64),
         stack=96,
         slot=lambda offset: f"{offset}(1)",
-        flags=2,  # ELFv2: a function's address is that of its code
+        flags=2,  # ELFv2: a function's address is that of its code, not of a descriptor
     ),
     "riscv64": Stub(
         243,
@@ -129,6 +129,6 @@ STUBS: dict[str, Stub] = {
         registers=dict.fromkeys((1, 2, 4, 8), _RISCV),
         stack=0,
         slot=lambda offset: f"{offset}(sp)",
-        flags=4,  # EF_RISCV_FLOAT_ABI_DOUBLE: what Linux's distributions have
+        flags=4,  # EF_RISCV_FLOAT_ABI_DOUBLE, as Linux distributions use
     ),
 }

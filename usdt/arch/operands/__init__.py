@@ -1,6 +1,10 @@
-"""One module per CPU: its operand syntax, its registers, and how a program fetches them.
+"""Operands of USDT argument specs: syntax, registers and locations, one module per CPU.
 
-A module of this package is loaded when the first operand of its CPU is parsed.
+grammar      what all syntaxes share: the operand, numbers, sums of numbers and symbols
+load_store   what the CPUs other than x86 share: a CPU as a table of registers and relocations
+x86, arm, arm64, loongarch, mips, ppc, riscv, s390x   one CPU family each
+
+A CPU's module is loaded when the first operand of that CPU is parsed.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MODULES", "Arch", "arch_of")
 
-# ElfFile.machine_name -> the module that knows it.
+# ElfFile.machine_name -> the module of its CPU.
 MODULES = {
     machine: f"usdt.arch.operands.{module}"
     for module, machines in {
@@ -35,10 +39,10 @@ MODULES = {
 
 
 class Arch(Protocol):
-    """What a CPU's module offers."""
+    """The interface of a CPU's module."""
 
     def parse_operand(self, spec: ArgSpec) -> Operand:
-        """Read the text after the size; never raises: what is not understood is "unknown"."""
+        """Parse the text after the size. Never raises: text it does not know is "unknown"."""
 
     def fetch(
         self,
@@ -49,23 +53,23 @@ class Arch(Protocol):
         machine: str,
         elf_type: int,
     ) -> Location:
-        """Say how a program attached at ``location`` reads the operand's value.
+        """Return the location of the operand's value for a program attached at ``location``.
 
         Args:
-            operand: what ``parse_operand`` returned.
-            symbol_address: a symbol's link-time address, or why it has none, in one line; also
-                asked for what :meth:`usdt.elf.symbols.SymbolResolver.address` knows of the GOT.
-            location: the probe's link-time address, after the prelink adjustment.
+            operand: a result of ``parse_operand``.
+            symbol_address: returns a symbol's link-time address, or one line that says why it has
+                none; also takes the GOT names of :meth:`usdt.elf.symbols.SymbolResolver.address`.
+            location: the site's link-time address, after the prelink adjustment.
             machine: the CPU, as ElfFile.machine_name gives it.
-            elf_type: e_type of the file: only ET_EXEC runs at its link-time addresses.
+            elf_type: e_type of the file; only ET_EXEC files run at their link-time addresses.
         """
 
     def value_type(self, operand: Operand) -> ValueType:
-        """The type of the operand's value."""
+        """Return the type of the operand's value."""
 
 
 @functools.cache
 def arch_of(machine: str) -> Arch | None:
-    """The module of a CPU, or None where there is none yet."""
+    """Return the module of a CPU, or None if there is none yet."""
     name = MODULES.get(machine)
     return cast("Arch", importlib.import_module(name)) if name else None

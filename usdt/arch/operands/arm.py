@@ -3,10 +3,10 @@
     #5  #-1  #2.5e+0  #-Inf  5             constants
     #sym  #.LANCHOR1+300  sv+8             the address of a symbol
     r0  ip  fp  sp  lr                     registers
-    s0  d8  q1                             not saved where a program can read them
+    s0  d8  q1                             registers that struct pt_regs does not have
     [r0]  [fp, #-12]  [r2, r0, lsl #2]     memory
 
-An address of a function in Thumb code has its lowest bit set, as symbol tables have it.
+The address of a Thumb function has its lowest bit set, as in symbol tables.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ fetch = ARM.fetch
 
 MAX_SHIFT = 31
 FLOATS = {4: "<f", 8: "<d"}
-# gcc writes a number with this many digits or more only if it had no room for all of them: they are
-# enough for any float, and too few for a double.
+# gcc writes a number with this many digits or more only if it has truncated the rest. They are
+# enough for any float, but too few for a double.
 ROUNDED_DIGITS = 11
 DECIMAL = frozenset("0123456789.eE+-")
-# What gcc's real_to_decimal() makes of values that are no numbers.
+# How gcc's real_to_decimal() writes values that are not numbers.
 NO_NUMBERS = {"Inf": "inf", "QNaN": "nan", "SNaN": "nan"}
-SUBTRACTED = "an index that is subtracted is not read"
+SUBTRACTED = "a subtracted index is not supported"
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     if body.startswith("["):
         return memory(spec)
@@ -72,7 +72,7 @@ def parse_operand(spec: ArgSpec) -> Operand:
 
 
 def decimal(spec: ArgSpec, text: str) -> int | None:
-    """The bits of a floating-point constant, None for another text."""
+    """Return the bits of a floating-point constant; None for any other text."""
     layout = FLOATS.get(spec.size) if spec.type == "float" else None
     sign, name = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     text = sign + NO_NUMBERS.get(name, name)
@@ -86,9 +86,9 @@ def decimal(spec: ArgSpec, text: str) -> int | None:
 
 
 def memory(spec: ArgSpec) -> Operand:
-    """Read ``[base]``, ``[base, #offset]``, ``[base, index]``, ``[base, index, lsl #n]``."""
+    """Parse ``[base]``, ``[base, #offset]``, ``[base, index]``, ``[base, index, lsl #n]``."""
     if not spec.body.endswith("]"):
-        return spec.unknown(f"{excerpt(spec.body)} is no address without a change of its base")
+        return spec.unknown(f"{excerpt(spec.body)} is not an address, or changes its base register")
     base, *rest = [part.strip(" ") for part in spec.body[1:-1].split(",")]
     error = "its address is relative to the instruction" if base in ("pc", "r15") else None
     if not rest:
@@ -103,16 +103,16 @@ def memory(spec: ArgSpec) -> Operand:
 
 
 def indexed(spec: ArgSpec, base: str, index: str, change: list[str], error: str | None) -> Operand:
-    """Read how an index is shifted."""
+    """Parse how an index is shifted."""
     if not change:
         return ARM.memory(spec, LinearAddress(), base, index, error=error)
     kind, _, amount = change[0].partition(" ")
     shift = integer(amount.strip(" ").removeprefix("#"))
     known = kind in ("lsl", "lsr", "asr", "ror") and shift is not None
     if len(change) > 1 or not known or shift is None or not 0 <= shift <= MAX_SHIFT:
-        return spec.unknown(f"{excerpt(spec.body)}: {excerpt(', '.join(change))} is no shift")
+        return spec.unknown(f"{excerpt(spec.body)}: {excerpt(', '.join(change))} is not a shift")
     if kind != "lsl" and shift:
         return ARM.memory(
-            spec, LinearAddress(), base, index, error=f"an index shifted by {kind} is not read"
+            spec, LinearAddress(), base, index, error=f"an index shifted by {kind} is not supported"
         )
     return ARM.memory(spec, LinearAddress(), base, index, scale=1 << shift, error=error)

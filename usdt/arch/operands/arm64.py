@@ -2,7 +2,7 @@
 
 12  -1  #5                        constants
 x0  w0  sp  xzr                   registers
-v0  d8  s1                        not saved where a program can read them
+v0  d8  s1                        registers that struct pt_regs does not have
 [x0]  [sp, 16]  [x0, -8]          memory
 [x1, x3]  [x0, x1, lsl 3]         with an index, [x0, w1, sxtw 2] with one of 32 bits
 [x6, #:lo12:sym]                  the low 12 bits of a symbol's address
@@ -44,7 +44,7 @@ MAX_SHIFT = 4
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     if body.startswith("["):
         return memory(spec)
@@ -57,9 +57,9 @@ def parse_operand(spec: ArgSpec) -> Operand:
 
 
 def memory(spec: ArgSpec) -> Operand:
-    """Read ``[base]``, ``[base, offset]``, ``[base, index]``, ``[base, index, extension]``."""
+    """Parse ``[base]``, ``[base, offset]``, ``[base, index]``, ``[base, index, extension]``."""
     if not spec.body.endswith("]"):
-        return spec.unknown(f"{excerpt(spec.body)} is no address without a change of its base")
+        return spec.unknown(f"{excerpt(spec.body)} is not an address, or changes its base register")
     base, *rest = [part.strip(" ") for part in spec.body[1:-1].split(",")]
     if not rest:
         return ARM64.memory(spec, LinearAddress(), base)
@@ -71,18 +71,18 @@ def memory(spec: ArgSpec) -> Operand:
 
 
 def offset(text: str) -> LinearAddress:
-    """Read a number or ``:relocation:symbol``."""
+    """Parse a number or ``:relocation:symbol``."""
     if not text.startswith(":"):
         return parse_linear(text)
     name, colon, rest = text[1:].partition(":")
     total = parse_linear(rest)
     if not colon or not name or total.error is not None or total.relocation is not None:
-        return LinearAddress(error=f"{excerpt(text)} is no relocation the assembler knows")
+        return LinearAddress(error=f"{excerpt(text)}: unknown relocation")
     return total._replace(relocation=name)
 
 
 def indexed(spec: ArgSpec, base: str, rest: list[str]) -> Operand:
-    """Read an index and, if there is one, how it is shifted or extended."""
+    """Parse an index and its shift or extension, if any."""
     index, *change = rest
     narrow = index in ARM64.narrow
     if not change:
@@ -91,7 +91,9 @@ def indexed(spec: ArgSpec, base: str, rest: list[str]) -> Operand:
     shift = integer(amount.strip(" ").removeprefix("#") or "0")
     kinds = ("uxtw", "sxtw") if narrow else ("lsl", "sxtx", "uxtx")
     if len(change) > 1 or kind not in kinds or shift is None or not 0 <= shift <= MAX_SHIFT:
-        return spec.unknown(f"{excerpt(spec.body)}: {excerpt(', '.join(change))} is no extension")
+        return spec.unknown(
+            f"{excerpt(spec.body)}: {excerpt(', '.join(change))} is not an extension"
+        )
     return ARM64.memory(
         spec, LinearAddress(), base, index, scale=1 << shift, extend=kind if narrow else None
     )

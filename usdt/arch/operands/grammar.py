@@ -1,8 +1,8 @@
-"""What the operand grammars of all CPUs share: the operand, its text, numbers and sums.
+"""The common parts of all operand syntaxes: the operand, numbers, sums of numbers and symbols.
 
-One module per CPU (see :mod:`usdt.arch.operands`) turns the text after the size into an
-:class:`Operand`, and an Operand into what a program fetches. Everything here is pure: text in,
-frozen values out, and no text raises.
+One module per CPU (see :mod:`usdt.arch.operands`) parses the text after the size into an
+:class:`Operand`, and turns an operand into a location. All functions are pure, and none raises for
+any text.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ OperandKind = Literal["constant", "register", "memory", "unknown"]
 
 MAX_UINT64 = (1 << 64) - 1
 MIN_INT64 = -(1 << 63)
-MAX_AGGREGATE = 4096  # bytes of one value passed by value; larger ones are damaged notes
+MAX_AGGREGATE = 4096  # bytes of a value passed by value; a note with a larger one is damaged
 MAX_NUMBER_LENGTH = 66  # "0b" and 64 binary digits
-SCALARS = (1, 2, 4, 8)  # sizes of integers, and of what one load of a register can take
+SCALARS = (1, 2, 4, 8)  # sizes of integers, and of one load from a register
 
-# Bytes of the machine's word: the size of an argument that does not give one.
+# Bytes of the machine's word: the size of an argument without an explicit size.
 WORD = dict.fromkeys(MACHINES_32BIT, 4)
 WIDEST_WORD = 8
 
-# Beside letters and digits of any script (gcc takes them in names) a symbol holds these, and bytes
-# that were no UTF-8.
+# Characters of symbols besides letters and digits of any script (which gcc allows in names), and
+# bytes that are not UTF-8.
 SYMBOL_PUNCTUATION = dict.fromkeys(map(ord, "_.$"), "a") | dict.fromkeys(range(0xDC80, 0xDD00), "a")
 
 KINDS = {"signed": ValueClass.SIGNED, "unsigned": ValueClass.UNSIGNED}
@@ -51,23 +51,23 @@ KINDS = {"signed": ValueClass.SIGNED, "unsigned": ValueClass.UNSIGNED}
 
 @frozen
 class Operand:
-    """Where one argument of a probe lives, as its note says.
+    """One argument of a probe, parsed from its argument spec.
 
     Attributes:
-        text: the whole argument as spelled, ``-4@%eax``.
-        size: bytes of the value; the machine's word where the text gives none.
-        type: how the bytes are read.
-        kind: which of the other attributes count; "unknown" always has an error.
-        value: a constant wrapped to size and type (bits of a float), None for a symbol's address.
+        text: the argument as written, ``-4@%eax``.
+        size: bytes of the value; the machine's word if the text has no size.
+        type: how the bytes are interpreted.
+        kind: determines which other attributes apply; "unknown" always has an error.
+        value: a constant, wrapped to size and type (bits of a float); None for a symbol's address.
         register: name of the register that holds the value, without sigils.
         base: name of the register an address is relative to, or None.
         index: name of the register that is multiplied and added, or None.
-        scale: what the index is multiplied by.
+        scale: factor of the index.
         displacement: added to the address (or to the symbol of a constant), signed.
         symbol: added to the address, or None.
-        relocation: how the assembler relocates the symbol (``GOTOFF``, ``tpoff``), or None.
-        segment: ``fs`` or ``gs``: the address is relative to a thread's own memory; or None.
-        extend: ``uxtw`` or ``sxtw``: how an index of 32 bits is made one of 64 (arm64); or None.
+        relocation: relocation of the symbol (``GOTOFF``, ``tpoff``), or None.
+        segment: ``fs`` or ``gs`` if the address is relative to thread-local memory, or None.
+        extend: ``uxtw`` or ``sxtw``, the extension of a 32-bit index (arm64), or None.
         error: why the value cannot be read at run time, or None.
     """
 
@@ -88,7 +88,7 @@ class Operand:
     error: str | None = None
 
     def to_json(self) -> dict[str, int | str]:
-        """The operand as ``usdt list --json`` shows it: only what its kind has."""
+        """Return the operand as ``usdt list --json`` shows it: the attributes of its kind."""
         shown: dict[str, int | str] = {"kind": self.kind, "size": self.size, "type": self.type}
         if self.register is not None:
             shown["register"] = self.register
@@ -118,13 +118,13 @@ class Operand:
 
 
 class ArgSpec(NamedTuple):
-    """One argument, its size split off: what a CPU's grammar is given, and what makes its answer.
+    """One argument with its size split off: the input of a CPU's parser; it builds the operands.
 
     Attributes:
         text: the whole argument, ``-4@%eax``.
-        body: what follows the size, ``%eax``.
+        body: the text after the size, ``%eax``.
         size: bytes of the value.
-        type: how the bytes are read.
+        type: how the bytes are interpreted.
         machine: the CPU, as ElfFile.machine_name gives it.
     """
 
@@ -135,20 +135,20 @@ class ArgSpec(NamedTuple):
     machine: str
 
     def unknown(self, reason: str) -> Operand:
-        """The operand that could not be understood."""
+        """Return an operand that could not be parsed."""
         return Operand(self.text, self.size, self.type, "unknown", error=reason)
 
     def constant(self, number: int, error: str | None = None) -> Operand:
-        """The operand that is a number: wrapped to the size and sign the argument has."""
+        """Return a constant operand, wrapped to the argument's size and sign."""
         if not MIN_INT64 <= number <= MAX_UINT64:
-            return self.unknown(f"constant {excerpt(self.body)} does not fit 64 bits")
+            return self.unknown(f"constant {excerpt(self.body)} does not fit into 64 bits")
         if self.size not in SCALARS:
-            error = f"a constant of {self.size} bytes is not read: 1, 2, 4 and 8 are"
+            error = f"a constant of {self.size} bytes is not supported (1, 2, 4 and 8 are)"
         value = wrap(number, self.size, signed=self.type == "signed")
         return Operand(self.text, self.size, self.type, "constant", value=value, error=error)
 
     def address(self, total: LinearAddress) -> Operand:
-        """The operand that is a symbol's address itself, plus a number."""
+        """Return an operand whose value is a symbol's address plus a number."""
         return Operand(
             self.text,
             self.size,
@@ -160,7 +160,7 @@ class ArgSpec(NamedTuple):
         )
 
     def in_register(self, name: str, error: str | None = None) -> Operand:
-        """The operand that is in a register; ``error`` says why it cannot be read there."""
+        """Return a register operand; ``error`` says why it cannot be read."""
         return Operand(self.text, self.size, self.type, "register", register=name, error=error)
 
     def in_memory(
@@ -174,9 +174,9 @@ class ArgSpec(NamedTuple):
         extend: str | None = None,
         error: str | None = None,
     ) -> Operand:
-        """The operand that is in memory; ``error`` says why it cannot be read there."""
+        """Return a memory operand; ``error`` says why it cannot be read."""
         if error is None and self.size > MAX_AGGREGATE:
-            error = f"a value of {self.size} bytes is not read: the most is {MAX_AGGREGATE}"
+            error = f"a value of {self.size} bytes is not supported (at most {MAX_AGGREGATE})"
         return Operand(
             self.text,
             self.size,
@@ -195,13 +195,13 @@ class ArgSpec(NamedTuple):
 
 
 class LinearAddress(NamedTuple):
-    """Numbers and at most one symbol, added by the assembler: ``-8+3+sv@GOTOFF``.
+    """A sum of numbers and at most one symbol: ``-8+3+sv@GOTOFF``.
 
     Attributes:
-        displacement: the numbers' sum.
+        displacement: the sum of the numbers.
         symbol: the symbol without its relocation, or None.
-        relocation: what followed the symbol's ``@``, or None.
-        error: why the text is no such sum, or None.
+        relocation: the text after the symbol's ``@``, or None.
+        error: why the text is not such a sum, or None.
     """
 
     displacement: int = 0
@@ -211,41 +211,41 @@ class LinearAddress(NamedTuple):
 
 
 def parse_linear(text: str) -> LinearAddress:
-    """Add up ``term ([+-] term)*``, a term being a number or ``symbol[@relocation]``."""
+    """Parse ``term ([+-] term)*``, in which a term is a number or ``symbol[@relocation]``."""
     number = integer(text)
-    if number is not None and MIN_INT64 <= number <= MAX_UINT64:  # by far the most usual
+    if number is not None and MIN_INT64 <= number <= MAX_UINT64:  # the usual case
         return LinearAddress(number)
     displacement, symbol, relocation = 0, None, None
-    # Every minus becomes the sign of its term; the term before a leading sign is empty.
+    # Make every minus the sign of its term. The term before a leading sign is empty.
     terms = text.replace("+-", "-").replace("-", "+-").split("+")
     for term in terms[1:] if len(terms) > 1 and not terms[0] else terms:
         name, at, suffix = term.partition("@")
         number = integer(name)
         if at and (relocation is not None or not is_symbol(suffix)):
-            return LinearAddress(error=f"{excerpt(term)} has no relocation the assembler knows")
+            return LinearAddress(error=f"{excerpt(term)}: unknown relocation")
         relocation = suffix if at else relocation
         if number is not None:
             displacement += number
         elif not is_symbol(name):
             return LinearAddress(error=f"{excerpt(term)} is neither a number nor a symbol")
         elif symbol is not None:
-            return LinearAddress(error=f"{excerpt(text)} holds two symbols")
+            return LinearAddress(error=f"{excerpt(text)} has two symbols")
         else:
             symbol = name
     if not MIN_INT64 <= displacement <= MAX_UINT64:
-        return LinearAddress(error=f"{excerpt(text)} does not fit 64 bits")
+        return LinearAddress(error=f"{excerpt(text)} does not fit into 64 bits")
     return LinearAddress(displacement, symbol, relocation)
 
 
 def integer(text: str) -> int | None:
-    """The number an assembler reads: decimal, 0x…, 0b… or octal (leading 0); None if it is none."""
+    """Parse a number in assembler syntax: decimal, 0x…, 0b… or octal (leading 0); else None."""
     digits = text[1:] if text[:1] == "-" else text
     if not digits.isascii() or not digits[:1].isdigit() or len(digits) > MAX_NUMBER_LENGTH:
         return None
     base = 10
     if digits[0] == "0" and len(digits) > 1:
         base = {"x": 16, "X": 16, "b": 2, "B": 2}.get(digits[1], 8)
-    if "_" in digits:  # int() would skip it
+    if "_" in digits:  # which int() would accept
         return None
     try:
         number = int(digits, base)
@@ -255,19 +255,19 @@ def integer(text: str) -> int | None:
 
 
 def is_symbol(text: str) -> bool:
-    """Whether a text is a symbol as assemblers spell it: letters, digits, ``_``, ``.``, ``$``."""
+    """Return True if a text is a symbol: letters, digits, ``_``, ``.`` and ``$``."""
     return not text[:1].isdigit() and text.translate(SYMBOL_PUNCTUATION).isalnum()
 
 
 def wrap(number: int, size: int, *, signed: bool) -> int:
-    """A number cut to ``size`` bytes, and read as signed or unsigned."""
+    """Truncate a number to ``size`` bytes and interpret it as signed or unsigned."""
     bits = 8 * min(size, 8)
     number &= (1 << bits) - 1
     return number - (1 << bits) if signed and number >> (bits - 1) else number
 
 
 def value_type(operand: Operand) -> ValueType:
-    """The type a program gives the value: an aggregate, or a float it cannot read, is bytes."""
+    """Return the type of an operand's value; aggregates and unsupported floats are bytes."""
     if operand.type == "float":
         kind = ValueClass.FLOAT if operand.size in (4, 8) else ValueClass.BYTES
     else:
@@ -276,5 +276,5 @@ def value_type(operand: Operand) -> ValueType:
 
 
 def excerpt(text: str, most: int = 60) -> str:
-    """A text for a message: quoted, escaped and not longer than a line bears."""
+    """Quote, escape and shorten a text for a message."""
     return repr(text if len(text) <= most else f"{text[:most]}…")

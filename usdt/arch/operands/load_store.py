@@ -1,17 +1,16 @@
-"""What the modules of load-store CPUs share: registers by table, addresses by table, one fetch.
+"""Operands of load-store CPUs: registers and relocations by table, one function for locations.
 
-A CPU's module describes it as a :class:`Cpu` and reads its own punctuation; everything about
-widths, byte order, registers that are not saved and symbols is here. Values are fetched at their
-exact size: of a register the low bytes, which a big-endian machine keeps at its end; of memory the
-bytes themselves.
+The module of a CPU describes it as a :class:`Cpu` and parses its own punctuation. Widths, byte
+order, registers that are not saved, and symbols are handled here. Values are read at their exact
+size. Of a register these are the low bytes, which a big-endian machine keeps at the end.
 
-The address of a symbol itself is the instruction pointer at the probe plus the distance from the
-probe to the symbol, in whatever process was hit. A relocation such as ``%lo(sym)`` or ``:lo12:sym``
-is the second half of an address whose first half an instruction before has put into the base
-register. Where linkers relax such pairs (RISC-V, Power's TOC, LoongArch, arm64), that instruction
-may be gone and the register hold something else, of which the note knows nothing; nothing can be
-added between the halves there, so the address is the symbol's. Elsewhere (MIPS, 32-bit Power) an
-index may have been added to the first half: bits of the link-time address are added to the
+The address of a symbol is the instruction pointer at the site plus the distance from the site to
+the symbol, which is the same in every process. A relocation such as ``%lo(sym)`` or ``:lo12:sym``
+is the second half of an address; an earlier instruction has put the first half into the base
+register. Linkers relax such pairs on RISC-V, Power (TOC), LoongArch and arm64: that instruction may
+be gone and the register may hold another value, unknown to the note. On these CPUs nothing can be
+added between the halves, so the address is the symbol's. On others (MIPS, 32-bit Power) an index
+may have been added to the first half, so the bits of the link-time address are added to the
 register.
 """
 
@@ -50,19 +49,19 @@ __all__ = (
 )
 
 ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
-THREAD_LOCAL = "thread-local: where a thread keeps it is not in its registers"
-# Parts of the names of relocations that stand for thread-local storage.
+THREAD_LOCAL = "thread-local: its address is not in the saved registers"
+# Substrings of the names of relocations for thread-local storage.
 _THREAD_LOCAL = ("tls", "tpr", "tpoff", "dtp", "dtv", "le_", "ie_", "ld_", "gd_", "desc")
 _EXTENSIONS = {"sxtw": ValueType(ValueClass.SIGNED, 4), "uxtw": ValueType(ValueClass.UNSIGNED, 4)}
 
 
 def numbered(prefix: str, numbers: range) -> list[str]:
-    """Names that differ in their number."""
+    """Return ``prefix0``, ``prefix1``, … for each number."""
     return [f"{prefix}{number}" for number in numbers]
 
 
 def signed_bits(count: int) -> Callable[[int], int]:
-    """What a relocation leaves of an address: its low bits, as a signed number."""
+    """Return a function that extracts the low ``count`` bits of an address as a signed number."""
     top = 1 << count - 1
     return lambda address: ((address & 2 * top - 1) ^ top) - top
 
@@ -72,10 +71,10 @@ class Relocation:
     """How a relocation becomes a displacement.
 
     Attributes:
-        part: the bits of the address that are left to the operand; None: the operand is at the
+        part: extracts the bits of the address that the operand adds; None if the operand is at the
             symbol, whatever its base register holds.
         origin: the symbol the address is relative to, or None.
-        fixed: the base register holds the link-time address: only ET_EXEC runs there.
+        fixed: True if the base register holds the link-time address, as only in ET_EXEC files.
     """
 
     part: Callable[[int], int] | None = None
@@ -85,14 +84,14 @@ class Relocation:
 
 @frozen
 class Cpu:
-    """A CPU as operands have it.
+    """A CPU, as its operands need it.
 
     Attributes:
-        names: a register as spelled, without its sigil -> its name in struct pt_regs.
+        names: register as written, without its sigil -> its name in struct pt_regs.
         ip: the instruction pointer's name in struct pt_regs.
         zero: registers that always read as 0.
-        base_zero: registers that an address takes for 0.
-        narrow: registers as spelled -> bytes, where they are parts of those of ``names``.
+        base_zero: registers that mean 0 in an address.
+        narrow: register as written -> its bytes, if it is a part of a register in ``names``.
         unsaved: registers that struct pt_regs does not have.
         relocations: by name, in lower case.
     """
@@ -108,7 +107,7 @@ class Cpu:
     # Text to operands
 
     def register(self, spec: ArgSpec, name: str) -> Operand:
-        """An operand in a register. The argument's size rules, not the register's width."""
+        """Return a register operand. The argument's size counts, not the register's width."""
         if name in self.zero:
             return spec.constant(0)
         if name not in self.names:
@@ -118,22 +117,26 @@ class Cpu:
         full = self.width(name, spec.machine)
         error = None
         if spec.size > full:
-            error = f"{name} holds a part of its {spec.size} bytes; where the rest is, is not noted"
+            error = f"{name} holds a part of its {spec.size} bytes; the rest is not noted"
         elif spec.size not in SCALARS:
-            error = f"a value of {spec.size} bytes in a register is not read: 1, 2, 4 and 8 are"
+            error = (
+                f"a value of {spec.size} bytes in a register is not supported (1, 2, 4 and 8 are)"
+            )
         return spec.in_register(name, error)
 
     def width(self, name: str, machine: str) -> int:
-        """Bytes of a register."""
+        """Return the bytes of a register."""
         return self.narrow.get(name, word_size(machine))
 
     def symbol(self, spec: ArgSpec, text: str) -> Operand:
-        """An operand that is the address of a symbol, plus numbers."""
+        """Parse an operand that is the address of a symbol plus numbers."""
         total = parse_linear(text)
         if total.error is not None:
             return spec.unknown(total.error)
         if total.symbol is None or total.relocation is not None:
-            return spec.unknown(f"{excerpt(spec.body)} is no constant a program can make")
+            return spec.unknown(
+                f"{excerpt(spec.body)} is not a constant that a program can compute"
+            )
         return spec.address(total)
 
     def memory(
@@ -147,7 +150,7 @@ class Cpu:
         extend: str | None = None,
         error: str | None = None,
     ) -> Operand:
-        """An operand in memory, at registers given as they are spelled."""
+        """Return a memory operand; registers are given as written."""
         if total.error is not None:
             return spec.unknown(total.error)
         problem = self.unfit(spec, base, index, extend)
@@ -164,19 +167,19 @@ class Cpu:
         )
 
     def unfit(self, spec: ArgSpec, base: str, index: str | None, extend: str | None) -> str | None:
-        """Why registers make no address, or None."""
+        """Return why registers cannot form an address, or None."""
         word = word_size(spec.machine)
         for name, width in ((base, word), (index, 4 if extend else word)):
             if name is None or name in self.zero or name in self.base_zero:
                 continue
             if name not in self.names or self.width(name, spec.machine) != width:
-                return f"{excerpt(name)} is no register {spec.machine} makes addresses of"
+                return f"{excerpt(name)} is not an address register of {spec.machine}"
         return None
 
     def unreachable(self, total: LinearAddress) -> str | None:
-        """Why an address that was understood cannot be read by a program, or None."""
+        """Return why a program cannot read a valid address, or None."""
         if total.relocation is None:
-            return None if total.symbol is None else f"{total.symbol} is no displacement"
+            return None if total.symbol is None else f"{total.symbol} is not a displacement"
         name = total.relocation.lower()
         if any(part in name for part in _THREAD_LOCAL):
             return THREAD_LOCAL
@@ -184,7 +187,7 @@ class Cpu:
             return f"relocation {excerpt(total.relocation)} cannot be followed here"
         return None
 
-    # Operands to what a program fetches
+    # Operands to locations
 
     def fetch(
         self,
@@ -196,32 +199,32 @@ class Cpu:
         elf_type: int,
         kernel: str = KERNEL_MACHINE,
     ) -> Location:
-        """Say how a program reads the operand; see :class:`usdt.arch.operands.Arch`."""
+        """Return the location of an operand; see :class:`usdt.arch.operands.Arch`."""
         if operand.error is not None:
             return Unreadable(operand.error)
-        place = ParsedAddress(self, machine, saved_registers(machine, kernel))
+        registers = SavedRegisters(self, machine, saved_registers(machine, kernel))
         if operand.register is not None:
-            return Register(place.bytes_of(operand.register, operand.size), operand.size)
+            return Register(registers.bytes_of(operand.register, operand.size), operand.size)
         if operand.value is not None:
             return Constant(operand.value)
         if operand.symbol is None:
-            return place.memory(operand, operand.displacement)
+            return registers.memory(operand, operand.displacement)
         target = symbol_address(operand.symbol)
         if isinstance(target, str):
             return Unreadable(target)
         target += operand.displacement
         if operand.kind == "constant":
-            return place.address(operand, target, target - location, elf_type)
+            return registers.address(operand, target, target - location, elf_type)
         relocation = self.relocations[(operand.relocation or "").lower()]
         if relocation.part is None:
-            return place.symbolic(operand, target - location)
-        return self._relocated(operand, target, place, symbol_address, elf_type)
+            return registers.symbolic(operand, target - location)
+        return self._relocated(operand, target, registers, symbol_address, elf_type)
 
     def _relocated(
         self,
         operand: Operand,
         target: int,
-        place: ParsedAddress,
+        registers: SavedRegisters,
         symbol_address: Callable[[str], int | str],
         elf_type: int,
     ) -> Location:
@@ -235,25 +238,27 @@ class Cpu:
             if isinstance(origin, str):
                 return Unreadable(origin)
             target -= origin
-        return place.memory(operand, target if relocation.part is None else relocation.part(target))
+        return registers.memory(
+            operand, target if relocation.part is None else relocation.part(target)
+        )
 
 
 @frozen
-class ParsedAddress:
-    """Where the registers of a process are."""
+class SavedRegisters:
+    """The saved registers of a process, and locations relative to them."""
 
     cpu: Cpu
     machine: str
     slots: dict[str, int]
 
     def bytes_of(self, name: str, size: int) -> int:
-        """The offset of a register's low bytes; of its name in pt_regs or as it is spelled."""
+        """Return the offset of the low bytes of a register, named as in pt_regs or as written."""
         spare = word_size(self.machine) - size
         offset = self.slots[self.cpu.names.get(name, name)]
         return offset + (spare if self.machine in BIG_ENDIAN else 0)
 
     def memory(self, operand: Operand, displacement: int) -> Memory:
-        """Memory at the operand's registers and a displacement."""
+        """Return memory at the operand's registers plus a displacement."""
         word = word_size(self.machine)
         extend = _EXTENSIONS.get(operand.extend or "")
         return Memory(
@@ -269,13 +274,13 @@ class ParsedAddress:
         )
 
     def symbolic(self, operand: Operand, distance: int) -> Memory:
-        """Memory at a distance from the instruction pointer."""
+        """Return memory at a distance from the instruction pointer."""
         word = word_size(self.machine)
         ip = self.bytes_of(self.cpu.ip, word)
         return Memory(ip, None, 1, wrap(distance, word, signed=True), word, operand.size)
 
     def address(self, operand: Operand, target: int, distance: int, elf_type: int) -> Location:
-        """The value that is itself the address of a symbol."""
+        """Return the address of a symbol."""
         if elf_type == ET_EXEC:
             return Constant(wrap(target, operand.size, signed=operand.type == "signed"))
         word = word_size(self.machine)
@@ -283,13 +288,13 @@ class ParsedAddress:
 
 
 def relocated(text: str) -> LinearAddress:
-    """Read a displacement as mips, riscv and loongarch have it: a sum, or ``%relocation(sum)``."""
+    """Parse a displacement of MIPS, RISC-V or LoongArch: a sum, or ``%relocation(sum)``."""
     if not text.startswith("%"):
         return parse_linear(text) if text else LinearAddress()
     name, opening, rest = text[1:].partition("(")
     if not opening or not rest.endswith(")") or not name.isidentifier():
-        return LinearAddress(error=f"{excerpt(text)} is no relocation the assembler knows")
+        return LinearAddress(error=f"{excerpt(text)}: unknown relocation")
     total = parse_linear(rest[:-1])
     if total.error is not None or total.relocation is not None:
-        return LinearAddress(error=total.error or f"{excerpt(text)} holds two relocations")
+        return LinearAddress(error=total.error or f"{excerpt(text)} has two relocations")
     return total._replace(relocation=name)

@@ -2,7 +2,7 @@
 
 12  -1                               constants
 $r4  $a0  $sp                        registers
-$f0  $fa0  $vr1  $xr1                not saved where a program can read them
+$f0  $fa0  $vr1  $xr1                registers that struct pt_regs does not have
 [$r3,16]  $r3,16  [$r4]  16($r3)     memory
 [$r4,$r5]  $r4,$r5                   with an index
 $r12,%pc_lo12(sv)                    the low 12 bits of a symbol's address
@@ -52,7 +52,7 @@ fetch = LOONGARCH.fetch
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     number = integer(body)
     if number is not None:
@@ -70,10 +70,10 @@ def parse_operand(spec: ArgSpec) -> Operand:
 
 
 def address(spec: ArgSpec, text: str) -> Operand:
-    """Read ``$base``, ``$base,offset`` or ``$base,$index``."""
+    """Parse ``$base``, ``$base,offset`` or ``$base,$index``."""
     base, *rest = [part.strip(" ") for part in text.split(",")]
     if not base.startswith("$") or len(rest) > 1:
-        return spec.unknown(f"{excerpt(text)} is no register and what is added to it")
+        return spec.unknown(f"{excerpt(text)} is not a register with an offset or index")
     if rest and rest[0].startswith("$"):
         return LOONGARCH.memory(spec, LinearAddress(), base[1:], rest[0][1:])
     return LOONGARCH.memory(spec, relocated(rest[0]) if rest else LinearAddress(), base[1:])

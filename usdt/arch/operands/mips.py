@@ -2,9 +2,9 @@
 
 12  -1                       constants
 $4  $sp  $fp                 registers
-$f0  $w1                     not saved where a program can read them
+$f0  $w1                     registers that struct pt_regs does not have
 8($sp)  ($4)                 memory
-%got_ofst(sv)($3)            what the linker leaves of a symbol's address
+%got_ofst(sv)($3)            the low part of a symbol's address
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("fetch", "parse_operand", "value_type")
 
-# Names whose meaning no ABI changes: a4 to a7 of one are t0 to t3 of another.
+# Names with the same meaning in all ABIs. (a4 to a7 of one ABI are t0 to t3 of another.)
 NAMED = {
     **dict(zip(("at", "v0", "v1", "a0", "a1", "a2", "a3"), range(1, 8), strict=True)),
     **dict(zip(numbered("s", range(8)), range(16, 24), strict=True)),
@@ -36,7 +36,7 @@ MIPS = Cpu(
     zero=frozenset({"r0", "zero"}),
     unsaved=frozenset((*numbered("f", range(32)), *numbered("w", range(32)))),
     relocations={
-        # The page comes from the GOT, where the loader has put what it is at run time.
+        # The page address comes from the GOT, where the loader has stored its run-time value.
         "got_ofst": Relocation(signed_bits(16)),
         "lo": Relocation(signed_bits(16), fixed=True),
         "gp_rel": Relocation(signed_bits(16), origin="_gp"),
@@ -46,7 +46,7 @@ fetch = MIPS.fetch
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     number = integer(body)
     if number is not None:
@@ -62,6 +62,6 @@ def parse_operand(spec: ArgSpec) -> Operand:
 
 
 def name_of(text: str) -> str:
-    """A register's name: ``$4`` is r4."""
+    """Return the register that ``$4`` or ``$sp`` means: r4, sp."""
     name = text[1:]
     return f"r{name}" if name.isascii() and name.isdigit() else name

@@ -3,10 +3,10 @@
     i12  i-1                     constants
     9  r9  %r9                   general registers
     0(9)  -8(31)                 memory: displacement(base)
-    30,31                        base,index, which no instruction scales
-    sv@toc@l(9)                  what the linker leaves of a symbol's distance from the TOC
+    30,31                        base,index (without scale)
+    sv@toc@l(9)                  the low part of a symbol's distance from the TOC
 
-In an address, as base, register 0 stands for the number 0.
+Register 0 as base of an address means the number 0.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ fetch = PPC.fetch
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     if body.startswith("i"):
         number = integer(body[1:])
         return (
-            spec.unknown(f"{excerpt(body)} is no number")
+            spec.unknown(f"{excerpt(body)} is not a number")
             if number is None
             else spec.constant(number)
         )
@@ -60,19 +60,19 @@ def parse_operand(spec: ArgSpec) -> Operand:
 
 
 def name_of(text: str) -> str:
-    """A register's name: a bare number is one, ``9`` as much as ``%r9``."""
+    """Return a register's name; ``9`` and ``%r9`` are both r9."""
     name = text.removeprefix("%")
     return f"r{name}" if name.isascii() and name.isdigit() else name
 
 
 def base_name(text: str) -> str:
-    """A base register's name, in which register 0 is no register."""
+    """Return a base register's name; "0" for register 0, which means the number 0."""
     name = name_of(text.strip(" "))
     return "0" if name == "r0" else name
 
 
 def displacement(text: str) -> LinearAddress:
-    """Read ``-8``, ``sv@toc@l`` or ``8+sv@toc@l``."""
+    """Parse ``-8``, ``sv@toc@l`` or ``8+sv@toc@l``."""
     head, at, relocation = text.partition("@")
     total = parse_linear(head or "0")
     if not at or total.error is not None:

@@ -2,7 +2,7 @@
 
 12  -1                    constants
 a0  s11  x10              registers
-fa0  f10  v8              not saved where a program can read them
+fa0  f10  v8              registers that struct pt_regs does not have
 -24(s0)  (sp)             memory
 %lo(sv+8)(a5)             the low 12 bits of a symbol's address
 """
@@ -45,7 +45,7 @@ fetch = RISCV.fetch
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     number = integer(body)
     if number is not None:

@@ -2,11 +2,11 @@
 
     12  -1                       constants
     %r2                          general registers
-    %f0  %v24  %a1               not saved where a program can read them
+    %f0  %v24  %a1               registers that struct pt_regs does not have
     168(%r15)  (%r2)             memory: displacement(base)
     0(%r5,%r4)                   displacement(index,base)
 
-In an address register 0 stands for the number 0.
+Register 0 in an address means the number 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ("fetch", "parse_operand", "value_type")
 
-# ELF ABI, s390x Supplement 1.6, table 1.2. The linker's r12 and r13 have no other names.
+# ELF ABI, s390x Supplement 1.6, table 1.2. r12 and r13 have no other names.
 S390 = Cpu(
     names={name: name for name in numbered("r", range(16))},
     ip="pswa",
@@ -37,7 +37,7 @@ fetch = S390.fetch
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     number = integer(body)
     if number is not None:
@@ -51,7 +51,7 @@ def parse_operand(spec: ArgSpec) -> Operand:
         )
     registers = [name.strip(" ") for name in body[opening + 1 : -1].split(",")]
     if len(registers) > 2 or any(not name.startswith("%") for name in registers):
-        return spec.unknown(f"{excerpt(body)} has no registers {spec.machine} adds up")
+        return spec.unknown(f"{excerpt(body)} has no registers that {spec.machine} adds")
     *index, base = [name[1:] for name in registers]
     total = parse_linear(body[:opening] or "0")
     return S390.memory(spec, total, base, index[0] if index else None)

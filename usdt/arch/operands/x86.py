@@ -5,12 +5,11 @@
     -8(%rbp)  (%rdi,%rcx,8)  sv(,%rdi,4)         memory: displacement(base, index, scale)
     8+sv(%rip)  sv@GOTOFF(%ebx)  .LC0  %fs:0x28  memory relative to a symbol, or to a segment
 
-How an address that needs a symbol is found without knowing where the file is loaded: the
-instruction pointer at the probe minus the probe's link-time address is the load bias, so
-``symbol - location + ip`` is the symbol's address in whatever process was hit. The registers
-an operand names are added as they stand, which for ``sv@GOTOFF(%ebx)`` means the address is
-``symbol - _GLOBAL_OFFSET_TABLE_ + ebx``: whether ebx still is the table alone or has an array
-index added to it makes no difference then.
+The address of a symbol does not depend on where the file is loaded: the instruction pointer at the
+site minus the site's link-time address is the load bias, so ``symbol - location + ip`` is the
+symbol's address in every process. The registers of an operand are added to it. For
+``sv@GOTOFF(%ebx)`` the address is ``symbol - _GLOBAL_OFFSET_TABLE_ + ebx``, which is also right if
+an array index has been added to ebx.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
 GOT = "_GLOBAL_OFFSET_TABLE_"  # the symbol all @GOTOFF displacements are relative to
 GOT_SLOT = "@GOT"  # appended to a symbol's name: the address of its slot in that table
 
-IP_NAME = "eip"  # the name both machines' tables have
+IP_NAME = "eip"  # in the tables of both machines
 ADDRESS_BYTES = {"x86_64": 8, "i386": 4}
-NO_INDEX = ("riz", "eiz")  # how assemblers spell a SIB byte without an index
-FLAT_SEGMENTS = ("cs", "ds", "es", "ss")  # begin at address 0 on Linux
+NO_INDEX = ("riz", "eiz")  # assembler syntax for a SIB byte without an index
+FLAT_SEGMENTS = ("cs", "ds", "es", "ss")  # start at address 0 on Linux
 SCALES = {"": 1, "1": 1, "2": 2, "4": 4, "8": 8}
 
 THREAD_LOCAL = frozenset(
@@ -52,7 +51,7 @@ THREAD_LOCAL = frozenset(
 )
 NO_THREAD_POINTER = "thread-local: the thread pointer is not among the saved registers"
 
-# Names of the general registers by their full name, widest first.
+# Full name of a general register -> names of its parts, widest first.
 LEGACY = {f"r{letter}x": (f"e{letter}x", f"{letter}x", f"{letter}l") for letter in "abcd"} | {
     f"r{name}": (f"e{name}", name, f"{name}l") for name in ("si", "di", "bp", "sp")
 }
@@ -61,7 +60,7 @@ WIDTHS = (4, 2, 1)
 
 
 def registers_of(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, tuple[int, int]]:
-    """Readable registers of a machine: name -> (byte offset in struct pt_regs, bytes wide)."""
+    """Return the readable registers of a machine: name -> (offset in struct pt_regs, bytes)."""
     wide = machine == "x86_64"
     saved = saved_registers(machine, kernel)
     known = {f"{letter}h": (saved[f"r{letter}x"] + 1, 1) for letter in "abcd"}
@@ -74,13 +73,13 @@ def registers_of(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, tuple[
             known[full] = (offset, 8)
     if wide:
         known["rip"] = (saved["rip"], 8)
-    else:  # sil and its like need the REX prefix of 64-bit code
+    else:  # sil and the like need a REX prefix, which 32-bit code does not have
         known = {name: slot for name, slot in known.items() if len(name) < 3 or name[2] != "l"}
     return known
 
 
 def unsaved_registers(machine: str) -> frozenset[str]:
-    """Registers a machine has that ``struct pt_regs`` has not."""
+    """Return the registers of a machine that ``struct pt_regs`` does not have."""
     wide = machine == "x86_64"
     vectors = {f"{kind}mm{n}" for kind in "xyz" for n in range(32 if wide else 8)}
     fpu = {"st", *(f"st({n})" for n in range(8)), *(f"mm{n}" for n in range(8))}
@@ -94,7 +93,7 @@ UNSAVED = {machine: unsaved_registers(machine) for machine in ADDRESS_BYTES}
 
 @frozen
 class AddressRegisters:
-    """The registers of an address, by name, or why there are none."""
+    """The registers of an address by name, or the reason why it has none."""
 
     base: str | None = None
     index: str | None = None
@@ -103,12 +102,12 @@ class AddressRegisters:
 
     @property
     def ip_relative(self) -> bool:
-        """Whether the address is relative to the instruction pointer."""
+        """True if the address is relative to the instruction pointer."""
         return self.base in ("rip", "eip")
 
 
 def parse_operand(spec: ArgSpec) -> Operand:
-    """Read what follows the size; see :class:`usdt.arch.operands.Arch`."""
+    """Parse the text after the size; see :class:`usdt.arch.operands.Arch`."""
     body = spec.body
     if body.startswith("$"):
         return immediate(spec)
@@ -121,23 +120,23 @@ def parse_operand(spec: ArgSpec) -> Operand:
         return memory(spec, address, segment)
     if segment in FLAT_SEGMENTS:
         return memory(spec, address, None)
-    return spec.unknown(f"{excerpt(segment)} is no segment register")
+    return spec.unknown(f"{excerpt(segment)} is not a segment register")
 
 
 def immediate(spec: ArgSpec) -> Operand:
-    """Read ``$…``: a number, or the address of a symbol."""
+    """Parse ``$…``: a number, or the address of a symbol."""
     total = parse_linear(spec.body[1:])
     if total.error is not None:
         return spec.unknown(total.error)
     if total.symbol is None and total.relocation is None:
         return spec.constant(total.displacement)
     if total.symbol is None or total.relocation is not None:
-        return spec.unknown(f"{excerpt(spec.body)} is no constant a program can make")
+        return spec.unknown(f"{excerpt(spec.body)} is not a constant that a program can compute")
     return spec.address(total)
 
 
 def register(spec: ArgSpec, name: str) -> Operand:
-    """Read the name of a register. The argument's size rules, not the register's width."""
+    """Parse the name of a register. The argument's size counts, not the register's width."""
     known = REGISTERS[spec.machine].get(name)
     if known is None:
         if name in UNSAVED[spec.machine]:
@@ -146,14 +145,14 @@ def register(spec: ArgSpec, name: str) -> Operand:
     full = 1 if name[1:] == "h" else ADDRESS_BYTES[spec.machine]
     error = None
     if spec.size > full:
-        error = f"%{name} holds a part of its {spec.size} bytes; where the rest is, is not noted"
+        error = f"%{name} holds a part of its {spec.size} bytes; the rest is not noted"
     elif spec.size not in SCALARS:
-        error = f"a value of {spec.size} bytes in a register is not read: 1, 2, 4 and 8 are"
+        error = f"a value of {spec.size} bytes in a register is not supported (1, 2, 4 and 8 are)"
     return spec.in_register(name, error)
 
 
 def memory(spec: ArgSpec, text: str, segment: str | None) -> Operand:
-    """Read ``[displacement][(base, index, scale)]``."""
+    """Parse ``[displacement][(base, index, scale)]``."""
     head, inner = split_address(text)
     total = parse_linear(without_parentheses(head)) if head else LinearAddress()
     if total.error is not None:
@@ -177,7 +176,7 @@ def memory(spec: ArgSpec, text: str, segment: str | None) -> Operand:
 
 
 def split_address(text: str) -> tuple[str, str | None]:
-    """Split ``8+sv(%rbx,%rdi,4)`` into ``8+sv`` and ``%rbx,%rdi,4``; None without registers."""
+    """Split ``8+sv(%rbx,%rdi,4)`` into ``8+sv`` and ``%rbx,%rdi,4`` (None without registers)."""
     opening = text.rfind("(")
     if opening < 0 or not text.endswith(")"):
         return text, None
@@ -188,12 +187,12 @@ def split_address(text: str) -> tuple[str, str | None]:
 
 
 def without_parentheses(text: str) -> str:
-    """An expression without the parentheses around the whole of it."""
+    """Remove the parentheses around an expression."""
     return text[1:-1] if text[0] == "(" and text[-1] == ")" else text
 
 
 def address_registers(inner: str, machine: str) -> AddressRegisters:
-    """Read ``%base,%index,scale``, each of which may be left out."""
+    """Parse ``%base,%index,scale``, each of which may be missing."""
     parts = [part.strip(" ") for part in inner.split(",")]
     base, index, factor = (*parts, "", "")[:3]
     scale = SCALES.get(factor)
@@ -205,14 +204,14 @@ def address_registers(inner: str, machine: str) -> AddressRegisters:
     known = REGISTERS[machine]
     widths = {known.get(name[1:], (0, 0))[1] if name[0] == "%" else 0 for name in names}
     if len(widths) != 1 or not widths <= {4, ADDRESS_BYTES[machine]}:
-        return AddressRegisters(error=f"{excerpt(inner)} has no registers {machine} adds up")
+        return AddressRegisters(error=f"{excerpt(inner)} has no registers that {machine} adds")
     if any(name[2:] == "ip" for name in names) and (index or machine == "i386"):
-        return AddressRegisters(error=f"{excerpt(inner)}: {machine} does not add these up")
+        return AddressRegisters(error=f"{excerpt(inner)}: {machine} cannot add these registers")
     return AddressRegisters(base[1:] or None, index[1:] or None, scale)
 
 
 def unreachable(total: LinearAddress, found: AddressRegisters, segment: str | None) -> str | None:
-    """Why an address that was understood cannot be read by a program, or None."""
+    """Return why a program cannot read a valid address, or None."""
     if segment is None and total.relocation is None:
         return None
     relocation = (total.relocation or "").upper()
@@ -238,30 +237,30 @@ def fetch(
     machine: str,
     elf_type: int,
 ) -> Location:
-    """Say how a program reads the operand; see :class:`usdt.arch.operands.Arch`."""
+    """Return the location of an operand; see :class:`usdt.arch.operands.Arch`."""
     if operand.error is not None:
         return Unreadable(operand.error)
     if operand.register is not None:
         return Register(REGISTERS[machine][operand.register][0], operand.size)
     if operand.value is not None:
         return Constant(operand.value)
-    place = ParsedAddress(symbol_address, location, machine, elf_type)
+    addresses = SiteAddresses(symbol_address, location, machine, elf_type)
     if operand.symbol is None:
-        return place.memory(operand, operand.base, operand.displacement)
+        return addresses.memory(operand, operand.base, operand.displacement)
     if (operand.relocation or "").upper() in ("GOT", "GOTPCREL"):
         slot = symbol_address(operand.symbol + GOT_SLOT)
         if isinstance(slot, int):
-            return place.memory(operand, IP_NAME, slot - location)
+            return addresses.memory(operand, IP_NAME, slot - location)
     target = symbol_address(operand.symbol)
     if isinstance(target, str):
         return Unreadable(target)
     if operand.kind == "constant" or (operand.relocation or "").upper() in ("GOT", "GOTPCREL"):
-        return place.address(operand, target)
-    return place.symbolic(operand, target + operand.displacement)
+        return addresses.address(operand, target)
+    return addresses.symbolic(operand, target + operand.displacement)
 
 
-class ParsedAddress(NamedTuple):
-    """Where a probe is: what its operands' addresses are relative to."""
+class SiteAddresses(NamedTuple):
+    """A site, to which the addresses of its operands are relative."""
 
     symbol_address: Callable[[str], int | str]
     location: int
@@ -271,7 +270,7 @@ class ParsedAddress(NamedTuple):
     def memory(
         self, operand: Operand, base: str | None, displacement: int, index: str | None = None
     ) -> Location:
-        """Memory at ``base + index * scale + displacement``, by registers' names."""
+        """Return memory at ``base + index * scale + displacement``; registers are given by name."""
         known = REGISTERS[self.machine]
         index = index or operand.index
         named = {known[name][1] for name in (operand.base, operand.index) if name is not None}
@@ -286,7 +285,7 @@ class ParsedAddress(NamedTuple):
         )
 
     def address(self, operand: Operand, target: int) -> Location:
-        """The value that is itself the address of a symbol."""
+        """Return the address of a symbol."""
         if self.elf_type == ET_EXEC:
             number = target + operand.displacement
             return Constant(wrap(number, operand.size, signed=operand.type == "signed"))
@@ -295,8 +294,8 @@ class ParsedAddress(NamedTuple):
         return Address(ip, distance, operand.size, ADDRESS_BYTES[self.machine])
 
     def symbolic(self, operand: Operand, target: int) -> Location:
-        """Memory relative to a symbol at the link-time address ``target``."""
-        if operand.relocation is not None:  # GOTOFF: unreachable() let no other pass
+        """Return memory relative to a symbol at the link-time address ``target``."""
+        if operand.relocation is not None:  # GOTOFF; unreachable() refuses all others
             table = self.symbol_address(GOT)
             if isinstance(table, str):
                 return Unreadable(table)
