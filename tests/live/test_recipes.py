@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 _RECIPES = consoles(_PAGE.read_text())
-_BY_FUNCTIONS = _PAGE.read_text().partition("## The samples by functions of the kernel")[2]
+_BY_FUNCTIONS = _PAGE.read_text().partition("## The samples by kernel functions")[2]
 _FILE = Path("/tmp/recipe")
 
 
@@ -54,7 +54,7 @@ def test_the_five_samples_and_ten_questions() -> None:
     page = _PAGE.read_text()
     first, second = page.split("## Ten more questions")
     assert len(re.findall(r"^### ", first, re.MULTILINE)) == 5
-    second, third = second.split("## The samples by functions of the kernel")
+    second, third = second.split("## The samples by kernel functions")
     assert len(re.findall(r"^### ", second, re.MULTILINE)) == 10
     assert len(re.findall(r"^### ", third, re.MULTILINE)) == 5
     assert len(_RECIPES) == 5 + 11 + 6
