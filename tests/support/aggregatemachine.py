@@ -183,7 +183,7 @@ class Programs:
                 array = not aggregation.keyed
                 self.machine.make(VALUES, size, key, entries, array=array)
             self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)
-            self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, body=body))
+            self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, action=body))
         for name, value in ((ZEROS, size), (EPOCH, 8), (ODD, 16)):
             self.machine.make(name, value, 4, 1, array=True)
 

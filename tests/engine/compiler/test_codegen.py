@@ -32,9 +32,9 @@ from usdt.engine.compiler.codegen.expressions import TEMPORARIES, ExpressionEmit
 from usdt.engine.compiler.codegen.model import (
     COUNTERS,
     ActionEmitter,
+    Labels,
     ProgramVariant,
     TaskFilter,
-    lost_label,
 )
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
@@ -170,10 +170,10 @@ def test_the_cookie_selects_the_case(number: int) -> None:
         machine.run(code)
         (record,) = machine.records
         assert struct.unpack_from("=I", record, 20) == (case.number,)
-        assert struct.unpack_from("=Q", record, 40) == (case.probe,)
+        assert struct.unpack_from("=Q", record, 40) == (case.probe_index,)
         machine = Machine(cookie=case.number, room=0)
         machine.run(code)
-        assert machine.counters == {case.probe: (1, 0)}
+        assert machine.counters == {case.probe_index: (1, 0)}
     if number > 1:
         for cookie in (0, 2, 3 * number + 1, (1 << 64) - 1):
             machine = Machine(cookie=cookie)
@@ -264,15 +264,17 @@ def test_another_body_gets_the_predicates_and_the_ends() -> None:
     hits: list[int] = []
 
     class GivesUp(ActionEmitter):
-        def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
-            hits.append(case.number)
+        def emit(
+            self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+        ) -> None:
+            hits.append(variant.number)
             assert not sleepable
             asm.load(R1, R6, RAX)
-            asm.jump(Jump.GT, R1, 9, lost_label(case))
-            asm.goto("exit")
+            asm.jump(Jump.GT, R1, 9, labels.lost)
+            asm.goto(labels.exit)
 
     made = plan("arg1 > 5, *(int *)arg0 == 7", (POINTER, NUMBER))
-    code = generate([ProgramVariant(1, 4, made)], TaskFilter(), sleepable=False, body=GivesUp())
+    code = generate([ProgramVariant(1, 4, made)], TaskFilter(), sleepable=False, action=GivesUp())
     assert hits == [1]
     for rdi, rax, expected in (
         (TEXT, 4, {}),  # filtered

@@ -56,7 +56,7 @@ def test_a_cookie_names_the_row() -> None:
     body, cases = _body(Aggregation(), "kprobe:*")
     write = body.indexed(cases)
     assert write is not None
-    code = generate_indexed(TaskFilter(), count=write, select=None, probe=7)
+    code = generate_indexed(TaskFilter(), count=write, find_variant=None, probe_index=7)
     assert len(code) < 40
     machine = _machine(rows=200)
     for cookie in (1, 2, 2, 200, 201):
@@ -71,7 +71,9 @@ def test_a_pointer_names_the_row() -> None:
     body, cases = _body(Aggregation(), "kprobe:*")
     write = body.indexed(cases)
     assert write is not None
-    code = generate_indexed(TaskFilter(), count=write, select=emit_find_variant, probe=0)
+    code = generate_indexed(
+        TaskFilter(), count=write, find_variant=emit_find_variant, probe_index=0
+    )
     machine = _machine()
     machine.make(POINTERS, 4, 8, _ROWS, array=False)
     for case in cases:
@@ -89,7 +91,7 @@ def test_a_pointer_selects_the_case() -> None:
     pointers = {_FIRST + 32 * case.number + 6: case.number for case in cases}
     pointers[0xFFFFFFFFC0001006] = 17  # of a module, and again the same case
     keys = tuple((pointer - (1 << 64), number) for pointer, number in pointers.items())
-    code = generate(cases, TaskFilter(), sleepable=False, body=body, select=DispatchByIp(keys))
+    code = generate(cases, TaskFilter(), sleepable=False, action=body, dispatch=DispatchByIp(keys))
     machine = _machine()
     for rip in (*pointers, _FIRST, _FIRST + 7, 1 << 64):
         machine.context = registers(rip=rip)

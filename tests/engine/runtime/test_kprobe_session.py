@@ -72,7 +72,9 @@ def _run(selector: SessionDispatch, accept: TaskFilter | None = None, **state: A
     for name, value in state.items():
         setattr(machine, name, value)
     machine.run(
-        generate(cases, accept or TaskFilter(), sleepable=False, select=selector, skipped=1),
+        generate(
+            cases, accept or TaskFilter(), sleepable=False, dispatch=selector, reject_result=1
+        ),
     )
     return machine
 

@@ -108,7 +108,7 @@ class AggregateSession(BpfSession):
     ) -> None:
         self.aggregation = aggregation
         self._planner = AggregatePlanner(aggregation, requests)
-        self._body = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
+        self._action = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
         self._room = 0
@@ -119,7 +119,7 @@ class AggregateSession(BpfSession):
             self._maps,
             accept=accept,
             via=via,
-            body=self._body,
+            action=self._action,
             max_string=max_string,
             may_sleep=not aggregation.stacks,
         )
@@ -151,7 +151,7 @@ class AggregateSession(BpfSession):
     def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
         action = self._planner.action(case.plan, probe, request)
         self._make_maps(action)
-        self._body.actions[case.number] = action
+        self._action.actions[case.number] = action
 
     # ------------------------------------------------------------ maps
 
@@ -163,7 +163,7 @@ class AggregateSession(BpfSession):
             return  # its program goes no farther than to count what cannot be read
         if action.role != "start" and aggregation.keyed:
             kind = MapType.PERCPU_HASH
-            if size > _SHARED and (self._body.atomics or not aggregation.stats):
+            if size > _SHARED and (self._action.atomics or not aggregation.stats):
                 kind = MapType.HASH
             most = 2 * entries if aggregation.intervals else entries
             self._need(VALUES, kind, self._key_size(VALUES, action.keys.size), size, most)

@@ -25,6 +25,8 @@ from usdt.bpf._uapi import Helper, MapType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
+from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
+from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT, KEY_SLOT, STRING_SLOT
 from usdt.engine.compiler.entry_return import (
     EntryReturnPlans,
@@ -77,16 +79,21 @@ class ChainCondition:
     stack: EntryReturnMatch
     kernel: bool
 
-    def settle(self, asm: Assembler) -> None:
+    @property
+    def after_predicates(self) -> bool:
+        """At the entry, the predicates decide whether the condition is asked."""
+        return self.entry
+
+    def prepare(self, asm: Assembler) -> None:
         """Forget calls that ended without a return, as this one's stack pointer shows."""
         unknown = asm.new_label("unknown")
         _key(asm)
-        _find(asm)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
         asm.jump(Jump.EQ, R0, 0, unknown)
         self._level(asm)
         asm.label(unknown)
 
-    def write(self, asm: Assembler, lost: str) -> None:
+    def emit(self, asm: Assembler, lost: str) -> None:
         """Write what decides: falls through, or goes to ``exit``, or to ``lost`` without room."""
         _key(asm)
         if self.entry:
@@ -126,13 +133,13 @@ class ChainCondition:
         asm.store(R0, 0, R1)
 
     def _enter(self, asm: Assembler, lost: str) -> None:
-        _find(asm)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
         if self.position:
-            asm.jump(Jump.EQ, R0, 0, "exit")
+            asm.jump(Jump.EQ, R0, 0, EXIT)
         else:
             self._begin(asm, lost)
         self._level(asm)
-        asm.jump(Jump.NE, R1, self.position, "exit")
+        asm.jump(Jump.NE, R1, self.position, EXIT)
         asm.store(R0, _POINTERS + 8 * self.position, R7)
         asm.mov(R1, self.position + 1)
         asm.store(R0, 0, R1)
@@ -143,23 +150,21 @@ class ChainCondition:
         asm.jump(Jump.NE, R0, 0, known)
         for offset in range(0, _POINTERS + 8 * self.count, 8):
             asm.store(R10, STRING_SLOT + offset, 0)
-        asm.load_map(R1, _MAP)
-        asm.mov(R2, R10)
-        asm.add(R2, KEY_SLOT)
+        emit_map_key(asm, _MAP)
         asm.mov(R3, R10)
         asm.add(R3, STRING_SLOT)
         asm.mov(R4, 0)
         asm.call(Helper.MAP_UPDATE_ELEM)
-        _find(asm)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.label(known)
 
     def _leave(self, asm: Assembler) -> None:
-        _find(asm)
-        asm.jump(Jump.EQ, R0, 0, "exit")
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
+        asm.jump(Jump.EQ, R0, 0, EXIT)
         self._pointer(asm)
         asm.load(R1, R0, 0)
-        asm.jump(Jump.LE, R1, self.position, "exit")
+        asm.jump(Jump.LE, R1, self.position, EXIT)
         asm.load(R2, R0, _POINTERS + 8 * self.position)
         same = asm.new_label("same")
         for popped in self.stack.return_pops:
@@ -167,22 +172,11 @@ class ChainCondition:
             if popped:
                 asm.add(R3, -popped)
             asm.jump(Jump.EQ, R3, R2, same)
-        asm.goto("exit")
+        asm.goto(EXIT)
         asm.label(same)
         asm.store(R0, 0, self.position)
         if not self.position:
-            asm.load_map(R1, _MAP)
-            asm.mov(R2, R10)
-            asm.add(R2, KEY_SLOT)
-            asm.call(Helper.MAP_DELETE_ELEM)
-
-
-def _find(asm: Assembler) -> None:
-    # The thread's value into r0, 0: none.
-    asm.load_map(R1, _MAP)
-    asm.mov(R2, R10)
-    asm.add(R2, KEY_SLOT)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
+            emit_map_call(asm, Helper.MAP_DELETE_ELEM, _MAP)
 
 
 def _key(asm: Assembler) -> None:
@@ -307,12 +301,12 @@ class CallChainSession(RingBufferSession):
             predicates=tuple(node for node in plan.predicates if not needs_return(node)),
             outputs=tuple(one for one in plan.outputs if not _of_return(one)),
         )
-        gate = ChainCondition(position, self._count, entry=True, stack=call, kernel=kernel)
-        enters = self._case(request, point.probe, entry, gate=gate)
+        condition = ChainCondition(position, self._count, entry=True, stack=call, kernel=kernel)
+        enters = self._case(request, point.probe, entry, condition=condition)
         self._sequencer.place(enters.number, position, entry=True)
         yield AttachRequest(point, enters)
-        gate = ChainCondition(position, self._count, entry=False, stack=call, kernel=kernel)
-        for placed in self._ends(request, point, self._split(point, plan), call, gate):
+        condition = ChainCondition(position, self._count, entry=False, stack=call, kernel=kernel)
+        for placed in self._ends(request, point, self._split(point, plan), call, condition):
             if placed.returns:
                 self._sequencer.place(placed.case.number, position, entry=False)
             yield placed

@@ -73,7 +73,7 @@ class BpfSession(Pollable):
         maps: what programs refer to by name besides the counters; the caller's to close.
         accept: which processes count.
         via: how to attach; None asks the kernel for its newest way.
-        body: writes what is done at a hit.
+        action: emits what is done at a hit.
         max_string: bytes that str() keeps.
         max_struct: bytes that are kept of a structure; 0: of pointers to them the address.
         may_sleep: whether programs may take page faults; a few helpers rule it out.
@@ -85,7 +85,7 @@ class BpfSession(Pollable):
         *,
         accept: TaskFilter | None = None,
         via: UprobeMethod | None = None,
-        body: ActionEmitter = RECORD_ACTION,
+        action: ActionEmitter = RECORD_ACTION,
         max_string: int = DEFAULT_STRING,
         max_struct: int = 0,
         may_sleep: bool = True,
@@ -107,7 +107,7 @@ class BpfSession(Pollable):
                 {**maps, COUNTERS: self._counters},
                 accept or TaskFilter(),
                 via,
-                body,
+                action,
                 may_sleep=may_sleep,
             )
             self._frames = EntryStateMaps()
@@ -194,10 +194,10 @@ class BpfSession(Pollable):
         point: AttachPoint,
         ends: EntryReturnPlans,
         call: EntryReturnMatch,
-        gate: HitCondition | None = None,
+        condition: HitCondition | None = None,
     ) -> Iterator[AttachRequest]:
         # Where the function returns; and at its entry what fills the frame, if there is one.
-        known = self._case(request, point.probe, ends.returned, ends, call, gate=gate)
+        known = self._case(request, point.probe, ends.returned, ends, call, condition=condition)
         yield AttachRequest(point, known, returns=True)
         if ends.entry is not None and known.call is not None:
             for name, made in self._frames.maps(ends.size).items():
@@ -206,7 +206,7 @@ class BpfSession(Pollable):
             key = (-known.number, 0, ends.entry, None)
             if key not in self._cases:
                 number = len(self._cases) + 1
-                self._cases[key] = ProgramVariant(number, known.probe, ends.entry, part)
+                self._cases[key] = ProgramVariant(number, known.probe_index, ends.entry, part)
             yield AttachRequest(point, self._cases[key])
 
     _stacks: tuple[str, ...] = ()  # recorded whatever the items are
@@ -234,18 +234,18 @@ class BpfSession(Pollable):
         ends: EntryReturnPlans | None = None,
         stack: EntryReturnMatch | None = None,
         *,
-        gate: HitCondition | None = None,
+        condition: HitCondition | None = None,
     ) -> ProgramVariant:
         number = self._number_of(request)
         index = self._probes.setdefault(probe, len(self._probes))
-        case = self._cases.get((number, index, plan, gate))
+        case = self._cases.get((number, index, plan, condition))
         if case is None:
             new, part = len(self._cases) + 1, None
             if ends is not None and ends.entry is not None and stack is not None:
                 part = EntryReturnRole(entry=False, pair=new, size=ends.size, stack=stack)
-            case = ProgramVariant(new, min(index, _COUNTED - 1), plan, part, gate)
+            case = ProgramVariant(new, min(index, _COUNTED - 1), plan, part, condition)
             self._announce(case, probe, request)
-            self._cases[number, index, plan, gate] = case
+            self._cases[number, index, plan, condition] = case
         return case
 
     def _number_of(self, request: ProbeText) -> int:

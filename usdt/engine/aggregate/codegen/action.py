@@ -22,7 +22,8 @@ from usdt.engine.aggregate.codegen.keys import KeyEmitter
 from usdt.engine.aggregate.codegen.values import ValueEmitter
 from usdt.engine.aggregate.values import value_size
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
-from usdt.engine.compiler.codegen.model import ActionEmitter, lost_label, unread_label
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.model import EXIT, ActionEmitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.compiler.codegen.model import ProgramVariant
+    from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.plan import Output
 
 __all__ = (
@@ -104,9 +105,11 @@ class AggregateActionEmitter(ActionEmitter):
         self.atomics = atomics
         self.actions: dict[int, AggregateAction] = {}
 
-    def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
-        """Write it."""
-        _Writer(self, asm, case, sleepable=sleepable).write()
+    def emit(
+        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+    ) -> None:
+        """Emit the action of a variant."""
+        _VariantEmitter(self, asm, variant, labels, sleepable=sleepable).emit()
 
     def indexed(self, cases: Iterable[ProgramVariant]) -> Callable[[Assembler, str], None] | None:
         """One body for cases that only count, each in the row before its number."""
@@ -117,37 +120,45 @@ class AggregateActionEmitter(ActionEmitter):
 
     def _only_counts(self, case: ProgramVariant) -> bool:
         action, plan = self.actions[case.number], case.plan
-        if case.call is not None or case.gate is not None or plan.predicates or plan.always_false:
+        if (
+            case.call is not None
+            or case.condition is not None
+            or plan.predicates
+            or plan.always_false
+        ):
             return False
         return action.role == "hit" and action.value is None and action.row == case.number - 1
 
     def _count_in_row(self, asm: Assembler, lost: str) -> None:
         # In the row whose number is in KEY_SLOT.
-        asm.load_map(R1, VALUES)
-        asm.mov(R2, R10)
-        asm.add(R2, KEY_SLOT)
-        asm.call(Helper.MAP_LOOKUP_ELEM)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.mov(R8, R0)
         ValueEmitter(asm, self.aggregation, signed=False, atomics=self.atomics, lost=lost).write()
-        asm.goto("exit")
+        asm.goto(EXIT)
 
 
-class _Writer:
+class _VariantEmitter:
     def __init__(
-        self, body: AggregateActionEmitter, asm: Assembler, case: ProgramVariant, *, sleepable: bool
+        self,
+        action: AggregateActionEmitter,
+        asm: Assembler,
+        variant: ProgramVariant,
+        labels: Labels,
+        *,
+        sleepable: bool,
     ) -> None:
-        self.aggregation = body.aggregation
-        self.atomics = body.atomics
-        self.action = body.actions[case.number]
+        self.aggregation = action.aggregation
+        self.atomics = action.atomics
+        self.action = action.actions[variant.number]
         self.asm = asm
         self.sleepable = sleepable
-        self.kernel = case.plan.kernel
-        self.lost = lost_label(case)
-        self.unread = unread_label(case)
-        self.unmatched = f"unmatched.{case.number}"
+        self.kernel = variant.plan.kernel
+        self.lost = labels.lost
+        self.unread = labels.undecided
+        self.unmatched = asm.new_label("unmatched")
 
-    def write(self) -> None:
+    def emit(self) -> None:
         match self.action.role:
             case "start":
                 self._start()
@@ -196,7 +207,7 @@ class _Writer:
             self._find_or_make(key)
         else:
             asm.store(R10, KEY_SLOT, action.row, 4)
-            self._call(Helper.MAP_LOOKUP_ELEM, VALUES, KEY_SLOT)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES)
             asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.mov(R8, R0)
         ValueEmitter(
@@ -206,13 +217,13 @@ class _Writer:
             atomics=self.atomics,
             lost=self.lost,
         ).write()
-        asm.goto("exit")
+        asm.goto(EXIT)
 
     def _find_or_make(self, key: KeyEmitter) -> None:
         # The address of the key's value into r0.
         asm = self.asm
         found = asm.new_label("found")
-        self._call(Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
         asm.jump(Jump.NE, R0, 0, found)
         size = value_size(self.aggregation)
         if size <= _ON_STACK:
@@ -222,22 +233,15 @@ class _Writer:
             asm.add(R3, key.free)
         else:
             asm.store(R10, KEY_SLOT, 0, 4)
-            self._call(Helper.MAP_LOOKUP_ELEM, ZEROS, KEY_SLOT)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, ZEROS)
             asm.jump(Jump.EQ, R0, 0, self.lost)
             asm.mov(R3, R0)
         asm.mov(R4, _NOEXIST)
-        self._call(Helper.MAP_UPDATE_ELEM, VALUES, key.base)
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, VALUES, key.base)
         # Whether it was made or is there by now from elsewhere: what counts is what is found.
-        self._call(Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
         asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.label(found)
-
-    def _call(self, helper: Helper, name: str, key: int) -> None:
-        asm = self.asm
-        asm.load_map(R1, name)
-        asm.mov(R2, R10)
-        asm.add(R2, key)
-        asm.call(helper)
 
     # ------------------------------------------------------------ pairs
 
@@ -247,7 +251,7 @@ class _Writer:
         text = pair.text if pair is not None else ""
         key = self._key(action.pair, action.pair_outputs, text, tasks=True)
         key.write(0, intervals=False)
-        self._call(Helper.MAP_LOOKUP_ELEM, STARTS, key.base)
+        emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, key.base)
         return key
 
     def _start(self) -> None:
@@ -263,9 +267,11 @@ class _Writer:
         asm.mov(R3, R10)
         asm.add(R3, key.free)
         asm.mov(R4, _NOEXIST)
-        self._call(Helper.MAP_UPDATE_ELEM, STARTS, key.base)
-        asm.jump(Jump.EQ, R0, 0, "exit")
-        self._call(Helper.MAP_LOOKUP_ELEM, STARTS, key.base)  # a start of another thread's
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, STARTS, key.base)
+        asm.jump(Jump.EQ, R0, 0, EXIT)
+        emit_map_call(
+            self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, key.base
+        )  # a start of another thread's
         asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.label(nested)
         asm.mov(R8, R0)
@@ -276,7 +282,7 @@ class _Writer:
         asm.alu(Alu.LSH, R1, 3)
         asm.add(R8, R1)
         asm.store(R8, 8, R7)
-        asm.goto("exit")
+        asm.goto(EXIT)
         self._odd(deep, DEEP)
 
     def _end(self) -> None:
@@ -293,16 +299,16 @@ class _Writer:
         self._change_depth(1)
         asm.goto(self.unmatched)
         asm.label(taken)
-        asm.jump(Jump.GT, R1, NESTED, "exit")  # counted when it began
+        asm.jump(Jump.GT, R1, NESTED, EXIT)  # counted when it began
         asm.mov(R2, R1)
         asm.add(R2, -1)
-        asm.jump(Jump.GT, R2, NESTED - 1, "exit")  # never; tells the verifier the bound
+        asm.jump(Jump.GT, R2, NESTED - 1, EXIT)  # never; tells the verifier the bound
         asm.alu(Alu.LSH, R2, 3)
         asm.add(R8, R2)
         asm.load(R3, R8, 8)
         asm.alu(Alu.SUB, R7, R3)
         asm.jump(Jump.NE, R1, 1, measured)
-        self._call(Helper.MAP_DELETE_ELEM, STARTS, key.base)
+        emit_map_call(asm, Helper.MAP_DELETE_ELEM, STARTS, key.base)
         asm.label(measured)
 
     def _change_depth(self, by: int) -> None:
@@ -321,8 +327,8 @@ class _Writer:
         asm = self.asm
         asm.label(label)
         asm.store(R10, KEY_SLOT, 0, 4)
-        self._call(Helper.MAP_LOOKUP_ELEM, ODD, KEY_SLOT)
-        asm.jump(Jump.EQ, R0, 0, "exit")
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, ODD)
+        asm.jump(Jump.EQ, R0, 0, EXIT)
         asm.mov(R1, 1)
         asm.atomic_add(R0, counter, R1)
-        asm.goto("exit")
+        asm.goto(EXIT)

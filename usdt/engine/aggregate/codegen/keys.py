@@ -22,6 +22,7 @@ from usdt.engine.compiler.codegen.expressions import (
     TEMPORARIES,
     ExpressionEmitter,
 )
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.ir import ArgumentValue, Builtin, Number, children, of_kernel
 
@@ -106,10 +107,7 @@ class KeyEmitter:
         asm.store(R10, self.base, row, 4)
         if intervals:
             asm.store(R10, KEY_SLOT, 0, 4)
-            asm.load_map(R1, EPOCH)
-            asm.mov(R2, R10)
-            asm.add(R2, KEY_SLOT)
-            asm.call(Helper.MAP_LOOKUP_ELEM)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, EPOCH)
             asm.jump(Jump.EQ, R0, 0, self.lost)  # never: an array has its entries
             asm.load(R0, R0, 0)
             asm.store(R10, self.base + 4, R0, 4)

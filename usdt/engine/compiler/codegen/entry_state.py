@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
+from usdt.bpf.asm.insn import R0, R1, R3, R4, R6, R7, R8, R9, R10, Jump
+from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
 from usdt.engine.compiler.codegen.record import RecordEmitter
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_POINTER_SLOT,
@@ -21,18 +22,13 @@ from usdt.engine.compiler.entry_return import blank_map, frame_map
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.compiler.codegen.model import ProgramVariant
+    from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.entry_return import EntryReturnRole
 
 __all__ = ("emit_entry", "emit_find_entry_state", "emit_forget", "emit_remove_entry_state")
 
 _KEY = STRING_SLOT  # of no use to anybody else at these times
 _KEY_SIZE = 16
-
-
-def _key_pointer(asm: Assembler) -> None:
-    asm.mov(R2, R10)
-    asm.add(R2, _KEY)
 
 
 def _key(asm: Assembler, part: EntryReturnRole) -> None:
@@ -49,40 +45,45 @@ def _key(asm: Assembler, part: EntryReturnRole) -> None:
 
 
 def emit_entry(
-    asm: Assembler, case: ProgramVariant, part: EntryReturnRole, *, sleepable: bool
+    asm: Assembler,
+    variant: ProgramVariant,
+    part: EntryReturnRole,
+    labels: Labels,
+    *,
+    sleepable: bool,
 ) -> None:
     """Write what fills a frame: the body of the entry's case."""
-    _EntryWriter(asm, case, part, sleepable=sleepable).write()
+    _EntryStateEmitter(asm, variant, part, labels, sleepable=sleepable).emit()
 
 
-class _EntryWriter(RecordEmitter):
+class _EntryStateEmitter(RecordEmitter):
     # A frame is filled as a record is, with r7 at its beginning.
     def __init__(
-        self, asm: Assembler, case: ProgramVariant, part: EntryReturnRole, *, sleepable: bool
+        self,
+        asm: Assembler,
+        variant: ProgramVariant,
+        part: EntryReturnRole,
+        labels: Labels,
+        *,
+        sleepable: bool,
     ) -> None:
-        super().__init__(asm, case, sleepable=sleepable)
+        super().__init__(asm, variant, labels, sleepable=sleepable)
         self.part = part
 
     def _body(self) -> None:
         asm = self.asm
-        lost = f"lost.{self.case.number}"
+        lost = self.labels.lost
         _key(asm, self.part)
         asm.store(R10, _KEY + 8, R8)
         asm.store(R10, KEY_SLOT, 0, 4)
-        asm.load_map(R1, blank_map(self.part.size))
-        asm.mov(R2, R10)
-        asm.add(R2, KEY_SLOT)
-        asm.call(Helper.MAP_LOOKUP_ELEM)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, blank_map(self.part.size))
         asm.jump(Jump.EQ, R0, 0, lost)  # never: an array has its entries
         asm.mov(R3, R0)
-        asm.load_map(R1, frame_map(self.part.size))
-        _key_pointer(asm)
+        emit_map_key(asm, frame_map(self.part.size), _KEY)
         asm.mov(R4, 0)
         asm.call(Helper.MAP_UPDATE_ELEM)
         asm.jump(Jump.NE, R0, 0, lost)
-        asm.load_map(R1, frame_map(self.part.size))
-        _key_pointer(asm)
-        asm.call(Helper.MAP_LOOKUP_ELEM)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, frame_map(self.part.size), _KEY)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.mov(R7, R0)
         for offset in range(0, _KEY_SIZE, 8):
@@ -90,21 +91,19 @@ class _EntryWriter(RecordEmitter):
             asm.store(R7, offset, R1)
         if self.sleepable:
             asm.mov(R8, 0)
-            asm.label(f"body.{self.case.number}")
+            asm.label(self.again)
         self._values()
-        asm.goto("exit")
+        asm.goto(self.labels.exit)
 
-    def _give_back(self) -> None:
-        pass  # nobody waits for a frame: it may be held while pages are faulted in
+    def discard(self) -> None:
+        """Keep the entry state: no reader waits for it, so it may be held during page faults."""
 
 
 def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
     """Remove what another call left at this place, as the one that begins is not followed."""
     _key(asm, part)
     asm.store(R10, _KEY + 8, R8)
-    asm.load_map(R1, frame_map(part.size))
-    _key_pointer(asm)
-    asm.call(Helper.MAP_DELETE_ELEM)
+    emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(part.size), _KEY)
 
 
 def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -> None:
@@ -116,22 +115,18 @@ def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -
         if popped:
             asm.add(R1, -popped)
         asm.store(R10, _KEY + 8, R1)
-        asm.load_map(R1, frame_map(part.size))
-        _key_pointer(asm)
-        asm.call(Helper.MAP_LOOKUP_ELEM)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, frame_map(part.size), _KEY)
         asm.jump(Jump.NE, R0, 0, found)
     asm.goto(missing)
     asm.label(found)
     asm.store(R10, ENTRY_STATE_SLOT, R0)
 
 
-def emit_remove_entry_state(asm: Assembler, size: int) -> None:
-    """Remove the frame that was found, if any; else go to ``leave``."""
+def emit_remove_entry_state(asm: Assembler, size: int, missing: str) -> None:
+    """Remove the entry state that was found; go to ``missing`` if there is none."""
     asm.load(R7, R10, ENTRY_STATE_SLOT)
-    asm.jump(Jump.EQ, R7, 0, "leave")
+    asm.jump(Jump.EQ, R7, 0, missing)
     for offset in range(0, _KEY_SIZE, 8):
         asm.load(R1, R7, offset)
         asm.store(R10, _KEY + offset, R1)
-    asm.load_map(R1, frame_map(size))
-    _key_pointer(asm)
-    asm.call(Helper.MAP_DELETE_ELEM)
+    emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(size), _KEY)

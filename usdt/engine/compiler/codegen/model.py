@@ -1,10 +1,11 @@
-"""What the parts of code generation share: variants, filters, and the protocols of what emits code.
+"""What the parts of code generation share.
 
-Case      a plan at one probe; a program has one or several
-Filter    which processes count
-Gate      what decides beside the predicates whether a hit counts
-Body      emits what is done at a hit
-Selector  emits how a program finds out which case was hit
+ProgramVariant   a plan at one probe; a program has one or several
+TaskFilter       which processes are traced
+HitCondition     decides beside the predicates whether a hit counts
+ActionEmitter    emits what is done at a hit
+VariantDispatch  emits how a program finds the variant that was hit
+Labels           where the code for a hit may end
 """
 
 from __future__ import annotations
@@ -23,36 +24,37 @@ if TYPE_CHECKING:
 
 __all__ = (
     "COUNTERS",
+    "EXIT",
     "ActionEmitter",
     "HitCondition",
+    "Labels",
     "ProgramVariant",
     "TaskFilter",
     "TaskSetMaps",
     "VariantDispatch",
-    "lost_label",
-    "unread_label",
 )
 
+EXIT = "exit"  # label of a program: the hit is done with
 COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that could not be read
 
 
 @frozen
 class ProgramVariant:
-    """A plan at one probe.
+    """A plan at one probe; a program has one or several.
 
     Attributes:
-        number: its cookie, which stands in its records.
-        probe: the probe's index.
-        plan: what is done.
-        call: of a function that is followed from entry to return, which of the two this is.
-        gate: what else decides whether a hit counts.
+        number: the attach cookie of its sites, and what its records say they are of; from 1.
+        probe_index: the probe's index in the map ``COUNTERS``.
+        plan: what is computed at a hit.
+        call: the role of this variant, if a function is traced from entry to return.
+        condition: what else decides whether a hit counts.
     """
 
     number: int
-    probe: int
+    probe_index: int
     plan: ProbePlan
     call: EntryReturnRole | None = None
-    gate: HitCondition | None = None
+    condition: HitCondition | None = None
 
 
 class TaskSetMaps(Protocol):
@@ -65,15 +67,15 @@ class TaskSetMaps(Protocol):
 
 @frozen
 class TaskFilter:
-    """Which processes count.
+    """Which processes are traced.
 
     Attributes:
         pids: process IDs as the tracer sees them; empty: all.
-        namespace: (device, inode) of the tracer's PID namespace where that is not the initial
-            one, for bpf_get_ns_current_pid_tgid (Linux 5.7, commit b4490c5c4e02); else None.
-        followed: the set of tasks that count instead of ``pids``.
-        excluded: a process that does not count where all others do: the tracer itself, whose
-            every line would be the cause of another.
+        namespace: (device, inode) of the tracer's PID namespace if that is not the initial one,
+            for bpf_get_ns_current_pid_tgid (Linux 5.7, commit b4490c5c4e02); else None.
+        followed: the set of tasks that are traced instead of ``pids``.
+        excluded: a process that is not traced where all others are: the tracer itself, each of
+            whose lines would otherwise cause the next.
     """
 
     pids: tuple[int, ...] = ()
@@ -83,64 +85,72 @@ class TaskFilter:
 
     @property
     def maps(self) -> dict[str, Map]:
-        """What programs of this filter refer to by name."""
+        """The maps that programs with this filter refer to, by name."""
         return {} if self.followed is None else dict(self.followed.maps)
 
 
+@frozen
+class Labels:
+    """Where the code for a hit may end.
+
+    Attributes:
+        lost: the hit cannot be kept, as a buffer or map is full; it is counted as lost.
+        undecided: something the hit depends on cannot be read; it is counted as undecided.
+        exit: the hit is done with.
+    """
+
+    lost: str
+    undecided: str
+    exit: str = EXIT
+
+
 class HitCondition(Protocol):
-    """Decides whether a hit counts, beside the predicates. Hashable."""
+    """Decides, beside the predicates, whether a hit counts. Hashable."""
 
     @property
-    def entry(self) -> bool:
-        """Whether it comes behind the predicates, which then decide whether it is asked."""
+    def after_predicates(self) -> bool:
+        """Whether it is asked only where the predicates hold; else it comes first."""
 
-    def settle(self, asm: Assembler) -> None:
-        """Write what is to be done before the predicates, and whatever they say."""
+    def prepare(self, asm: Assembler) -> None:
+        """Emit what must run before the predicates, whatever their outcome."""
 
-    def write(self, asm: Assembler, lost: str) -> None:
-        """Fall through if the hit counts, else go to ``exit``; r6 and r9 stay.
+    def emit(self, asm: Assembler, lost: str) -> None:
+        """Emit code that falls through if the hit counts and else goes to ``EXIT``.
 
-        ``lost`` is the label of hits that cannot be decided for want of room.
+        It keeps r6 and r9. It goes to ``lost`` if it cannot decide because a map is full.
         """
 
 
 class ActionEmitter(Protocol):
-    """Writes what is done at a hit of a case whose predicates hold.
+    """Emits what is done at a hit of a variant whose predicates hold.
 
-    The code begins with r6 and r9 as said above. Every way through it ends in a ``goto``: to
-    ``exit`` when all is done, or to :func:`lost_label` when the hit found no room. Its own labels
-    come from ``asm.new_label()`` or carry the case's number.
+    The code begins with the context in r6 and pid_tgid in r9. Every path through it ends in a
+    ``goto`` to one of the labels it is given. Its own labels come from ``asm.new_label()``.
     """
 
-    def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
-        """Write it; ``sleepable``: the program may take page faults, and this case may need to."""
+    def emit(
+        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+    ) -> None:
+        """Emit the action; ``sleepable``: the program may take page faults, and may need to."""
 
-    def indexed(self, cases: Iterable[ProgramVariant]) -> Callable[[Assembler, str], None] | None:
-        """One body for any number of cases, or None if they differ in more than their number.
+    def indexed(
+        self, variants: Iterable[ProgramVariant]
+    ) -> Callable[[Assembler, str], None] | None:
+        """Return what emits one action for any number of variants that differ only in number.
 
-        It is given the assembler and where to go with a hit that finds no room, and finds the
-        case's number less one in ``KEY_SLOT``.
+        It is called with the assembler and the label of lost hits; the code finds the variant's
+        number less one in ``KEY_SLOT``. None: the variants differ in more than that.
         """
-        del cases
+        del variants
         return None
 
 
-def lost_label(case: ProgramVariant) -> str:
-    """Where a body goes with a hit that it cannot keep: it is counted as lost."""
-    return f"lost.{case.number}"
-
-
-def unread_label(case: ProgramVariant) -> str:
-    """Where a body goes with a hit of which it needs what cannot be read: it is counted."""
-    return f"unread.{case.number}"
-
-
 class VariantDispatch(Protocol):
-    """How a program finds out which case was hit, where no cookie says it."""
+    """How a program finds the variant that was hit, where no cookie says it."""
 
     @property
     def keys(self) -> Sequence[tuple[int, int]]:
-        """Numbers and the numbers of the cases they stand for."""
+        """Pairs of a key and the number of the variant that it stands for."""
 
-    def write(self, asm: Assembler) -> None:
-        """Leave the number in r0, or go to ``exit``."""
+    def emit(self, asm: Assembler) -> None:
+        """Emit code that leaves a key in r0 or goes to ``EXIT``."""

@@ -1,18 +1,16 @@
 """Code generation: plans in, one eBPF program out.
 
-A program serves one or more *cases*, each a plan with a probe's index. With several, the
-attach cookie of the site that was hit says which, by a binary search in the code itself. Values
-are read straight from ``struct pt_regs``: no interpreter, no map look-up.
+A program serves one or more *variants*, each a plan at a probe. With several, the attach cookie
+of the site says which variant was hit, and the code finds it by binary search. Arguments are read
+straight from ``struct pt_regs``: no interpreter, no map look-up.
 
-    start             which process is it, is it wanted; which case
-    for every case:
-      predicates      all of them before anything is reserved, looked up or copied
-      body            what is done at a hit: a record (:mod:`usdt.engine.compiler.codegen.record`)
-      unless another
-                      :class:`ActionEmitter` is given
-    tails             counting what was lost or could not be decided; the end
+    start             find the current process and reject those not traced; dispatch
+    for each variant:
+      predicates      all of them, before anything is reserved, looked up or copied
+      action          what an :class:`ActionEmitter` emits: a record, if no other is given
+    tails             counters of lost and undecided hits; the exit
 
-Register use: r6 context, r9 pid_tgid; r7 and r8 belong to the body.
+Register use: r6 context, r9 pid_tgid; r7 and r8 belong to the action.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, Code
-from usdt.bpf.asm.insn import R0, R1, R2, R6, R7, R8, R9, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.entry_state import (
     emit_entry,
     emit_find_entry_state,
@@ -29,7 +27,8 @@ from usdt.engine.compiler.codegen.entry_state import (
     emit_remove_entry_state,
 )
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
-from usdt.engine.compiler.codegen.model import COUNTERS, lost_label, unread_label
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, Labels
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.codegen.task_filter import emit_current_process, emit_membership
@@ -46,197 +45,209 @@ if TYPE_CHECKING:
 
 __all__ = ("generate", "generate_indexed")
 
+_LEAVE = "leave"  # label behind the removal of an entry state
+_REJECT = "reject"  # label that returns the result for processes that are not traced
+_LOST, _UNDECIDED = 0, 1  # the counters of a probe
+
 
 def generate(
-    cases: Sequence[ProgramVariant],
-    accept: TaskFilter,
+    variants: Sequence[ProgramVariant],
+    task_filter: TaskFilter,
     *,
     sleepable: bool,
-    body: ActionEmitter = RECORD_ACTION,
-    select: VariantDispatch | None = None,
+    action: ActionEmitter = RECORD_ACTION,
+    dispatch: VariantDispatch | None = None,
     result: int = 0,
-    skipped: int | None = None,
+    reject_result: int | None = None,
     uprobe: bool = False,
 ) -> Code:
-    """The program of ``cases``.
+    """Return the program of ``variants``.
 
     Args:
-        cases: served by one program.
-        accept: which processes count.
+        variants: the variants that the program serves.
+        task_filter: which processes are traced.
         sleepable: whether the program is loaded so that it may take page faults.
-        body: writes what each case does at a hit.
-        select: how to find out which case was hit; None: by the cookie.
+        action: emits what each variant does at a hit.
+        dispatch: how to find the variant that was hit; None: by the attach cookie.
         result: what the program returns.
-        skipped: what it returns instead of a process that does not count.
-        uprobe: whether uprobes run it.
+        reject_result: what it returns for processes that are not traced; None: ``result``.
+        uprobe: whether the program is attached to uprobes.
 
     Raises:
-        CodeTooLarge: too many cases for one program; give fewer.
+        CodeTooLarge: too many variants for one program; give fewer.
     """
     asm = Assembler()
     if uprobe:
-        _keep_own_stack(asm)
+        _avoid_private_stack(asm)
     asm.mov(R6, R1)
-    frames = {case.call.size for case in cases if case.call is not None and not case.call.entry}
-    leave = "leave" if frames else "exit"
-    _process(asm, accept, leave if skipped is None else "skip")
-    if frames:
+    roles = (variant.call for variant in variants)
+    sizes = {role.size for role in roles if role is not None and not role.entry}
+    reject = _LEAVE if sizes else EXIT
+    _filter_tasks(asm, task_filter, reject if reject_result is None else _REJECT)
+    if sizes:
         asm.store(R10, ENTRY_STATE_SLOT, 0)
-    if select is not None:
-        select.write(asm)
-        _dispatch(asm, sorted(select.keys))
-    elif len(cases) > 1:
+    if dispatch is not None:
+        dispatch.emit(asm)
+        _emit_search(asm, sorted(dispatch.keys))
+    elif len(variants) > 1:
         asm.mov(R1, R6)
         asm.call(Helper.GET_ATTACH_COOKIE)
-        _dispatch(asm, sorted((case.number, case.number) for case in cases))
-    for case in cases:
-        asm.label(f"case.{case.number}")
-        _case(asm, case, body, sleepable=sleepable and case.plan.faultable)
-    _tails(asm, frames, result)
-    if skipped is not None:
-        asm.label("skip")
-        asm.mov(R0, skipped)
+        _emit_search(asm, sorted((variant.number, variant.number) for variant in variants))
+    for variant in variants:
+        asm.label(_variant_label(variant.number))
+        _emit_variant(asm, variant, action, sleepable=sleepable and variant.plan.faultable)
+    _emit_tails(asm, sizes, result)
+    if reject_result is not None:
+        asm.label(_REJECT)
+        asm.mov(R0, reject_result)
         asm.exit()
     return asm.assemble()
 
 
 def generate_indexed(
-    accept: TaskFilter,
+    task_filter: TaskFilter,
     *,
     count: Callable[[Assembler, str], object],
-    select: Callable[[Assembler], object] | None,
-    probe: int,
+    find_variant: Callable[[Assembler], object] | None,
+    probe_index: int,
 ) -> Code:
-    """A program of any number of cases that differ in their number alone.
+    """Return a program of any number of variants that differ only in their number.
 
     Args:
-        accept: which processes count.
-        count: writes what is done, with the case's number less one in ``KEY_SLOT``; given where to
-            go with a hit that finds no room.
-        select: leaves the case's number in r0, or goes to ``exit``; None: the cookie is it.
-        probe: which is said to have lost such hits.
+        task_filter: which processes are traced.
+        count: emits the action, which finds the variant's number less one in ``KEY_SLOT``; its
+            second argument is the label of hits that are lost.
+        find_variant: emits code that leaves the variant's number in r0 or goes to ``EXIT``; None:
+            the attach cookie is the number.
+        probe_index: the probe whose counter counts lost hits.
     """
     asm = Assembler()
     asm.mov(R6, R1)
-    _process(asm, accept, "exit")
-    if select is not None:
-        select(asm)
+    _filter_tasks(asm, task_filter, EXIT)
+    if find_variant is not None:
+        find_variant(asm)
     else:
         asm.mov(R1, R6)
         asm.call(Helper.GET_ATTACH_COOKIE)
     asm.add(R0, -1)
     asm.store(R10, KEY_SLOT, R0, 4)
-    count(asm, "lost")
-    _counted(asm, "lost", probe, 0)
-    _tails(asm, set(), 0)
+    lost = asm.new_label("lost")
+    count(asm, lost)
+    _emit_count(asm, lost, probe_index, _LOST)
+    _emit_tails(asm, set(), 0)
     return asm.assemble()
 
 
-def _keep_own_stack(asm: Assembler) -> None:
-    # A program of type kprobe with 64 bytes of stack or more has one stack a CPU since Linux 6.13
+def _variant_label(number: int) -> str:
+    return f"variant.{number}"
+
+
+def _avoid_private_stack(asm: Assembler) -> None:
+    # A program of type kprobe with 64 bytes of stack or more has one stack per CPU since Linux 6.13
     # (a76ab5731e32, "bpf: Find eligible subprogs for private stack support", in 6.12.y as well),
-    # as such programs do not run twice on a CPU. Those of uprobes do: they are preempted, and sleep
-    # for pages, and another thread would write over what they hold. Programs with a tail call are
-    # left alone; this one is never made, and the verifier takes it out.
+    # because such programs do not run twice on a CPU. Programs of uprobes do: they are preempted,
+    # and sleep while pages are faulted in, and another thread would overwrite their stack. The
+    # kernel gives programs with a tail call no private stack; the verifier removes this call, which
+    # is never reached.
     asm.mov(R0, 0)
     asm.jump(Jump.EQ, R0, 0, "begin")
     asm.call(Helper.TAIL_CALL)
     asm.label("begin")
 
 
-def _process(asm: Assembler, accept: TaskFilter, leave: str) -> None:
-    # r9 = pid_tgid; leave if the process is none of those wanted, or outside our namespace, where
-    # it has no number.
-    follow = accept.followed is not None
-    emit_current_process(asm, accept.namespace, "outside" if follow else leave)
+def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
+    # r9 = pid_tgid. Reject processes that are not traced, and those outside the tracer's PID
+    # namespace, where they have no ID.
+    follow = task_filter.followed is not None
+    emit_current_process(asm, task_filter.namespace, "outside" if follow else reject)
     if follow:
-        emit_membership(asm, outside="outside", exit_label=leave)
-    elif accept.pids:
+        emit_membership(asm, outside="outside", exit_label=reject)
+    elif task_filter.pids:
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
-        for pid in accept.pids:
+        for pid in task_filter.pids:
             asm.jump(Jump.EQ, R1, pid, "accepted")
-        asm.goto(leave)
+        asm.goto(reject)
         asm.label("accepted")
-    elif accept.excluded:
+    elif task_filter.excluded:
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
-        asm.jump(Jump.EQ, R1, accept.excluded, leave)
+        asm.jump(Jump.EQ, R1, task_filter.excluded, reject)
 
 
-def _dispatch(asm: Assembler, numbers: list[tuple[int, int]]) -> None:
-    # Binary search for the number in r0, among pairs of a number and its case.
-    if len(numbers) == 1:
-        asm.jump(Jump.EQ, R0, numbers[0][0], f"case.{numbers[0][1]}")
-        asm.goto("exit")
+def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:
+    # Binary search for the key in r0, among pairs of a key and a variant's number.
+    if len(keys) == 1:
+        asm.jump(Jump.EQ, R0, keys[0][0], _variant_label(keys[0][1]))
+        asm.goto(EXIT)
         return
-    middle = len(numbers) // 2
+    middle = len(keys) // 2
     upper = asm.new_label("from")
-    asm.jump(Jump.GE, R0, numbers[middle][0], upper)
-    _dispatch(asm, numbers[:middle])
+    asm.jump(Jump.GE, R0, keys[middle][0], upper)
+    _emit_search(asm, keys[:middle])
     asm.label(upper)
-    _dispatch(asm, numbers[middle:])
+    _emit_search(asm, keys[middle:])
 
 
-def _case(asm: Assembler, case: ProgramVariant, body: ActionEmitter, *, sleepable: bool) -> None:
-    if case.plan.always_false:
-        asm.goto("exit")
+def _emit_variant(
+    asm: Assembler, variant: ProgramVariant, action: ActionEmitter, *, sleepable: bool
+) -> None:
+    plan, role, condition = variant.plan, variant.call, variant.condition
+    if plan.always_false:
+        asm.goto(EXIT)
         return
-    unread = unread_label(case)
-    if case.call is not None and not case.call.entry:
-        emit_find_entry_state(asm, case.call, "exit")
-    if case.gate is not None and not case.gate.entry:
-        case.gate.write(asm, lost_label(case))
-    elif case.gate is not None and case.plan.predicates:
-        case.gate.settle(asm)
-    entry = case.call if case.call is not None and case.call.entry else None
-    no, fail = "exit", unread
-    if entry is not None:  # what a call left at this place must not be found by this one's return
-        no, fail = f"unfollowed.{case.number}", f"undecided.{case.number}"
-    writer = ExpressionEmitter(asm, sleepable=sleepable, fail=fail, kernel=case.plan.kernel)
-    for node in case.plan.predicates:
-        writer.branch(node, no, when=False)
-    if case.gate is not None and case.gate.entry:
-        case.gate.write(asm, lost_label(case))
-    if entry is None:
-        body.emit(asm, case, sleepable=sleepable)
-    else:
-        emit_entry(asm, case, entry, sleepable=sleepable)
-        for label, after in ((no, "exit"), (fail, unread)):
+    labels = Labels(asm.new_label("lost"), asm.new_label("undecided"))
+    if role is not None and not role.entry:
+        emit_find_entry_state(asm, role, EXIT)
+    if condition is not None and not condition.after_predicates:
+        condition.emit(asm, labels.lost)
+    elif condition is not None and plan.predicates:
+        condition.prepare(asm)
+    false, unreadable = EXIT, labels.undecided
+    at_entry = role is not None and role.entry
+    if at_entry:  # this call's return must not find the state of an earlier call at this address
+        false, unreadable = asm.new_label("false"), asm.new_label("unreadable")
+    emitter = ExpressionEmitter(asm, sleepable=sleepable, fail=unreadable, kernel=plan.kernel)
+    for node in plan.predicates:
+        emitter.branch(node, false, when=False)
+    if condition is not None and condition.after_predicates:
+        condition.emit(asm, labels.lost)
+    if role is not None and at_entry:
+        emit_entry(asm, variant, role, labels, sleepable=sleepable)
+        for label, after in ((false, EXIT), (unreadable, labels.undecided)):
             asm.label(label)
-            emit_forget(asm, entry)
+            emit_forget(asm, role)
             asm.goto(after)
-    _counted(asm, lost_label(case), case.probe, 0)
-    _counted(asm, unread, case.probe, 1)
+    else:
+        action.emit(asm, variant, labels, sleepable=sleepable)
+    _emit_count(asm, labels.lost, variant.probe_index, _LOST)
+    _emit_count(asm, labels.undecided, variant.probe_index, _UNDECIDED)
 
 
-def _counted(asm: Assembler, label: str, probe: int, counter: int) -> None:
+def _emit_count(asm: Assembler, label: str, probe_index: int, counter: int) -> None:
     asm.label(label)
-    asm.mov(R8, probe)
+    asm.mov(R8, probe_index)
     asm.mov(R7, counter)
     asm.goto("count")
 
 
-def _tails(asm: Assembler, frames: set[int], result: int) -> None:
-    # Shared ends: r8 = probe index, r7 = offset of the counter to increment. Frames are of one size
-    # in one program.
+def _emit_tails(asm: Assembler, sizes: set[int], result: int) -> None:
+    # Shared ends: r8 = probe index, r7 = which of its counters to increment. A program has entry
+    # states of one size.
     asm.label("count")
     asm.store(R10, KEY_SLOT, R8, 4)
-    asm.load_map(R1, COUNTERS)
-    asm.mov(R2, R10)
-    asm.add(R2, KEY_SLOT)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
-    asm.jump(Jump.EQ, R0, 0, "exit")
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, COUNTERS)
+    asm.jump(Jump.EQ, R0, 0, EXIT)
     asm.mov(R1, 1)
     second = asm.new_label("second")
-    asm.jump(Jump.NE, R7, 0, second)
+    asm.jump(Jump.NE, R7, _LOST, second)
     asm.atomic_add(R0, 0, R1)
-    asm.goto("exit")
+    asm.goto(EXIT)
     asm.label(second)
     asm.atomic_add(R0, 8, R1)
-    asm.label("exit")
-    for size in frames:
-        emit_remove_entry_state(asm, size)
-        asm.label("leave")
+    asm.label(EXIT)
+    for size in sizes:
+        emit_remove_entry_state(asm, size, _LEAVE)
+        asm.label(_LEAVE)
     asm.mov(R0, result)
     asm.exit()

@@ -26,7 +26,7 @@ from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
-    from usdt.engine.compiler.codegen.model import ProgramVariant
+    from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.plan import Output
 
@@ -35,54 +35,60 @@ __all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has caught up; see usdt/bpf/ringbuf.py
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
-_REACH = 1 << 15  # of the signed 16-bit offset of loads and stores
+_MAX_OFFSET = 1 << 15  # of the signed 16-bit offset of loads and stores
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
 
 
 class RecordAction(ActionEmitter):
     """Emits a record of every hit."""
 
-    def emit(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
-        """Write what makes the record."""
-        RecordEmitter(asm, case, sleepable=sleepable).write()
+    def emit(
+        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+    ) -> None:
+        """Emit the code that makes the record."""
+        RecordEmitter(asm, variant, labels, sleepable=sleepable).emit()
 
 
 RECORD_ACTION = RecordAction()
 
 
 class RecordEmitter:
-    """Writes what makes a record; what fills a function's frame is much the same."""
+    """Emits what makes a record; an entry state is filled in much the same way."""
 
-    def __init__(self, asm: Assembler, case: ProgramVariant, *, sleepable: bool) -> None:
+    def __init__(
+        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+    ) -> None:
         self.asm = asm
-        self.case = case
-        self.plan = case.plan
+        self.variant = variant
+        self.plan = variant.plan
+        self.labels = labels
         self.sleepable = sleepable
-        self._name = case.number
+        self.again = asm.new_label("body")
+        self._fault_in_label = asm.new_label("fault_in")
 
-    def write(self) -> None:
-        """Write it all."""
+    def emit(self) -> None:
+        """Emit all of it."""
         self._body()
         if self.sleepable:
-            self._refault()
+            self._fault_in_and_retry()
 
     def _body(self) -> None:
         asm = self.asm
         if self.sleepable:
             asm.mov(R8, 0)
-            asm.label(f"body.{self._name}")
+            asm.label(self.again)
         asm.load_map(R1, EVENTS)
         asm.mov(R2, self.plan.size)
         asm.mov(R3, 0)
         asm.call(Helper.RINGBUF_RESERVE)
-        asm.jump(Jump.EQ, R0, 0, f"lost.{self._name}")
+        asm.jump(Jump.EQ, R0, 0, self.labels.lost)
         asm.mov(R7, R0)
         self._header()
         self._values()
         asm.mov(R1, R7)
         asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_SUBMIT)
-        asm.goto("exit")
+        asm.goto(self.labels.exit)
 
     def _values(self) -> None:
         if self.plan.marks >= 0:
@@ -101,13 +107,13 @@ class RecordEmitter:
         asm.store(R7, 12, R1, 4)
         asm.call(Helper.GET_SMP_PROCESSOR_ID)
         asm.store(R7, 16, R0, 4)
-        asm.store(R7, 20, self.case.number, 4)
+        asm.store(R7, 20, self.variant.number, 4)
         asm.mov(R1, R7)
         asm.add(R1, 24)
         asm.mov(R2, 16)
         asm.call(Helper.GET_CURRENT_COMM)
 
-    def _writer(self, fail: str) -> ExpressionEmitter:
+    def _emitter(self, fail: str) -> ExpressionEmitter:
         return ExpressionEmitter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
 
     def _output(self, index: int, output: Output) -> None:
@@ -117,18 +123,18 @@ class RecordEmitter:
             elif output.whole is None:
                 self._text(output)
             else:
-                writer = ExpressionEmitter(self.asm, sleepable=False, fail="exit")
-                writer.copy_kept(output.whole, R7, output.offset, 8 + output.size)
+                emitter = ExpressionEmitter(self.asm, sleepable=False, fail=self.labels.exit)
+                emitter.copy_kept(output.whole, R7, output.offset, 8 + output.size)
             return
         if output.form in ("ustack", "kstack"):
             self._stack(output)
             return
         fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
-        writer = self._writer(fail)
+        emitter = self._emitter(fail)
         if output.form == "bytes":
-            self._copy(writer, output)
+            self._copy(emitter, output)
         else:
-            writer.value(output.node)
+            emitter.value(output.node)
             size = output.node.type.size if output.form == "float" else 8
             self.asm.store(*self._place(output, R1), R0, size)
         if output.fallible:
@@ -155,23 +161,23 @@ class RecordEmitter:
         asm.call(Helper.GET_STACK)
         asm.store(*self._place(output, R1), R0)
 
-    def _copy(self, writer: ExpressionEmitter, output: Output) -> None:
+    def _copy(self, emitter: ExpressionEmitter, output: Output) -> None:
         # A value of any size, from memory into the record.
         if output.whole is not None:
-            writer.copy_kept(output.whole, R7, output.offset, output.node.type.size)
+            emitter.copy_kept(output.whole, R7, output.offset, output.node.type.size)
             return
-        writer.address(_memory(output.node))
+        emitter.address(_memory(output.node))
 
         def prepare() -> None:
             self._to(output.offset)
             self.asm.mov(R2, output.node.type.size)
 
-        writer.call_reader(Helper.PROBE_READ_USER, prepare)
-        self.asm.jump(Jump.NE, R0, 0, writer.fail)
+        emitter.call_reader(Helper.PROBE_READ_USER, prepare)
+        self.asm.jump(Jump.NE, R0, 0, emitter.fail)
 
     def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
         # An instruction's offset reaches 32 KiB; what lies farther gets a register of its own.
-        if output.offset < _REACH:
+        if output.offset < _MAX_OFFSET:
             return R7, output.offset
         self.asm.mov(scratch, R7)
         self.asm.add(scratch, output.offset)
@@ -185,20 +191,20 @@ class RecordEmitter:
     def _retry(self) -> None:
         # On the first attempt, give up the record and fault the pages in.
         if self.sleepable:
-            self.asm.jump(Jump.EQ, R8, 0, f"refault.{self._name}")
+            self.asm.jump(Jump.EQ, R8, 0, self._fault_in_label)
 
     def _text(self, output: Output) -> None:
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
-        writer = self._writer(fail)
+        emitter = self._emitter(fail)
         helper = Helper.PROBE_READ_USER_STR if output.form == "string" else Helper.PROBE_READ_USER
         asm.store(*self._place(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
-            writer.value(output.length)
+            emitter.value(output.length)
             self._clamp(output, output.size, signed=output.length.type.signed)
         elif output.length is not None:
             asm.store(*self._place(output, R1), output.size)
-        writer.value(output.node)
+        emitter.value(output.node)
         kernel = of_kernel(output.node) and self.plan.kernel
         if kernel and output.form == "string":
             asm.jump(Jump.EQ, R0, 0, null := asm.new_label("null"))
@@ -213,10 +219,10 @@ class RecordEmitter:
                 asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
 
         mark = kernel and output.form == "string"
-        writer.call_reader(helper, prepare, kernel=kernel, mark=mark)
+        emitter.call_reader(helper, prepare, kernel=kernel, mark=mark)
         asm.jump(Jump.SLT, R0, 0, fail)
         if output.form == "string":
-            writer.count_nul()
+            emitter.count_nul()
             asm.store(*self._place(output, R1), R0)
         asm.goto(done)
         if mark:
@@ -232,11 +238,11 @@ class RecordEmitter:
         # Lead, address, and as many bytes as are said to lie there, if there is room for them.
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
-        writer = self._writer(fail)
+        emitter = self._emitter(fail)
         asm.store(*self._place(output, R1), 0)
-        writer.value(length)
+        emitter.value(length)
         self._clamp(output, output.size - 8, signed=length.type.signed)
-        writer.value(output.node)
+        emitter.value(output.node)
         self._to(output.offset)
         asm.store(R1, 8, R0)
         asm.mov(R3, R0)
@@ -246,7 +252,7 @@ class RecordEmitter:
             asm.load(R2, *self._place(output, R2))
             asm.jump(Jump.GT, R2, output.size - 8, fail)  # never; tells the verifier the bound
 
-        writer.call_reader(Helper.PROBE_READ_USER, prepare)
+        emitter.call_reader(Helper.PROBE_READ_USER, prepare)
         asm.jump(Jump.SLT, R0, 0, fail)
         asm.goto(done)
         asm.label(fail)
@@ -264,7 +270,7 @@ class RecordEmitter:
         for start, part in node.parts:
             if start + part.type.size > output.size - 8:
                 continue  # beyond what is kept
-            self._writer("exit").value(part)
+            self._emitter(self.labels.exit).value(part)
             self._to(output.offset)
             asm.store(R1, 16 + start, R0, part.type.size)
 
@@ -278,10 +284,10 @@ class RecordEmitter:
             return
         asm = self.asm
         unknown, fault, null, done = map(asm.new_label, ("unknown", "fault", "null", "done"))
-        writer = self._writer(unknown)
+        emitter = self._emitter(unknown)
         kernel = of_kernel(output.node) and self.plan.kernel
         size = output.size - 8
-        writer.value(output.node)
+        emitter.value(output.node)
         self._to(output.offset)
         asm.store(R1, 8, R0)
         asm.jump(Jump.EQ, R0, 0, null)
@@ -291,7 +297,7 @@ class RecordEmitter:
             self._to(output.offset + 16)
             asm.mov(R2, size)
 
-        writer.call_reader(Helper.PROBE_READ_USER, prepare, kernel=kernel, mark=kernel)
+        emitter.call_reader(Helper.PROBE_READ_USER, prepare, kernel=kernel, mark=kernel)
         asm.jump(Jump.SLT, R0, 0, fault)
         asm.add(R0, size)
         asm.store(*self._place(output, R1), R0)
@@ -322,10 +328,10 @@ class RecordEmitter:
         asm.store(*self._place(output, R1), room)
         asm.label(stored)
 
-    def _refault(self) -> None:
+    def _fault_in_and_retry(self) -> None:
         asm = self.asm
-        asm.label(f"refault.{self._name}")
-        self._give_back()
+        asm.label(self._fault_in_label)
+        self.discard()
         for output in self.plan.outputs:
             if output.whole is not None or isinstance(output.node, RegisterAggregate):
                 continue
@@ -338,9 +344,10 @@ class RecordEmitter:
             elif output.fallible:
                 self._fault_in(output.node)
         asm.mov(R8, 1)
-        asm.goto(f"body.{self._name}")
+        asm.goto(self.again)
 
-    def _give_back(self) -> None:
+    def discard(self) -> None:
+        """Emit what gives up a record before the program sleeps."""
         asm = self.asm
         asm.mov(R1, R7)
         # What was submitted behind this record did not wake the reader: it waits for this one.
@@ -350,15 +357,15 @@ class RecordEmitter:
     def _fault_in(self, node: Node, size: int = 0) -> None:
         # Evaluate the node, and touch so many bytes at the address it is, or lies at.
         skip = self.asm.new_label("next")
-        writer = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
+        emitter = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
         if node.type.kind is ValueClass.BYTES:
-            writer.address(_memory(node))
+            emitter.address(_memory(node))
             self.asm.mov(R0, R3)
         else:
-            writer.value(node)
+            emitter.value(node)
         if size:
             self.asm.jump(Jump.LT, R0, _FIRST_ADDRESS, skip)
-            writer.touch(size)
+            emitter.touch(size)
         self.asm.label(skip)
 
 

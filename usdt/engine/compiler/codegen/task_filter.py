@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R9, R10, Alu, Jump
+from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
+from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, PIDNS_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
@@ -101,24 +103,13 @@ def _one_form(asm: Assembler, task: Reg) -> None:
 def _lookup(asm: Assembler, found: str) -> None:
     # Whether r0 is in the set.
     asm.store(R10, KEY_SLOT, R0)
-    _key(asm)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, FOLLOWED)
     asm.jump(Jump.NE, R0, 0, found)
-
-
-def _key(asm: Assembler) -> None:
-    # r1, r2: the set, and the key in its slot.
-    asm.load_map(R1, FOLLOWED)
-    asm.mov(R2, R10)
-    asm.add(R2, KEY_SLOT)
 
 
 def _count(asm: Assembler, index: int, done: str) -> None:
     asm.store(R10, KEY_SLOT, index, 4)
-    asm.load_map(R1, UNFOLLOWED)
-    asm.mov(R2, R10)
-    asm.add(R2, KEY_SLOT)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNFOLLOWED)
     asm.jump(Jump.EQ, R0, 0, done)
     asm.mov(R1, 1)
     asm.atomic_add(R0, 0, R1)
@@ -138,13 +129,12 @@ def fork_program(namespace: tuple[int, int] | None) -> Code:
     asm.label("task")
     _task_lookup(asm, "followed")
     asm.store(R10, KEY_SLOT, R7)
-    _key(asm)
-    asm.call(Helper.MAP_DELETE_ELEM)
-    asm.goto("exit")
+    emit_map_call(asm, Helper.MAP_DELETE_ELEM, FOLLOWED)
+    asm.goto(EXIT)
     asm.label("followed")
     _update(asm, ALIVE, 0)
-    asm.jump(Jump.EQ, R0, 0, "exit")
-    _count(asm, _NO_ROOM, "exit")
+    asm.jump(Jump.EQ, R0, 0, EXIT)
+    _count(asm, _NO_ROOM, EXIT)
     return _finished(asm)
 
 
@@ -152,7 +142,7 @@ def _update(asm: Assembler, state: int, flags: int) -> None:
     # Of the task in r7.
     asm.store(R10, KEY_SLOT, R7)
     asm.store(R10, READ_SLOT, state, 1)
-    _key(asm)
+    emit_map_key(asm, FOLLOWED)
     asm.mov(R3, R10)
     asm.add(R3, READ_SLOT)
     asm.mov(R4, flags)
@@ -180,13 +170,12 @@ def free_program() -> Code:
     asm.load(R7, R1, 0)
     _one_form(asm, R7)
     asm.store(R10, KEY_SLOT, R7)
-    _key(asm)
-    asm.call(Helper.MAP_DELETE_ELEM)
+    emit_map_call(asm, Helper.MAP_DELETE_ELEM, FOLLOWED)
     return _finished(asm)
 
 
 def _finished(asm: Assembler) -> Code:
-    asm.label("exit")
+    asm.label(EXIT)
     asm.mov(R0, 0)
     asm.exit()
     return asm.assemble()

@@ -32,7 +32,7 @@ class Attacher(ProgramLoader):
         maps: what programs refer to by name.
         accept: which processes count.
         via: how to attach to files; None asks the kernel for its newest way.
-        body: writes what is done at a hit.
+        action: emits what is done at a hit.
         may_sleep: whether programs may take page faults, where the kernel lets them.
     """
 
@@ -41,11 +41,11 @@ class Attacher(ProgramLoader):
         maps: dict[str, Map],
         accept: TaskFilter,
         via: UprobeMethod | None = None,
-        body: ActionEmitter = RECORD_ACTION,
+        action: ActionEmitter = RECORD_ACTION,
         *,
         may_sleep: bool = True,
     ) -> None:
-        super().__init__(maps, accept, body)
+        super().__init__(maps, accept, action)
         self._uprobes = UprobeAttacher(self, via, may_sleep=may_sleep)
 
     def attach(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:

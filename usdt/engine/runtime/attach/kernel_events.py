@@ -19,6 +19,7 @@ from usdt.bpf._uapi import Helper, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
+from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
 from usdt.engine.compiler.ir import ArgumentValue, children
 from usdt.engine.runtime.attach.attach_points import (
@@ -56,21 +57,21 @@ class _ByNumber:
     registers: SyscallRegisters
     keys: tuple[tuple[int, int], ...]
 
-    def write(self, asm: Assembler) -> None:
+    def emit(self, asm: Assembler) -> None:
         registers = self.registers
         self._read(asm, registers.number, STRING_SLOT)
         if registers.mode >= 0:
             self._read(asm, registers.mode, STRING_SLOT + 8)
             asm.load(R1, R10, STRING_SLOT + 8)
             asm.alu(Alu.AND, R1, registers.mask)
-            asm.jump(Jump.NE, R1, registers.wide, "exit")
+            asm.jump(Jump.NE, R1, registers.wide, EXIT)
         if (status := compat_status()) >= 0:
             asm.call(Helper.GET_CURRENT_TASK)
             asm.mov(R3, R0)
             self._copy(asm, status, STRING_SLOT + 8)
             asm.load(R1, R10, STRING_SLOT + 8)
             asm.alu(Alu.AND, R1, TS_COMPAT)
-            asm.jump(Jump.NE, R1, 0, "exit")
+            asm.jump(Jump.NE, R1, 0, EXIT)
         asm.load(R0, R10, STRING_SLOT, registers.width)
 
     def _read(self, asm: Assembler, offset: int, slot: int) -> None:
@@ -84,7 +85,7 @@ class _ByNumber:
         asm.mov(R2, 8)
         asm.add(R3, offset)
         asm.call(Helper.PROBE_READ_KERNEL)
-        asm.jump(Jump.NE, R0, 0, "exit")
+        asm.jump(Jump.NE, R0, 0, EXIT)
 
 
 def reads_context(plan: ProbePlan) -> bool:

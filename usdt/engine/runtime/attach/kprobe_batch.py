@@ -16,8 +16,10 @@ from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import CodeTooLarge
-from usdt.bpf.asm.insn import R0, R1, R2, R6, R10, Jump
+from usdt.bpf.asm.insn import R0, R6, R10, Jump
 from usdt.bpf.maps import MapSpec
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
 from usdt.engine.runtime.attach.attach_points import FunctionTarget
 from usdt.engine.runtime.attach.requests import program_too_large
@@ -51,7 +53,7 @@ class DispatchByIp:
 
     keys: tuple[tuple[int, int], ...]
 
-    def write(self, asm: Assembler) -> None:
+    def emit(self, asm: Assembler) -> None:
         """Leave the pointer in r0."""
         asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
 
@@ -60,11 +62,8 @@ def emit_find_variant(asm: Assembler) -> None:
     """Leave the case's number in r0, from the map ``POINTERS``; go to ``exit`` without any."""
     asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
     asm.store(R10, STRING_SLOT, R0)
-    asm.load_map(R1, POINTERS)
-    asm.mov(R2, R10)
-    asm.add(R2, STRING_SLOT)
-    asm.call(Helper.MAP_LOOKUP_ELEM)
-    asm.jump(Jump.EQ, R0, 0, "exit")
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, POINTERS, STRING_SLOT)
+    asm.jump(Jump.EQ, R0, 0, EXIT)
     asm.load(R0, R0, 0, 4)
 
 

@@ -53,7 +53,7 @@ def pair_returns(placed: Sequence[AttachRequest]) -> list[EntryReturnPair]:
     ends = []
     for item in placed:
         call = item.case.call
-        if item.returns and (call is not None or item.case.gate is not None):
+        if item.returns and (call is not None or item.case.condition is not None):
             entry = None if call is None else entries.get((id(item.point), call.pair))
             ends.append(EntryReturnPair(item, entry))
     return ends
@@ -84,7 +84,7 @@ class SessionDispatch:
                 found.append((2 * number, one.entry.case.number))
         return list(dict.fromkeys(found))  # functions may share a case
 
-    def write(self, asm: Assembler) -> None:
+    def emit(self, asm: Assembler) -> None:
         """Keep the pointer, or bring it back; leave the key in r0."""
         is_return, cookie = features.kprobe_session()
         asm.mov(R1, R6)

@@ -32,7 +32,7 @@ class ProgramLoader:
     Args:
         maps: what programs refer to by name.
         accept: which processes count.
-        body: writes what is done at a hit.
+        action: emits what is done at a hit.
 
     Attributes:
         attach_log: notes on what was attached by which kernel path, for ``-v``.
@@ -48,11 +48,11 @@ class ProgramLoader:
     missed = 0
 
     def __init__(
-        self, maps: dict[str, Map], accept: TaskFilter, body: ActionEmitter = RECORD_ACTION
+        self, maps: dict[str, Map], accept: TaskFilter, action: ActionEmitter = RECORD_ACTION
     ) -> None:
         self._maps = maps | accept.maps
         self._accept = accept
-        self._body = body
+        self._action = action
         self._code: list[Code] = []
         self._links: list[Link] = []
         self._programs: list[Program] = []  # of uprobes
@@ -81,7 +81,7 @@ class ProgramLoader:
             CodeTooLarge: too many cases.
             SyscallError: the kernel's word.
         """
-        code = generate(cases, self._accept, sleepable=sleepable, body=self._body, uprobe=True)
+        code = generate(cases, self._accept, sleepable=sleepable, action=self._action, uprobe=True)
         flags = BPF_F_SLEEPABLE if sleepable else 0
         spec = ProgramSpec(code, attach_type=attach_type, flags=flags, name="usdt")
         program = spec.load(self._maps)
@@ -126,10 +126,10 @@ class ProgramLoader:
             cases,
             accept,
             sleepable=False,
-            body=self._body,
-            select=select,
+            action=self._action,
+            dispatch=select,
             result=result,
-            skipped=skipped,
+            reject_result=skipped,
         )
         spec = ProgramSpec(
             code,
@@ -153,17 +153,19 @@ class ProgramLoader:
 
         As :meth:`load`; None: they differ in something else, too.
         """
-        write = self._body.indexed(cases)
+        write = self._action.indexed(cases)
         if write is None:
             return None
         whom = self._accept
         accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
-        code = generate_indexed(accept, count=write, select=select, probe=cases[-1].probe)
+        code = generate_indexed(
+            accept, count=write, find_variant=select, probe_index=cases[-1].probe_index
+        )
         return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), cases)
 
     def can_index(self, cases: Sequence[ProgramVariant]) -> bool:
         """Whether :meth:`load_indexed` has a program for them."""
-        return self._body.indexed(cases) is not None
+        return self._action.indexed(cases) is not None
 
     def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[ProgramVariant]) -> Program:
         program = spec.load(self._maps)
