@@ -84,7 +84,7 @@ def rendering() -> None:
     """Measure, and print one line per format."""
     from usdt.btf.reader import Btf  # noqa: PLC0415 - --help does not pay for it
     from usdt.btf.values import Options, Renderer  # noqa: PLC0415
-    from usdt.btf.values.value_reader import Concise  # noqa: PLC0415
+    from usdt.btf.values.value_reader import CompactFormatter  # noqa: PLC0415
 
     taken, data = _records()
     layout = layout_of(taken.cases[0][2])
@@ -97,7 +97,7 @@ def rendering() -> None:
     if layout.size <= HEADER_SIZE or not values:
         raise SystemExit("bench: no packet came over the loopback interface")
     text, short = Renderer(btf).text_of(number), Renderer(btf, Options(compact=True))
-    compact, concise = short.text_of(number), Concise(btf)
+    compact, concise = short.text_of(number), CompactFormatter(btf)
     rows = (
         ("text, as libbpf has it", _rate(lambda: len([text(value) for value in values]))),
         ("text, compact", _rate(lambda: len([compact(value) for value in values]))),

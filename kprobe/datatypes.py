@@ -14,7 +14,7 @@ from usdt.btf.reader import Btf
 from usdt.btf.values.libbpf import render_libbpf
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.value_reader import Concise, Values
+from usdt.btf.values.value_reader import CompactFormatter, ValueReader
 
 if TYPE_CHECKING:
     from usdt.btf.values.options import Rendered
@@ -114,8 +114,8 @@ class Types:
 
     def __init__(self, btf: Btf) -> None:
         self.btf = btf
-        self.values = Values(btf)
-        self.concise = Concise(btf)
+        self.values = ValueReader(btf)
+        self.concise = CompactFormatter(btf)
         self._renderers: dict[Options, Renderer] = {}
 
     def __getitem__(self, name: str | int) -> DataType:

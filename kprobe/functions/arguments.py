@@ -298,9 +298,9 @@ def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tu
     if btf is None or not isinstance(found, btf_types.FunctionProto):
         return _untyped(context)
     parameters = found.parameters[:-1] if found.variadic else found.parameters
-    passed = [_passed(btf, one.target) for one in parameters]
+    passed = [_passed(btf, one.type_id) for one in parameters]
     shapes = [one.shape or AbiType(8) for one in passed]
-    result = _passed(btf, found.target).shape
+    result = _passed(btf, found.return_type_id).shape
     if result is not None and not context.traced and has_sret(result, context.machine):
         places = context.where([AbiType(8), *shapes])[1:]
     else:
@@ -313,7 +313,7 @@ def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tu
         if parameter.name:
             numbered.append(_renamed(made, f"arg{index}"))
     before = sum(shape.words for shape in shapes)
-    return (*named, *numbered, _result(btf, found.target, before, context))
+    return (*named, *numbered, _result(btf, found.return_type_id, before, context))
 
 
 def _untyped(context: CallContextAbi) -> tuple[Argument, ...]:

@@ -143,7 +143,7 @@ def _number_of(info: FunctionInfo) -> int:
     # The ID of the function itself.
     for number in info.btf.find(info.name, Kind.FUNC) if info.btf else ():
         function = info.btf.type(number) if info.btf else None
-        if isinstance(function, Function) and function.target == info.prototype:
+        if isinstance(function, Function) and function.type_id == info.prototype:
             return number
     return 0
 
@@ -183,7 +183,7 @@ def _with_types(place: KernelFunction, functions: Functions) -> KernelFunction:
     if btf is None or len(ids) != 1:
         return place
     function = btf.type(ids[0])
-    target = function.target if isinstance(function, Function) else 0
+    target = function.type_id if isinstance(function, Function) else 0
     return KernelFunction(place.name, place.module, place.address, 0, btf, ids[0], target)
 
 

@@ -70,9 +70,9 @@ class FunctionInfo:
         prototype = self.btf.type(self.prototype) if self.btf else None
         if self.btf and isinstance(prototype, FunctionProto):
             parameters = prototype.parameters[:-1] if prototype.variadic else prototype.parameters
-            found["return"] = declaration(self.btf, prototype.target)
+            found["return"] = declaration(self.btf, prototype.return_type_id)
             found["parameters"] = [
-                {"name": one.name or None, "type": declaration(self.btf, one.target)}
+                {"name": one.name or None, "type": declaration(self.btf, one.type_id)}
                 for one in parameters
             ]
             found["variadic"] = prototype.variadic
@@ -268,9 +268,9 @@ class Functions:
         seen = set()
         for number in ids:
             function = btf.type(number)
-            if isinstance(function, Function) and function.target not in seen:
-                seen.add(function.target)
-                yield FunctionInfo(name, module, btf, function.target, places, variants, problem)
+            if isinstance(function, Function) and function.type_id not in seen:
+                seen.add(function.type_id)
+                yield FunctionInfo(name, module, btf, function.type_id, places, variants, problem)
 
     def _problem(self, name: str, places: tuple[int, ...], variants: tuple[str, ...]) -> str:
         if not places:

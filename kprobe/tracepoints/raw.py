@@ -82,13 +82,13 @@ def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
     for number in _caller(name):
         function = btf.type(number)
         if isinstance(function, btf_types.Function):
-            found = btf.type(function.target)
+            found = btf.type(function.type_id)
             if isinstance(found, btf_types.FunctionProto):
                 return found
     for number in btf.find(f"{_TYPEDEF}{name}", BtfKind.TYPEDEF):  # without names
         pointer = btf.resolve(number)
         if isinstance(pointer, btf_types.Pointer):
-            found = btf.resolve(pointer.target)
+            found = btf.resolve(pointer.type_id)
             if isinstance(found, btf_types.FunctionProto):
                 return found
     return None
@@ -102,7 +102,7 @@ def arguments_of(name: str) -> tuple[Argument, ...]:
         return ()
     named, numbered = [], []
     for index, parameter in enumerate(prototype.parameters[1 : _MAX_ARGUMENTS + 1]):
-        made = _argument(btf, parameter.name or f"arg{index}", parameter.target, 8 * index)
+        made = _argument(btf, parameter.name or f"arg{index}", parameter.type_id, 8 * index)
         named.append(made)
         if parameter.name:
             word = Register(8 * index, 8)
@@ -131,7 +131,7 @@ def declaration_of(name: str) -> str:
         return f"{name}()"
     parameters = prototype.parameters[1:]
     words = [
-        declaration(btf, parameter.target, parameter.name or f"arg{index}")
+        declaration(btf, parameter.type_id, parameter.name or f"arg{index}")
         for index, parameter in enumerate(parameters)
     ]
     return f"{name}({', '.join(words) or 'void'})"

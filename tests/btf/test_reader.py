@@ -38,7 +38,7 @@ from usdt.btf.types import (
     Variable,
 )
 from usdt.btf.values import Options, render, render_libbpf
-from usdt.btf.values.value_reader import Concise
+from usdt.btf.values.value_reader import CompactFormatter
 from usdt.btf.writer import BtfWriter
 
 VMLINUX = Path(KERNEL)
@@ -316,7 +316,7 @@ def exercise(data: bytes) -> None:
             lambda n: render(btf, n, bytes(40), Options(emit_zeroes=True)),
             lambda n: render_libbpf(btf, n, bytes(range(40))),
             lambda n: render(btf, n, bytes(range(9))),
-            lambda n: Concise(btf).line(n, bytes(range(40))),
+            lambda n: CompactFormatter(btf).line(n, bytes(range(40))),
         ):
             with contextlib.suppress(BtfError):
                 action(number)
@@ -417,7 +417,7 @@ def test_the_kernel_itself() -> None:
     (number,) = btf.find("tcp_sendmsg", Kind.FUNC)
     function = btf.type(number)
     assert isinstance(function, Function)
-    text = declaration(btf, function.target, function.name)
+    text = declaration(btf, function.type_id, function.name)
     assert text == "int tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size)"
     assert Btf.from_kernel() is btf
     assert btf.size_of(find_type(btf, "struct list_head")) == 16

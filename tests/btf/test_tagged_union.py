@@ -7,12 +7,12 @@ import struct
 import pytest
 
 from usdt.btf.format import Encoding, Kind
-from usdt.btf.minimize import subset
+from usdt.btf.minimize import minimize
 from usdt.btf.reader import Btf
-from usdt.btf.tagged_union import CHOOSER, choice_of
+from usdt.btf.tagged_union import DISCRIMINANT, tagged_union_of
 from usdt.btf.values import Options, render
-from usdt.btf.values.json_codegen import Literals
-from usdt.btf.values.value_reader import Concise, Values
+from usdt.btf.values.json_codegen import JsonCodegen
+from usdt.btf.values.value_reader import CompactFormatter, ValueReader
 from usdt.btf.writer import BtfWriter
 
 MARKS = {"little": "<", "big": ">"}
@@ -34,7 +34,7 @@ def made(order: str = "little") -> tuple[Btf, int, int]:
     names = ("Empty", empty), ("Circle", circle), ("Square", square), ("Other", other)
     forms = out.composite(Kind.UNION, "", 8, [(name, one, 0, 0) for name, one in names])
     kinds = out.enum("", 2, [("Empty", 0), ("Circle", 1), ("Square", 0xFFFF)])
-    rows = [(CHOOSER, kinds, 0, 0), ("", forms, 0, 0)]
+    rows = [(DISCRIMINANT, kinds, 0, 0), ("", forms, 0, 0)]
     shape = out.composite(Kind.STRUCT, "Shape", 8, rows)
     row = out.array(shape, 3)
     rows = [("head", u16, 0, 0), ("shape", shape, 32, 0), ("row", row, 96, 0)]
@@ -78,9 +78,9 @@ def test_each_form_is_shown_with_its_own_data(order: str) -> None:
         ),
     ]
     for data, value, line, tree in known:
-        assert Values(btf).read(number, data) == value
-        assert Literals(btf, text=False).function(number)(data, 0) == value
-        assert Concise(btf).line(number, data) == line
+        assert ValueReader(btf).read(number, data) == value
+        assert JsonCodegen(btf, text=False).function(number)(data, 0) == value
+        assert CompactFormatter(btf).line(number, data) == line
         shown = render(btf, number, data, Options(compact=True, words=True))
         assert shown.text == f"(struct Shape){tree}"
 
@@ -91,32 +91,32 @@ def test_within_a_structure_and_in_a_row() -> None:
     data = struct.pack("<H2x", 5) + one + shape("little", 0) * 2 + shape("little", 7, bytes(6))
     circle, other = {"Circle": {"__1": True, "__0": 2}}, {"Other": {"__0": 0}}
     value = {"head": 5, "shape": circle, "row": ["Empty", "Empty", other]}
-    blob, number = subset(btf, holder)  # as a recording has it
+    blob, number = minimize(btf, holder)  # as a recording has it
     for types, which in ((btf, holder), (Btf(blob), number)):
-        assert Values(types).read(which, data) == value
-        assert Literals(types, text=False).function(which)(data, 0) == value
+        assert ValueReader(types).read(which, data) == value
+        assert JsonCodegen(types, text=False).function(which)(data, 0) == value
         line = "{head=5, shape=Circle(2, true), row=[Empty, Empty, Other(0)]}"
-        assert Concise(types).line(which, data) == line
-        assert Concise(types, once=True).line(which, data) == line
+        assert CompactFormatter(types).line(which, data) == line
+        assert CompactFormatter(types, once=True).line(which, data) == line
         tree = render(types, which, data, Options(indent_str=" ", words=True)).text
         assert " .shape = (struct Shape)Circle{\n  .__1 = true,\n" in tree
         assert "  Empty,\n  Empty,\n  Other{\n   .__0 = 0,\n  },\n ]," in tree
     nothing = bytes(4) + shape("little", 0, bytes(6)) * 4
-    assert Concise(btf).line(holder, nothing) == "{shape=Empty}"
+    assert CompactFormatter(btf).line(holder, nothing) == "{shape=Empty}"
 
 
 def test_data_that_end_early() -> None:
     btf, number, holder = made()
     whole = struct.pack("<H2x", 5) + shape("little", 1, struct.pack("<B x H", 1, 2)) * 4
     for size in range(len(whole)):
-        Values(btf).read(holder, whole[:size])
-        Concise(btf).line(holder, whole[:size])
+        ValueReader(btf).read(holder, whole[:size])
+        CompactFormatter(btf).line(holder, whole[:size])
         assert render(btf, holder, whole[:size]).error == (
             "E2BIG" if size < 12 else ""
         )  # arrays end
-    assert Values(btf).read(number, b"\1") is None
-    assert Concise(btf).line(number, b"\1") == "?"
-    assert Values(btf).read(number, b"\1\0\1") == {"Circle": {"__1": True, "__0": None}}
+    assert ValueReader(btf).read(number, b"\1") is None
+    assert CompactFormatter(btf).line(number, b"\1") == "?"
+    assert ValueReader(btf).read(number, b"\1\0\1") == {"Circle": {"__1": True, "__0": None}}
 
 
 def test_what_is_none() -> None:
@@ -125,7 +125,9 @@ def test_what_is_none() -> None:
     kinds = out.enum("", 4, [("One", 1)])
     union = out.composite(Kind.UNION, "", 4, [("One", integer, 0, 0)])
     plain = out.composite(Kind.STRUCT, "plain", 4, [("a", kinds, 0, 0), ("", union, 0, 0)])
-    behind = out.composite(Kind.STRUCT, "b", 4, [(CHOOSER, kinds, 32, 0), ("", union, 0, 0)])
-    number = out.composite(Kind.STRUCT, "n", 4, [(CHOOSER, integer, 0, 0), ("", union, 0, 0)])
+    behind = out.composite(Kind.STRUCT, "b", 4, [(DISCRIMINANT, kinds, 32, 0), ("", union, 0, 0)])
+    number = out.composite(Kind.STRUCT, "n", 4, [(DISCRIMINANT, integer, 0, 0), ("", union, 0, 0)])
     btf = Btf(out.data())
-    assert [choice_of(btf, btf.type(one)) for one in (integer, plain, behind, number)] == [None] * 4
+    assert [tagged_union_of(btf, btf.type(one)) for one in (integer, plain, behind, number)] == [
+        None
+    ] * 4

@@ -13,13 +13,13 @@ from typedthings import IDS, SIZE, thing, things
 
 from usdt.base.errors import BtfError
 from usdt.btf.format import Encoding, Kind
-from usdt.btf.minimize import subset
+from usdt.btf.minimize import minimize
 from usdt.btf.reader import Btf
-from usdt.btf.values.json_codegen import Literals
+from usdt.btf.values.json_codegen import JsonCodegen
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.type_snapshot import Shape, shape_of
-from usdt.btf.values.value_reader import Concise, Values
+from usdt.btf.values.type_snapshot import TypeSnapshot, snapshot_of
+from usdt.btf.values.value_reader import CompactFormatter, ValueReader
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.record.layout import BadLayout
 
@@ -27,7 +27,7 @@ from usdt.engine.compiler.record.layout import BadLayout
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_a_subset_renders_as_the_whole_does(order: str) -> None:
     btf = things(order)
-    types, number = subset(btf, IDS["thing"])
+    types, number = minimize(btf, IDS["thing"])
     part = Btf(types)
     assert part.order == order
     assert part.size_of(number) == SIZE
@@ -36,17 +36,19 @@ def test_a_subset_renders_as_the_whole_does(order: str) -> None:
         for options in (Options(), Options(compact=True, emit_zeroes=True), Options(words=True)):
             whole = Renderer(btf, options).render(IDS["thing"], data)
             assert Renderer(part, options).render(number, data) == whole
-        assert Concise(part).line(number, data) == Concise(btf).line(IDS["thing"], data)
+        assert CompactFormatter(part).line(number, data) == CompactFormatter(btf).line(
+            IDS["thing"], data
+        )
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_generated_code_reads_what_the_reader_reads(order: str) -> None:
     btf = things(order)
-    objects, texts = (Literals(btf, text=text).function(IDS["thing"]) for text in (False, True))
+    objects, texts = (JsonCodegen(btf, text=text).function(IDS["thing"]) for text in (False, True))
     source = random.Random(6)
     for _ in range(50):
         data = source.randbytes(SIZE)
-        expected = Values(btf).read(IDS["thing"], data)
+        expected = ValueReader(btf).read(IDS["thing"], data)
         assert objects(data, 0) == expected
         assert texts(data, 0) == json.dumps(expected)
         assert texts(b"before" + data, 6) == texts(data, 0)
@@ -66,8 +68,8 @@ def test_names_of_strangers_do_no_harm() -> None:
         data = b"".join(n.to_bytes(4, "little") for n in (*range(len(names)), last))
         expected: dict[str, Any] = dict(zip(names, range(len(names)), strict=True))
         expected["e"] = "{__import__('os')}" if last == 1 else "'''\\\n\""
-        assert Literals(btf, text=False).function(number)(data, 0) == expected
-        assert json.loads(Literals(btf, text=True).function(number)(data, 0)) == expected
+        assert JsonCodegen(btf, text=False).function(number)(data, 0) == expected
+        assert json.loads(JsonCodegen(btf, text=True).function(number)(data, 0)) == expected
 
 
 def test_pointers_of_four_bytes() -> None:
@@ -77,24 +79,24 @@ def test_pointers_of_four_bytes() -> None:
     number = made.composite(
         Kind.STRUCT, "s", 8, [("a", made.pointer(char), 0, 0), ("b", made.pointer(0), 32, 0)]
     )
-    types, own = subset(Btf(made.data()), number)
+    types, own = minimize(Btf(made.data()), number)
     assert Btf(types).pointer_size == 4
-    assert Values(Btf(types)).read(own, bytes(range(8))) == {"a": 0x3020100, "b": 0x7060504}
+    assert ValueReader(Btf(types)).read(own, bytes(range(8))) == {"a": 0x3020100, "b": 0x7060504}
 
 
 def test_what_has_no_values_has_no_shape() -> None:
     btf = things()
-    assert shape_of(btf, 0) is None
-    assert shape_of(btf, btf.type(IDS["function"]).target) is None  # type: ignore[union-attr]
+    assert snapshot_of(btf, 0) is None
+    assert snapshot_of(btf, btf.type(IDS["function"]).type_id) is None  # type: ignore[union-attr]
     made = BtfWriter()
     made.integer("int", 4)
     endless = made.composite(Kind.STRUCT, "s", 8, [("again", 2, 0, 0)])
     with pytest.raises(BtfError, match="nested too deeply, or in itself"):
-        shape_of(Btf(made.data()), endless)
+        snapshot_of(Btf(made.data()), endless)
 
 
 def _shape() -> dict[str, Any]:
-    shape = shape_of(things(), IDS["thing"])
+    shape = snapshot_of(things(), IDS["thing"])
     assert shape is not None
     return shape.to_json()
 
@@ -117,11 +119,11 @@ def _shape() -> dict[str, Any]:
     ],
 )
 def test_shapes_of_strangers_are_checked(change: dict[str, Any]) -> None:
-    assert Shape.from_json(_shape(), BadLayout).size == SIZE
+    assert TypeSnapshot.from_json(_shape(), BadLayout).size == SIZE
     with pytest.raises(BadLayout, match="shape"):
-        Shape.from_json(_shape() | change, BadLayout)
+        TypeSnapshot.from_json(_shape() | change, BadLayout)
 
 
 def test_a_shape_that_is_no_object_is_refused() -> None:
     with pytest.raises(BadLayout, match="shape"):
-        Shape.from_json([1], BadLayout)
+        TypeSnapshot.from_json([1], BadLayout)

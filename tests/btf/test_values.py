@@ -15,7 +15,7 @@ from usdt.base.errors import BtfError
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.values import Options, Rendered, Renderer, render, render_libbpf
-from usdt.btf.values.value_reader import Concise, Values
+from usdt.btf.values.value_reader import CompactFormatter, ValueReader
 from usdt.btf.writer import BtfWriter
 
 if TYPE_CHECKING:
@@ -441,10 +441,10 @@ def test_compiled_and_interpreted_rendering_agree(
 def test_json_and_lines_of_any_value(case: tuple[bytes, int, bytes]) -> None:
     raw, number, data = case
     btf = Btf(raw)
-    json.dumps(Values(btf).read(number, data), allow_nan=False)
-    line = Concise(btf).line(number, data)
+    json.dumps(ValueReader(btf).read(number, data), allow_nan=False)
+    line = CompactFormatter(btf).line(number, data)
     assert "\n" not in line
-    assert line == Concise(btf, once=True).line(number, data)
+    assert line == CompactFormatter(btf, once=True).line(number, data)
 
 
 # ---------------------------------------------------------------- JSON and lines
@@ -469,19 +469,19 @@ def example() -> tuple[Btf, int, bytes]:
 
 def test_values_for_json() -> None:
     btf, number, data = example()
-    assert Values(btf).read(number, data) == {
+    assert ValueReader(btf).read(number, data) == {
         "len": -84, "dev": "lo", "flags": 5, "fn": 4096, "text": 8192, "id": 7, "low": -1,
         "ok": True, "mac": [2, 0], "zero": 0,
     }  # fmt: skip
-    short: dict[str, Any] = Values(btf).read(number, data[:6])
+    short: dict[str, Any] = ValueReader(btf).read(number, data[:6])
     assert (short["len"], short["dev"], short["flags"]) == (-84, "lo", None)
 
 
 def test_short_lines() -> None:
     btf, number, data = example()
-    assert Concise(btf).line(number, data) == (
+    assert CompactFormatter(btf).line(number, data) == (
         '{len=-84, dev="lo", flags=A|C, fn=0x1000, text=0x2000, id=7, low=-1, ok=true, mac=[2, 0]}'
     )
-    known = Concise(btf, symbol={4096: "tcp_v4_rcv"}.get, string={8192: "hi\n"}.get)
+    known = CompactFormatter(btf, symbol={4096: "tcp_v4_rcv"}.get, string={8192: "hi\n"}.get)
     assert 'fn=tcp_v4_rcv, text="hi\\n"' in known.line(number, data)
-    assert Concise(btf).line(number, bytes(48)) == "{}"
+    assert CompactFormatter(btf).line(number, bytes(48)) == "{}"

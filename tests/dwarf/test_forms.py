@@ -253,7 +253,7 @@ def test_lambdas_and_methods_of_local_classes(
         assert found.declaration == "int outer()::local::method(point *q, int r) const"
         assert [one.name for one in found.parameters] == ["this", "q", "r"]
         assert info.type_id("struct point") in [
-            info.btf.type(one.type_id).target for one in found.parameters[1:2]
+            info.btf.type(one.type_id).type_id for one in found.parameters[1:2]
         ]
         symbol, address = by_symbol(program, "clES0_i")  # operator() of a lambda
         names = [one.name for one in info.function(address, symbol).parameters]

@@ -78,7 +78,7 @@ def test_prototypes_of_c(tmp_path: Path, compiler: str, options: tuple[str, ...]
         assert not any(one.problem or one.artificial for one in found.parameters)
         assert found.file == str(tmp_path / "program.c")
         assert (tmp_path / "program.c").read_text().splitlines()[found.line - 1].count(" walk(")
-        node = info.btf.resolve(info.btf.resolve(found.parameters[0].type_id).target)
+        node = info.btf.resolve(info.btf.resolve(found.parameters[0].type_id).type_id)
         assert isinstance(node, Composite)
         assert node.name == "node"
         assert info.btf.resolve(found.returns).name == "int"
@@ -161,11 +161,11 @@ def test_rust(tmp_path: Path, options: tuple[str, ...]) -> None:
             " maybe: core::option::Option<&shapes::Point>, text: &str, pair: (i32, u16)) -> i64"
         )
         assert found.language == "rust"
-        shape = info.btf.resolve(info.btf.resolve(found.parameters[0].type_id).target)
+        shape = info.btf.resolve(info.btf.resolve(found.parameters[0].type_id).type_id)
         forms = info.variants[shape.id]
         assert [one.name for one in forms.variants] == ["Empty", "Circle", "Square"]
         assert [forms.choose(value).name for value in (0, 1, 2)] == ["Empty", "Circle", "Square"]
-        square = info.btf.resolve(forms.choose(2).member.target)
+        square = info.btf.resolve(forms.choose(2).member.type_id)
         assert {one.name for one in square.members} >= {"side", "name"}
         maybe = info.btf.resolve(found.parameters[2].type_id)
         niche = info.variants[maybe.id]

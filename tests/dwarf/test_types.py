@@ -17,7 +17,7 @@ from usdt.base.errors import BtfError
 from usdt.btf.c_dump import definition
 from usdt.btf.format import Kind
 from usdt.btf.types import Array, Composite, Enum, Forward, FunctionProto, Int, Pointer, Typedef
-from usdt.btf.values.value_reader import Values
+from usdt.btf.values.value_reader import ValueReader
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
@@ -100,11 +100,11 @@ def test_members_are_found_as_expressions_name_them(tmp_path: Path) -> None:
             place = types._find(node, name, 0, 0)
             assert place is not None
             assert bits is None or place[0] == bits
-        inner = info.btf.resolve(types._find(node, "in", 0, 0)[1].target)
+        inner = info.btf.resolve(types._find(node, "in", 0, 0)[1].type_id)
         assert types._find(inner, "q", 0, 0)[0] == 64  # through a union without a name
         pointer = info.btf.type(info.type_id("struct node *"))
         assert isinstance(pointer, Pointer)
-        assert info.btf.resolve(pointer.target).name == "node"
+        assert info.btf.resolve(pointer.type_id).name == "node"
 
 
 def test_kinds_are_told_apart(tmp_path: Path) -> None:
@@ -113,24 +113,24 @@ def test_kinds_are_told_apart(tmp_path: Path) -> None:
         btf = info.btf
         node = btf.resolve(info.type_id("struct node"))
         members = {one.name: one for one in node.members}
-        grid = btf.type(members["m"].target)
+        grid = btf.type(members["m"].type_id)
         assert isinstance(grid, Array)
-        assert (grid.count, btf.type(grid.target).count) == (3, 4)
-        assert btf.type(members["name"].target).count == 256  # 255 fills its byte
-        call = btf.type(btf.type(members["cb"].target).target)
+        assert (grid.count, btf.type(grid.type_id).count) == (3, 4)
+        assert btf.type(members["name"].type_id).count == 256  # 255 fills its byte
+        call = btf.type(btf.type(members["cb"].type_id).type_id)
         assert isinstance(call, FunctionProto)
         assert len(call.parameters) == 3  # with what stands for "..."
-        assert btf.resolve(members["wide"].target).kind == Kind.ENUM64
-        assert btf.resolve(members["wide"].target).values[1].value == 0x123456789ABC
-        color = btf.resolve(members["color"].target)
+        assert btf.resolve(members["wide"].type_id).kind == Kind.ENUM64
+        assert btf.resolve(members["wide"].type_id).values[1].value == 0x123456789ABC
+        color = btf.resolve(members["color"].type_id)
         assert isinstance(color, Enum)
         assert color.signed
         assert [one.value for one in color.values] == [0, 5, -1]
-        assert isinstance(btf.resolve(members["ok"].target), Int)
+        assert isinstance(btf.resolve(members["ok"].type_id), Int)
         flexible = btf.resolve(info.type_id("struct flex")).members[1]
-        assert btf.type(flexible.target).count == 0
+        assert btf.type(flexible.type_id).count == 0
         walk = next(a for n, a in info.functions() if n == "walk")
-        opaque = btf.resolve(btf.type(info.function(walk).parameters[1].type_id).target)
+        opaque = btf.resolve(btf.type(info.function(walk).parameters[1].type_id).type_id)
         assert isinstance(opaque, Forward)
 
 
@@ -139,7 +139,7 @@ def test_a_declaration_stands_for_the_definition_of_another_unit(tmp_path: Path)
     program = compiled(tmp_path, "gcc", str(tmp_path / "other.c"))
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         walk = next(a for n, a in info.functions() if n == "walk")
-        found = info.btf.resolve(info.btf.type(info.function(walk).parameters[1].type_id).target)
+        found = info.btf.resolve(info.btf.type(info.function(walk).parameters[1].type_id).type_id)
         assert isinstance(found, Composite)
         assert [one.name for one in found.members] == ["first", "second"]
 
@@ -287,7 +287,7 @@ def test_fields_of_a_tuple_have_their_numbers_for_names(tmp_path: Path) -> None:
     path = library(tmp_path, "g++", TUPLES)
     with ElfFile(path) as elf, DebugInfo.of(elf) as info:
         number = info.type_id("std::tuple<int, signed char, long int>")
-        value = Values(info.btf).read(number, struct.pack("<qb3xi", -3, -2, -1))
+        value = ValueReader(info.btf).read(number, struct.pack("<qb3xi", -3, -2, -1))
         assert value == {"__0": -1, "__1": -2, "__2": -3}
 
 
@@ -295,7 +295,7 @@ def test_a_string_that_clang_only_declares_is_whole(tmp_path: Path) -> None:
     layouts = []
     for compiler in ("g++", "clang++"):
         with ElfFile(library(tmp_path, compiler, TUPLES)) as elf, DebugInfo.of(elf) as info:
-            name = info.btf.resolve(info.btf.type(info.type_id("Named")).members[1].target)
+            name = info.btf.resolve(info.btf.type(info.type_id("Named")).members[1].type_id)
             assert isinstance(name, Composite)
             parts = {one.name: one.bit_offset for one in name.members if one.name}
             layouts.append((name.size, parts["_M_dataplus"], parts["_M_string_length"]))

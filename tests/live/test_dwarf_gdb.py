@@ -58,7 +58,7 @@ def items_of(path: Path, functions: dict[str, ProbeFunction], rust: bool) -> dic
                 continue  # a number of 16 bytes is shown as bytes
             items.append(one.name)
             if isinstance(pointer, btf_types.Pointer) and not debug.is_reference(number):
-                target = debug.btf.resolve(pointer.target)
+                target = debug.btf.resolve(pointer.type_id)
                 if isinstance(target, (btf_types.Composite, btf_types.Int)) and not rust:
                     items.append(f"*{one.name}")
     return found

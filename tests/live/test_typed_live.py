@@ -19,10 +19,10 @@ import kprobe as kernel
 from usdt.base.machine import KERNEL_MACHINE, KERNEL_WORD_SIZE
 from usdt.btf.format import Kind
 from usdt.btf.lookup import find_type
-from usdt.btf.minimize import subset
+from usdt.btf.minimize import minimize
 from usdt.btf.reader import Btf
-from usdt.btf.values.json_codegen import Literals
-from usdt.btf.values.value_reader import Concise, Values
+from usdt.btf.values.json_codegen import JsonCodegen
+from usdt.btf.values.value_reader import CompactFormatter, ValueReader
 from usdt.engine.output.kernel_symbols import KernelSymbols
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
@@ -211,18 +211,21 @@ def test_whole_structures_of_every_kind_are_the_same_by_both_readers() -> None:
     btf = Btf.from_kernel()
     for name in ("sk_buff", "task_struct", "sock", "net_device", "inode", "request", "page"):
         number = find_type(btf, f"struct {name}")
-        types, own = subset(btf, number)
+        types, own = minimize(btf, number)
         data = bytes(range(1, 256)) * (btf.size_of(number) // 255 + 1)
-        found: Any = Literals(Btf(types), text=False).function(own)(data, 0)
-        assert found == Values(btf).read(number, data[: btf.size_of(number)])
-        text = Literals(Btf(types), text=True).function(own)(data, 0)
+        found: Any = JsonCodegen(Btf(types), text=False).function(own)(data, 0)
+        assert found == ValueReader(btf).read(number, data[: btf.size_of(number)])
+        text = JsonCodegen(Btf(types), text=True).function(own)(data, 0)
         assert json.loads(text) == json.loads(json.dumps(found))
 
 
 def test_lines_of_the_kernels_structures_do_not_depend_on_how_they_are_made() -> None:
     btf = Btf.from_kernel()
     symbol = {1 << 40: "one", 2 << 40: "two"}.get
-    made, plain = Concise(btf, symbol=symbol), Concise(btf, symbol=symbol, once=True)
+    made, plain = (
+        CompactFormatter(btf, symbol=symbol),
+        CompactFormatter(btf, symbol=symbol, once=True),
+    )
     for name in ("sk_buff", "net_device", "inode", "page"):
         number = find_type(btf, f"struct {name}")
         size = btf.size_of(number)
@@ -235,7 +238,7 @@ def test_lines_of_the_kernels_structures_do_not_depend_on_how_they_are_made() ->
 def test_every_structure_has_a_subset() -> None:
     btf = Btf.from_kernel()
     for number in list(btf.ids(Kind.STRUCT, Kind.UNION))[::50]:
-        types, own = subset(btf, number)
+        types, own = minimize(btf, number)
         assert Btf(types).size_of(own) == btf.size_of(number)
 
 

@@ -192,7 +192,7 @@ def checks(btf: Btf, numbers: list[int] | None = None) -> str:
             lines += [
                 f"IS(__builtin_offsetof({tag}, {one.name}) == {one.bit_offset // 8})"
                 for one in found.members
-                if one.name and not one.bits
+                if one.name and not one.bitfield_size
             ]
     return "\n".join(lines) + "\n"
 
@@ -232,9 +232,9 @@ def places(btf: Btf, found: Composite, start: int = 0) -> dict[str, tuple[int, i
     """Member → offset and width in bits, those of anonymous members in their parent's."""
     known = {}
     for member in found.members:
-        inner = btf.resolve(member.target)
+        inner = btf.resolve(member.type_id)
         if member.name:
-            known[member.name] = start + member.bit_offset, member.bits
+            known[member.name] = start + member.bit_offset, member.bitfield_size
         elif isinstance(inner, Composite):
             known |= places(btf, inner, start + member.bit_offset)
     return known
@@ -247,7 +247,11 @@ def test_bit_fields_of_the_header_are_where_they_were(tmp_path: Path) -> None:
     twice = set()
     for number, name in btf.named(Kind.STRUCT):
         found = btf.type(number)
-        if name and isinstance(found, Composite) and any(one.bits for one in found.members):
+        if (
+            name
+            and isinstance(found, Composite)
+            and any(one.bitfield_size for one in found.members)
+        ):
             twice |= {name} & wanted.keys()
             wanted[name] = found
     chosen = sorted(set(wanted) - twice)[::6]

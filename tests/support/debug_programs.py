@@ -200,7 +200,7 @@ def layout(info: DebugInfo, name: str) -> Layout:
     assert isinstance(found, Composite)
     bases = info.bases.get(found.id, {})
     return [
-        (one.name, one.bit_offset, one.bits or info.btf.size_of(one.target))
+        (one.name, one.bit_offset, one.bitfield_size or info.btf.size_of(one.type_id))
         for index, one in enumerate(found.members)
         if index not in bases and not one.name.startswith("_vptr")
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.format import MOST_NESTED, Kind, endless
+from usdt.btf.format import MAX_NESTING, Kind, nesting_error
 from usdt.btf.types import Array, Composite, Enum, Float, Int, Member, Pointer
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("Layout", "padding")
+__all__ = ("CAlignment", "padding")
 
 _UNITS = ((64, "long long"), (32, "int"), (16, "short"), (8, "char"))
 _LONGEST_ALIGNMENT = 16
@@ -39,7 +39,7 @@ def padding(start: int, end: int) -> Iterator[str]:
         start += bits
 
 
-class Layout:
+class CAlignment:
     """Alignments as C has them for the text we write, which is not always what BTF's C had."""
 
     def __init__(self, btf: Btf) -> None:
@@ -55,15 +55,15 @@ class Layout:
         known = self._alignments.get(number)
         if known is not None:
             return known
-        if depth > MOST_NESTED:
-            raise endless(self._btf.name, number)
+        if depth > MAX_NESTING:
+            raise nesting_error(self._btf.name, number)
         found = self._btf.resolve(number)
         if isinstance(found, Int | Enum | Float):
             result = min(_LONGEST_ALIGNMENT, found.size)
         elif isinstance(found, Pointer):
             result = self._btf.pointer_size
         elif isinstance(found, Array):
-            result = self.align(found.target, depth + 1)
+            result = self.align(found.type_id, depth + 1)
         elif isinstance(found, Composite):
             result = 1 if self.packed(found, depth) else self._widest(found, depth)
         else:
@@ -72,19 +72,19 @@ class Layout:
         return result
 
     def _widest(self, found: Composite, depth: int) -> int:
-        return max((self.align(member.target, depth + 1) for member in found.members), default=1)
+        return max((self.align(member.type_id, depth + 1) for member in found.members), default=1)
 
     def packed(self, found: Composite, depth: int = 0) -> bool:
         """Whether it must be written with the attribute ``packed``."""
         if found.size % self._widest(found, depth):
             return True
         for member in found.members:
-            if member.bits:
-                unit = 8 * self._btf.size_of(member.target)
-                first, last = member.bit_offset, member.bit_offset + member.bits - 1
+            if member.bitfield_size:
+                unit = 8 * self._btf.size_of(member.type_id)
+                first, last = member.bit_offset, member.bit_offset + member.bitfield_size - 1
                 if not unit or first // unit != last // unit:
                     return True
-            elif member.bit_offset % (8 * self.align(member.target, depth + 1)):
+            elif member.bit_offset % (8 * self.align(member.type_id, depth + 1)):
                 return True
         return False
 
@@ -105,7 +105,7 @@ class Layout:
             natural = self._natural(member, at, packed=packed)
             filled = natural == member.bit_offset
             before.append([] if filled else self._gap(found, at, member.bit_offset))
-            at = member.bit_offset + (member.bits or 8 * self._btf.size_of(member.target))
+            at = member.bit_offset + (member.bitfield_size or 8 * self._btf.size_of(member.type_id))
             end = max(end, at)
         align = 8 if packed else 8 * self.align(found.id)
         whole = -(-end // align) * align
@@ -123,10 +123,10 @@ class Layout:
         return [*padding(start, end)]
 
     def _natural(self, member: Member, at: int, *, packed: bool) -> int:
-        if not member.bits:
-            align = 8 if packed else 8 * self.align(member.target)
+        if not member.bitfield_size:
+            align = 8 if packed else 8 * self.align(member.type_id)
             return -(-at // align) * align
-        unit = 8 * self._btf.size_of(member.target)
-        if packed or at // unit == (at + member.bits - 1) // unit:
+        unit = 8 * self._btf.size_of(member.type_id)
+        if packed or at // unit == (at + member.bitfield_size - 1) // unit:
             return at
         return -(-at // unit) * unit

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.c_alignment import Layout
-from usdt.btf.declare import Declarer
-from usdt.btf.format import MOST_NESTED, Kind, endless
+from usdt.btf.c_alignment import CAlignment
+from usdt.btf.declare import CDeclarationPrinter
+from usdt.btf.format import MAX_NESTING, Kind, nesting_error
 from usdt.btf.types import (
     Array,
     Composite,
@@ -91,7 +91,7 @@ def _polynomials(btf: Btf) -> Iterator[str]:
             yield f"#ifndef __aarch64__\ntypedef {_PLAIN[found.size]} {found.name};\n#endif\n\n"
 
 
-class _Names:
+class _UniqueNames:
     # Structures, unions and enumerations share one name space, typedefs and enumerators another.
     # Of several with a name, all but the first get a suffix: ___2.
     def __init__(self) -> None:
@@ -141,9 +141,9 @@ class Definitions:
 
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
-        self.name = _Names()
-        self._layout = Layout(btf)
-        self._declarer = Declarer(btf, names=self.name, inline=self._inline)
+        self.name = _UniqueNames()
+        self._layout = CAlignment(btf)
+        self._declarer = CDeclarationPrinter(btf, names=self.name, inline=self._inline)
         self._states: dict[int, bool] = {}
         self._declared: set[str] = set()
         self.inlined: set[int] = set()
@@ -159,7 +159,7 @@ class Definitions:
         if isinstance(found, Enum):
             return self._enum(found, 0)
         if isinstance(found, Typedef):
-            return f"typedef {self._declarer.declare(found.target, self.name(found))}"
+            return f"typedef {self._declarer.declare(found.type_id, self.name(found))}"
         return self._declarer.declare(found.id)
 
     def needed(self, number: int) -> Iterator[str]:
@@ -172,17 +172,17 @@ class Definitions:
 
     def _need(self, number: int, *, complete: bool, depth: int) -> Iterator[str]:
         if depth > _MOST_DEPTH:
-            raise endless(self._btf.name, number)
+            raise nesting_error(self._btf.name, number)
         found = self._btf.type(number)
         depth += 1
         if isinstance(found, Modifier):
-            yield from self._need(found.target, complete=complete, depth=depth)
+            yield from self._need(found.type_id, complete=complete, depth=depth)
         elif isinstance(found, Pointer):
-            yield from self._need(found.target, complete=False, depth=depth)
+            yield from self._need(found.type_id, complete=False, depth=depth)
         elif isinstance(found, Array):
-            yield from self._need(found.target, complete=True, depth=depth)
+            yield from self._need(found.type_id, complete=True, depth=depth)
         elif isinstance(found, FunctionProto):
-            for target in (found.target, *(one.target for one in found.parameters)):
+            for target in (found.return_type_id, *(one.type_id for one in found.parameters)):
                 yield from self._need(target, complete=False, depth=depth)
         elif isinstance(found, Typedef):
             yield from self._typedef(found, complete=complete, depth=depth)
@@ -202,10 +202,10 @@ class Definitions:
         if found.name not in _BUILTIN:
             yield from self._once(found, lambda: self._need_of(found, depth))
         if complete:
-            yield from self._need(found.target, complete=True, depth=depth)
+            yield from self._need(found.type_id, complete=True, depth=depth)
 
     def _need_of(self, found: Typedef, depth: int) -> Iterator[str]:
-        yield from self._need(found.target, complete=False, depth=depth)
+        yield from self._need(found.type_id, complete=False, depth=depth)
 
     def _define(self, found: Composite | Enum, depth: int) -> Iterator[str]:
         def members() -> Iterator[str]:
@@ -227,7 +227,7 @@ class Definitions:
 
     def _members(self, found: Composite, depth: int) -> Iterator[str]:
         for member in found.members:
-            yield from self._need(member.target, complete=True, depth=depth)
+            yield from self._need(member.type_id, complete=True, depth=depth)
 
     def _declare(self, found: Composite | Forward) -> Iterator[str]:
         text = f"{keyword(found)} {self.name(found)};\n\n"
@@ -243,8 +243,8 @@ class Definitions:
         return self._composite(found, level)
 
     def _composite(self, found: Composite, level: int, *, named: bool = True) -> str:
-        if level > MOST_NESTED:
-            raise endless(self._btf.name, found.id)
+        if level > MAX_NESTING:
+            raise nesting_error(self._btf.name, found.id)
         head = f"{keyword(found)} {self.name(found) if named else ''}".rstrip()
         pad = "\t" * (level + 1)
         try:
@@ -262,23 +262,23 @@ class Definitions:
         return f"{head} {{\n{body}{pad[1:]}}}{packed}" if body else f"{head} {{}}{packed}"
 
     def _member(self, member: Member, index: int, level: int) -> str:
-        if member.bits:
-            return f"{self._declarer.declare(member.target, member.name)}: {member.bits}"
+        if member.bitfield_size:
+            return f"{self._declarer.declare(member.type_id, member.name)}: {member.bitfield_size}"
         name = member.name
-        if not name and not self._anonymous(member.target):
+        if not name and not self._anonymous(member.type_id):
             # Linux 7.0 is built with -fms-extensions: a type with a name may stand as a member
             # without one. To others that declares nothing, so what is in it stands there instead.
-            inner = self._btf.resolve(member.target)
+            inner = self._btf.resolve(member.type_id)
             if isinstance(inner, Composite):
                 return self._composite(inner, level, named=False)
             name = f"__member{index}"
-        return self._declarer.declare(member.target, name, level=level)
+        return self._declarer.declare(member.type_id, name, level=level)
 
     def _anonymous(self, number: int) -> bool:
         found = self._btf.type(number)
-        for _ in range(MOST_NESTED):
+        for _ in range(MAX_NESTING):
             if isinstance(found, Modifier):
-                found = self._btf.type(found.target)
+                found = self._btf.type(found.type_id)
         return isinstance(found, Composite) and not found.name
 
     def _enum(self, found: Enum, level: int) -> str:

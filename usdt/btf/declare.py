@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("Declarer", "declaration")
+__all__ = ("CDeclarationPrinter", "declaration")
 
 _MOST_PIECES = 20_000  # of one declaration: prototypes may nest prototypes, or themselves
 _MOST_DEPTH = 32
@@ -51,10 +51,10 @@ def declaration(btf: Btf, number: int, name: str = "", *, strip: bool = False) -
     Raises:
         BtfError: the type is no such thing, or absurd.
     """
-    return Declarer(btf).declare(number, name, strip=strip)
+    return CDeclarationPrinter(btf).declare(number, name, strip=strip)
 
 
-class Declarer:
+class CDeclarationPrinter:
     """Writes declarations; ``names`` and ``inline`` say how types that were defined look.
 
     Args:
@@ -106,7 +106,8 @@ class Declarer:
                 return chain
             if not isinstance(found, Modifier | Pointer | Array | FunctionProto):
                 raise BtfError(f"{self._btf.name}: BTF type {number} cannot stand in a declaration")
-            number = found.target
+            inner = found.return_type_id if isinstance(found, FunctionProto) else found.type_id
+            number = inner
         raise BtfError(f"{self._btf.name}: BTF type {number} is a chain without an end")
 
     def _innermost(self, chain: list[Type], level: int) -> str:
@@ -174,14 +175,14 @@ class Declarer:
 
     def _parameters(self, found: FunctionProto, *, strip: bool) -> str:
         parameters = found.parameters
-        if not parameters or (len(parameters) == 1 and not parameters[0].target):
+        if not parameters or (len(parameters) == 1 and not parameters[0].type_id):
             return "void"
         texts = []
         for index, one in enumerate(parameters, 1):
-            if index == len(parameters) and not one.target:
+            if index == len(parameters) and not one.type_id:
                 texts.append("...")
             else:
-                texts.append(self.declare(one.target, one.name, strip=strip))
+                texts.append(self.declare(one.type_id, one.name, strip=strip))
         return ", ".join(texts)
 
 

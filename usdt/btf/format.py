@@ -15,14 +15,14 @@ from usdt.base.frozen import frozen
 
 __all__ = (
     "MAGIC",
-    "MOST_NESTED",
+    "MAX_NESTING",
     "RECORD_SIZES",
     "Encoding",
     "Header",
     "Kind",
     "Linkage",
-    "endless",
     "kind_of",
+    "nesting_error",
     "parse_header",
 )
 
@@ -100,10 +100,10 @@ RECORD_SIZES: dict[int, tuple[int, int]] = {
 
 
 #: Types within types; Linux has a dozen.
-MOST_NESTED = 64
+MAX_NESTING = 64
 
 
-def endless(name: str, number: int) -> BtfError:
+def nesting_error(name: str, number: int) -> BtfError:
     """The error for types that contain one another, or are nested absurdly."""
     return BtfError(f"{name}: BTF type {number} is nested too deeply, or in itself")
 

@@ -12,7 +12,7 @@ from usdt.btf.types import Pointer
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
 
-__all__ = ("find_type", "nearest")
+__all__ = ("closest_type", "find_type")
 
 _TAGGED = {
     "struct": (Kind.STRUCT,),
@@ -40,7 +40,7 @@ def find_type(btf: Btf, text: str) -> int:
     stars = text.count("*", len(name))
     number = _named(btf, name)
     if number is None:
-        near = nearest(btf, name)
+        near = closest_type(btf, name)
         hint = f"; nearest is {near}" if near else ""
         raise BtfError(f"{btf.name}: no type {name!r}{hint}")
     for _ in range(stars):
@@ -91,12 +91,12 @@ def _spellings(words: list[str]) -> list[str]:
 def _pointer_to(btf: Btf, target: int, text: str) -> int:
     for number in btf.ids(Kind.PTR):
         found = btf.type(number)
-        if isinstance(found, Pointer) and found.target == target:
+        if isinstance(found, Pointer) and found.type_id == target:
             return number
     raise BtfError(f"{btf.name}: no type {text!r} (nothing in it is such a pointer)")
 
 
-def nearest(btf: Btf, name: str) -> str | None:
+def closest_type(btf: Btf, name: str) -> str | None:
     """The name of a type that looks most like another, with its tag; None if none does."""
     import difflib  # noqa: PLC0415 - only for a message
 

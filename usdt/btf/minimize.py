@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.format import MOST_NESTED, Encoding, Kind, endless
+from usdt.btf.format import MAX_NESTING, Encoding, Kind, nesting_error
 from usdt.btf.types import (
     Array,
     Composite,
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("subset",)
+__all__ = ("minimize",)
 
 _MOST = 1 << 14  # types of one value
 
 
-def subset(btf: Btf, number: int) -> tuple[bytes, int]:
+def minimize(btf: Btf, number: int) -> tuple[bytes, int]:
     """BTF with a type and what values of it are made of; and the type's ID in it.
 
     Raises:
         BtfError: the type is absurd.
     """
-    return _Subset(btf).made(number)
+    return _Minimizer(btf).made(number)
 
 
-class _Subset:
+class _Minimizer:
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
         self._ids: dict[int, int] = {0: 0}  # of the types that are taken along, in their order
@@ -63,8 +63,8 @@ class _Subset:
         new = number not in self._ids
         if not (new or (whole and number not in self._whole)):
             return
-        if depth > MOST_NESTED:
-            raise endless(self._btf.name, number)
+        if depth > MAX_NESTING:
+            raise nesting_error(self._btf.name, number)
         if len(self._ids) > _MOST:
             raise BtfError(f"{self._btf.name}: BTF type {number} is made of {_MOST} types and more")
         if new:
@@ -78,18 +78,18 @@ class _Subset:
         # What a type refers to, and whether values are made of that.
         if isinstance(found, Composite):
             for member in found.members if whole else ():
-                yield member.target, True
+                yield member.type_id, True
         elif isinstance(found, Array):
-            yield found.target, whole
-            yield found.index, whole
+            yield found.type_id, whole
+            yield found.index_type_id, whole
         elif isinstance(found, Pointer):
-            yield found.target, False
+            yield found.type_id, False
         elif isinstance(found, FunctionProto):
-            yield found.target, False
+            yield found.return_type_id, False
             for parameter in found.parameters:
-                yield parameter.target, False
+                yield parameter.type_id, False
         elif isinstance(found, Typedef | Modifier):
-            yield found.target, whole
+            yield found.type_id, whole
 
     def _write(self, writer: BtfWriter, found: Type) -> None:
         ids, name, kind = self._ids, found.name, found.kind
@@ -97,14 +97,14 @@ class _Subset:
             word = found.encoding << 24 | found.bit_offset << 16 | found.bits
             writer.record(Kind.INT, name, found.size, [word])
         elif isinstance(found, Array):
-            words = [ids[found.target], ids[found.index], found.count]
+            words = [ids[found.type_id], ids[found.index_type_id], found.count]
             writer.record(Kind.ARRAY, name, 0, words)
         elif isinstance(found, Pointer | Typedef | Modifier):
             flag = isinstance(found, Modifier) and found.flag
-            writer.record(kind, name, ids[found.target], flag=flag)
+            writer.record(kind, name, ids[found.type_id], flag=flag)
         elif isinstance(found, FunctionProto):
-            rows = [(one.name, ids[one.target]) for one in found.parameters]
-            writer.prototype(ids[found.target], rows)
+            rows = [(one.name, ids[one.type_id]) for one in found.parameters]
+            writer.prototype(ids[found.return_type_id], rows)
         elif isinstance(found, Float | Forward):
             union = isinstance(found, Forward) and found.union
             writer.record(kind, name, getattr(found, "size", 0), flag=union)
@@ -125,7 +125,7 @@ class _Subset:
         words: list[int] = []
         members = found.members if found.id in self._whole else ()
         for member in members:
-            place = member.bit_offset | (member.bits << 24 if found.flag else 0)
-            words += [writer.string(member.name), self._ids[member.target], place]
+            place = member.bit_offset | (member.bitfield_size << 24 if found.flag else 0)
+            words += [writer.string(member.name), self._ids[member.type_id], place]
         size = found.size if found.id in self._whole else 0
         writer.record(found.kind, found.name, size, words, items=len(members), flag=found.flag)

@@ -58,11 +58,11 @@ def _fields(btf: Btf, found: Type) -> dict[str, Any]:
                 "encoding": encoding,
             }
         case Pointer() | Typedef() | Modifier():
-            return {"type_id": found.target}
+            return {"type_id": found.type_id}
         case Array():
             return {
-                "type_id": found.target,
-                "index_type_id": found.index,
+                "type_id": found.type_id,
+                "index_type_id": found.index_type_id,
                 "nr_elems": found.count,
             }
         case Composite() | Enum() | FunctionProto() | DataSection():
@@ -70,11 +70,11 @@ def _fields(btf: Btf, found: Type) -> dict[str, Any]:
         case Forward():
             return {"fwd_kind": "union" if found.union else "struct"}
         case Function() | Variable():
-            return {"type_id": found.target, "linkage": _linkage(found.linkage)}
+            return {"type_id": found.type_id, "linkage": _linkage(found.linkage)}
         case Float():
             return {"size": found.size}
         case DeclTag():
-            return {"type_id": found.target, "component_idx": found.component}
+            return {"type_id": found.type_id, "component_idx": found.component_idx}
         case Unknown() | Void():
             return {}
 
@@ -87,7 +87,7 @@ def _fields_with_items(
     btf: Btf, found: Composite | Enum | FunctionProto | DataSection
 ) -> dict[str, Any]:
     if isinstance(found, Composite):
-        members = [_member(m.name, m.target, m.bit_offset, m.bits) for m in found.members]
+        members = [_member(m.name, m.type_id, m.bit_offset, m.bitfield_size) for m in found.members]
         return {"size": found.size, "vlen": len(members), "members": members}
     if isinstance(found, Enum):
         values = [{"name": one.name or _ANONYMOUS, "val": one.value} for one in found.values]
@@ -95,13 +95,13 @@ def _fields_with_items(
         return {"encoding": encoding, "size": found.size, "vlen": len(values), "values": values}
     if isinstance(found, FunctionProto):
         parameters = [
-            {"name": one.name or _ANONYMOUS, "type_id": one.target} for one in found.parameters
+            {"name": one.name or _ANONYMOUS, "type_id": one.type_id} for one in found.parameters
         ]
-        return {"ret_type_id": found.target, "vlen": len(parameters), "params": parameters}
+        return {"ret_type_id": found.return_type_id, "vlen": len(parameters), "params": parameters}
     items: list[dict[str, Any]] = []
     for item in found.items:
-        row: dict[str, Any] = {"type_id": item.target, "offset": item.offset, "size": item.size}
-        variable = btf.type(item.target)
+        row: dict[str, Any] = {"type_id": item.type_id, "offset": item.offset, "size": item.size}
+        variable = btf.type(item.type_id)
         if isinstance(variable, Variable | Function):
             row["type"] = f"{variable.kind.name} '{variable.name or _ANONYMOUS}'"
         items.append(row)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import BtfError, NotSupported
 from usdt.btf.decode import decode
 from usdt.btf.files import FOLDER, KERNEL, modules, read_btf
-from usdt.btf.format import MOST_NESTED, Kind, endless, kind_of, parse_header
+from usdt.btf.format import MAX_NESTING, Kind, kind_of, nesting_error, parse_header
 from usdt.btf.types import (
     Array,
     Composite,
@@ -327,7 +327,7 @@ class Btf:
             found = self.type(number)
             if not isinstance(found, Typedef | Modifier):
                 return found
-            number = found.target
+            number = found.type_id
         raise BtfError(f"{self.name}: BTF type {number} is behind too many typedefs, or itself")
 
     def size_of(self, number: int) -> int:
@@ -343,7 +343,7 @@ class Btf:
                 factor *= found.count
             elif not isinstance(found, Variable):
                 break
-            found = self.resolve(found.target)
+            found = self.resolve(found.type_id)
         if isinstance(found, Int | Float | Composite | Enum | DataSection):
             return factor * found.size
         if isinstance(found, Pointer):
@@ -359,8 +359,8 @@ class Btf:
         known = self._alignments.get(number)
         if known is not None:
             return known
-        if depth > MOST_NESTED:
-            raise endless(self.name, number)
+        if depth > MAX_NESTING:
+            raise nesting_error(self.name, number)
         found = self.resolve(number)
         if isinstance(found, Int | Enum | Float):
             result = min(self.pointer_size if not isinstance(found, Float) else 16, found.size)
@@ -369,7 +369,7 @@ class Btf:
         elif isinstance(found, Pointer):
             result = self.pointer_size
         elif isinstance(found, Array):
-            result = self.align_of(found.target, depth + 1)
+            result = self.align_of(found.type_id, depth + 1)
         elif isinstance(found, Composite):
             result = self._align_of_composite(found, depth)
         else:
@@ -380,8 +380,8 @@ class Btf:
     def _align_of_composite(self, found: Composite, depth: int) -> int:
         widest = 1
         for member in found.members:
-            align = self.align_of(member.target, depth + 1)
-            if not member.bits and align and member.bit_offset % (8 * align):
+            align = self.align_of(member.type_id, depth + 1)
+            if not member.bitfield_size and align and member.bit_offset % (8 * align):
                 return 1  # packed
             widest = max(widest, align)
         return widest if found.size % widest == 0 else 1

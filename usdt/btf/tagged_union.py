@@ -1,16 +1,17 @@
-"""Structures of which each value says itself what it is: Rust's enumerations with data.
+"""Tagged unions: structures whose discriminant says which member of a union is valid.
 
-BTF has no word for them, so they are written as what C would make of them::
+They are Rust's enumerations with data. BTF has no kind for them, so they are written as C would
+write them, with a name for the discriminant that no compiler gives::
 
     struct Shape {
-        enum { Empty = 0, Circle = 1 } ?;     // a name that no compiler gives
+        enum { Empty = 0, Circle = 1 } ?;
         union {
             struct Empty Empty;
             struct Circle Circle;
         };
     };
 
-A number that the enum does not name stands for the one member of the union that it leaves out.
+Discriminants that the enum does not name select the one member of the union that it does not name.
 """
 
 from __future__ import annotations
@@ -24,45 +25,45 @@ if TYPE_CHECKING:
     from usdt.btf.reader import Btf
     from usdt.btf.types import Member, Type
 
-__all__ = ("CHOOSER", "Choice", "choice_of")
+__all__ = ("DISCRIMINANT", "TaggedUnion", "tagged_union_of")
 
-CHOOSER = "?"  # the member that chooses
+DISCRIMINANT = "?"  # the member's name
 _SIZES = (1, 2, 4, 8)
 
 
 @frozen
-class Choice:
-    """What a value may be.
+class TaggedUnion:
+    """The variants of a type.
 
     Attributes:
-        chooser: the member that tells.
-        size: of that, in bytes.
-        known: its number → the name of the form, and the member that has its data.
-        rest: the same for all other numbers; None where there are none.
+        discriminant: the member that says which variant a value is.
+        size: of the discriminant, in bytes.
+        variants: discriminant → the variant's name and the member with its data, if any.
+        default: the same for all other discriminants; None if there are none.
     """
 
-    chooser: Member
+    discriminant: Member
     size: int
-    known: dict[int, tuple[str, Member | None]]
-    rest: tuple[str, Member | None] | None
+    variants: dict[int, tuple[str, Member | None]]
+    default: tuple[str, Member | None] | None
 
 
-def choice_of(btf: Btf, found: Type) -> Choice | None:
-    """What chooses among the members of a type; None of every other type."""
-    if not isinstance(found, Composite) or len(found.members) != 2:
+def tagged_union_of(btf: Btf, resolved: Type) -> TaggedUnion | None:
+    """Return the variants of a tagged union; None for every other type."""
+    if not isinstance(resolved, Composite) or len(resolved.members) != 2:
         return None
-    chooser, within = found.members
-    if chooser.name != CHOOSER or within.name or chooser.bits or chooser.bit_offset % 8:
+    tag, data = resolved.members
+    if tag.name != DISCRIMINANT or data.name or tag.bitfield_size or tag.bit_offset % 8:
         return None
-    kinds, forms = btf.resolve(chooser.target), btf.resolve(within.target)
-    if not isinstance(kinds, Enum) or not isinstance(forms, Composite) or kinds.size not in _SIZES:
+    tags, union = btf.resolve(tag.type_id), btf.resolve(data.type_id)
+    if not isinstance(tags, Enum) or not isinstance(union, Composite) or tags.size not in _SIZES:
         return None
-    if chooser.bit_offset // 8 + kinds.size > found.size:
+    if tag.bit_offset // 8 + tags.size > resolved.size:
         return None
-    members = {one.name: one for one in forms.members}
-    mask = (1 << 8 * kinds.size) - 1
-    known = {one.value & mask: (one.name, members.get(one.name)) for one in kinds.values}
-    named = {one.name for one in kinds.values}
-    others = [one for one in forms.members if one.name not in named]
-    rest = (others[0].name, others[0]) if len(others) == 1 else None
-    return Choice(chooser, kinds.size, known, rest)
+    members = {member.name: member for member in union.members}
+    mask = (1 << 8 * tags.size) - 1
+    variants = {one.value & mask: (one.name, members.get(one.name)) for one in tags.values}
+    named = {one.name for one in tags.values}
+    others = [member for member in union.members if member.name not in named]
+    default = (others[0].name, others[0]) if len(others) == 1 else None
+    return TaggedUnion(tag, tags.size, variants, default)

@@ -28,7 +28,7 @@ def has_code(btf: Btf) -> bool:
     for number in btf.ids(Kind.PTR):
         found = btf.type(number)
         if isinstance(found, Pointer):
-            target = btf.resolve(found.target)
+            target = btf.resolve(found.type_id)
             if isinstance(target, FunctionProto | Void):
                 return True
     return False

@@ -75,34 +75,34 @@ class Float:
 
 @frozen
 class Pointer:
-    """A pointer to ``target``."""
+    """A pointer to ``type_id``."""
 
     id: int
     name: str
-    target: int
+    type_id: int
     kind = Kind.PTR
 
 
 @frozen
 class Array:
-    """``count`` elements of ``target``."""
+    """``count`` elements of ``type_id``."""
 
     id: int
     name: str
-    target: int
-    index: int
+    type_id: int
+    index_type_id: int
     count: int
     kind = Kind.ARRAY
 
 
 @frozen
 class Member:
-    """A member of a structure or union; ``bits`` is 0 unless it is a bit field."""
+    """A member of a structure or union; ``bitfield_size`` is 0 unless it is a bit field."""
 
     name: str
-    target: int
+    type_id: int
     bit_offset: int
-    bits: int
+    bitfield_size: int
 
 
 @frozen
@@ -149,11 +149,11 @@ class Forward:
 
 @frozen
 class Typedef:
-    """Another name for ``target``."""
+    """Another name for ``type_id``."""
 
     id: int
     name: str
-    target: int
+    type_id: int
     kind = Kind.TYPEDEF
 
 
@@ -164,17 +164,17 @@ class Modifier:
     id: int
     kind: Kind
     name: str
-    target: int
+    type_id: int
     flag: bool
 
 
 @frozen
 class Function:
-    """A function whose prototype is ``target``."""
+    """A function whose prototype is ``type_id``."""
 
     id: int
     name: str
-    target: int
+    type_id: int
     linkage: int
     kind = Kind.FUNC
 
@@ -184,16 +184,16 @@ class Parameter:
     """A parameter of a prototype; the last, without name and type, stands for further ones."""
 
     name: str
-    target: int
+    type_id: int
 
 
 @frozen
 class FunctionProto:
-    """What a function takes, and ``target``, what it returns."""
+    """The parameters of a function, and the type of what it returns."""
 
     id: int
     name: str
-    target: int
+    return_type_id: int
     parameters: tuple[Parameter, ...]
     kind = Kind.FUNC_PROTO
 
@@ -201,7 +201,7 @@ class FunctionProto:
     def variadic(self) -> bool:
         """Whether it takes any number of further arguments."""
         last = self.parameters[-1:]
-        return bool(last) and not last[0].target and not last[0].name and len(self.parameters) > 1
+        return bool(last) and not last[0].type_id and not last[0].name and len(self.parameters) > 1
 
 
 @frozen
@@ -210,7 +210,7 @@ class Variable:
 
     id: int
     name: str
-    target: int
+    type_id: int
     linkage: int
     kind = Kind.VAR
 
@@ -219,7 +219,7 @@ class Variable:
 class SectionItem:
     """A variable's place in a section."""
 
-    target: int
+    type_id: int
     offset: int
     size: int
 
@@ -237,12 +237,12 @@ class DataSection:
 
 @frozen
 class DeclTag:
-    """A tag of a declaration, or of its member or parameter ``component`` (-1: of all of it)."""
+    """A tag of a declaration, or of its member or parameter ``component_idx`` (-1: of none)."""
 
     id: int
     name: str
-    target: int
-    component: int
+    type_id: int
+    component_idx: int
     flag: bool
     kind = Kind.DECL_TAG
 

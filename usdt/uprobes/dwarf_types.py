@@ -15,7 +15,7 @@ from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN
 from usdt.btf import format as btf_format
 from usdt.btf import types as btf_types
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
@@ -42,7 +42,7 @@ from usdt.uprobes.smart_pointers import pointer_in, value_in
 
 if TYPE_CHECKING:
     from usdt.arch.abi import RegisterPiece
-    from usdt.btf.values.type_snapshot import Shape
+    from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.dwarf.types.variants import Variant
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Cast, Index, Unary
@@ -93,7 +93,7 @@ class DwarfTypeProvider(BtfTypes):
         super().__init__(lambda: debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
         self._debug = debug
         self._rust = rust
-        self._lists: dict[int, Shape | None] = {}  # of elements, for as many as are kept
+        self._lists: dict[int, TypeSnapshot | None] = {}  # of elements, for as many as are kept
 
     def argument(self, argument: Argument, node: Node) -> Node:
         """An argument as what its type says; a reference is what it refers to."""
@@ -114,8 +114,8 @@ class DwarfTypeProvider(BtfTypes):
         found = self.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
             if self._debug.is_reference(number):
-                return self._at(node, 0, found.target, 0) or node
-            return self._pointer(node, found.target)
+                return self._at(node, 0, found.type_id, 0) or node
+            return self._pointer(node, found.type_id)
         if isinstance(node, ArgumentValue):
             node = ArgumentValue(node.fetch, node.type, number)
         names = enum_names(found)
@@ -148,7 +148,7 @@ class DwarfTypeProvider(BtfTypes):
         if place is None:
             raise BtfError(self._no_member(found, tree.name))
         bits, member = place
-        return self._load_member(handle, bits, member.target, member.bits)
+        return self._load_member(handle, bits, member.type_id, member.bitfield_size)
 
     def deref(self, tree: Unary, target: Node) -> Node | None:
         """``*target``, also of a std::optional."""
@@ -187,8 +187,10 @@ class DwarfTypeProvider(BtfTypes):
         """A member of a structure that begins so many bits in it."""
         handle = target.handle
         if isinstance(handle, InRegisters):
-            return self._load_member(handle, handle.bits + bits, member.target, member.bits)
-        return self._at(target.address, bits, member.target, member.bits)
+            return self._load_member(
+                handle, handle.bits + bits, member.type_id, member.bitfield_size
+            )
+        return self._at(target.address, bits, member.type_id, member.bitfield_size)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
         """``target[index]``, also of an array in registers and of a list of C++ or Rust."""
@@ -196,8 +198,8 @@ class DwarfTypeProvider(BtfTypes):
         if isinstance(handle, InRegisters):
             found = self.btf.resolve(handle.type)
             if isinstance(found, btf_types.Array) and isinstance(index, Number):
-                bits = handle.bits + 8 * self.btf.size_of(found.target) * index.value
-                return self._load_member(handle, bits, found.target, 0)
+                bits = handle.bits + 8 * self.btf.size_of(found.type_id) * index.value
+                return self._load_member(handle, bits, found.type_id, 0)
         place: Node | None = target
         if self._rust and isinstance(target, PointerExpr) and isinstance(target.handle, int):
             place = self._at(target.address, 0, target.handle, 0)
@@ -277,9 +279,11 @@ class DwarfTypeProvider(BtfTypes):
         chosen = part.discriminant
         if isinstance(handle, InRegisters):
             bits = handle.bits + chosen.bit_offset
-            node: Node | None = self._load_member(handle, bits, chosen.target, chosen.bits)
+            node: Node | None = self._load_member(
+                handle, bits, chosen.type_id, chosen.bitfield_size
+            )
         else:
-            node = self._at(place.address, chosen.bit_offset, chosen.target, chosen.bits)
+            node = self._at(place.address, chosen.bit_offset, chosen.type_id, chosen.bitfield_size)
         if node is None or isinstance(node, LValue):
             return None
         value = fold(Convert(node, ValueType(ValueClass.UNSIGNED, part.size)))
@@ -300,7 +304,7 @@ class DwarfTypeProvider(BtfTypes):
         except BtfError:
             return None
 
-    def _shape(self, number: int) -> Shape | None:
+    def _shape(self, number: int) -> TypeSnapshot | None:
         # None of what has something in it that is only declared.
         try:
             return super()._shape(number) if self._is_complete(number, 0) else None
@@ -310,13 +314,13 @@ class DwarfTypeProvider(BtfTypes):
     def _is_complete(self, number: int, depth: int) -> bool:
         found = self.btf.resolve(number)
         forms = self._debug.variants(number)
-        told = forms is None or forms.discriminant is None or choice_of(self.btf, found)
+        told = forms is None or forms.discriminant is None or tagged_union_of(self.btf, found)
         if not told and found.kind != btf_format.Kind.UNION:
             return False  # which of its forms it has, a structure cannot say
         if isinstance(found, btf_types.Array):
-            return self._is_complete(found.target, depth)
+            return self._is_complete(found.type_id, depth)
         if isinstance(found, btf_types.Composite) and depth < _MAX_NESTING:
-            return all(self._is_complete(member.target, depth + 1) for member in found.members)
+            return all(self._is_complete(member.type_id, depth + 1) for member in found.members)
         return isinstance(found, _VALUES)
 
     # ------------------------------------------------------------ places
@@ -325,7 +329,7 @@ class DwarfTypeProvider(BtfTypes):
         found = self.btf.resolve(number)
         start = fold(Arithmetic("+", address, Number(bits // 8, U64), U64))
         if isinstance(found, btf_types.Pointer) and not width and self._debug.is_reference(number):
-            return self._at(Deref(start, U64), 0, found.target, 0)
+            return self._at(Deref(start, U64), 0, found.type_id, 0)
         if isinstance(found, btf_types.Forward):
             return LValue(start, ValueType(ValueClass.BYTES, 0), handle=number)
         if isinstance(found, btf_types.Float) and found.size in (4, 8):

@@ -113,18 +113,18 @@ def _scalar_fields(btf: Btf, number: int, start: int, depth: int) -> Iterator[Sc
         case btf_types.Float():
             yield from _float(found, start)
         case btf_types.Array():
-            step = btf.size_of(found.target)
+            step = btf.size_of(found.type_id)
             for index in range(min(found.count, _MAX_SIZE) if step else 0):
-                yield from _scalar_fields(btf, found.target, start + index * step, depth + 1)
+                yield from _scalar_fields(btf, found.type_id, start + index * step, depth + 1)
         case btf_types.Composite():
             for member in found.members[:_MAX_SIZE]:
-                if member.bits:
+                if member.bitfield_size:
                     first = start * 8 + member.bit_offset
-                    last = (first + member.bits - 1) // 8
+                    last = (first + member.bitfield_size - 1) // 8
                     yield ScalarField(first // 8, last - first // 8 + 1, 1, bits=True)
                 else:
                     inner = start + member.bit_offset // 8
-                    yield from _scalar_fields(btf, member.target, inner, depth + 1)
+                    yield from _scalar_fields(btf, member.type_id, inner, depth + 1)
         case _:
             size = btf.size_of(number)
             yield ScalarField(start, size, size)

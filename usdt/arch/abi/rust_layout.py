@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.abi.classify import ScalarField
 from usdt.btf.format import Kind
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.btf.types import Composite, Enum, Float, Int, Pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.btf.reader import Btf
-    from usdt.btf.tagged_union import Choice
+    from usdt.btf.tagged_union import TaggedUnion
     from usdt.btf.types import Member
 
     Part = tuple[
@@ -48,7 +48,7 @@ def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] |
         or len(found.members) > _MAX_MEMBERS
     ):
         return None
-    choice = choice_of(btf, found)
+    choice = tagged_union_of(btf, found)
     if choice is None and _is_untold(btf, found):
         return [ScalarField(0, size, 1)]  # more than a register holds: nobody takes it for one
     if choice is not None:
@@ -61,7 +61,7 @@ def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] |
 
 def _is_untold(btf: Btf, found: Composite) -> bool:
     # An enumeration whose discriminant is not known: its forms are all that it has.
-    within = btf.resolve(found.members[0].target) if len(found.members) == 1 else None
+    within = btf.resolve(found.members[0].type_id) if len(found.members) == 1 else None
     nameless = found.kind != Kind.UNION and found.members[:1] and not found.members[0].name
     return bool(nameless) and isinstance(within, Composite) and len(within.members) > 1
 
@@ -70,10 +70,10 @@ def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int) -> list[
     # The fields that take room.
     found: list[Part] = []
     for member in members:
-        size = btf.size_of(member.target)
+        size = btf.size_of(member.type_id)
         if size:
             at = start + member.bit_offset // 8
-            inner = scalar_pair_of(btf, member.target, depth + 1)
+            inner = scalar_pair_of(btf, member.type_id, depth + 1)
             if inner is not None:
                 inner = [
                     ScalarField(at + one.start, one.size, one.align, one.floating) for one in inner
@@ -101,12 +101,12 @@ def _shared(parts: list[Part]) -> list[ScalarField] | None:
     return None if one is None else [*one]
 
 
-def _chosen(btf: Btf, choice: Choice, depth: int) -> list[ScalarField] | None:
+def _chosen(btf: Btf, choice: TaggedUnion, depth: int) -> list[ScalarField] | None:
     # An enumeration with data.
-    tag = ScalarField(choice.chooser.bit_offset // 8, choice.size, choice.size)
+    tag = ScalarField(choice.discriminant.bit_offset // 8, choice.size, choice.size)
     forms = []
-    for _, member in (*choice.known.values(), *((choice.rest,) if choice.rest else ())):
-        inner = None if member is None else btf.resolve(member.target)
+    for _, member in (*choice.variants.values(), *((choice.default,) if choice.default else ())):
+        inner = None if member is None else btf.resolve(member.type_id)
         if member is not None and isinstance(inner, Composite):
             parts = _parts(btf, inner.members[:_MAX_MEMBERS], member.bit_offset // 8, depth + 1)
             forms += [parts] * bool(parts)

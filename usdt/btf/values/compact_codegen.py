@@ -1,7 +1,7 @@
 """Structures as one short line, by generated code: one function per structure.
 
-What comes out is what the functions of :class:`usdt.btf.values.value_reader.Concise` make of the
-same bytes, several times as fast; it is for data that reaches to the end of the value.
+Returns what :class:`usdt.btf.values.value_reader.CompactFormatter` returns for the same
+bytes, several times as fast. The data must reach to the end of the value.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from usdt.btf.format import MOST_NESTED, Encoding, endless
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.format import MAX_NESTING, Encoding, nesting_error
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.btf.traits import flag_names
 from usdt.btf.types import Array, Composite, Enum, Int, Member, Pointer, Type
 from usdt.btf.values.batched_reads import BatchedReads, struct_code
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("OneLine", "Writers")
+__all__ = ("CompactCodegen", "Writers")
 
 _MOST_ZEROES = 4096  # bytes: what is longer is not compared with zeroes
 
@@ -36,7 +36,7 @@ class Writers(Protocol):
         """What shows addresses that are not NULL; None: they are numbers."""
 
 
-class OneLine:
+class CompactCodegen:
     """Writes the function of a structure: all its numbers are read at once.
 
     Args:
@@ -71,10 +71,10 @@ class OneLine:
         return made
 
     def _members(self, found: Composite, start: int, depth: int = 0) -> None:
-        if depth > MOST_NESTED:
-            raise endless(self._btf.name, found.id)
+        if depth > MAX_NESTING:
+            raise nesting_error(self._btf.name, found.id)
         for member in found.members:
-            inner = self._btf.resolve(member.target)
+            inner = self._btf.resolve(member.type_id)
             place = start + member.bit_offset
             if isinstance(inner, Composite) and not member.name:
                 self._members(inner, place - place % 8, depth + 1)
@@ -83,10 +83,10 @@ class OneLine:
 
     def _value(self, member: Member, found: Type, place: int) -> None:
         byte, bit = divmod(place, 8)
-        if member.bits and isinstance(found, Int | Enum):
-            name = self._reads.bitfield(place, member.bits)
-            self.extent = max(self.extent, byte + (bit + member.bits + 7) // 8)
-            value = f"SIGNED({name}, {member.bits})" if found.signed else name
+        if member.bitfield_size and isinstance(found, Int | Enum):
+            name = self._reads.bitfield(place, member.bitfield_size)
+            self.extent = max(self.extent, byte + (bit + member.bitfield_size + 7) // 8)
+            value = f"SIGNED({name}, {member.bitfield_size})" if found.signed else name
             self._number(member, found, name, value)
             return
         code = struct_code(self._btf, found)
@@ -100,7 +100,7 @@ class OneLine:
     def _number(self, member: Member, found: Type, name: str, value: str) -> None:
         lead = literal(f"{member.name}=" if member.name else "")
         if isinstance(found, Enum):
-            table = self._constant(f"E{found.id}", _Names(found))
+            table = self._constant(f"E{found.id}", _EnumNames(found))
             self._lines.append(f' if {name} and (s := {table}[{value}]): e(f"{lead}{{s}}")')
             return
         if isinstance(found, Pointer):
@@ -114,14 +114,14 @@ class OneLine:
 
     def _other(self, member: Member, found: Type, byte: int) -> None:
         # Texts, lists, structures within, numbers of other sizes: not asked while they are zero.
-        size = self._btf.size_of(member.target)
-        write = self._constant(f"W{found.id}", self._writers.writer(member.target))
+        size = self._btf.size_of(member.type_id)
+        write = self._constant(f"W{found.id}", self._writers.writer(member.type_id))
         place = f"at + {byte}" if byte else "at"
         text = f"{write}(d, {place})"
         lead = literal(f"{member.name}=" if member.name else "")
         test = "True"
         self.extent = max(self.extent, byte + size)
-        shown = isinstance(found, Composite) and choice_of(self._btf, found) is not None
+        shown = isinstance(found, Composite) and tagged_union_of(self._btf, found) is not None
         if isinstance(found, Composite | Array) and size <= _MOST_ZEROES and not shown:
             zeroes = self._constant(f"Z{size}", bytes(size))
             test = f"d[{place}:at + {byte + size}] != {zeroes}"
@@ -132,7 +132,7 @@ class OneLine:
         return name
 
 
-class _Names(dict[int, str | None]):
+class _EnumNames(dict[int, str | None]):
     # Value → what is shown of it; None: what has the name of zero is hidden.
     def __init__(self, found: Enum) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Whole values as JSON text or as Python objects, by generated code: one function per structure.
 
-What comes out is what :class:`usdt.btf.values.value_reader.Values` makes of the same bytes, ten
-times as fast; it is for data that reaches to the end of the value.
+Returns what :class:`usdt.btf.values.value_reader.ValueReader` returns for the same bytes, ten times
+as fast. The data must reach to the end of the value.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from usdt.btf.format import Encoding
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.btf.traits import is_char
 from usdt.btf.types import Array, Composite, Enum, Int, Member, Type
 from usdt.btf.values.batched_reads import BatchedReads, struct_code, struct_mark
-from usdt.btf.values.limits import Measure
+from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.scalars import sign_extended
-from usdt.btf.values.value_reader import Values
+from usdt.btf.values.value_reader import ValueReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.btf.reader import Btf
 
-__all__ = ("Literals",)
+__all__ = ("JsonCodegen",)
 
 _INLINED = 100  # values of a structure that has no function of its own
 #: Member → the expression of its value, or of the values of a structure within.
 _Parts: TypeAlias = "dict[str, str | _Parts]"
 
 
-class Literals:
+class JsonCodegen:
     """Functions of data and a place in it; keeps what it made.
 
     Args:
@@ -43,8 +43,8 @@ class Literals:
     def __init__(self, btf: Btf, *, text: bool) -> None:
         self.btf = btf
         self.text = text
-        self._values = Values(btf)
-        self.measure = Measure(btf)
+        self._values = ValueReader(btf)
+        self.measure = TypeLimits(btf)
         self._made: dict[int, str] = {}
         self.space: dict[str, Any] = {
             "SIGNED": sign_extended,
@@ -70,7 +70,7 @@ class Literals:
         return self._made[found.id]
 
     def _function(self, name: str, found: Type) -> Any:
-        if isinstance(found, Composite) and choice_of(self.btf, found) is None:
+        if isinstance(found, Composite) and tagged_union_of(self.btf, found) is None:
             body = _Body(self, found)
             code = compile(body.source(name), f"<type {name}>", "exec")
             exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
@@ -84,8 +84,8 @@ class Literals:
         return (lambda data, at: json.dumps(read(data, at))) if self.text else read
 
     def _array(self, found: Array) -> Callable[[bytes, int], Any] | None:
-        element = self.btf.resolve(found.target)
-        size, count = self.btf.size_of(found.target), found.count
+        element = self.btf.resolve(found.type_id)
+        size, count = self.btf.size_of(found.type_id), found.count
         if not size or not count or is_char(element):
             return None
         code = struct_code(self.btf, element)
@@ -94,7 +94,7 @@ class Literals:
             if self.text:
                 return lambda data, at: str([*unpack(data, at)])
             return lambda data, at: [*unpack(data, at)]
-        one = self.space[self.name_of(found.target)]
+        one = self.space[self.name_of(found.type_id)]
         end = size * count
         if self.text:
             return lambda d, at: f"[{', '.join([one(d, q) for q in range(at, at + end, size)])}]"
@@ -104,11 +104,11 @@ class Literals:
         """The name of what knows an enumeration's names."""
         name = f"E{found.id}"
         if name not in self.space:
-            self.space[name] = _Names(found, text=self.text)
+            self.space[name] = _EnumNames(found, text=self.text)
         return name
 
 
-class _Names(dict[int, Any]):
+class _EnumNames(dict[int, Any]):
     # Value → what is shown of it; the first of two names counts.
     def __init__(self, found: Enum, *, text: bool) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def is_truth(found: Type) -> bool:
 
 class _Body:
     # The function of a structure: all its numbers read at once, and one expression.
-    def __init__(self, owner: Literals, found: Composite) -> None:
+    def __init__(self, owner: JsonCodegen, found: Composite) -> None:
         self._owner = owner
         self._reads = BatchedReads(owner.btf, owner.space)
         self._parts: _Parts = {}
@@ -135,14 +135,14 @@ class _Body:
     def _members(self, found: Composite, start: int, parts: _Parts) -> None:
         btf, measure = self._owner.btf, self._owner.measure
         for member in found.members:
-            inner = btf.resolve(member.target)
+            inner = btf.resolve(member.type_id)
             place = start + member.bit_offset
             if not isinstance(inner, Composite):
                 if member.name:
                     parts[member.name] = self._value(member, inner, place)
             elif not member.name:
                 self._members(inner, place, parts)
-            elif place % 8 or measure.values(inner.id) > _INLINED or choice_of(btf, inner):
+            elif place % 8 or measure.values(inner.id) > _INLINED or tagged_union_of(btf, inner):
                 parts[member.name] = f"{self._owner.name_of(inner.id)}(d, at + {place // 8})"
             else:
                 within: _Parts = {}
@@ -151,13 +151,15 @@ class _Body:
 
     def _value(self, member: Member, found: Type, place: int) -> str:
         byte, bit = divmod(place, 8)
-        if member.bits and isinstance(found, Int | Enum):
-            name = self._reads.bitfield(place, member.bits)
-            return self._shown(found, f"SIGNED({name}, {member.bits})" if found.signed else name)
+        if member.bitfield_size and isinstance(found, Int | Enum):
+            name = self._reads.bitfield(place, member.bitfield_size)
+            return self._shown(
+                found, f"SIGNED({name}, {member.bitfield_size})" if found.signed else name
+            )
         code = struct_code(self._owner.btf, found)
         if code and not bit:
             return self._shown(found, self._reads.number(byte, code))
-        return f"{self._owner.name_of(member.target)}(d, at + {byte})"
+        return f"{self._owner.name_of(member.type_id)}(d, at + {byte})"
 
     def _shown(self, found: Type, value: str) -> str:
         if isinstance(found, Enum):

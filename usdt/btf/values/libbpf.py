@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.declare import Declarer
-from usdt.btf.format import MOST_NESTED, Kind, endless
+from usdt.btf.declare import CDeclarationPrinter
+from usdt.btf.format import MAX_NESTING, Kind, nesting_error
 from usdt.btf.types import (
     Array,
     Composite,
@@ -24,7 +24,7 @@ from usdt.btf.types import (
     Typedef,
     Variable,
 )
-from usdt.btf.values.limits import Measure
+from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import ALL_QUIRKS, DumpError, Options, Quirk, Rendered
 from usdt.btf.values.scalars import (
     EnumText,
@@ -57,7 +57,7 @@ def render_libbpf(
     Raises:
         BtfError: the type is damaged or absurd.
     """
-    Measure(btf).extent(number)
+    TypeLimits(btf).extent(number)
     dump = _Dump(btf, data, options, quirks)
     try:
         dump.value("", number, 0)
@@ -66,7 +66,7 @@ def render_libbpf(
     return Rendered("".join(dump.out), btf.size_of(number), "")
 
 
-class _Names:
+class _UniqueNames:
     # Of several types of one name, the second that is shown gets the suffix ___2.
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
@@ -97,8 +97,8 @@ class _Dump:
         self.chars = False
         self.terminated = False
         self._order: str = btf.order
-        names = _Names() if Quirk.SUFFIX in quirks else None
-        self._declarer = Declarer(btf, names=names)
+        names = _UniqueNames() if Quirk.SUFFIX in quirks else None
+        self._declarer = CDeclarationPrinter(btf, names=names)
         self._casts: dict[int, str] = {}
 
     # -------------------------------------------------------- pieces of text
@@ -164,8 +164,8 @@ class _Dump:
     def zero(self, number: int, at: int, offset: int = 0, bits: int = 0, level: int = 0) -> bool:
         if self.options.emit_zeroes or not self.depth or (self.in_array and not self.chars):
             return False
-        if level > MOST_NESTED:
-            raise endless(self.btf.name, number)
+        if level > MAX_NESTING:
+            raise nesting_error(self.btf.name, number)
         found = self.btf.resolve(number)
         if isinstance(found, Array):
             return self.zero_array(found, at, level)
@@ -191,24 +191,26 @@ class _Dump:
 
     def zero_member(self, member: Member, at: int, level: int) -> bool:
         byte, bit = divmod(member.bit_offset, 8)
-        if member.bits and not self.known(at + byte, (bit + member.bits + 7) // 8):
+        if member.bitfield_size and not self.known(
+            at + byte, (bit + member.bitfield_size + 7) // 8
+        ):
             return False
-        return self.zero(member.target, at + byte, bit, member.bits, level + 1)
+        return self.zero(member.type_id, at + byte, bit, member.bitfield_size, level + 1)
 
     def zero_array(self, found: Array, at: int, level: int) -> bool:
-        size = self.btf.size_of(found.target)
-        element = self.btf.resolve(found.target)
+        size = self.btf.size_of(found.type_id)
+        element = self.btf.resolve(found.type_id)
         chars = found.count and isinstance(element, Int) and size == 1
         if chars and self.known(at, 1) and not self.number_at(at, 1):
             return True
         places = range(at, at + found.count * size, size) if size else [at] * min(1, found.count)
-        return all(self.zero(found.target, place, level=level + 1) for place in places)
+        return all(self.zero(found.type_id, place, level=level + 1) for place in places)
 
     # -------------------------------------------------------- values
 
     def value(self, name: str, number: int, at: int, offset: int = 0, bits: int = 0) -> None:
-        if self.nesting > MOST_NESTED:
-            raise endless(self.btf.name, number)
+        if self.nesting > MAX_NESTING:
+            raise nesting_error(self.btf.name, number)
         self.nesting += 1
         try:
             self.shown(name, number, at, offset, bits)
@@ -230,8 +232,10 @@ class _Dump:
         elif isinstance(found, Array):
             self.array(found, at)
         elif isinstance(found, Variable):
-            self.put(f"{_LINKAGES.get(found.linkage, '')}{self.cast(found.target)} {found.name} = ")
-            self.value("", found.target, at)
+            self.put(
+                f"{_LINKAGES.get(found.linkage, '')}{self.cast(found.type_id)} {found.name} = "
+            )
+            self.value("", found.type_id, at)
         elif isinstance(found, DataSection):
             self.section(found, at)
         else:
@@ -310,14 +314,14 @@ class _Dump:
         self.put("{" + self.newline())
         for member in found.members:
             byte, bit = divmod(member.bit_offset, 8)
-            self.value(member.name, member.target, at + byte, bit, member.bits)
+            self.value(member.name, member.type_id, at + byte, bit, member.bitfield_size)
         self.depth -= 1
         self.indent()
         self.finish("}")
 
     def array(self, found: Array, at: int) -> None:
-        size = self.btf.size_of(found.target)
-        element = self.btf.resolve(found.target)
+        size = self.btf.size_of(found.type_id)
+        element = self.btf.resolve(found.type_id)
         if not size and Quirk.NO_SIZE in self.quirks:
             raise DumpError("EINVAL")
         chars = isinstance(element, Int) and size == 1
@@ -330,7 +334,7 @@ class _Dump:
         self.in_array = True
         self.terminated = self.terminated and Quirk.OLD_NUL in self.quirks
         for index in range(found.count):
-            if self.terminated or not self.element(found.target, at + index * size, chars=chars):
+            if self.terminated or not self.element(found.type_id, at + index * size, chars=chars):
                 break
         self.in_array = state[0]
         if Quirk.OLD_NUL not in self.quirks:
@@ -367,5 +371,5 @@ class _Dump:
     def section(self, found: DataSection, at: int) -> None:
         self.finish(f'SEC("{found.name}") ')
         for item in found.items:
-            self.value("", item.target, at + item.offset)
+            self.value("", item.type_id, at + item.offset)
             self.put(";")

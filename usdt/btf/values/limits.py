@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.format import MOST_NESTED, endless
+from usdt.btf.format import MAX_NESTING, nesting_error
 from usdt.btf.types import Array, Composite, DataSection, Variable
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
 
-__all__ = ("Measure",)
+__all__ = ("TypeLimits",)
 
 _MOST_VALUES = 1 << 22
 
 
-class Measure:
+class TypeLimits:
     """Bytes and values of types; refuses what is nested without an end, or absurdly big."""
 
     def __init__(self, btf: Btf) -> None:
@@ -43,26 +43,26 @@ class Measure:
         known = self._known.get(number)
         if known is not None:
             return known
-        if depth > MOST_NESTED:
-            raise endless(self._btf.name, number)
+        if depth > MAX_NESTING:
+            raise nesting_error(self._btf.name, number)
         found = self._btf.resolve(number)
         size, values = self._size(number), 1
         if isinstance(found, Array):
-            inner, each = self._measure(found.target, depth + 1)
-            stride = self._size(found.target)
+            inner, each = self._measure(found.type_id, depth + 1)
+            stride = self._size(found.type_id)
             size = max(size, inner + stride * max(0, found.count - 1)) if found.count else 0
             values = max(1, found.count) * each
         elif isinstance(found, Composite):
             for member in found.members:
-                inner, each = self._measure(member.target, depth + 1)
+                inner, each = self._measure(member.type_id, depth + 1)
                 byte, bit = divmod(member.bit_offset, 8)
-                size = max(size, byte + inner, byte + (bit + member.bits + 7) // 8)
+                size = max(size, byte + inner, byte + (bit + member.bitfield_size + 7) // 8)
                 values += each
         elif isinstance(found, Variable):
-            size, values = self._measure(found.target, depth + 1)
+            size, values = self._measure(found.type_id, depth + 1)
         elif isinstance(found, DataSection):
             for item in found.items:
-                inner, each = self._measure(item.target, depth + 1)
+                inner, each = self._measure(item.type_id, depth + 1)
                 size, values = max(size, item.offset + inner), values + each
         if values > _MOST_VALUES:
             raise BtfError(f"{self._btf.name}: BTF type {number} holds {values} values")

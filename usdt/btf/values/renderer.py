@@ -8,7 +8,7 @@ from usdt.base.errors import BtfError
 from usdt.btf.declare import declaration
 from usdt.btf.types import DataSection, Variable
 from usdt.btf.values.options import DumpError, Options, Rendered
-from usdt.btf.values.tree_codegen import Compiler
+from usdt.btf.values.tree_codegen import TreeCodegen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ class Renderer:
     ) -> None:
         self.btf = btf
         self.options = options
-        self._compiler = Compiler(btf, options, symbol)
+        self._compiler = TreeCodegen(btf, options, symbol)
         self._pad = "" if options.compact else options.indent_str * options.indent_level
 
     def render(self, number: int, data: bytes) -> Rendered:
@@ -76,17 +76,17 @@ class Renderer:
     def _put(self, number: int, data: bytes, at: int, out: list[str]) -> None:
         found = self.btf.type(number)
         if isinstance(found, Variable):
-            cast = declaration(self.btf, found.target, strip=True)
+            cast = declaration(self.btf, found.type_id, strip=True)
             linkage = _LINKAGES.get(found.linkage, "")
             out.append(f"{self._pad}{linkage}{cast} {found.name} = ")
-            self._put(found.target, data, at, out)
+            self._put(found.type_id, data, at, out)
         elif isinstance(found, DataSection):
             self._compiler.measure.extent(number)
             out.append(f'{self._pad}SEC("{found.name}") ')
             for item in found.items:
-                if not isinstance(self.btf.type(item.target), Variable):
-                    raise BtfError(f"{self.btf.name}: BTF type {item.target} is no variable")
-                self._put(item.target, data, at + item.offset, out)
+                if not isinstance(self.btf.type(item.type_id), Variable):
+                    raise BtfError(f"{self.btf.name}: BTF type {item.type_id} is no variable")
+                self._put(item.type_id, data, at + item.offset, out)
                 out.append(";")
         else:
             enough = at + self._compiler.measure.extent(number) <= len(data)

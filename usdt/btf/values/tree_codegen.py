@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import BtfError
 from usdt.btf.declare import declaration
 from usdt.btf.format import Encoding
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.btf.traits import flag_names
 from usdt.btf.types import (
     Array,
@@ -37,7 +37,7 @@ from usdt.btf.values.batched_reads import (
     struct_code,
     struct_mark,
 )
-from usdt.btf.values.limits import Measure
+from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import DumpError, Options
 from usdt.btf.values.scalars import (
     EnumText,
@@ -51,22 +51,22 @@ from usdt.btf.values.scalars import (
     substituted,
     wide_text,
 )
-from usdt.btf.values.variants import chosen_tree
+from usdt.btf.values.variants import variant_tree
 from usdt.btf.values.zero import ZeroTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.btf.reader import Btf
-    from usdt.btf.tagged_union import Choice
+    from usdt.btf.tagged_union import TaggedUnion
 
-__all__ = ("Compiler",)
+__all__ = ("TreeCodegen",)
 
 _MOST_BASE = 16
 _INLINED = 100  # values of a structure that has no function of its own
 
 
-class Compiler:
+class TreeCodegen:
     """Makes functions ``(data, at, pad, out, end)`` for the types of one BTF and some options."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Compiler:
         self.btf = btf
         self._symbol = symbol if options.words else None
         self.options = options
-        self.measure = Measure(btf)
+        self.measure = TypeLimits(btf)
         self.zero = ZeroTests(btf)
         self.step = "" if options.compact else options.indent_str
         self.line_end = "" if options.compact else "\\n"
@@ -108,7 +108,7 @@ class Compiler:
         name = f"top{number}_{checked:d}"
         if name not in self.space:
             self.measure.extent(number)
-            body = Body(self, in_array=False, checked=checked, top=True)
+            body = FunctionBody(self, in_array=False, checked=checked, top=True)
             body.value(Member("", number, 0, 0))
             self._define(name, body)
         function: Callable[..., None] = self.space[name]
@@ -119,7 +119,7 @@ class Compiler:
         in_array = in_array or isinstance(found, Array)
         name = f"in{found.id}_{in_array:d}{checked:d}"
         if name not in self.space:
-            body = Body(self, in_array=in_array, checked=checked, top=False)
+            body = FunctionBody(self, in_array=in_array, checked=checked, top=False)
             if isinstance(found, Composite):
                 for member in found.members:
                     body.value(member)
@@ -128,15 +128,15 @@ class Compiler:
             self._define(name, body)
         return name
 
-    def chosen(self, found: Type, choice: Choice, body: Body) -> str:
+    def chosen(self, found: Type, choice: TaggedUnion, body: FunctionBody) -> str:
         """Name of the function for a value that says itself what it is, with its name."""
         name = f"chosen{found.id}_{body.in_array:d}{body.checked:d}"
         if name not in self.space:
             of = functools.partial(self.contents, in_array=True, checked=body.checked)
-            self.space[name] = chosen_tree(choice, self.btf, of, self.space, self.options)
+            self.space[name] = variant_tree(choice, self.btf, of, self.space, self.options)
         return name
 
-    def _define(self, name: str, body: Body) -> None:
+    def _define(self, name: str, body: FunctionBody) -> None:
         code = compile(body.source(name), f"<type {name}>", "exec")
         exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
 
@@ -153,7 +153,7 @@ class Compiler:
     def _scalar(self, found: Type) -> Scalar | None:
         code = struct_code(self.btf, found)
         if isinstance(found, Pointer):
-            target = self.btf.resolve(found.target)
+            target = self.btf.resolve(found.type_id)
             named = self._symbol is not None and isinstance(target, FunctionProto | Void)
             shown = "CODE(@v)" if named else "f'0x{@v:x}'"
             return Scalar(code, self.btf.pointer_size, f"{{{shown} if @v else NULL(@q)}}", "@v")
@@ -176,7 +176,7 @@ class Compiler:
         return None
 
 
-class Body:
+class FunctionBody:
     """The lines of one function, and what they read.
 
     Args:
@@ -186,7 +186,7 @@ class Body:
         top: the outermost value: always shown, nothing behind it.
     """
 
-    def __init__(self, compiler: Compiler, *, in_array: bool, checked: bool, top: bool) -> None:
+    def __init__(self, compiler: TreeCodegen, *, in_array: bool, checked: bool, top: bool) -> None:
         self.compiler = compiler
         self.options = compiler.options
         self.in_array = in_array
@@ -224,26 +224,26 @@ class Body:
         if not self.options.skip_names:
             text = f".{member.name} = " if member.name else ""
             if not self.in_array:
-                cast = declaration(self.compiler.btf, member.target, strip=True)
+                cast = declaration(self.compiler.btf, member.type_id, strip=True)
                 text += f"({cast})"
         return self.pad + literal(text)
 
     def value(self, member: Member) -> None:
         """Lines that show one value; ``member`` says where it is."""
         btf = self.compiler.btf
-        found = btf.resolve(member.target)
-        if member.bits and isinstance(found, Int | Enum):
+        found = btf.resolve(member.type_id)
+        if member.bitfield_size and isinstance(found, Int | Enum):
             self._bit_field(member, found)
             return
         try:
-            btf.size_of(member.target)
+            btf.size_of(member.type_id)
         except BtfError:
             self.fail("EINVAL")
             return
         scalar = self.compiler.scalar(found)
         if scalar is not None:
             self._number(member, scalar)
-        elif (choice := choice_of(btf, found)) is not None:
+        elif (choice := tagged_union_of(btf, found)) is not None:
             self._bound(member, btf.size_of(found.id))
             shown = self.compiler.chosen(found, choice, self)
             self.add(
@@ -290,21 +290,20 @@ class Body:
         self.fail("EINVAL", 2)
 
     def _bit_field(self, member: Member, found: Int | Enum) -> None:
-        self._bound(member, (member.bit_offset % 8 + member.bits + 7) // 8)
-        var = self._reads.bitfield(member.bit_offset, member.bits)
+        self._bound(member, (member.bit_offset % 8 + member.bitfield_size + 7) // 8)
+        var = self._reads.bitfield(member.bit_offset, member.bitfield_size)
         if self.checked:
-            self.add(
-                f"{var} = {bitfield_source(self.compiler.btf, member.bit_offset, member.bits)}"
-            )
+            source = bitfield_source(self.compiler.btf, member.bit_offset, member.bitfield_size)
+            self.add(f"{var} = {source}")
         text = f"{{{var}:#x}}"
         if self.options.words:
             known = self.compiler.scalar(found)
             truth = isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
-            shown = f"SIGNED({var}, {member.bits})" if found.signed else var
+            shown = f"SIGNED({var}, {member.bitfield_size})" if found.signed else var
             text = known.text.replace("@v", var) if truth and known else f"{{{shown}}}"
         if isinstance(found, Enum):
             scalar = self.compiler.scalar(found)
-            whole = found.signed and member.bits >= 8 * found.size
+            whole = found.signed and member.bitfield_size >= 8 * found.size
             value = f"SIGNED({var}, {8 * found.size})" if whole else var
             text = f"{{E{found.id}[{value}]}}" if scalar and scalar.code else ""
         self._show(member, text, var)
@@ -333,7 +332,7 @@ class Body:
         self._inner += 1
         for one in found.members:
             place = member.bit_offset + one.bit_offset
-            self.value(Member(one.name, one.target, place, one.bits))
+            self.value(Member(one.name, one.type_id, place, one.bitfield_size))
         self._inner -= 1
 
     def _array(self, member: Member, found: Array) -> None:
@@ -356,7 +355,7 @@ class Body:
 
     def is_text(self, found: Array) -> bool:
         """Whether an array's elements are bytes, and so characters."""
-        element = self.compiler.btf.resolve(found.target)
+        element = self.compiler.btf.resolve(found.type_id)
         return isinstance(element, Int) and element.size == 1
 
     def _array_shown(self, member: Member, found: Array) -> str:
@@ -365,8 +364,8 @@ class Body:
         place = self.place(member)
         if self.is_text(found):
             return f"{place} >= end or d[{place}]" if self.checked else f"d[{place}]"
-        element = self.compiler.btf.resolve(found.target)
-        size = self.compiler.btf.size_of(member.target)
+        element = self.compiler.btf.resolve(found.type_id)
+        size = self.compiler.btf.size_of(member.type_id)
         if self.compiler.scalar(element) is not None:
             zeroes = self.compiler.constant(f"Z{size}", bytes(size))
             return f"d[{place}:{place} + {size}] != {zeroes}"
@@ -383,7 +382,7 @@ class Body:
 
     def elements(self, found: Array) -> None:
         """Add the lines that show the elements of an array."""
-        element = self.compiler.btf.resolve(found.target)
+        element = self.compiler.btf.resolve(found.type_id)
         scalar = self.compiler.scalar(element)
         if not found.count:
             self.add("pass")
@@ -409,7 +408,7 @@ class Body:
             self.add(f'if k >= 0: e(f"{self.pad}{nul}{self.delimiter}")')
 
     def _numbers(self, found: Array, scalar: Scalar) -> None:
-        count, size = found.count, self.compiler.btf.size_of(found.target)
+        count, size = found.count, self.compiler.btf.size_of(found.type_id)
         if not scalar.text:
             self.add(f'if at < end: e(f"{self.pad}")')
             return
@@ -424,8 +423,8 @@ class Body:
         self.add(f'e("".join([f"{self.pad}{text}{self.delimiter}" for v in {values}]))')
 
     def _aggregates(self, found: Array, element: Composite | Array) -> None:
-        size, count = self.compiler.btf.size_of(found.target), found.count
-        choice = choice_of(self.compiler.btf, element)
+        size, count = self.compiler.btf.size_of(found.type_id), found.count
+        choice = tagged_union_of(self.compiler.btf, element)
         if choice is not None:
             shown = self.compiler.chosen(element, choice, self)
             self.add("try:")

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("Shape", "shape_of")
+__all__ = ("TypeSnapshot", "snapshot_of")
 
 _MOST = 1 << 20  # bytes of types of one value
 _LARGEST = 1 << 30
 
 
 @frozen
-class Shape:
+class TypeSnapshot:
     """A type. Hashable: equal ones share what renders them.
 
     Attributes:
@@ -40,14 +40,14 @@ class Shape:
         return {"types": packed, "type": self.number, "size": self.size}
 
     @classmethod
-    def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> Shape:
+    def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> TypeSnapshot:
         """What to_json() made; ``refuse`` makes the error where it did not."""
         import base64  # noqa: PLC0415 - only for recordings
         import zlib  # noqa: PLC0415
 
         from usdt.base.errors import BtfError  # noqa: PLC0415
         from usdt.btf.reader import Btf  # noqa: PLC0415
-        from usdt.btf.values.limits import Measure  # noqa: PLC0415
+        from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
 
         number, size = (data.get(key) if isinstance(data, dict) else None for key in _NUMBERS)
         if type(number) is not int or type(size) is not int or not 0 < size <= _LARGEST:
@@ -56,7 +56,7 @@ class Shape:
             inflate = zlib.decompressobj()
             types = inflate.decompress(base64.b64decode(data.get("types")), _MOST)
             btf = Btf(types, name="the recorded types")
-            Measure(btf).extent(number)
+            TypeLimits(btf).extent(number)
             if inflate.unconsumed_tail or btf.size_of(number) != size:
                 raise refuse("shape: its types are not those of a value of this size")
         except (TypeError, ValueError, zlib.error, BtfError) as err:
@@ -67,15 +67,15 @@ class Shape:
 _NUMBERS = ("type", "size")
 
 
-def shape_of(btf: Btf, number: int) -> Shape | None:
+def snapshot_of(btf: Btf, number: int) -> TypeSnapshot | None:
     """The shape of a type; None of what has no values, or none that take room.
 
     Raises:
         BtfError: the type is absurd.
     """
     from usdt.base.errors import BtfError  # noqa: PLC0415
-    from usdt.btf.minimize import subset  # noqa: PLC0415 - only where structures are shown
-    from usdt.btf.values.limits import Measure  # noqa: PLC0415
+    from usdt.btf.minimize import minimize  # noqa: PLC0415 - only where structures are shown
+    from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
 
     try:
         size = btf.size_of(number)
@@ -83,6 +83,6 @@ def shape_of(btf: Btf, number: int) -> Shape | None:
         return None
     if not 0 < size <= _LARGEST:
         return None
-    Measure(btf).extent(number)
-    types, own = subset(btf, number)
-    return Shape(types, own, size)
+    TypeLimits(btf).extent(number)
+    types, own = minimize(btf, number)
+    return TypeSnapshot(types, own, size)

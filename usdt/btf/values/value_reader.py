@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from usdt.base.errors import BtfError
 from usdt.btf.format import Encoding
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.btf.traits import flag_names, is_char
 from usdt.btf.types import (
     Array,
@@ -27,9 +27,9 @@ from usdt.btf.types import (
     Type,
     Void,
 )
-from usdt.btf.values.limits import Measure
+from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.scalars import flags_text, sign_extended
-from usdt.btf.values.variants import chosen_line, chosen_value
+from usdt.btf.values.variants import variant_line, variant_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     Writer: TypeAlias = Callable[[bytes, int], str | None]
     Lookup: TypeAlias = Callable[[int], str | None]
 
-__all__ = ("Concise", "Values")
+__all__ = ("CompactFormatter", "ValueReader")
 
 _FLOATS = {4: "f", 8: "d"}
 
 
-class Values:
+class ValueReader:
     """Reads values of any type; keeps the functions it made."""
 
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
         self._little = btf.order == "little"
-        self._measure = Measure(btf)
+        self._measure = TypeLimits(btf)
         self._made: dict[int, Reader] = {}
 
     def read(self, number: int, data: bytes) -> Any:
@@ -74,9 +74,9 @@ class Values:
 
     def _make(self, number: int) -> Reader:
         found = self._btf.resolve(number)
-        choice = choice_of(self._btf, found)
+        choice = tagged_union_of(self._btf, found)
         if choice is not None:
-            return chosen_value(choice, self._btf, self.reader)
+            return variant_value(choice, self._btf, self.reader)
         if isinstance(found, Composite):
             return self._composite(found)
         if isinstance(found, Array):
@@ -132,10 +132,10 @@ class Values:
         return _named(found, self._number(found.size, signed=found.signed))
 
     def _array(self, found: Array) -> Reader:
-        size, count = self._btf.size_of(found.target), found.count
-        if is_char(self._btf.resolve(found.target)):
+        size, count = self._btf.size_of(found.type_id), found.count
+        if is_char(self._btf.resolve(found.type_id)):
             return lambda data, at: _text(data[at : at + count])
-        element = self.reader(found.target)
+        element = self.reader(found.type_id)
         places = [size * index for index in range(count)]
         return lambda data, at: [element(data, at + place) for place in places]
 
@@ -157,10 +157,10 @@ class Values:
     def member(self, member: Member) -> tuple[int, Reader]:
         """Where a member is in its parent, and how it is read."""
         byte, bit = divmod(member.bit_offset, 8)
-        found = self._btf.resolve(member.target)
-        if not member.bits or not isinstance(found, Int | Enum):
-            return byte, self.reader(member.target)
-        bits = member.bits
+        found = self._btf.resolve(member.type_id)
+        if not member.bitfield_size or not isinstance(found, Int | Enum):
+            return byte, self.reader(member.type_id)
+        bits = member.bitfield_size
         size = (bit + bits + 7) // 8
         whole = self._number(size, signed=False)
         shift = bit if self._little else 8 * size - bit - bits
@@ -195,7 +195,7 @@ def _text(raw: bytes) -> str | None:
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape") if raw else None
 
 
-class Concise:
+class CompactFormatter:
     """Values as one line: ``{len=84, dev="lo", flags=A|B, fn=tcp_v4_rcv}``.
 
     Args:
@@ -223,8 +223,8 @@ class Concise:
         self._most = most
         self._code = code
         self._once = once
-        self._values = Values(btf)
-        self._measure = Measure(btf)
+        self._values = ValueReader(btf)
+        self._measure = TypeLimits(btf)
         self._made: dict[int, Writer] = {}
 
     def line(self, number: int, data: bytes) -> str:
@@ -249,12 +249,12 @@ class Concise:
 
     def _make(self, number: int) -> Writer:
         found = self._btf.resolve(number)
-        choice = choice_of(self._btf, found)
+        choice = tagged_union_of(self._btf, found)
         if choice is not None:
-            return chosen_line(choice, self._btf, self._values.reader, self.writer)
+            return variant_line(choice, self._btf, self._values.reader, self.writer)
         if isinstance(found, Composite):
             return self._composite(found)
-        if isinstance(found, Array) and not is_char(self._btf.resolve(found.target)):
+        if isinstance(found, Array) and not is_char(self._btf.resolve(found.type_id)):
             return self._array(found)
         return self._scalar(found, self._values.reader(number))
 
@@ -290,7 +290,7 @@ class Concise:
 
     def shown(self, found: Pointer) -> Callable[[int], str] | None:
         """What shows addresses that are not NULL; None: they are numbers."""
-        target = self._btf.resolve(found.target)
+        target = self._btf.resolve(found.type_id)
         string = self._string if is_char(target) else None
         code = isinstance(target, FunctionProto)
         named = self._symbol if code or not self._code or isinstance(target, Void) else None
@@ -308,9 +308,9 @@ class Concise:
         return show
 
     def _array(self, found: Array) -> Writer:
-        element = self.writer(found.target)
-        size, count, most = self._btf.size_of(found.target), found.count, self._most
-        empty = "{}" if isinstance(self._btf.resolve(found.target), Composite) else "0"
+        element = self.writer(found.type_id)
+        size, count, most = self._btf.size_of(found.type_id), found.count, self._most
+        empty = "{}" if isinstance(self._btf.resolve(found.type_id), Composite) else "0"
         end = size * count
 
         def write(data: bytes, at: int) -> str | None:
@@ -337,21 +337,21 @@ class Concise:
 
     def _compiled(self, found: Composite, cut: Writer) -> Writer:
         # Data that ends within the structure is for ``cut``.
-        from usdt.btf.values.compact_codegen import OneLine  # noqa: PLC0415 - not for JSON
+        from usdt.btf.values.compact_codegen import CompactCodegen  # noqa: PLC0415 - not for JSON
 
         size = found.size
-        one_line = OneLine(self._btf, self)
+        one_line = CompactCodegen(self._btf, self)
         whole = one_line.function(found)
         if one_line.extent > size:  # members beyond the end: damage
             return cut
         return lambda data, at: (whole if len(data) - at >= size else cut)(data, at)
 
     def _member(self, member: Member) -> tuple[int, Writer]:
-        found = self._btf.resolve(member.target)
-        if member.bits and isinstance(found, Int | Enum):
+        found = self._btf.resolve(member.type_id)
+        if member.bitfield_size and isinstance(found, Int | Enum):
             byte, read = self._values.member(member)
             return byte, self._scalar(found, read)
-        return member.bit_offset // 8, self.writer(member.target)
+        return member.bit_offset // 8, self.writer(member.type_id)
 
 
 def _is_list(found: Type) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.btf.reader import Btf
-    from usdt.btf.tagged_union import Choice
+    from usdt.btf.tagged_union import TaggedUnion
     from usdt.btf.types import Member
     from usdt.btf.values.options import Options
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     Reader: TypeAlias = Callable[[bytes, int], Any]
     Writer: TypeAlias = Callable[[bytes, int], str | None]
 
-__all__ = ("Which", "chosen_line", "chosen_tree", "chosen_value", "data_of")
+__all__ = ("VariantSelector", "data_of", "variant_line", "variant_tree", "variant_value")
 
 
-class Which:
+class VariantSelector:
     """Tells which form a value has.
 
     Args:
@@ -37,13 +37,13 @@ class Which:
     """
 
     def __init__(
-        self, choice: Choice, order: str, made: Callable[[str, Member | None], Any]
+        self, choice: TaggedUnion, order: str, made: Callable[[str, Member | None], Any]
     ) -> None:
-        self._at = choice.chooser.bit_offset // 8
+        self._at = choice.discriminant.bit_offset // 8
         self._size = choice.size
         self._big = order == "big"
-        self._known = {value: made(*form) for value, form in choice.known.items()}
-        self._rest = None if choice.rest is None else made(*choice.rest)
+        self._known = {value: made(*form) for value, form in choice.variants.items()}
+        self._rest = None if choice.default is None else made(*choice.default)
 
     def number(self, data: bytes, at: int) -> int | None:
         """What tells; None where the data ends before it."""
@@ -59,11 +59,11 @@ class Which:
 
 def data_of(btf: Btf, member: Member | None) -> Composite | None:
     """The structure of a form's data; None of one without any."""
-    inner = None if member is None else btf.resolve(member.target)
+    inner = None if member is None else btf.resolve(member.type_id)
     return inner if isinstance(inner, Composite) and inner.members else None
 
 
-def chosen_value(choice: Choice, btf: Btf, reader: Callable[[int], Reader]) -> Reader:
+def variant_value(choice: TaggedUnion, btf: Btf, reader: Callable[[int], Reader]) -> Reader:
     """Values as Python objects for JSON."""
 
     def made(name: str, member: Member | None) -> tuple[str, int, Reader | None]:
@@ -72,7 +72,7 @@ def chosen_value(choice: Choice, btf: Btf, reader: Callable[[int], Reader]) -> R
             return name, 0, None
         return name, member.bit_offset // 8, reader(inner.id)
 
-    which = Which(choice, btf.order, made)
+    which = VariantSelector(choice, btf.order, made)
 
     def read(data: bytes, at: int) -> Any:
         number = which.number(data, at)
@@ -85,8 +85,8 @@ def chosen_value(choice: Choice, btf: Btf, reader: Callable[[int], Reader]) -> R
     return read
 
 
-def chosen_line(
-    choice: Choice, btf: Btf, reader: Callable[[int], Reader], writer: Callable[[int], Writer]
+def variant_line(
+    choice: TaggedUnion, btf: Btf, reader: Callable[[int], Reader], writer: Callable[[int], Writer]
 ) -> Writer:
     """Values as one short text."""
 
@@ -99,7 +99,7 @@ def chosen_line(
             whole = writer(inner.id)
             return name, start, lambda data, at: whole(data, at) or "{}"
         fields = sorted(inner.members, key=lambda one: int(one.name[2:]))  # not as they lie
-        parts = [(one.bit_offset // 8, writer(one.target), reader(one.target)) for one in fields]
+        parts = [(one.bit_offset // 8, writer(one.type_id), reader(one.type_id)) for one in fields]
 
         def row(data: bytes, at: int) -> str:
             texts = (
@@ -110,7 +110,7 @@ def chosen_line(
 
         return name, start, row
 
-    which = Which(choice, btf.order, made)
+    which = VariantSelector(choice, btf.order, made)
 
     def write(data: bytes, at: int) -> str:
         number = which.number(data, at)
@@ -123,14 +123,14 @@ def chosen_line(
     return write
 
 
-def chosen_tree(
-    choice: Choice,
+def variant_tree(
+    choice: TaggedUnion,
     btf: Btf,
     contents: Callable[[Composite], str],
     space: dict[str, Any],
     options: Options,
 ) -> Callable[[bytes, int, str, list[str], int], None]:
-    """Values as lines; a function as :class:`usdt.btf.values.tree_codegen.Compiler` makes them.
+    """Values as lines; a function as :class:`usdt.btf.values.tree_codegen.TreeCodegen` makes them.
 
     Args:
         choice: what there is.
@@ -147,7 +147,7 @@ def chosen_tree(
             return name, 0, None
         return name, member.bit_offset // 8, space[contents(inner)]
 
-    which = Which(choice, btf.order, made)
+    which = VariantSelector(choice, btf.order, made)
 
     def write(data: bytes, at: int, pad: str, out: list[str], end: int) -> None:
         number = which.number(data[:end], at)
@@ -169,7 +169,7 @@ def _is_row(found: Composite) -> bool:
     # Whether the fields have numbers for names, and none is a bit field.
     names = {f"__{index}" for index in range(len(found.members))}
     return {one.name for one in found.members} == names and not any(
-        one.bits for one in found.members
+        one.bitfield_size for one in found.members
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from usdt.btf.tagged_union import choice_of
+from usdt.btf.tagged_union import tagged_union_of
 from usdt.btf.types import Array, Composite, Enum, Float, Int, Member, Pointer
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ZeroTests:
         found = self._btf.resolve(number)
         if isinstance(found, Array):
             return self._array(found)
-        if choice_of(self._btf, found) is not None:
+        if tagged_union_of(self._btf, found) is not None:
             return _never  # each form says something
         if isinstance(found, Composite):
             return self._composite(found)
@@ -51,13 +51,13 @@ class ZeroTests:
     def _array(self, found: Array) -> Test:
         if not found.count:
             return _always
-        size = self._btf.size_of(found.target)
-        element = self._btf.resolve(found.target)
+        size = self._btf.size_of(found.type_id)
+        element = self._btf.resolve(found.type_id)
         if isinstance(element, Int) and size == 1:
             return _plain(1)
         if isinstance(element, Int | Enum | Float | Pointer):
             return _plain(size * found.count)
-        test = self.test(found.target)
+        test = self.test(found.type_id)
         places = range(0, found.count * size, size) if size else range(1)
 
         def zero(data: bytes, at: int, end: int) -> bool:
@@ -79,9 +79,9 @@ class ZeroTests:
 
     def _member(self, member: Member) -> tuple[int, Test]:
         byte, bit = divmod(member.bit_offset, 8)
-        if member.bits and isinstance(self._btf.resolve(member.target), Int | Enum):
-            return byte, _bits(bit, member.bits, little=self._btf.order == "little")
-        return byte, self.test(member.target)
+        if member.bitfield_size and isinstance(self._btf.resolve(member.type_id), Int | Enum):
+            return byte, _bits(bit, member.bitfield_size, little=self._btf.order == "little")
+        return byte, self.test(member.type_id)
 
 
 def _plain(size: int) -> Test:

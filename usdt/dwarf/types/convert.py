@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
 from usdt.btf.format import Encoding, Kind
-from usdt.btf.tagged_union import CHOOSER
+from usdt.btf.tagged_union import DISCRIMINANT
 from usdt.btf.types import (
     Array,
     Composite,
@@ -296,7 +296,9 @@ class Converter:
         if bases:
             self.bases[number] = bases
         kind = Kind.UNION if union else Kind.STRUCT
-        return Composite(number, kind, name, size, tuple(members), any(one.bits for one in members))
+        return Composite(
+            number, kind, name, size, tuple(members), any(one.bitfield_size for one in members)
+        )
 
     def _alternatives(self, forms: VariantPart, size: int) -> list[Member]:
         # The forms as a union without a name, so that members of them are found by C's rules.
@@ -310,26 +312,26 @@ class Converter:
     def _tuple_field(self, base: Member, name: str) -> Member | None:
         # A field of a std::tuple, which is a base class that all call by one name: as "__0".
         match = _TUPLE_FIELD.match(name)
-        found = self.types.resolve(base.target) if match else None
+        found = self.types.resolve(base.type_id) if match else None
         if match is None or not isinstance(found, Composite) or len(found.members) != 1:
             return None
         (field,) = found.members
         if field.name not in ("_M_head_impl", "__value_"):
             return None
         place = base.bit_offset + field.bit_offset
-        return Member(f"__{match[1]}", field.target, place, field.bits)
+        return Member(f"__{match[1]}", field.type_id, place, field.bitfield_size)
 
     def _chooser(self, forms: VariantPart | None, members: list[Member]) -> Member | None:
         # What tells which form a value has, as usdt.btf.tagged_union writes it.
         if forms is None or forms.discriminant is None or len(members) != 1:
             return None
         told, size, names = forms.discriminant, forms.size, forms.numbers()
-        if names is None or told.bits or told.bit_offset % 8 or size not in _WORDS:
+        if names is None or told.bitfield_size or told.bit_offset % 8 or size not in _WORDS:
             return None
         values = tuple(Enumerator(name, value) for value, name in names)
         kind = Kind.ENUM if size <= 4 else Kind.ENUM64
         target = self.types.add(lambda one: Enum(one, kind, "", size, False, values))  # noqa: FBT003
-        return Member(CHOOSER, target, told.bit_offset, 0)
+        return Member(DISCRIMINANT, target, told.bit_offset, 0)
 
     def _member(self, die: Die) -> Member | None:
         # None of what is no part of the values: static members, virtual base classes.

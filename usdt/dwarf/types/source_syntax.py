@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
-from usdt.btf.declare import Declarer
+from usdt.btf.declare import CDeclarationPrinter
 from usdt.btf.format import Kind
 from usdt.btf.types import (
     Array,
@@ -92,7 +92,7 @@ class Prose:
         if this is None or not this.artificial or this.name != "this":
             return False
         found = self._types.resolve(this.type_id)
-        target = self._types.type(found.target) if isinstance(found, Pointer) else found
+        target = self._types.type(found.type_id) if isinstance(found, Pointer) else found
         return target.kind == Kind.CONST
 
     def _rust(self, number: int, depth: int) -> str:
@@ -102,13 +102,13 @@ class Prose:
             return "…"
         if isinstance(found, Pointer):
             own = "" if die is None else die.text()  # "&str", "*const u8": rustc writes it
-            return own or f"*{self._rust(found.target, depth + 1)}"
+            return own or f"*{self._rust(found.type_id, depth + 1)}"
         if isinstance(found, Array):
-            return f"[{self._rust(found.target, depth + 1)}; {found.count}]"
+            return f"[{self._rust(found.type_id, depth + 1)}; {found.count}]"
         if isinstance(found, Void):
             return "()"
         if isinstance(found, FunctionProto):
-            inner = ", ".join(self._rust(one.target, depth + 1) for one in found.parameters)
+            inner = ", ".join(self._rust(one.type_id, depth + 1) for one in found.parameters)
             return f"fn({inner})"
         return found.name or _UNKNOWN
 
@@ -117,13 +117,13 @@ class Prose:
         if depth > _DEEPEST:
             return "…"
         if isinstance(found, Pointer):
-            return f"*{self._go(found.target, depth + 1)}"
+            return f"*{self._go(found.type_id, depth + 1)}"
         if isinstance(found, Array):
-            return f"[{found.count}]{self._go(found.target, depth + 1)}"
+            return f"[{found.count}]{self._go(found.type_id, depth + 1)}"
         return found.name or _UNKNOWN
 
 
-class _Declarer(Declarer):
+class _Declarer(CDeclarationPrinter):
     # C's declarations with references; in C++ without the words struct, union and enum.
     def __init__(self, types: DwarfTypes, references: Mapping[int, str], *, plain: bool) -> None:
         super().__init__(types)

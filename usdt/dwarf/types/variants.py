@@ -83,7 +83,7 @@ def read_variants(part: Die, member_of: MemberOf, size_of: Callable[[int], int])
     """What a DW_TAG_variant_part says."""
     die = part.target(At.DISCR)
     discriminant = None if die is None else member_of(die)
-    size = 0 if discriminant is None else size_of(discriminant.target)
+    size = 0 if discriminant is None else size_of(discriminant.type_id)
     mask = (1 << 8 * size) - 1
     variants: list[Variant] = []
     for one in part.children(Tag.VARIANT):

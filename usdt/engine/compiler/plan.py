@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.arch.locations import ValueType
-    from usdt.btf.values.type_snapshot import Shape
+    from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.resolve import TypeProvider
     from usdt.engine.compiler.scope import DefaultFormat
@@ -106,7 +106,7 @@ class Output:
     fallible: bool = False
     text: str = ""
     names: ValueNames | None = None
-    shape: Shape | None = None
+    shape: TypeSnapshot | None = None
     cast: str = ""
 
     @property
@@ -347,7 +347,7 @@ def _chosen(key: str, node: Node, shown: DefaultFormat, scope: Scope, *, wide: b
     return _plain(key, begin, names=scope.types.names(begin) if scope.types else None)
 
 
-def _list(key: str, begin: Node, shape: Shape, length: Node) -> Output:
+def _list(key: str, begin: Node, shape: TypeSnapshot, length: Node) -> Output:
     # Structures in a row, as many as the length says; the shape has room for so many.
     for node in (begin, length):
         if isinstance(node, Unavailable):
@@ -385,7 +385,7 @@ def _place(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) ->
     )
 
 
-def _structure(key: str, address: Node, shape: Shape, scope: Scope, text: str) -> Output:
+def _structure(key: str, address: Node, shape: TypeSnapshot, scope: Scope, text: str) -> Output:
     # Room for the address, and for as much as is kept.
     if isinstance(address, PointerExpr) and isinstance(address.address, Unavailable):
         address = address.address

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from usdt.arch.locations import ValueType
-    from usdt.btf.values.type_snapshot import Shape
+    from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.value_names import ValueNames
@@ -52,7 +52,7 @@ class DefaultFormat:
     """
 
     form: str
-    shape: Shape | None = None
+    shape: TypeSnapshot | None = None
     cast: str = ""
     begin: Node | None = None
     length: Node | None = None

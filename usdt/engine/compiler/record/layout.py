@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.btf.values.type_snapshot import Shape
+from usdt.btf.values.type_snapshot import TypeSnapshot
 from usdt.engine.compiler.ir import why_unreadable
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
 from usdt.engine.compiler.plan import HEADER_SIZE, LED, Output, ProbePlan
@@ -59,7 +59,7 @@ class RecordField:
     fallible: bool = False
     reason: str = ""
     names: ValueNames | None = None
-    shape: Shape | None = None
+    shape: TypeSnapshot | None = None
     cast: str = ""
 
     @property
@@ -109,7 +109,7 @@ class RecordField:
             _flag(members, "fallible"),
             _text(members, "reason"),
             ValueNames.from_json(members["names"], BadLayout) if "names" in members else None,
-            Shape.from_json(members["shape"], BadLayout) if "shape" in members else None,
+            TypeSnapshot.from_json(members["shape"], BadLayout) if "shape" in members else None,
             _text(members, "cast") if "cast" in members else "",
         )
         check = _FORMS.get(made.form)

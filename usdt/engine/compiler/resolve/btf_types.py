@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.btf.reader import Btf
-    from usdt.btf.values.type_snapshot import Shape
+    from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Cast, Index, Member, Unary
 
@@ -64,7 +64,7 @@ class BtfTypes:
         kernel: bool = True,
     ) -> None:
         self._names: dict[Node, ValueNames] = {}
-        self._shapes: dict[int, Shape | None] = {}
+        self._shapes: dict[int, TypeSnapshot | None] = {}
         self._kernel = kernel
         self._source = source
         self._made: Btf | None = None
@@ -87,7 +87,7 @@ class BtfTypes:
             return node
         found = self.btf.resolve(argument.handle)
         if isinstance(found, btf_types.Pointer):
-            return self._pointer(node, found.target)
+            return self._pointer(node, found.type_id)
         if isinstance(node, ArgumentValue):
             node = ArgumentValue(node.fetch, node.type, argument.handle)
         if argument.names is not None:
@@ -122,11 +122,11 @@ class BtfTypes:
             return DefaultFormat("typed", self._shape(target), cast)
         return DefaultFormat("hex", cast=cast)
 
-    def _shape(self, number: int) -> Shape | None:
+    def _shape(self, number: int) -> TypeSnapshot | None:
         if number not in self._shapes:
-            from usdt.btf.values.type_snapshot import shape_of  # noqa: PLC0415 - only for structures
+            from usdt.btf.values.type_snapshot import snapshot_of  # noqa: PLC0415 - only for structures
 
-            self._shapes[number] = shape_of(self.btf, number)
+            self._shapes[number] = snapshot_of(self.btf, number)
         return self._shapes[number]
 
     def member(self, tree: Member, target: Node) -> Node | None:
@@ -148,7 +148,7 @@ class BtfTypes:
         if place is None:
             raise BtfError(self._no_member(found, tree.name))
         bits, member = place
-        return self._at(_address(target), bits, member.target, member.bits)
+        return self._at(_address(target), bits, member.type_id, member.bitfield_size)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:  # noqa: ARG002
         """``target[index]`` of an array, or through a pointer."""
@@ -159,7 +159,7 @@ class BtfTypes:
             found = self.btf.resolve(handle)
             if not isinstance(found, btf_types.Array):
                 return None
-            handle = found.target
+            handle = found.type_id
         try:
             size = Number(self.btf.size_of(handle), S64)
         except BtfError:  # void, a function, a structure that is only named
@@ -188,7 +188,7 @@ class BtfTypes:
             return self._pointers(value, f"{tag}{kind.name}", kind.pointers)
         inner = self.btf.resolve(number)
         if isinstance(inner, btf_types.Pointer):
-            return self._pointer(value, inner.target)
+            return self._pointer(value, inner.type_id)
         found = value_type(self.btf, number)
         if found is None:
             return None
@@ -231,7 +231,7 @@ class BtfTypes:
         if isinstance(found, btf_types.Pointer):
             word = ValueType(ValueClass.UNSIGNED, self.btf.pointer_size)
             return self._pointer(
-                _converted(Deref(start, word, None, self._kernel), U64), found.target
+                _converted(Deref(start, word, None, self._kernel), U64), found.type_id
             )
         kind = value_type(self.btf, number)
         if kind is not None:
@@ -248,9 +248,9 @@ class BtfTypes:
         return None
 
     def _array(self, start: Node, found: btf_types.Array) -> LValue:
-        element = value_type(self.btf, found.target)
-        size = self.btf.size_of(found.target) * found.count
-        inner = self.btf.resolve(found.target)
+        element = value_type(self.btf, found.type_id)
+        size = self.btf.size_of(found.type_id) * found.count
+        inner = self.btf.resolve(found.type_id)
         if isinstance(inner, btf_types.Int) and inner.size == 1 and inner.name == "char":
             return LValue(
                 start, ValueType(ValueClass.STRING, size), element, found.id, self._kernel
@@ -285,7 +285,7 @@ class BtfTypes:
                 return bits + member.bit_offset, member
         for member in found.members if depth < _DEEPEST else ():
             if not member.name:
-                inner = self.btf.resolve(member.target)
+                inner = self.btf.resolve(member.type_id)
                 if isinstance(inner, btf_types.Composite):
                     place = self._find(inner, name, bits + member.bit_offset, depth + 1)
                     if place is not None:

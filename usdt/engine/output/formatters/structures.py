@@ -17,16 +17,16 @@ from usdt.base.errors import BtfError
 from usdt.btf.format import parse_header
 from usdt.btf.reader import Btf
 from usdt.btf.types import Array
-from usdt.btf.values.json_codegen import Literals
-from usdt.btf.values.limits import Measure
+from usdt.btf.values.json_codegen import JsonCodegen
+from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.value_reader import Concise, Values
+from usdt.btf.values.value_reader import CompactFormatter, ValueReader
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
 
 if TYPE_CHECKING:
-    from usdt.btf.values.type_snapshot import Shape
+    from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.record.layout import RecordField
     from usdt.engine.output.stacks import StackResolver
 
@@ -44,9 +44,9 @@ def _types(blob: bytes) -> Btf:
 
 
 @functools.lru_cache(maxsize=256)
-def is_small(shape: Shape) -> bool:
+def is_small(shape: TypeSnapshot) -> bool:
     """Whether values fit a line, all of them."""
-    return Measure(_types(shape.types)).values(shape.number) <= _SMALL
+    return TypeLimits(_types(shape.types)).values(shape.number) <= _SMALL
 
 
 class _Structure:
@@ -61,7 +61,7 @@ class _Structure:
         self.kernel = "k" in field.reason
         # Of a list: the type of its elements, and their size.
         row = self.btf.resolve(self.shape.number) if "v" in field.reason else None
-        self.element = row.target if isinstance(row, Array) else 0
+        self.element = row.type_id if isinstance(row, Array) else 0
         self.step = self.btf.size_of(self.element) if self.element else 0
         self._order: Literal["little", "big"] = "big" if _is_big(order) else "little"
 
@@ -101,7 +101,7 @@ class StructTextFormatter(_Structure):
             renderer = Renderer(self.btf, options, symbol=self._symbol)
             self._render = renderer.text_of(self.shape.number)
         else:
-            self._line = Concise(self.btf, symbol=self._symbol, code=True).line
+            self._line = CompactFormatter(self.btf, symbol=self._symbol, code=True).line
             whole = functools.partial(self._line, self.shape.number)
             self._render = self._listed if self.step else whole
 
@@ -169,9 +169,9 @@ class StructValueFormatter(_Structure):
     def __init__(self, field: RecordField, order: str) -> None:
         super().__init__(field, order)
         number = self.shape.number
-        self._extent = Measure(self.btf).extent(number)
-        self._whole = Literals(self.btf, text=self.text).function(number)
-        self._part = Values(self.btf).reader(number)
+        self._extent = TypeLimits(self.btf).extent(number)
+        self._whole = JsonCodegen(self.btf, text=self.text).function(number)
+        self._part = ValueReader(self.btf).reader(number)
 
     def __call__(self, lead: int, value: bytes) -> Any:
         """The value of one record's."""
