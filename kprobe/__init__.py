@@ -13,8 +13,9 @@ Names are loaded when they are first used: importing the package is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from usdt.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from kprobe import events
@@ -33,26 +34,6 @@ if TYPE_CHECKING:
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.output.formatters import Event
-
-_HOMES = {
-    "Aggregate": "usdt.engine.api.aggregates",
-    "BtfError": "usdt.base.errors",
-    "DataType": "kprobe.datatypes",
-    "Event": "usdt.engine.output.formatters",
-    "Events": "usdt.engine.api.events",
-    "Histogram": "usdt.engine.api.aggregates",
-    "LanguageError": "usdt.base.errors",
-    "NotSupported": "usdt.base.errors",
-    "ProbeNotFound": "usdt.base.errors",
-    "Session": "kprobe.api",
-    "SyscallError": "usdt.base.errors",
-    "TargetError": "usdt.base.errors",
-    "TracingError": "usdt.base.errors",
-    "Types": "kprobe.datatypes",
-    "Unreadable": "usdt.arch.locations",
-    "attach": "kprobe.api",
-    "types": "kprobe.datatypes",
-}
 
 __all__ = (
     "Aggregate",
@@ -75,16 +56,24 @@ __all__ = (
     "types",
 )
 
-
-def __getattr__(name: str) -> Any:
-    if name == "events":
-        return import_module("kprobe.events")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kprobe' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "kprobe.api": ("Session", "attach"),
+        "kprobe.datatypes": ("DataType", "Types", "types"),
+        "kprobe.events": (),
+        "usdt.arch.locations": ("Unreadable",),
+        "usdt.base.errors": (
+            "BtfError",
+            "LanguageError",
+            "NotSupported",
+            "ProbeNotFound",
+            "SyscallError",
+            "TargetError",
+            "TracingError",
+        ),
+        "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
+        "usdt.engine.api.events": ("Events",),
+        "usdt.engine.output.formatters": ("Event",),
+    },
+)

@@ -17,8 +17,9 @@ Names are loaded when they are first used: importing the package is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from usdt.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from usdt import bcc, testing
@@ -41,31 +42,6 @@ if TYPE_CHECKING:
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
     from usdt.provider import Provider, ProviderError
-
-_HOMES = {
-    "Aggregate": "usdt.engine.api.aggregates",
-    "Attachment": "usdt.libbpf.manager",
-    "ElfError": "usdt.base.errors",
-    "Event": "usdt.engine.output.formatters",
-    "Events": "usdt.engine.api.events",
-    "Histogram": "usdt.engine.api.aggregates",
-    "LanguageError": "usdt.base.errors",
-    "Manager": "usdt.libbpf.manager",
-    "NotSupported": "usdt.base.errors",
-    "Operand": "usdt.probes.argspec",
-    "Probe": "usdt.probes.probe",
-    "ProbeNotFound": "usdt.base.errors",
-    "Provider": "usdt.provider",
-    "ProviderError": "usdt.provider",
-    "Session": "usdt.engine.api.sessions",
-    "Site": "usdt.probes.probe",
-    "SyscallError": "usdt.base.errors",
-    "TargetError": "usdt.base.errors",
-    "TracingError": "usdt.base.errors",
-    "Unreadable": "usdt.arch.locations",
-    "attach": "usdt.api",
-    "list_probes": "usdt.api",
-}
 
 __all__ = (
     "Aggregate",
@@ -94,16 +70,29 @@ __all__ = (
     "testing",
 )
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("bcc", "testing"):
-        return import_module(f"usdt.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'usdt' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "usdt.api": ("attach", "list_probes"),
+        "usdt.arch.locations": ("Unreadable",),
+        "usdt.base.errors": (
+            "ElfError",
+            "LanguageError",
+            "NotSupported",
+            "ProbeNotFound",
+            "SyscallError",
+            "TargetError",
+            "TracingError",
+        ),
+        "usdt.bcc": (),
+        "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
+        "usdt.engine.api.events": ("Events",),
+        "usdt.engine.api.sessions": ("Session",),
+        "usdt.engine.output.formatters": ("Event",),
+        "usdt.libbpf.manager": ("Attachment", "Manager"),
+        "usdt.probes.argspec": ("Operand",),
+        "usdt.probes.probe": ("Probe", "Site"),
+        "usdt.provider": ("Provider", "ProviderError"),
+        "usdt.testing": (),
+    },
+)

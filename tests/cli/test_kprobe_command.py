@@ -222,7 +222,7 @@ def test_globs_and_modules() -> None:
 
 
 def test_a_function_without_a_name_is_none() -> None:
-    assert Kallsyms(b"ffffffff81000000 t .E_copy\n").both("") == ([], [])
+    assert Kallsyms(b"ffffffff81000000 t .E_copy\n").name_and_variants("") == ([], [])
 
 
 @need_vmlinux

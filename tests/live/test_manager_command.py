@@ -219,9 +219,9 @@ def test_the_command_ends_with_its_process(pinned: tuple[Setup, Fixture], pins: 
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (["prog", "nothing"], 2, "nothing\n^\nError: a probe is PROVIDER:NAME, at column 1\n"),
-        (["a:b"], 2, "Error: give TARGET and PROVIDER:NAME, or -p and PROVIDER:NAME\n"),
-        (["/x", "a:b", "--cookie", "-1"], 2, "does not fit 64 bits.\n"),
+        (["prog", "nothing"], 2, "nothing\n^\nError: expected PROVIDER:NAME, at column 1\n"),
+        (["a:b"], 2, "Error: expected TARGET PROVIDER:NAME, or -p PID PROVIDER:NAME\n"),
+        (["/x", "a:b", "--cookie", "-1"], 2, "does not fit in 64 bits.\n"),
         (["/x", "a:b", "--cookie", "x"], 2, "is not a number; write 7 or 0xcafe.\n"),
         (["/x", "a:b"], 1, "Error: /nowhere/specs: nothing is pinned there; a BPF map expected\n"),
     ],

@@ -14,8 +14,9 @@ Names are loaded when they are first used: importing the package is cheap, and a
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from usdt.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from usdt.bpf._uapi import MapType
@@ -24,27 +25,15 @@ if TYPE_CHECKING:
     from usdt.bpf.program import Program, ProgramSpec
     from usdt.btf.reader import Btf as BTF  # noqa: N814 - an abbreviation
 
-_HOMES = {
-    "Assembler": ("usdt.bpf.asm.assembler", "Assembler"),
-    "BTF": ("usdt.btf.reader", "Btf"),
-    "Map": ("usdt.bpf.maps", "Map"),
-    "MapSpec": ("usdt.bpf.maps", "MapSpec"),
-    "MapType": ("usdt.bpf._uapi", "MapType"),
-    "Program": ("usdt.bpf.program", "Program"),
-    "ProgramSpec": ("usdt.bpf.program", "ProgramSpec"),
-}
-
 __all__ = ("BTF", "Assembler", "Map", "MapSpec", "MapType", "Program", "ProgramSpec")
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'usdt.bpf' has no attribute {name!r}")
-    home, there = _HOMES[name]
-    value = getattr(import_module(home), there)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "usdt.bpf._uapi": ("MapType",),
+        "usdt.bpf.asm.assembler": ("Assembler",),
+        "usdt.bpf.maps": ("Map", "MapSpec"),
+        "usdt.bpf.program": ("Program", "ProgramSpec"),
+        "usdt.btf.reader": ("Btf as BTF",),
+    },
+)

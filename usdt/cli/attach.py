@@ -1,18 +1,18 @@
-"""``usdt attach``: somebody else's pinned program, attached to a probe as libbpf would."""
+"""``usdt attach``: attach a pinned program to a probe, as libbpf does."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
-import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdt.base.errors import LanguageError, TargetError
 from usdt.bpf.link import UprobeMethod
-from usdt.engine.cli.click_group import escaped
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.run.loop import StopSignals
 from usdt.libbpf.manager import Manager
 from usdt.procfs import process
 
@@ -31,46 +31,57 @@ bpftool prog loadall OBJECT /sys/fs/bpf/x pinmaps /sys/fs/bpf/x
 usdt attach --prog /sys/fs/bpf/x/PROGRAM --specs /sys/fs/bpf/x/__bpf_usdt_specs \\
     --ips /sys/fs/bpf/x/__bpf_usdt_ip_to_spec_id libc libc:setjmp
 
-TARGET may be left out with -p: every file of the process is then searched.
-Stays until ^C, the end of the process of -p, or -d. Detaches then.
+With -p, TARGET may be omitted: all files of the process are then searched. The program
+stays attached until ^C, the end of the -p process, or the end of -d.
 """
 
 
 class Number(click.ParamType[int]):
-    """A number of 64 bits: 7, 0xcafe."""
+    """An unsigned 64-bit number: 7, 0xcafe."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
+        """Return the number."""
         try:
             number = int(str(value), 0)
         except ValueError:
             self.fail(f"{value!r} is not a number; write 7 or 0xcafe.", param, ctx)
         if not 0 <= number < _COOKIES:
-            self.fail(f"{value} does not fit 64 bits.", param, ctx)
+            self.fail(f"{value} does not fit in 64 bits.", param, ctx)
         return number
 
 
 @click.command("attach", help=_HELP)
 @click.argument("words", metavar="[TARGET] PROVIDER:NAME", nargs=-1, required=True)
-@click.option("--prog", "program", required=True, metavar="PIN", help="The program.")
-@click.option("--specs", required=True, metavar="PIN", help="Its map __bpf_usdt_specs.")
-@click.option("--ips", metavar="PIN", help="Its map __bpf_usdt_ip_to_spec_id.")
-@click.option("--cookie", type=Number(), default=0, help="What bpf_usdt_cookie() answers.")
-@click.option("-p", "--pid", type=click.IntRange(1), help="Only this process.")
-@click.option("--strict", is_flag=True, help="All or nothing, as libbpf.")
+@click.option("--prog", "program", required=True, metavar="PIN", help="Pin of the program.")
+@click.option("--specs", required=True, metavar="PIN", help="Pin of its map __bpf_usdt_specs.")
+@click.option("--ips", metavar="PIN", help="Pin of its map __bpf_usdt_ip_to_spec_id.")
+@click.option("--cookie", type=Number(), default=0, help="Value that bpf_usdt_cookie() returns.")
 @click.option(
-    "--via", type=click.Choice([way.value for way in UprobeMethod]), help="How to attach."
+    "-p", "--pid", type=click.IntRange(1), metavar="PID", help="Attach only in this process."
+)
+@click.option("--strict", is_flag=True, help="Attach all sites or none, as libbpf does.")
+@click.option(
+    "--via",
+    type=click.Choice([method.value for method in UprobeMethod]),
+    help="Attach by this method, not by the kernel's newest.",
 )
 @click.option(
-    "-d", "--duration", type=click.FloatRange(0, min_open=True), help="Stop after so many seconds."
+    "-d",
+    "--duration",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after this time.",
 )
 def attach(**options: Any) -> None:
-    """Attach somebody else's program until ^C."""
+    """Attach a pinned program until ^C."""
     target, provider, name = _words(options["words"], options["pid"])
-    stop = _Stop()
-    with Manager(options["specs"], options["ips"], via=options["via"]) as manager:
+    with (
+        contextlib.ExitStack() as stack,
+        Manager(options["specs"], options["ips"], via=options["via"]) as manager,
+    ):
+        end = _Wait(stack)
         pid = options["pid"] or 0
         if pid:
             pid = process.thread_group(pid).pid
@@ -83,58 +94,46 @@ def attach(**options: Any) -> None:
             cookie=options["cookie"],
             strict=options["strict"],
         )
-        _tell(attachment)
-        stop.wait(pid, options["duration"])
+        _report(attachment)
+        end.wait(pid, options["duration"])
 
 
 def _words(words: tuple[str, ...], pid: int | None) -> tuple[str | None, str, str]:
-    # A colon may be in a path, and in a provider's name, but hardly in a probe's.
+    # A path and the name of a provider may contain a colon; the name of a probe hardly does.
     if len(words) > 2 or (len(words) == 1 and pid is None):
-        raise click.UsageError("give TARGET and PROVIDER:NAME, or -p and PROVIDER:NAME")
+        raise click.UsageError("expected TARGET PROVIDER:NAME, or -p PID PROVIDER:NAME")
     provider, colon, name = words[-1].rpartition(":")
     if not colon or not name:
-        raise LanguageError(words[-1], 0, "a probe is PROVIDER:NAME")
+        raise LanguageError(words[-1], 0, "expected PROVIDER:NAME")
     return (words[0] if len(words) == 2 else None), provider, name
 
 
-def _tell(attachment: Attachment) -> None:
+def _report(attachment: Attachment) -> None:
     for notice in attachment.notices:
-        click.echo(escaped(notice), err=True)
-    sites, specs = attachment.sites, len(attachment.spec_ids)
-    click.echo(
-        f"attached {sites} site{'s' * (sites != 1)} with {specs} spec{'s' * (specs != 1)} "
-        f"by {attachment.via}; end with ^C",
-        err=True,
-    )
+        say(notice)
+    sites = plural(attachment.sites, "site")
+    specs = plural(len(attachment.spec_ids), "spec")
+    say(f"attached {sites} with {specs} by {attachment.via}; end with ^C")
 
 
-class _Stop:
-    # SIGINT and SIGTERM end the wait, also one that has not begun yet.
-    def __init__(self) -> None:
-        self._stopped = False
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._take)
-
-    def _take(self, _number: int, _frame: object) -> None:
-        if self._stopped:  # the second time: at once
-            raise KeyboardInterrupt
-        self._stopped = True
-        os.write(self._write, b"x")
+class _Wait:
+    # Signals that come before wait() end it, too.
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        stack.callback(os.close, self._reader)
+        stack.callback(os.close, writer)
+        stack.enter_context(StopSignals(lambda: os.write(writer, b"x")))
 
     def wait(self, pid: int, duration: float | None) -> None:
-        """Until a signal, the end of the process or of the time."""
+        """Wait for a signal, the end of the process, or ``duration`` seconds."""
         poller = select.poll()
-        poller.register(self._read, select.POLLIN)
-        pidfd = None
+        poller.register(self._reader, select.POLLIN)
         if pid:
             try:
                 pidfd = process.open_pidfd(pid)
-            except TargetError:
+            except TargetError:  # it has ended
                 return
+            self._stack.callback(os.close, pidfd)
             poller.register(pidfd, select.POLLIN)
-        deadline = None if duration is None else time.monotonic() + duration
-        timeout = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-        poller.poll(timeout)
-        if pidfd is not None:
-            os.close(pidfd)
+        poller.poll(None if duration is None else duration * 1000)

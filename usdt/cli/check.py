@@ -1,4 +1,4 @@
-"""``usdt check``: would each probe attach, and would each argument be readable?"""
+"""``usdt check``: check that probes would attach, and that arguments would decode."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from usdt.cli.listing import function_words, select
 from usdt.elf.file import ElfFile
 from usdt.elf.symbols import SymbolResolver
 from usdt.engine.cli.click_group import escaped
+from usdt.engine.cli.options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ __all__ = ("check",)
 
 
 @click.command("check")
-@click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per probe.")
+@pid_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
 @click.argument("words", metavar="[TARGET]...", nargs=-1)
 def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> int:
-    """Say of each probe whether it would attach and every argument decode; exit 1 if not.
+    """Check that each probe would attach, and that each argument would decode; exit 1 if not.
 
-    uprobe:TARGET:FUNCTION(ITEMS) checks functions, and the items, or all parameters if there are
-    none.
+    uprobe:TARGET:FUNCTION(ITEMS) checks functions and their items; without items, all
+    parameters.
     """
     words, functions, targets = function_words(words)
     worst = 0
@@ -41,7 +42,7 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
         worst = check_functions(functions, targets, pids, as_json=as_json)
         if len(words) == len(targets):
             return worst
-    for file, probes in select(words, pids=pids, everything=False):
+    for file, probes in select(words, pids=pids, all_processes=False):
         results = [(probe, list(_problems(probe))) for probe in probes]
         bad = [(probe, problems) for probe, problems in results if problems]
         worst = worst or int(bool(bad or file.warnings))

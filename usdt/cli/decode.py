@@ -1,4 +1,4 @@
-"""``usdt decode``: what the argument strings of notes mean, for any CPU."""
+"""``usdt decode``: decode the argument strings of notes, for any CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from usdt.probes.argspec import parse_arguments
 
 __all__ = ("decode",)
 
-# Other names of CPUs: Debian's, and those that uname has.
+# Other names of CPUs: Debian's, and some that uname prints.
 _ALSO = {
     "amd64": "x86_64",
     "arm64": "aarch64",
@@ -32,20 +32,24 @@ _ALSO = {
 # Operands begin with a minus as options do.
 @click.command("decode", context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--machine", metavar="CPU", default=KERNEL_MACHINE, help="Of the file (default: this one)."
+    "--machine",
+    metavar="CPU",
+    default=KERNEL_MACHINE,
+    help="CPU of the file (default: this machine).",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per argument string.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per argument string.")
 @click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
 def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:
     """Show the operands of a probe's argument string, such as "-4@%eax 8@-24(%rbp)".
 
-    CPU is a name as uname has it (x86_64, aarch64, s390x, ppc64le, riscv64, mips64el, …); the
-    syntax of operands differs from CPU to CPU. SPEC is as readelf -n and usdt list show it.
+    CPU is a name as uname -m prints it (x86_64, aarch64, s390x, ppc64le, riscv64, mips64el,
+    …): the syntax of operands depends on it. SPEC is an argument string as readelf -n and usdt
+    list show it.
     """
     name = _ALSO.get(machine, machine)
     if arch_of(name) is None:
         known = ", ".join(MODULES)
-        raise TargetError(f"no operands of {escaped(machine)} are known here; known are {known}")
+        raise TargetError(f"unknown CPU {escaped(machine)}; known are {known}")
     for spec in specs:
         if spec.startswith("--"):
             raise click.NoSuchOption(spec)

@@ -1,4 +1,4 @@
-"""``usdt events``: probes as definitions of the kernel's event tracer."""
+"""``usdt events``: show probes as definitions for the kernel's event tracer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from usdt.cli.listing import function_words, select
 from usdt.engine.cli.click_group import escaped
+from usdt.engine.cli.options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import foreign_reason, matching
 from usdt.targets.listing_files import split_words
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ("events",)
 
 # \b keeps click from filling the paragraph below it.
-_HELP = """Show probes as definitions for tracefs's uprobe_events: PROBE with items, as for trace.
+_HELP = """Show probes as definitions for uprobe_events of tracefs.
+
+PROBE may have items, as for trace.
 
 \b
 usdt events /usr/bin/python3.11 'python:*'
@@ -31,12 +34,12 @@ usdt events 'uprobe:libc:fopen(str(arg0), return)'
 usdt events -p 1234 'postgresql:query__start(str(arg0))' > definitions
 kprobe event watch -i definitions
 
-A site is a line. What a definition cannot say stands in comments beside it.
+Each site is one line. Comments show what a definition cannot express.
 """
 
 
 @click.command("events", help=_HELP)
-@click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
+@pid_option
 @click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
 def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
     """Show probes as definitions."""
@@ -48,7 +51,7 @@ def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
         sys.stdout.writelines(_functions(request, pids[0] if pids else None, taken))
     if functions and not requests:
         return
-    for _, probes in select(words, pids=pids, everything=False):
+    for _, probes in select(words, pids=pids, all_processes=False):
         for probe in probes:
             asked = [request for request in requests if matching(request, [probe])]
             for request in asked or [parse_probe("*:*")]:

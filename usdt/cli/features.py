@@ -1,4 +1,4 @@
-"""``usdt features``: what this kernel offers, and which way of attaching is used."""
+"""``usdt features``: show kernel features, and the attach method that is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Question(NamedTuple):
     label: str
     ask: Callable[[], bool]
     since: str  # first Linux version
-    without: str  # what is lost where the kernel says no
+    without: str  # the consequence if the kernel lacks it
 
 
 _QUESTIONS: dict[str, _Question] = {
@@ -35,19 +35,19 @@ _QUESTIONS: dict[str, _Question] = {
         "BPF cookies",
         kernel.have_cookies,
         "5.15",
-        "one program for each probe and argument string, instead of one for all",
+        "one program per probe and argument string, instead of one for all",
     ),
     "sleepable_uprobes": _Question(
         "sleepable uprobe programs",
         kernel.have_sleepable_uprobes,
         "6.0",
-        "memory that is not paged in shows as unreadable",
+        "memory that is not paged in is unreadable",
     ),
     "uprobe_multi": _Question(
         "uprobe_multi links",
         kernel.have_uprobe_multi,
         "6.6",
-        "descriptors for each call site, instead of one for all",
+        "descriptors per call site, instead of one for all",
     ),
     "batch_operations": _Question(
         "batch operations on maps",
@@ -56,33 +56,33 @@ _QUESTIONS: dict[str, _Question] = {
         "maps are read entry by entry",
     ),
     "vmlinux_btf": _Question(
-        "BTF of the kernel", kernel.have_vmlinux_btf, "5.4", "kernel types are not known"
+        "BTF of the kernel", kernel.have_vmlinux_btf, "5.4", "kernel types are unknown"
     ),
     "fentry": _Question(
         "fentry and fexit",
         kernel.have_fentry,
         "5.5, each CPU later",
-        "functions of the kernel by kprobes only",
+        "kernel functions by kprobes only",
     ),
     "kprobe_multi": _Question(
         "kprobe_multi links",
         kernel.have_kprobe_multi,
         "5.18, with CONFIG_FPROBE",
-        "a perf event for each function of the kernel, instead of one link for all",
+        "a perf event per kernel function, instead of one link for all",
     ),
     "kprobes": _Question(
         "kprobes by perf_event_open",
         kernel.have_kprobes,
         "4.17, with CONFIG_KPROBE_EVENTS",
-        "functions of the kernel by fentry only",
+        "kernel functions by fentry only",
     ),
 }
 
 
 @click.command("features")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def features(*, as_json: bool) -> None:
-    """Ask the kernel what it offers, and say which way of attaching is used."""
+    """Show which features this kernel supports, and which attach method is used."""
     missing = missing_capabilities()
     answers = {key: _ask(question.ask) for key, question in _QUESTIONS.items()}
     path = _path(answers)
@@ -101,13 +101,13 @@ def features(*, as_json: bool) -> None:
     for key, question in _QUESTIONS.items():
         word = _word(question, missing, answer=answers[key])
         sys.stdout.write(f"  {question.label:<28} {word}\n")
-    unknown = "not known" if missing else "not possible"
+    unknown = "unknown" if missing else "not possible"
     sys.stdout.write(f"attaching by: {path or unknown}\n")
 
 
 def _word(question: _Question, missing: list[str], *, answer: bool | None) -> str:
     if answer is None:
-        return f"not known: needs {' and '.join(missing) or 'privilege'}"
+        return f"unknown: needs {' and '.join(missing) or 'privilege'}"
     return "yes" if answer else f"no (since Linux {question.since}): {question.without}"
 
 

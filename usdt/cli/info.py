@@ -1,4 +1,4 @@
-"""``usdt info``: each call site of a probe, and where each argument lives."""
+"""``usdt info``: show the call sites of a probe, and where each argument lives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from usdt.cli.listing import function_words, select
 from usdt.engine.cli.click_group import escaped
+from usdt.engine.cli.options import pid_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +22,14 @@ __all__ = ("info", "meaning")
 
 
 @click.command("info")
-@click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per probe.")
+@pid_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
 @click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
 def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> None:
     """Show each call site of a probe, and where each argument lives there.
 
-    Of a function, uprobe:TARGET:FUNCTION, its address, other names and where arguments live.
+    For a function, uprobe:TARGET:FUNCTION, show its address, other names, and where its
+    arguments live.
     """
     words, functions, targets = function_words(words)
     if functions:
@@ -36,7 +38,7 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
         describe_functions(functions, targets, pids, as_json=as_json)
         if len(words) == len(targets):
             return
-    for _, probes in select(words, pids=pids, everything=False):
+    for _, probes in select(words, pids=pids, all_processes=False):
         for probe in probes:
             if as_json:
                 sys.stdout.write(json.dumps(probe.to_json()) + "\n")
@@ -67,7 +69,7 @@ def _place(site: Site) -> str:
 
 
 def meaning(operand: Operand) -> str:
-    """Where an operand lives, in words."""
+    """Describe where an operand lives."""
     size = f"{operand.type}, {operand.size} byte{'s' * (operand.size != 1)}"
     if operand.kind == "constant":
         where = f"the constant {operand.value}" if operand.symbol is None else "an address"

@@ -1,4 +1,4 @@
-"""``usdt list``: the probes of files, libraries and processes."""
+"""``usdt list``: list the probes of files, libraries and processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.engine.cli.click_group import escaped
+from usdt.engine.cli.options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import closest_match, matching
 from usdt.targets.listing_files import find_probes, split_words
@@ -23,17 +24,17 @@ __all__ = ("function_words", "list_probes", "select")
 
 
 @click.command("list")
-@click.option("-p", "--pid", "pids", type=click.IntRange(1), multiple=True, help="A process.")
-@click.option("-a", "--all", "everything", is_flag=True, help="Every process.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per probe.")
+@pid_option
+@click.option("-a", "--all", "all_processes", is_flag=True, help="Search all processes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
 @click.argument("words", metavar="[TARGET|PATTERN]...", nargs=-1)
 def list_probes(
-    pids: tuple[int, ...], words: tuple[str, ...], *, everything: bool, as_json: bool
+    pids: tuple[int, ...], words: tuple[str, ...], *, all_processes: bool, as_json: bool
 ) -> None:
     """List the USDT probes of files, libraries and processes.
 
-    TARGET is a path, a library as the loader knows it (libc, libjvm.so) or a program on PATH.
-    PATTERN is provider:name with * and ?; PATH:provider:name gives the file with it.
+    TARGET is a path, a library as the loader knows it (libc, libjvm.so), or a program on PATH.
+    PATTERN is provider:name, with * and ?, or PATH:provider:name to name the file as well.
     uprobe:[TARGET:]FUNCTION lists functions.
     """
     words, functions, targets = function_words(words)
@@ -43,7 +44,7 @@ def list_probes(
         list_functions(functions, targets, pids, as_json=as_json)
         if len(words) == len(targets):
             return
-    found = select(words, pids=pids, everything=everything)
+    found = select(words, pids=pids, all_processes=all_processes)
     if as_json:
         for file, probes in found:
             _warn(file)
@@ -56,29 +57,29 @@ def list_probes(
 
 
 def function_words(words: Sequence[str]) -> tuple[tuple[str, ...], list[str], list[str]]:
-    """Words of a command line as (all others, those on functions, targets)."""
+    """Split arguments into (all others, those that name functions, targets)."""
     functions = [word for word in words if word.startswith("uprobe:")]
     others = tuple(word for word in words if word not in functions)
     return others, functions, split_words(others)[0] if functions else []
 
 
 def select(
-    words: Sequence[str], *, pids: Sequence[int], everything: bool
+    words: Sequence[str], *, pids: Sequence[int], all_processes: bool
 ) -> Iterator[tuple[FileProbes, list[Probe]]]:
-    """Files with their probes that fit the words of a command line.
+    """Yield files with those of their probes that match the arguments.
 
     Raises:
-        TargetError: nothing to look at.
-        ProbeNotFound: nothing fits; the message names the nearest probe.
+        TargetError: there is no target.
+        ProbeNotFound: nothing matches; the message names the closest probe.
     """
     targets, patterns = split_words(words)
     requests = [parse_probe(word) for word in patterns]
     targets += [request.path for request in requests if request.path is not None]
-    if not targets and not pids and not everything:
-        raise TargetError("whose probes? Give a file, a library, -p PID, or -a for every process")
+    if not targets and not pids and not all_processes:
+        raise TargetError("no target: give a file, a library, -p PID, or -a for all processes")
     seen: list[FileProbes] = []
     some = False
-    for file in find_probes(list(dict.fromkeys(targets)), pids=pids, everything=everything):
+    for file in find_probes(list(dict.fromkeys(targets)), pids=pids, everything=all_processes):
         seen.append(file)
         if requests:
             probes = list(dict.fromkeys(p for r in requests for p in matching(r, file.probes)))

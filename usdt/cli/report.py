@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ("report",)
 
 # \b keeps click from filling the paragraph below it.
-_HELP = """Show what usdt record wrote to FILE (- is standard input), for eyes or in another form.
+_HELP = """Decode FILE, which usdt record wrote; - is standard input.
 
-PATTERN (provider:name, with * and ?) leaves out the other probes.
+With PATTERN (provider:name, with * and ?), show only probes that match.
 
 \b
 usdt report queries.usdt
@@ -25,11 +25,11 @@ usdt report queries.usdt --chrome -o queries.json     # for ui.perfetto.dev
 """
 
 _FORMS = {
-    "json": "JSON lines, as usdt trace --json prints them.",
-    "csv": "One table of comma-separated values.",
-    "folded": "Stacks and how often each was there, for flame graphs.",
-    "chrome": "A trace of spans, for Perfetto and chrome://tracing.",
-    "header": "What the recording says of itself, as JSON.",
+    "json": "Print JSON lines, as usdt trace --json does.",
+    "csv": "Print one table of comma-separated values.",
+    "folded": "Print each stack with its number of hits, for flame graphs.",
+    "chrome": "Print a trace of spans, for Perfetto and chrome://tracing.",
+    "header": "Print the metadata of the recording, as JSON.",
 }
 
 
@@ -49,19 +49,19 @@ def _form_options(function: Any) -> Any:
     nargs=2,
     multiple=True,
     metavar="START END",
-    help="With --chrome: probes that begin and end a span, besides x__start and x__done.",
+    help="With --chrome: show START and END as a span, besides x__start and x__done.",
 )
 @lines_option
-@click.option("-o", "--output", help="Write to a file.")
+@click.option("-o", "--output", metavar="FILE", help="Write results to FILE.")
 def report(file: str, **options: Any) -> int:
     """Decode a recording."""
     forms = [name for name in _FORMS if options.pop(name)]
     if len(forms) > 1:
         raise click.UsageError(f"--{forms[0]} and --{forms[1]} exclude one another")
     if options["spans"] and forms != ["chrome"]:
-        raise click.UsageError("--span is for --chrome")
+        raise click.UsageError("--span needs --chrome")
     if any(start == end for start, end in options["spans"]):
-        raise click.UsageError("--span: START and END are two probes")
+        raise click.UsageError("--span: START and END must differ")
     from usdt.engine.cli.report import run_report  # noqa: PLC0415 - --help does not pay for it
 
     options["form"] = forms[0] if forms else "text"

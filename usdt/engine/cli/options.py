@@ -41,6 +41,7 @@ __all__ = (
     "output_options",
     "parse_options",
     "parse_requests",
+    "pid_option",
     "stack_kinds",
     "stack_options",
     "stacks_of",
@@ -168,20 +169,29 @@ def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 def target_options(function: F) -> F:
     """-p (repeatable: ``pids``), -c (``command``), -a (``all_processes``), -f (``follow``)."""
     return _all(
-        click.option(
-            "-p",
-            "--pid",
-            "pids",
-            type=click.IntRange(1),
-            multiple=True,
-            metavar="PID",
-            help="Trace the process with this ID; may be repeated.",
-        ),
+        _pid_option("Trace the process with this ID; may be repeated."),
         click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
         click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
         click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
         click.option("--exit-code", is_flag=True, help="Exit with the status of the -c command."),
     )(function)
+
+
+def pid_option(function: F) -> F:
+    """-p (``pids``) of commands that only list."""
+    return _pid_option("Search the files of this process; may be repeated.")(function)
+
+
+def _pid_option(text: str) -> Callable[[F], F]:
+    return click.option(
+        "-p",
+        "--pid",
+        "pids",
+        type=click.IntRange(1),
+        multiple=True,
+        metavar="PID",
+        help=text,
+    )
 
 
 def stop_options(function: F) -> F:
