@@ -24,7 +24,15 @@ from usdt.engine.compiler.codegen.expressions import (
 )
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
-from usdt.engine.compiler.ir import ArgumentValue, Builtin, Number, children, of_kernel
+from usdt.engine.compiler.ir import (
+    ArgumentValue,
+    Builtin,
+    Number,
+    StringEquals,
+    StringEqualsConst,
+    children,
+    of_kernel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +51,6 @@ _SMALL = 160  # bytes of the stack's end, which leaves 48 for temporaries
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _FAULT = -14  # EFAULT
 _FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
-_TEXT = frozenset(("CompareText", "CompareTexts"))
 
 
 class KeyEmitter:
@@ -278,7 +285,8 @@ def _nodes(outputs: Sequence[Output]) -> list[Node]:
 
 
 def _compares_text(node: Node) -> bool:
-    return type(node).__name__ in _TEXT or any(map(_compares_text, children(node)))
+    compares = isinstance(node, (StringEqualsConst, StringEquals))
+    return compares or any(map(_compares_text, children(node)))
 
 
 def _memory(node: Node) -> Memory:
