@@ -32,10 +32,11 @@ from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
 from usdt.engine.aggregate.values import NONE, Value, unpack, value_size
 from usdt.engine.compiler.limits import MAX_FRAMES
+from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import BpfSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.bpf.link import UprobeMethod
     from usdt.engine.aggregate.planning import ResultColumns
@@ -82,6 +83,34 @@ class UnpairedCounts:
     deep: int
 
 
+class _AttachPlanner(AttachPlanner):
+    # Plans values and keys instead of records.
+    def __init__(
+        self,
+        aggregates: AggregatePlanner,
+        announce: Callable[[ProgramVariant, str, ProbeText], None],
+        *,
+        max_string: int,
+    ) -> None:
+        super().__init__(announce, max_string=max_string)
+        self._aggregates = aggregates
+
+    def plan_items(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
+        return self._aggregates.plan(
+            request,
+            point.probe,
+            point.arguments,
+            declared=declared,
+            max_string=self._max_string,
+            function=point.function,
+            types=point.types,
+            kernel=point.kernel_target is not None,
+        )
+
+    def request_number(self, request: ProbeText) -> int:
+        return self._aggregates.number_of(request)
+
+
 class AggregateSession(BpfSession):
     """Programs that aggregate, and what they have aggregated; a context manager.
 
@@ -107,7 +136,7 @@ class AggregateSession(BpfSession):
         max_string: int,
     ) -> None:
         self.aggregation = aggregation
-        self._planner = AggregatePlanner(aggregation, requests)
+        self._aggregates = AggregatePlanner(aggregation, requests)
         self._action = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
@@ -116,11 +145,11 @@ class AggregateSession(BpfSession):
         self._before: dict[_Place, Value] = {}
         self._frames_by_number: dict[int, tuple[int, ...]] = {}
         super().__init__(
+            _AttachPlanner(self._aggregates, self._announce, max_string=max_string),
             self._maps,
             accept=accept,
             via=via,
             action=self._action,
-            max_string=max_string,
             may_sleep=not aggregation.stacks,
         )
 
@@ -131,25 +160,8 @@ class AggregateSession(BpfSession):
         self._room = max(self._room, len(points))
         return super().attach(request, points, declared=declared)
 
-    # ------------------------------------------------------------ plans
-
-    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
-        return self._planner.plan(
-            request,
-            point.probe,
-            point.arguments,
-            declared=declared,
-            max_string=self._max_string,
-            function=point.function,
-            types=point.types,
-            kernel=point.kernel_target is not None,
-        )
-
-    def _number_of(self, request: ProbeText) -> int:
-        return self._planner.number_of(request)
-
     def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
-        action = self._planner.action(case.plan, probe, request)
+        action = self._aggregates.action(case.plan, probe, request)
         self._make_maps(action)
         self._action.actions[case.number] = action
 
@@ -201,13 +213,13 @@ class AggregateSession(BpfSession):
             raise SyscallError(err.errno or 0, f"a map of {entries} entries", hint) from err
         self._resources.callback(made.close)
         self._maps[name] = made
-        self._attacher.add_map(name, made)
+        self._attacher.add_maps({name: made})
 
     # ------------------------------------------------------------ reading
 
     def sources(self) -> list[Source]:
         """Every probe that is attached and gives results, in the order found."""
-        return self._planner.sources()
+        return self._aggregates.sources()
 
     def read(self) -> list[Row]:
         """Everything so far, in no order; with intervals what the last one has so far."""
@@ -255,7 +267,7 @@ class AggregateSession(BpfSession):
     ) -> Iterator[tuple[ResultColumns, tuple[Any, ...], bytes]]:
         table = self._maps[VALUES]
         if not self.aggregation.keyed:
-            layouts = self._planner.layouts[: table.spec.entries]
+            layouts = self._aggregates.layouts[: table.spec.entries]
             nothing = bytes(table.value_size)
             for (_, data), layout in zip(_in_order(table, len(layouts)), layouts, strict=False):
                 if data != nothing:
@@ -263,8 +275,8 @@ class AggregateSession(BpfSession):
             return
         for key, data in list(table.items()):
             number, when = HEADER.unpack_from(key)
-            if when == epoch % (1 << 32) and number < len(self._planner.layouts):
-                layout = self._planner.layouts[number]
+            if when == epoch % (1 << 32) and number < len(self._aggregates.layouts):
+                layout = self._aggregates.layouts[number]
                 yield layout, layout.keys.read(key), data
                 if remove:
                     table.delete(key)

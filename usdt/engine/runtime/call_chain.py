@@ -24,7 +24,6 @@ from usdt.base.frozen import frozen, replace
 from usdt.bpf._uapi import Helper, MapType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT, KEY_SLOT, STRING_SLOT
@@ -34,31 +33,30 @@ from usdt.engine.compiler.entry_return import (
     split_entry_return,
 )
 from usdt.engine.language import parse_probe
-from usdt.engine.output.decode import BadRecord
 from usdt.engine.runtime.attach.requests import AttachRequest
+from usdt.engine.runtime.chain_filter import ChainFilter
+from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.compiler.entry_return import EntryReturnMatch
     from usdt.engine.compiler.plan import Output, ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.decode import RecordConsumer
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("CallChainSession", "ChainFilter")
+__all__ = ("CallChainSession", "ChainCondition", "ChainPlanner")
 
 _MAP = "sequence"
 _THREADS = 1 << 14  # followed at a time; the oldest make room
 _SCRATCH, _POINTERS = 8, 16  # offsets in a value
 _KERNEL_STACK = 1 << 16  # bytes, at most, of a kernel stack: beyond is another, an interrupt's
 _USER_STACK = 1 << 23
-_HELD = 1 << 16  # threads that have entered something and not yet all
 _RETURN = parse_probe("sequence:call(return)")
-_HEADER_WORDS = (HEADER + 40) // 4
-_TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
 
 
 @frozen
@@ -193,96 +191,29 @@ def _key(asm: Assembler) -> None:
     asm.store(R10, KEY_SLOT, R1)
 
 
-class ChainFilter:
-    """Holds the records of calls back until the innermost function is entered.
+class ChainPlanner(AttachPlanner):
+    """Plans both ends of every function, each with the condition that its turn has come.
 
     Args:
-        inner: what gets those that are shown.
-        count: of functions.
+        announce: as :class:`usdt.engine.runtime.planner.AttachPlanner` has it.
+        chain_filter: is told which variants are of which function.
+        count: the number of functions; their requests come in the order of their calls.
+        settings: as the base class has them.
     """
 
-    def __init__(self, inner: RecordConsumer, count: int) -> None:
-        self._inner = inner
-        self._count = count
-        self._places: dict[int, tuple[int, bool]] = {}
-        # Thread → its calls under way: the entry's record while it is held, b"" once it is shown,
-        # None where it was lost.
-        self._calls: dict[int, list[bytes | None]] = {}
-
-    def place(self, case: int, position: int, *, entry: bool) -> None:
-        """Say what the records of a case are, before the first comes."""
-        self._places[case] = position, entry
-
-    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
-        """Announce a case."""
-        self._inner.add(number, probe, plan)
-
-    def batches(self, data: bytes) -> Iterator[list[Any]]:
-        """Yield what the records become that are shown now."""
-        shown = b"".join(self._shown(data))
-        if shown:
-            yield from self._inner.batches(shown)
-
-    def _shown(self, data: bytes) -> Iterator[bytes]:
-        words = memoryview(data).cast("I")
-        position = 0
-        while position < len(words):
-            header = words[position]
-            end = position + record_words(header)
-            if end > len(words) or end - position < _HEADER_WORDS:
-                raise BadRecord(f"a record of {header:#x} bytes is cut off")
-            if not header & DISCARD:
-                thread = words[position + _TID] or -1 - words[position + _CPU]
-                place = self._places.get(words[position + _CASE])
-                record = data[position << 2 : end << 2]
-                if place is None:
-                    yield record
-                elif place[1]:
-                    yield from self._entered(thread, place[0], record)
-                else:
-                    yield from self._left(thread, place[0], record)
-            position = end
-
-    def _entered(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:
-        calls = self._calls.setdefault(thread, [])
-        del calls[position:]
-        calls += [None] * (position - len(calls))
-        calls.append(record)
-        if position == self._count - 1:
-            yield from filter(None, calls)
-            calls[:] = [b""] * len(calls)
-        elif len(self._calls) > _HELD:
-            del self._calls[next(iter(self._calls))]
-
-    def _left(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:
-        calls = self._calls.get(thread, [])
-        if len(calls) > position and calls[position] == b"":
-            yield record
-        del calls[position:]
-        if not calls:
-            self._calls.pop(thread, None)
-
-
-class CallChainSession(RingBufferSession):
-    """A session that shows functions only where they call one another in the order given.
-
-    Args:
-        inner: what shows their records.
-        count: how many functions; their requests come in the order of their calls.
-        settings: as :class:`usdt.engine.runtime.session.RingBufferSession` has them.
-    """
-
-    def __init__(self, inner: RecordConsumer, count: int, **settings: Any) -> None:
-        self._sequencer = ChainFilter(inner, count)
+    def __init__(
+        self,
+        announce: Callable[[ProgramVariant, str, ProbeText], None],
+        chain_filter: ChainFilter,
+        count: int,
+        **settings: Any,
+    ) -> None:
+        super().__init__(announce, **settings)
+        self._filter = chain_filter
         self._count = count
         self._positions: dict[object, int] = {}
-        super().__init__(self._sequencer, **settings)
-        size = _POINTERS + 8 * count
-        threads = MapSpec(MapType.LRU_HASH, 8, size, _THREADS, _MAP).create()
-        self._resources.callback(threads.close)
-        self._attacher.add_map(_MAP, threads)
 
-    def _placed(
+    def _requests_at(
         self, request: ProbeText, point: AttachPoint, plan: ProbePlan
     ) -> Iterator[AttachRequest]:
         call = point.call
@@ -291,8 +222,8 @@ class CallChainSession(RingBufferSession):
                 f"{point.probe}: -s follows functions from entry to return (kprobe:FUNCTION, "
                 "uprobe:TARGET:FUNCTION); this is no function's entry"
             )
-        plan = self._narrow(point, plan)
-        position, kernel = self._number_of(request), point.kernel_target is not None
+        plan = self._for_word_size(point, plan)
+        position, kernel = self.request_number(request), point.kernel_target is not None
         place = point.kernel_target or (point.open_path, point.offset)
         if self._positions.setdefault(place, position) != position:
             raise TracingError(f"{point.probe}: -s takes each function once; it is named twice")
@@ -302,14 +233,16 @@ class CallChainSession(RingBufferSession):
             outputs=tuple(one for one in plan.outputs if not _of_return(one)),
         )
         condition = ChainCondition(position, self._count, entry=True, stack=call, kernel=kernel)
-        enters = self._case(request, point.probe, entry, condition=condition)
-        self._sequencer.place(enters.number, position, entry=True)
-        yield AttachRequest(point, enters)
+        entered = self._variant(request, point.probe, entry, condition=condition)
+        self._filter.place(entered.number, position, entry=True)
+        yield AttachRequest(point, entered)
         condition = ChainCondition(position, self._count, entry=False, stack=call, kernel=kernel)
-        for placed in self._ends(request, point, self._split(point, plan), call, condition):
-            if placed.returns:
-                self._sequencer.place(placed.case.number, position, entry=False)
-            yield placed
+        for one in self._entry_and_return(
+            request, point, self._split(point, plan), call, condition
+        ):
+            if one.returns:
+                self._filter.place(one.case.number, position, entry=False)
+            yield one
 
     def _split(self, point: AttachPoint, plan: ProbePlan) -> EntryReturnPlans:
         # The plan of the return, and of what is kept for it; without items of the return, it shows
@@ -318,11 +251,33 @@ class CallChainSession(RingBufferSession):
         ends = split_entry_return(replace(plan, outputs=outputs))
         if ends is not None:
             return ends
-        shown = self._narrow(point, self._plan(_RETURN, point, len(point.arguments)))
+        shown = self._for_word_size(point, self.plan_items(_RETURN, point, len(point.arguments)))
         ends = split_entry_return(shown) if _returns(point) else None
         return ends or EntryReturnPlans(
             None, replace(shown, predicates=(), outputs=(), returns=True)
         )
+
+
+class CallChainSession(RingBufferSession):
+    """A session that shows functions only where they call one another in the order given.
+
+    Args:
+        inner: what shows their records.
+        count: the number of functions; their requests come in the order of their calls.
+        settings: as :class:`usdt.engine.runtime.session.RingBufferSession` has them.
+    """
+
+    def __init__(self, inner: RecordConsumer, count: int, **settings: Any) -> None:
+        self._filter = ChainFilter(inner, count)
+        self._count = count
+        super().__init__(self._filter, **settings)
+        size = _POINTERS + 8 * count
+        threads = MapSpec(MapType.LRU_HASH, 8, size, _THREADS, _MAP).create()
+        self._resources.callback(threads.close)
+        self._attacher.add_maps({_MAP: threads})
+
+    def _make_planner(self, **settings: Any) -> ChainPlanner:
+        return ChainPlanner(self._announce, self._filter, self._count, **settings)
 
 
 def _of_return(output: Output) -> bool:

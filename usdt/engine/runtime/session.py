@@ -18,13 +18,11 @@ from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
-from usdt.engine.compiler.entry_return import EntryReturnRole, for_32bit_process, split_entry_return
-from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT, MAX_READ
-from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT
 from usdt.engine.output.decode import Decoder, RecordConsumer
 from usdt.engine.runtime.attach.attacher import Attacher
-from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 from usdt.engine.runtime.entry_state import EntryStateMaps
+from usdt.engine.runtime.planner import MAX_COUNTERS, AttachPlanner
 from usdt.engine.runtime.poller import Pollable
 from usdt.engine.runtime.ringbuf_reader import RingBufferReader
 
@@ -33,18 +31,16 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
-    from usdt.engine.compiler.codegen.model import ActionEmitter, HitCondition
-    from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnPlans
+    from usdt.engine.compiler.codegen.model import ActionEmitter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.attach.requests import AttachFailure
 
 __all__ = ("DEFAULT_BUFFER", "BpfSession", "Lost", "RingBufferSession")
 
 DEFAULT_BUFFER = 8 << 20
-_COUNTED = 1 << 14  # probes with counters of their own; all later ones share the last
 _MANY = 256  # counters that are not read one by one
-_NARROW = 4  # bytes of a word of 32-bit processes
 _COUNTER = struct.Struct("=QQ")
 
 
@@ -70,37 +66,28 @@ class BpfSession(Pollable):
     :class:`usdt.engine.aggregate.session.AggregateSession` counts in the kernel.
 
     Args:
+        planner: plans what is attached.
         maps: what programs refer to by name besides the counters; the caller's to close.
         accept: which processes count.
         via: how to attach; None asks the kernel for its newest way.
         action: emits what is done at a hit.
-        max_string: bytes that str() keeps.
-        max_struct: bytes that are kept of a structure; 0: of pointers to them the address.
         may_sleep: whether programs may take page faults; a few helpers rule it out.
     """
 
     def __init__(
         self,
+        planner: AttachPlanner,
         maps: dict[str, Map],
         *,
         accept: TaskFilter | None = None,
         via: UprobeMethod | None = None,
         action: ActionEmitter = RECORD_ACTION,
-        max_string: int = DEFAULT_STRING,
-        max_struct: int = 0,
         may_sleep: bool = True,
     ) -> None:
         self._resources = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             undo.push(self._resources)
-            if not 0 < max_string < MAX_READ:
-                raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
-            if not 0 <= max_struct <= MAX_READ:
-                reason = f"0 to {MAX_READ} bytes of a structure are kept, not {max_struct}"
-                raise TracingError(reason)
-            self._max_string = max_string
-            self._max_struct = max_struct
-            self._counters = MapSpec(MapType.ARRAY, 4, 16, _COUNTED, COUNTERS).create()
+            self._counters = MapSpec(MapType.ARRAY, 4, 16, MAX_COUNTERS, COUNTERS).create()
             self._resources.callback(self._counters.close)
             self._open(self._resources)
             self._attacher = Attacher(
@@ -114,9 +101,7 @@ class BpfSession(Pollable):
             self._resources.callback(self._frames.close)
             self._resources.callback(self._attacher.close)
             undo.pop_all()
-        self._cases: dict[tuple[int, int, ProbePlan, HitCondition | None], ProgramVariant] = {}
-        self._probes: dict[str, int] = {}
-        self._requests: list[ProbeText] = []
+        self._planner = planner
         self._closed = False
 
     def show_progress(self, show: Callable[[int, int], object]) -> None:
@@ -148,117 +133,16 @@ class BpfSession(Pollable):
             TracingError: a record is larger than the ring buffer.
             SyscallError: programs cannot be loaded at all.
         """
-        most = max((len(point.arguments) - _returns(point) for point in points), default=0)
-        plans: dict[Any, ProbePlan] = {}
-        placed: list[AttachRequest] = []
-        for point in points:
-            key = (point.probe, point.arguments)
-            if key not in plans:
-                plans[key] = self._plan(request, point, max(most, declared or 0))
-            placed += self._placed(request, point, plans[key])
+        requests = self._planner.plan(request, points, declared or 0)
+        for role in dict.fromkeys(one.case.call for one in requests):
+            if role is not None:
+                self._attacher.add_maps(self._frames.maps(role.size))
         self._start()
-        return self._attacher.attach(placed)
+        return self._attacher.attach(requests)
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
-        """Why a probe's items do not suit a point; None if they do."""
-        try:
-            self._plan(request, point, len(point.arguments))
-        except LanguageError as err:
-            return err
-        return None
-
-    def _placed(
-        self, request: ProbeText, point: AttachPoint, plan: ProbePlan
-    ) -> Iterator[AttachRequest]:
-        # At the function's two ends where the plan asks for both.
-        plan = self._narrow(point, plan)
-        ends = (
-            split_entry_return(plan, mark_returns=point.call.mark_returns)
-            if point.call is not None
-            else None
-        )
-        if ends is None or point.call is None:
-            yield AttachRequest(point, self._case(request, point.probe, plan))
-            return
-        yield from self._ends(request, point, ends, point.call)
-
-    def _narrow(self, point: AttachPoint, plan: ProbePlan) -> ProbePlan:
-        pointer = None if point.call is None else point.call.pointer
-        if pointer is not None and pointer.size == _NARROW and point.kernel_target is None:
-            return for_32bit_process(plan)
-        return plan
-
-    def _ends(
-        self,
-        request: ProbeText,
-        point: AttachPoint,
-        ends: EntryReturnPlans,
-        call: EntryReturnMatch,
-        condition: HitCondition | None = None,
-    ) -> Iterator[AttachRequest]:
-        # Where the function returns; and at its entry what fills the frame, if there is one.
-        known = self._case(request, point.probe, ends.returned, ends, call, condition=condition)
-        yield AttachRequest(point, known, returns=True)
-        if ends.entry is not None and known.call is not None:
-            for name, made in self._frames.maps(ends.size).items():
-                self._attacher.add_map(name, made)
-            part = EntryReturnRole(entry=True, pair=known.call.pair, size=ends.size, stack=call)
-            key = (-known.number, 0, ends.entry, None)
-            if key not in self._cases:
-                number = len(self._cases) + 1
-                self._cases[key] = ProgramVariant(number, known.probe_index, ends.entry, part)
-            yield AttachRequest(point, self._cases[key])
-
-    _stacks: tuple[str, ...] = ()  # recorded whatever the items are
-
-    def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
-        return make_plan(
-            request.items,
-            point.arguments,
-            text=request.text,
-            probe=point.probe,
-            declared=declared,
-            max_string=self._max_string,
-            max_struct=self._max_struct,
-            function=point.function,
-            types=point.types,
-            stacks=self._stacks,
-            kernel=point.kernel_target is not None,
-        )
-
-    def _case(
-        self,
-        request: ProbeText,
-        probe: str,
-        plan: ProbePlan,
-        ends: EntryReturnPlans | None = None,
-        stack: EntryReturnMatch | None = None,
-        *,
-        condition: HitCondition | None = None,
-    ) -> ProgramVariant:
-        number = self._number_of(request)
-        index = self._probes.setdefault(probe, len(self._probes))
-        case = self._cases.get((number, index, plan, condition))
-        if case is None:
-            new, part = len(self._cases) + 1, None
-            if ends is not None and ends.entry is not None and stack is not None:
-                part = EntryReturnRole(entry=False, pair=new, size=ends.size, stack=stack)
-            case = ProgramVariant(new, min(index, _COUNTED - 1), plan, part, condition)
-            self._announce(case, probe, request)
-            self._cases[number, index, plan, condition] = case
-        return case
-
-    def _number_of(self, request: ProbeText) -> int:
-        # By identity: the same words may be given twice, and mean START and END.
-        for number, known in enumerate(self._requests):
-            if known is request:
-                return number
-        self._requests.append(request)
-        return len(self._requests) - 1
-
-    def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
-        # Called for each case before its program is written.
-        raise NotImplementedError
+        """Return why a probe's items do not fit a point; None if they do."""
+        return self._planner.check_items(request, point)
 
     def _start(self) -> None:
         # Called before anything is attached.
@@ -278,9 +162,9 @@ class BpfSession(Pollable):
     def lost(self) -> list[Lost]:
         """What each probe did not deliver so far; only probes with something to say."""
         found = []
-        many = dict(self._counters.items()) if len(self._probes) > _MANY else None
-        for name, index in self._probes.items():
-            if index >= _COUNTED:  # counted with the last one that has a counter
+        many = dict(self._counters.items()) if len(self._planner.probes) > _MANY else None
+        for name, index in self._planner.probes.items():
+            if index >= MAX_COUNTERS:  # counted with the last one that has a counter
                 break
             key = struct.pack("=I", index)
             value = self._counters.get(key) if many is None else many.get(key)
@@ -322,11 +206,6 @@ class BpfSession(Pollable):
         self.close()
 
 
-def _returns(point: AttachPoint) -> bool:
-    # Whether the last "argument" is what is returned.
-    return bool(point.arguments) and point.arguments[-1].name == "return"
-
-
 class RingBufferSession(BpfSession):
     """A session that delivers records as what a form makes of them.
 
@@ -356,16 +235,15 @@ class RingBufferSession(BpfSession):
         via: UprobeMethod | None = None,
         stacks: Sequence[str] = (),
     ) -> None:
-        self._stacks = tuple(stacks)
+        planner = self._make_planner(max_string=max_string, max_struct=max_struct, stacks=stacks)
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
         self._ring = RingBuffer(buffer, EVENTS)
         try:
             super().__init__(
+                planner,
                 {EVENTS: self._ring.map},
                 accept=accept,
                 via=via,
-                max_string=max_string,
-                max_struct=max_struct,
             )
         except BaseException:
             self._ring.close()
@@ -373,6 +251,9 @@ class RingBufferSession(BpfSession):
         self._reader = RingBufferReader(self._ring)
         self._batches: Iterator[list[Any]] = iter(())
         self._arrive_by(self._reader.arrived)
+
+    def _make_planner(self, **settings: Any) -> AttachPlanner:
+        return AttachPlanner(self._announce, **settings)
 
     def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:  # noqa: ARG002
         if case.plan.size + HEADER >= self._ring.size:

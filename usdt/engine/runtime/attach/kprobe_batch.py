@@ -169,7 +169,7 @@ class KprobeBatch:
         ]
         table = MapSpec(MapType.HASH, 8, 4, len(numbers), POINTERS).create()
         self._loader.own_map(table)
-        self._loader.add_map(POINTERS, table)
+        self._loader.add_maps({POINTERS: table})
         table.set_many(numbers)
         cases = [item.case for _, items in alike for item in items.values()]
         program = self._loader.load_indexed(cases, emit_find_variant, excluded=os.getpid())

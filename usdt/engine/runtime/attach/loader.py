@@ -187,9 +187,9 @@ class ProgramLoader:
         """Close a map with the programs."""
         self._owned.append(made)
 
-    def add_map(self, name: str, made: Map) -> None:
-        """Give programs that are loaded from now on another map."""
-        self._maps[name] = made
+    def add_maps(self, maps: dict[str, Map]) -> None:
+        """Add maps, by name, for programs loaded from now on; the caller closes them."""
+        self._maps |= maps
 
     def listings(self) -> list[str]:
         """The instructions of the programs loaded, one a line."""

@@ -1,0 +1,94 @@
+"""Records of a call chain, held back until the innermost function is entered.
+
+The programs (:mod:`usdt.engine.runtime.call_chain`) pass an entry when its turn has come, so the
+records of outer functions arrive before it is known whether the chain is ever completed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
+from usdt.engine.output.decode import BadRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.decode import RecordConsumer
+
+__all__ = ("ChainFilter",)
+
+_HELD = 1 << 16  # threads that have entered something and not yet all
+_HEADER_WORDS = (HEADER + 40) // 4
+_TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
+
+
+class ChainFilter:
+    """Holds the records of calls back until the innermost function is entered.
+
+    Args:
+        inner: what gets those that are shown.
+        count: of functions.
+    """
+
+    def __init__(self, inner: RecordConsumer, count: int) -> None:
+        self._inner = inner
+        self._count = count
+        self._places: dict[int, tuple[int, bool]] = {}
+        # Thread → its calls under way: the entry's record while it is held, b"" once it is shown,
+        # None where it was lost.
+        self._calls: dict[int, list[bytes | None]] = {}
+
+    def place(self, case: int, position: int, *, entry: bool) -> None:
+        """Say what the records of a case are, before the first comes."""
+        self._places[case] = position, entry
+
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
+        """Announce a case."""
+        self._inner.add(number, probe, plan)
+
+    def batches(self, data: bytes) -> Iterator[list[Any]]:
+        """Yield what the records become that are shown now."""
+        shown = b"".join(self._shown(data))
+        if shown:
+            yield from self._inner.batches(shown)
+
+    def _shown(self, data: bytes) -> Iterator[bytes]:
+        words = memoryview(data).cast("I")
+        position = 0
+        while position < len(words):
+            header = words[position]
+            end = position + record_words(header)
+            if end > len(words) or end - position < _HEADER_WORDS:
+                raise BadRecord(f"a record of {header:#x} bytes is cut off")
+            if not header & DISCARD:
+                thread = words[position + _TID] or -1 - words[position + _CPU]
+                place = self._places.get(words[position + _CASE])
+                record = data[position << 2 : end << 2]
+                if place is None:
+                    yield record
+                elif place[1]:
+                    yield from self._entered(thread, place[0], record)
+                else:
+                    yield from self._left(thread, place[0], record)
+            position = end
+
+    def _entered(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:
+        calls = self._calls.setdefault(thread, [])
+        del calls[position:]
+        calls += [None] * (position - len(calls))
+        calls.append(record)
+        if position == self._count - 1:
+            yield from filter(None, calls)
+            calls[:] = [b""] * len(calls)
+        elif len(self._calls) > _HELD:
+            del self._calls[next(iter(self._calls))]
+
+    def _left(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:
+        calls = self._calls.get(thread, [])
+        if len(calls) > position and calls[position] == b"":
+            yield record
+        del calls[position:]
+        if not calls:
+            self._calls.pop(thread, None)

@@ -1,0 +1,209 @@
+"""The planner of a session: probes and attach points in, variants and attach requests out.
+
+It calls nothing of the kernel. A point where a plan needs both ends of a function becomes two
+requests: one at the return, and one at the entry that captures values for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.errors import LanguageError, TracingError
+from usdt.engine.compiler.codegen.model import ProgramVariant
+from usdt.engine.compiler.entry_return import (
+    EntryReturnRole,
+    for_32bit_process,
+    split_entry_return,
+)
+from usdt.engine.compiler.limits import MAX_READ
+from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.runtime.attach.requests import AttachRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from usdt.engine.compiler.codegen.model import HitCondition
+    from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnPlans
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+
+__all__ = ("MAX_COUNTERS", "AttachPlanner", "has_result")
+
+MAX_COUNTERS = 1 << 14  # probes with counters of their own; all later ones share the last
+_NARROW = 4  # bytes of a word of 32-bit processes
+
+
+class AttachPlanner:
+    """Plans what a session attaches.
+
+    Args:
+        announce: called with each new variant that is hit for a result, its probe's name and the
+            request, before the variant is used; if it raises, the variant is forgotten.
+        max_string: bytes that str() keeps.
+        max_struct: bytes that are kept of a structure; 0: of pointers to them the address.
+        stacks: ``ustack``, ``kstack``: recorded at every hit, whatever the items are.
+
+    Attributes:
+        probes: index of each probe's counters, by the probe's name.
+
+    Raises:
+        TracingError: max_string or max_struct is out of range.
+    """
+
+    def __init__(
+        self,
+        announce: Callable[[ProgramVariant, str, ProbeText], None],
+        *,
+        max_string: int,
+        max_struct: int = 0,
+        stacks: Sequence[str] = (),
+    ) -> None:
+        if not 0 < max_string < MAX_READ:
+            raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
+        if not 0 <= max_struct <= MAX_READ:
+            reason = f"0 to {MAX_READ} bytes of a structure are kept, not {max_struct}"
+            raise TracingError(reason)
+        self.probes: dict[str, int] = {}
+        self._announce = announce
+        self._max_string = max_string
+        self._max_struct = max_struct
+        self._stacks = tuple(stacks)
+        self._requests: list[ProbeText] = []
+        self._variants: dict[tuple[int, int, ProbePlan, HitCondition | None], ProgramVariant] = {}
+        # Variants that capture values at entry, by the number of the return's variant.
+        self._entries: dict[tuple[int, ProbePlan], ProgramVariant] = {}
+
+    def plan(
+        self, request: ProbeText, points: Sequence[AttachPoint], declared: int
+    ) -> list[AttachRequest]:
+        """Plan a probe at some of its points.
+
+        Args:
+            request: the probe.
+            points: where to attach it.
+            declared: the number of arguments that the probe declares; 0: not known.
+
+        Raises:
+            LanguageError: an item does not fit the probe.
+        """
+        most = max((len(point.arguments) - has_result(point) for point in points), default=0)
+        plans: dict[Any, ProbePlan] = {}
+        requests: list[AttachRequest] = []
+        for point in points:
+            key = (point.probe, point.arguments)
+            if key not in plans:
+                plans[key] = self.plan_items(request, point, max(most, declared))
+            requests += self._requests_at(request, point, plans[key])
+        return requests
+
+    def plan_items(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
+        """Return the plan of a probe's items at a point.
+
+        Raises:
+            LanguageError: an item does not fit the probe.
+        """
+        return make_plan(
+            request.items,
+            point.arguments,
+            text=request.text,
+            probe=point.probe,
+            declared=declared,
+            max_string=self._max_string,
+            max_struct=self._max_struct,
+            function=point.function,
+            types=point.types,
+            stacks=self._stacks,
+            kernel=point.kernel_target is not None,
+        )
+
+    def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
+        """Return why a probe's items do not fit a point; None if they do."""
+        try:
+            self.plan_items(request, point, len(point.arguments))
+        except LanguageError as err:
+            return err
+        return None
+
+    def request_number(self, request: ProbeText) -> int:
+        """Return the number of a request, by identity: START and END may read the same."""
+        for number, known in enumerate(self._requests):
+            if known is request:
+                return number
+        self._requests.append(request)
+        return len(self._requests) - 1
+
+    def _requests_at(
+        self, request: ProbeText, point: AttachPoint, plan: ProbePlan
+    ) -> Iterator[AttachRequest]:
+        # At the function's two ends if the plan needs both.
+        plan = self._for_word_size(point, plan)
+        match = point.call
+        ends = None if match is None else split_entry_return(plan, mark_returns=match.mark_returns)
+        if ends is None or match is None:
+            yield AttachRequest(point, self._variant(request, point.probe, plan))
+            return
+        yield from self._entry_and_return(request, point, ends, match)
+
+    def _for_word_size(self, point: AttachPoint, plan: ProbePlan) -> ProbePlan:
+        pointer = None if point.call is None else point.call.pointer
+        if pointer is not None and pointer.size == _NARROW and point.kernel_target is None:
+            return for_32bit_process(plan)
+        return plan
+
+    def _entry_and_return(
+        self,
+        request: ProbeText,
+        point: AttachPoint,
+        ends: EntryReturnPlans,
+        match: EntryReturnMatch,
+        condition: HitCondition | None = None,
+    ) -> Iterator[AttachRequest]:
+        # At the return; and at the entry what fills the entry state, if the return needs one.
+        at_return = self._variant(
+            request, point.probe, ends.returned, ends, match, condition=condition
+        )
+        yield AttachRequest(point, at_return, returns=True)
+        if ends.entry is not None and at_return.call is not None:
+            yield AttachRequest(point, self._entry(at_return, ends.entry, at_return.call))
+
+    def _entry(
+        self, at_return: ProgramVariant, plan: ProbePlan, role: EntryReturnRole
+    ) -> ProgramVariant:
+        key = at_return.number, plan
+        if key not in self._entries:
+            mine = EntryReturnRole(entry=True, pair=role.pair, size=role.size, stack=role.stack)
+            self._entries[key] = ProgramVariant(
+                self._next_number(), at_return.probe_index, plan, mine
+            )
+        return self._entries[key]
+
+    def _variant(
+        self,
+        request: ProbeText,
+        probe: str,
+        plan: ProbePlan,
+        ends: EntryReturnPlans | None = None,
+        match: EntryReturnMatch | None = None,
+        *,
+        condition: HitCondition | None = None,
+    ) -> ProgramVariant:
+        request_number = self.request_number(request)
+        index = self.probes.setdefault(probe, len(self.probes))
+        key = request_number, index, plan, condition
+        variant = self._variants.get(key)
+        if variant is None:
+            number, role = self._next_number(), None
+            if ends is not None and ends.entry is not None and match is not None:
+                role = EntryReturnRole(entry=False, pair=number, size=ends.size, stack=match)
+            variant = ProgramVariant(number, min(index, MAX_COUNTERS - 1), plan, role, condition)
+            self._announce(variant, probe, request)
+            self._variants[key] = variant
+        return variant
+
+    def _next_number(self) -> int:
+        return len(self._variants) + len(self._entries) + 1
+
+
+def has_result(point: AttachPoint) -> bool:
+    """Return whether the last "argument" of a point is the function's result."""
+    return bool(point.arguments) and point.arguments[-1].name == "return"
