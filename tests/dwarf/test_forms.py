@@ -16,8 +16,8 @@ from skips import need_program
 from usdt.base.errors import TracingError
 from usdt.btf.types import Composite
 from usdt.dwarf.info import DebugInfo
-from usdt.dwarf.units import sections
-from usdt.dwarf.units import split_dwarf as lines_split
+from usdt.dwarf.units import sections, split_dwarf
+from usdt.dwarf.units.constants import TypeKind
 from usdt.elf.file import ElfFile
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_what_dwz_made_of_it(tmp_path: Path, version: int, options: tuple[str, .
     if "-5" in options:  # another file under that name is not taken
         (tmp_path / "shared.debug").write_bytes((tmp_path / "second").read_bytes())
         with ElfFile(program) as elf:
-            found = lines_split.alternative_of(elf, lambda _: iter(()), "/nonexistent")
+            found = split_dwarf.find_alternative(elf, lambda _: iter(()), "/nonexistent")
             assert found is None
 
 
@@ -157,7 +157,9 @@ def test_other_cpus_of_64_bits_have_the_same_types(cpu: str) -> None:
     here = built("gccO0v4", "values")
     assert functions(program) == functions(here)
     with ElfFile(here) as elf, DebugInfo.of(elf) as info:
-        listed = {f"struct {name}" for letter, name, _ in info._index.types() if letter == "s"}
+        listed = {
+            f"struct {name}" for kind, name, _ in info._index.types() if kind is TypeKind.STRUCT
+        }
         found = {
             name for name in listed if isinstance(info.btf.type(info.type_id(name)), Composite)
         }
@@ -168,13 +170,13 @@ def test_other_cpus_of_64_bits_have_the_same_types(cpu: str) -> None:
 def test_a_split_half_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = compiled(tmp_path, "gcc", "-gdwarf-5", "-gsplit-dwarf")
     opened: list[str] = []
-    made = lines_split.DebugSections
+    made = split_dwarf.DebugSections
 
     def counted(elf: ElfFile) -> sections.DebugSections:
         opened.append(elf.path)
         return made(elf)
 
-    monkeypatch.setattr(lines_split, "DebugSections", counted)
+    monkeypatch.setattr(split_dwarf, "DebugSections", counted)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         for _, address in list(info.functions()):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from elftools.dwarf.die import DIE
 
+    from usdt.dwarf.types.variants import Variant, VariantPart
+
 RUST_SOURCE = """
 pub struct Point { pub x: i32, pub y: i64 }
 pub enum Shape { Empty, Circle(u32), Square { side: i64, name: &'static str } }
@@ -55,6 +57,18 @@ def symbols(program: Path) -> dict[str, int]:
     return {row[2]: int(row[0], 16) for row in rows if len(row) == 3 and row[1] in "tT"}
 
 
+def choose(part: VariantPart, value: int) -> Variant | None:
+    """The variant that a discriminant selects."""
+    value &= (1 << 8 * part.size) - 1
+    rest = None
+    for one in part.variants:
+        if one.values is None:
+            rest = one
+        elif any(low <= value <= high for low, high in one.values):
+            return one
+    return rest
+
+
 @pytest.mark.parametrize(
     ("compiler", "options"),
     [
@@ -82,7 +96,6 @@ def test_prototypes_of_c(tmp_path: Path, compiler: str, options: tuple[str, ...]
         assert isinstance(node, Composite)
         assert node.name == "node"
         assert info.btf.resolve(found.returns).name == "int"
-        assert ("clang" in found.producer) == (compiler == "clang")
         nothing = info.function(places["nothing"])
         assert (nothing.declaration, nothing.returns) == ("void nothing(void)", 0)
         assert "int (*cell)[4]" in info.function(places["table"]).declaration
@@ -107,7 +120,6 @@ def test_prototypes_of_classes(tmp_path: Path) -> None:
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         weigh = info.function(places["_ZNK4shop3Toy5weighEi"])
         assert weigh.declaration == "int shop::Toy::weigh(int times) const"
-        assert weigh.linkage_name == "_ZNK4shop3Toy5weighEi"
         assert [(one.name, one.artificial) for one in weigh.parameters] == [
             ("this", True),
             ("times", False),
@@ -164,13 +176,15 @@ def test_rust(tmp_path: Path, options: tuple[str, ...]) -> None:
         shape = info.btf.resolve(info.btf.resolve(found.parameters[0].type_id).type_id)
         forms = info.variants[shape.id]
         assert [one.name for one in forms.variants] == ["Empty", "Circle", "Square"]
-        assert [forms.choose(value).name for value in (0, 1, 2)] == ["Empty", "Circle", "Square"]
-        square = info.btf.resolve(forms.choose(2).member.type_id)
+        assert [choose(forms, value).name for value in (0, 1, 2)] == ["Empty", "Circle", "Square"]
+        square = info.btf.resolve(choose(forms, 2).member.type_id)
         assert {one.name for one in square.members} >= {"side", "name"}
         maybe = info.btf.resolve(found.parameters[2].type_id)
         niche = info.variants[maybe.id]
-        assert niche.choose(0).name == "None"
-        assert niche.choose(0x7FFF12345678).name == "Some"  # the pointer itself is the discriminant
+        assert choose(niche, 0).name == "None"
+        assert (
+            choose(niche, 0x7FFF12345678).name == "Some"
+        )  # the pointer itself is the discriminant
         text = info.btf.resolve(found.parameters[3].type_id)
         assert [(one.name, one.bit_offset) for one in text.members] == [
             ("data_ptr", 0),

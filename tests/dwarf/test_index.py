@@ -98,7 +98,7 @@ def said(program: Path) -> str:
     with ElfFile(program) as elf, DebugInfo.of(elf) as info, FunctionFile(str(program)) as file:
         (found,) = file.find("walk")
         function = info.function(found.start)
-        return info.absence if function is None else function.declaration
+        return info.missing_reason if function is None else function.declaration
 
 
 def test_split_files_that_changed_are_read_anew(
@@ -110,7 +110,7 @@ def test_split_files_that_changed_are_read_anew(
     half = tmp_path / "one.dwo"
     whole = half.read_bytes()
     half.rename(tmp_path / "away")
-    gone = "part of it is in one.dwo, which is not here, nor a package (.dwp)"
+    gone = "part of it is in one.dwo, which was not found, nor a package (.dwp)"
     assert [said(program), said(program)] == [gone, gone]
     assert len(builds) == 3  # what is not whole is not kept
     half.write_bytes(whole)
@@ -205,7 +205,7 @@ def test_it_does_without_a_cache(
 
 
 def test_the_oldest_go_first(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_MOST", 5000)
+    monkeypatch.setattr(cache, "_MAX_CACHE", 5000)
     for number in range(4):
         before = set(kept.iterdir()) if kept.exists() else set()
         assert cache.store(f"key {number}", "x", lambda: iter((bytes(2000),))) is not None
@@ -242,7 +242,7 @@ TEXT = bytes(3 << 20)
 
 
 def refused(program: Path) -> str:
-    """Why debug information is not believed."""
+    """Why debug information is refused."""
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         try:
             info.function(0x1000)
@@ -255,7 +255,7 @@ def refused(program: Path) -> str:
     ("data", "message"),
     [
         pytest.param(
-            compressed(zlib.compress(TEXT), size=1 << 40), "are said to hold", id="far too much"
+            compressed(zlib.compress(TEXT), size=1 << 40), "cannot decompress to", id="far too much"
         ),
         pytest.param(
             compressed(zlib.compress(TEXT), size=len(TEXT) + 1), "header says", id="one more"
@@ -267,7 +267,7 @@ def refused(program: Path) -> str:
             compressed(zlib.compress(TEXT)[:-100], size=len(TEXT)), "header says", id="cut off"
         ),
         pytest.param(compressed(b"noise" * 99, size=99), "cannot be decompressed", id="noise"),
-        pytest.param(compressed(b"", size=9, kind=7), "by method 7", id="an unknown method"),
+        pytest.param(compressed(b"", size=9, kind=7), "method 7", id="an unknown method"),
         pytest.param(b"abc", "3 bytes, 24 of header expected", id="no header"),
     ],
 )
@@ -299,7 +299,7 @@ def test_large_sections_are_decompressed_once(
 @pytest.fixture
 def overlapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sections of any size are used while they are decompressed, in small pieces."""
-    monkeypatch.setattr(sections, "_OVERLAPPED", 0)
+    monkeypatch.setattr(sections, "_MIN_STREAMED", 0)
     monkeypatch.setattr(sections, "_LARGE_PIECE", 200)
 
 
@@ -316,7 +316,7 @@ def test_a_section_is_looked_through_while_it_comes(
     found = []
     for program in (plain, packed, packed):
         with ElfFile(program) as elf, DebugInfo.of(elf) as info:
-            types = {(letter, name) for letter, name, _ in info._index.types()}
+            types = {(kind, name) for kind, name, _ in info._index.types()}
             found.append((sorted(info.functions()), types))
     assert found[0] == found[1] == found[2]
     assert sorted(one.suffix for one in kept.iterdir()) == [".index", ".index", ".section"]

@@ -134,16 +134,16 @@ def test_split_debug_information(
     addresses = code_addresses(plain, 400)
     with FileSymbols(str(plain)) as whole, FileSymbols(str(path)) as parts:
         for address in addresses:
-            expected = [(one.function, one.line) for one in whole.places(address)]
-            assert [(one.function, one.line) for one in parts.places(address)] == expected
+            expected = [(one.function, one.line) for one in whole.locations(address)]
+            assert [(one.function, one.line) for one in parts.locations(address)] == expected
         assert not parts.take_notices()
     for file in folder.glob("*.dw[op]"):
         file.unlink()
     with FileSymbols(str(path)) as parts:
-        assert any(parts.places(address) for address in addresses)  # lines are left
+        assert any(parts.locations(address) for address in addresses)  # lines are left
         notices = parts.take_notices()
         assert len(notices) == 1
-        assert "program.dwo is not here" in notices[0]
+        assert "program.dwo was not found" in notices[0]
 
 
 def test_debug_information_that_dwz_moved_to_a_shared_file(tmp_path: Path) -> None:
@@ -159,7 +159,9 @@ def test_debug_information_that_dwz_moved_to_a_shared_file(tmp_path: Path) -> No
     assert (folder / "common.debug").exists()
     addresses = code_addresses(plain, 500)
     with FileSymbols(str(plain)) as whole, FileSymbols(str(paths[0])) as parts:
-        assert [parts.places(one) for one in addresses] == [whole.places(one) for one in addresses]
+        assert [parts.locations(one) for one in addresses] == [
+            whole.locations(one) for one in addresses
+        ]
         assert not parts.take_notices()
 
 
@@ -167,7 +169,7 @@ def test_a_separate_debug_file(tmp_path: Path) -> None:
     path = made(tmp_path, C, "gcc", "-O2", "-g", "-Wl,--build-id")
     addresses = code_addresses(path, 200)
     with FileSymbols(str(path)) as symbols:
-        expected = [symbols.places(address) for address in addresses]
+        expected = [symbols.locations(address) for address in addresses]
         build_id = symbols.build_id or ""
     folder = tmp_path / "root/.build-id" / build_id[:2]
     folder.mkdir(parents=True)
@@ -178,9 +180,9 @@ def test_a_separate_debug_file(tmp_path: Path) -> None:
     subprocess.run(["strip", "--strip-debug", path], check=True)
     with FileSymbols(str(path), debug_root=str(tmp_path / "root")) as symbols:
         assert symbols.find(addresses[0])
-        assert [symbols.places(address) for address in addresses] == expected
+        assert [symbols.locations(address) for address in addresses] == expected
     with FileSymbols(str(path), debug_root=str(tmp_path / "nowhere")) as symbols:
-        assert not any(symbols.places(address) for address in addresses)
+        assert not any(symbols.locations(address) for address in addresses)
 
 
 # ------------------------------------------------------------ damaged files
@@ -205,7 +207,7 @@ def test_damage_is_at_most_one_notice(tmp_path: Path, version: str) -> None:
         damaged.write_bytes(changed)
         with FileSymbols(str(damaged)) as symbols:
             for address in addresses:
-                symbols.places(address)
+                symbols.locations(address)
             found = symbols.take_notices()
             assert len(found) <= 1
             notices += len(found)

@@ -264,7 +264,7 @@ def test_what_dwz_moved_to_a_shared_file_is_found(tmp_path: Path) -> None:
         assert found is not None
         assert re.match(r"\? walk\(const \S* ?\*n, \? o, ", found.declaration)
         problems = {one.problem for one in found.parameters}
-        assert problems == {"", f"its type is in {shared}, which is not here"}
+        assert problems == {"", f"its type is in {shared}, which was not found"}
         with pytest.raises(BtfError) as caught:
             info.type_id("struct node")
         text = str(caught.value)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from usdt.dwarf.lines.source_lines import Place, SourceLines
+    from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
 
 __all__ = ("CXX", "C", "Chain", "chains", "code_addresses", "differences", "made")
 
@@ -146,7 +146,7 @@ def chains(
     return [list(zip(lines[::2], lines[1::2], strict=True)) for lines in found]
 
 
-def _ours(places: Sequence[Place]) -> Chain:
+def _ours(places: Sequence[SourceLocation]) -> Chain:
     return [(one.function or "??", f"{one.file or '??'}:{one.line or '?'}") for one in places]
 
 

@@ -1,93 +1,101 @@
-"""What the demanglers share: a bounded reader of a mangled name and a bounded writer.
+"""A bounded reader of mangled names and a bounded printer, which the demanglers share.
 
 Symbol tables are hostile: a name of a kilobyte may stand for gigabytes of text (substitutions that
-double), or nest deeper than any stack. Both sides are bounded, and every violation is
-:class:`Malformed`.
+double), or nest deeper than any stack. Reader and printer have limits and raise
+:class:`MalformedName` beyond them.
 """
 
 from __future__ import annotations
 
-__all__ = ("MAX_NAME", "Malformed", "Reader", "Writer")
+__all__ = ("MAX_NAME", "BoundedPrinter", "MalformedName", "NameReader")
 
 MAX_NAME = 1 << 14  # characters of a mangled name
 MAX_TEXT = 1 << 16  # characters of a demangled one
 MAX_DEPTH = 160  # of nesting; a level takes several Python frames
-MAX_STEPS = 1 << 16  # nodes written
+MAX_STEPS = 1 << 16  # nodes printed
 
 
-class Malformed(ValueError):  # noqa: N818 - never leaves this package
+class MalformedName(ValueError):  # noqa: N818 - never leaves this package
     """Not a mangled name, or one that is too large."""
 
 
-class Reader:
+class NameReader:
     """A mangled name and a position in it."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_NAME or not text.isascii():
-            raise Malformed
+            raise MalformedName
         self.text = text
         self.at = 0
         self._depth = 0
 
     def __enter__(self) -> None:
-        """One level deeper."""
+        """Enter one level of nesting."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Malformed
+            raise MalformedName
 
     def __exit__(self, *_: object) -> None:
-        """One level up."""
+        """Leave it."""
         self._depth -= 1
 
     def peek(self, size: int = 1) -> str:
-        """The next characters, "" at the end."""
+        """Return the next characters without consuming them; fewer at the end."""
         return self.text[self.at : self.at + size]
 
     def take(self, wanted: str) -> bool:
-        """Go past the wanted text, if it is next."""
+        """Consume the wanted text if it is next; return whether it was."""
         if self.text.startswith(wanted, self.at):
             self.at += len(wanted)
             return True
         return False
 
     def expect(self, wanted: str) -> None:
-        """Go past the wanted text; Malformed if it is not next."""
+        """Consume the wanted text.
+
+        Raises:
+            MalformedName: it is not next.
+        """
         if not self.take(wanted):
-            raise Malformed
+            raise MalformedName
 
     def next(self, size: int = 1) -> str:
-        """The next characters, all of them."""
+        """Consume and return the next characters.
+
+        Raises:
+            MalformedName: there are fewer.
+        """
         found = self.text[self.at : self.at + size]
         if len(found) < size:
-            raise Malformed
+            raise MalformedName
         self.at += size
         return found
 
     def digits(self) -> str:
-        """The decimal digits that are next, perhaps none."""
+        """Consume and return the next decimal digits, perhaps none."""
         start = self.at
         while self.at < len(self.text) and self.text[self.at].isdigit():
             self.at += 1
         if self.at - start > 20:
-            raise Malformed
+            raise MalformedName
         return self.text[start : self.at]
 
     def number(self) -> int:
-        """A decimal number."""
+        """Consume and return a decimal number."""
         found = self.digits()
         if not found:
-            raise Malformed
+            raise MalformedName
         return int(found)
 
     def base(self, letters: str) -> int:
-        """A number in the base of the letters, up to ``_``; "_" alone is 0, "0_" is 1."""
+        """Consume a number with these digits, up to ``_``; "_" alone is 0, "0_" is 1."""
         value = 0
         start = self.at
         while not self.take("_"):
             digit = letters.find(self.next())
             value = value * len(letters) + digit
             if digit < 0 or self.at - start > 14:
-                raise Malformed
+                raise MalformedName
         return value + 1 if self.at - start > 1 else 0
 
     @property
@@ -96,8 +104,12 @@ class Reader:
         return self.at >= len(self.text)
 
 
-class Writer:
-    """Demangled text in the making."""
+class BoundedPrinter:
+    """The demangled text while it is printed.
+
+    Attributes:
+        last: its last character.
+    """
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -107,14 +119,14 @@ class Writer:
         self.last = ""
 
     def __enter__(self) -> None:
-        """One node deeper."""
+        """Enter a node."""
         self._depth += 1
         self._steps += 1
         if self._depth > 2 * MAX_DEPTH or self._steps > MAX_STEPS:
-            raise Malformed
+            raise MalformedName
 
     def __exit__(self, *_: object) -> None:
-        """One node up."""
+        """Leave it."""
         self._depth -= 1
 
     def put(self, text: str) -> None:
@@ -124,21 +136,21 @@ class Writer:
             self._size += len(text)
             self.last = text[-1]
             if self._size > MAX_TEXT:
-                raise Malformed
+                raise MalformedName
 
     def mark(self) -> tuple[int, int, str]:
-        """The state, for :meth:`undo` and :meth:`written_since`."""
+        """Return the state, for :meth:`undo` and :meth:`written_since`."""
         return len(self._parts), self._size, self.last
 
     def written_since(self, mark: tuple[int, int, str]) -> bool:
-        """Whether anything was appended since."""
+        """Return whether anything was appended since."""
         return self._size > mark[1]
 
     def undo(self, mark: tuple[int, int, str]) -> None:
-        """Take back what was appended since."""
+        """Remove what was appended since."""
         del self._parts[mark[0] :]
         _, self._size, self.last = mark
 
     def text(self) -> str:
-        """All of it."""
+        """Return the text."""
         return "".join(self._parts)

@@ -1,19 +1,19 @@
-"""C++ names: the Itanium C++ ABI's mangling, section 5.1, written as ``c++filt`` writes it.
+"""Demangle C++ names of the Itanium C++ ABI (its section 5.1) as ``c++filt`` does.
 
-A recursive descent along the grammar; what it makes are the nodes of :mod:`.cxx_nodes`.
+A recursive-descent parser that makes the nodes of :mod:`.cxx_nodes`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.demangle.bounded import MAX_NAME, Malformed
-from usdt.demangle.cxx_names import Names
-from usdt.demangle.cxx_nodes import Encoding, Name, Seq
+from usdt.demangle.bounded import MAX_NAME, MalformedName
+from usdt.demangle.cxx_names import NameParser
+from usdt.demangle.cxx_nodes import CxxEncoding, CxxName, CxxSequence
 from usdt.demangle.cxx_types import NameState
 
 if TYPE_CHECKING:
-    from usdt.demangle.cxx_nodes import Node
+    from usdt.demangle.cxx_nodes import CxxNode
 
 __all__ = ("demangle_cxx",)
 
@@ -33,15 +33,15 @@ _KEYED = {"I": "global constructors keyed to ", "D": "global destructors keyed t
 
 
 def demangle_cxx(name: str) -> str:
-    """A mangled C++ name, demangled.
+    """Return a mangled C++ name, demangled.
 
     Raises:
-        Malformed: it is none, or its text would be too long.
+        MalformedName: it is not a mangled name, or its text would be too long.
     """
     if name.startswith("_GLOBAL_"):
         return _keyed(name)
     if not name.startswith("_Z"):
-        raise Malformed
+        raise MalformedName
     parser = _Parser(name)
     parser.at = 2
     found = parser.encoding().text()
@@ -49,25 +49,25 @@ def demangle_cxx(name: str) -> str:
 
 
 def _keyed(name: str) -> str:
-    # What runs constructors before main: _GLOBAL__I_foo.
+    # Functions that run constructors before main: _GLOBAL__I_foo.
     text, kind = name[8:], name[9:10]
     if len(name) > MAX_NAME or text[:1] not in "_.$" or kind not in _KEYED or text[2:3] != "_":
-        raise Malformed
+        raise MalformedName
     rest = text[3:]
     return _KEYED[kind] + (demangle_cxx(rest) if rest.startswith("_Z") else rest)
 
 
 def _clones(rest: str) -> list[str]:
-    # GCC's parts and copies of functions: .cold, .constprop.0, .isra.1.part.2; each with its number
+    # Suffixes of parts and copies of functions: .cold, .constprop.0, .isra.1.part.2.
     found: list[str] = []
     while rest:
         if rest[0] != "." or len(found) > 16:
-            raise Malformed
+            raise MalformedName
         end = 1
         while end < len(rest) and (rest[end].islower() or rest[end] == "_"):
             end += 1
         if end == 1 and not rest[1:2].isdigit():
-            raise Malformed
+            raise MalformedName
         end -= end == 1
         while rest[end : end + 1] == "." and rest[end + 1 : end + 2].isdigit():
             end += 1
@@ -78,9 +78,9 @@ def _clones(rest: str) -> list[str]:
     return found
 
 
-class _Parser(Names):
-    def encoding(self) -> Node:
-        """<encoding>: a function, an object, or something the compiler made."""
+class _Parser(NameParser):
+    def encoding(self) -> CxxNode:
+        """Parse <encoding>: a function, an object, or a special name."""
         with self:
             outer, self.params = self.params, []
             try:
@@ -90,97 +90,97 @@ class _Parser(Names):
             finally:
                 self.params = outer
 
-    def _named(self) -> Node:
+    def _named(self) -> CxxNode:
         state = NameState()
         name = self.name(state)
-        if self._over():
-            return Encoding(name, None, None, (), self.params)
+        if self._at_end():
+            return CxxEncoding(name, None, None, (), self.params)
         while self.take("Ua9enable_ifI"):
             while not self.take("E"):
                 self.template_arg()
         result = None
         if state.template and not state.special:
             result = self.type()
-        parameters: list[Node] = []
+        parameters: list[CxxNode] = []
         if self.take("v"):
             pass
         else:
-            while not self._over() and self.peek() != "Q":
+            while not self._at_end() and self.peek() != "Q":
                 parameters.append(self.type())
-        tail: list[str | Node] = [state.qualifiers]
+        tail: list[str | CxxNode] = [state.qualifiers]
         if self.take("Q"):
             tail += [" requires ", self.expression()]
-        return Encoding(name, result, parameters, tail, self.params)
+        return CxxEncoding(name, result, parameters, tail, self.params)
 
-    def _over(self) -> bool:
+    def _at_end(self) -> bool:
         return self.done or self.peek() in ("E", ".")
 
-    def _special(self) -> Node:
+    def _special(self) -> CxxNode:
         kind = self.next(2)
         if kind in _SPECIAL:
-            return Seq(_SPECIAL[kind], self.type())
+            return CxxSequence(_SPECIAL[kind], self.type())
         if kind in _SPECIAL_NAME:
-            return Seq(_SPECIAL_NAME[kind], self._object())
+            return CxxSequence(_SPECIAL_NAME[kind], self._object())
         match kind:
             case "Th" | "Tv":
                 self.at -= 1
                 self._offset()
-                return Seq(
+                return CxxSequence(
                     "virtual thunk to " if kind == "Tv" else "non-virtual thunk to ",
                     self.encoding(),
                 )
             case "Tc":
                 self._offset()
                 self._offset()
-                return Seq("covariant return thunk to ", self.encoding())
+                return CxxSequence("covariant return thunk to ", self.encoding())
             case "TC":
                 derived = self.type()
                 self.number()
                 self.expect("_")
-                return Seq("construction vtable for ", self.type(), "-in-", derived)
+                return CxxSequence("construction vtable for ", self.type(), "-in-", derived)
             case "TA":
-                return Seq("template parameter object for ", self.template_arg())
+                return CxxSequence("template parameter object for ", self.template_arg())
             case "GR":
                 name = self._object()
                 number = 0 if self.done else self.base("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-                return Seq(f"reference temporary #{number} for ", name)
+                return CxxSequence(f"reference temporary #{number} for ", name)
             case "GA":
-                return Seq("hidden alias for ", self.encoding())
+                return CxxSequence("hidden alias for ", self.encoding())
             case "GT":
-                words = {"n": "non-transaction clone for ", "t": "transaction clone for "}
-                return Seq(words.get(self.next(), "transaction clone for "), self.encoding())
-        raise Malformed
+                prefix = "non-" if self.next() == "n" else ""
+                return CxxSequence(f"{prefix}transaction clone for ", self.encoding())
+        raise MalformedName
 
-    def _object(self) -> Node:
-        return Encoding(self.name(NameState()), None, None, (), self.params)
+    def _object(self) -> CxxNode:
+        return CxxEncoding(self.name(NameState()), None, None, (), self.params)
 
     def _offset(self) -> None:
         # <call-offset>: h <number> _ or v <number> _ <number> _
         kind = self.next()
         if kind not in "hv":
-            raise Malformed
+            raise MalformedName
         for _ in range(1 + (kind == "v")):
             self.take("n")
             self.number()
             self.expect("_")
 
-    def local_name(self) -> Node:
-        """<local-name>: Z <encoding> E, then the entity."""
+    def local_name(self) -> CxxNode:
+        """Parse <local-name>: Z <encoding> E, then the entity."""
         self.expect("Z")
         scope = self.encoding()
         self.expect("E")
-        if isinstance(scope, Encoding):
+        if isinstance(scope, CxxEncoding):
             scope = scope.local()
         if self.take("s"):
             self._discriminator()
-            return Seq(scope, "::", Name("string literal"))
+            return CxxSequence(scope, "::", CxxName("string literal"))
         if self.take("d"):
             number = int(self.digits() or "-1") + 2
             self.expect("_")
-            return Seq(scope, f"::{{default arg#{number}}}::", self.name(self.state))
+            return CxxSequence(scope, f"::{{default arg#{number}}}::", self.name(self.state))
         entity = self.name(self.state)
         self._discriminator()
-        return Seq(scope, "::", entity)
+        return CxxSequence(scope, "::", entity)
 
     def _discriminator(self) -> None:
         if self.take("__"):

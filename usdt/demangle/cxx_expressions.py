@@ -1,29 +1,29 @@
-"""The expressions of the C++ ABI's grammar: in template arguments, decltype and array bounds."""
+"""Parse the expressions of the C++ ABI's grammar: template arguments, decltype, array bounds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.demangle.bounded import Malformed
+from usdt.demangle.bounded import MalformedName
 from usdt.demangle.cxx_nodes import (
-    Cast,
-    Encoding,
-    Expansion,
-    Literal,
-    Name,
-    Node,
-    Out,
-    Seq,
-    Template,
+    CxxCast,
+    CxxEncoding,
+    CxxLiteral,
+    CxxName,
+    CxxNode,
+    CxxPackExpansion,
+    CxxPrinter,
+    CxxSequence,
+    CxxTemplate,
 )
-from usdt.demangle.cxx_types import BUILTINS, Types
+from usdt.demangle.cxx_types import BUILTINS, TypeParser
 
 if TYPE_CHECKING:
     from usdt.demangle.cxx_types import NameState
 
-__all__ = ("OPERATORS", "Expressions")
+__all__ = ("OPERATORS", "ExpressionParser")
 
-# Code → how it is written, number of operands; "" has a form of its own in expressions only.
+# Code → spelling, number of operands.
 OPERATORS: dict[str, tuple[str, int]] = {
     code: (text, operands)
     for operands, row in (
@@ -54,21 +54,21 @@ _CASTS = {
 _SUFFIXES = {"j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
 
 
-class Expressions(Types):
-    """<expression> and <expr-primary>."""
+class ExpressionParser(TypeParser):
+    """Parses <expression> and <expr-primary>."""
 
-    def name(self, state: NameState | None) -> Node:
-        """<name>."""
+    def name(self, state: NameState | None) -> CxxNode:
+        """Parse <name>."""
         raise NotImplementedError
 
-    def template_arg(self) -> Node:
-        """<template-arg>."""
+    def template_arg(self) -> CxxNode:
+        """Parse <template-arg>."""
         raise NotImplementedError
 
-    def type_name(self) -> Node:
+    def type_name(self) -> CxxNode:
         return self.name(None)
 
-    def expression(self) -> Node:
+    def expression(self) -> CxxNode:
         with self:
             peek = self.peek()
             if peek == "L":
@@ -82,20 +82,20 @@ class Expressions(Types):
             if peek == "f" and self.peek(2)[1:] in tuple("lrLR"):
                 return self._fold()
             code = self.next(2)
-            found = self._particular(code)
+            found = self._special_form(code)
             if found is None:
                 found = self._operation(code)
             return found
 
-    def literal(self) -> Node:
-        """<expr-primary>: L <type> <value> E, L <mangled-name> E."""
+    def literal(self) -> CxxNode:
+        """Parse <expr-primary>: L <type> <value> E, L <mangled-name> E."""
         self.expect("L")
         if self.take("_Z") or self.take("Z"):
             found = self.encoding()
             self.expect("E")
             return found
         if self.take("DnE") or self.take("Dn0E"):
-            return Seq("(decltype(nullptr))0")
+            return CxxSequence("(decltype(nullptr))0")
         letter = self.peek()
         kind = self.type()
         start = self.at
@@ -106,49 +106,49 @@ class Expressions(Types):
         sign = "-" if value.startswith("n") else ""
         value = value[bool(sign) :]
         if letter == "b" and value in ("0", "1") and not sign:
-            return Literal("true" if value == "1" else "false")
+            return CxxLiteral("true" if value == "1" else "false")
         if letter == "i":
-            return Literal(sign + value)
+            return CxxLiteral(sign + value)
         if letter in _SUFFIXES:
-            return Literal(f"{sign}{value}{_SUFFIXES[letter]}")
+            return CxxLiteral(f"{sign}{value}{_SUFFIXES[letter]}")
         if letter in BUILTINS and letter in "fdeg":
-            return Seq("(", kind, f"){sign}[{value}]")
-        return Seq("(", kind, f"){sign}{value}")
+            return CxxSequence("(", kind, f"){sign}[{value}]")
+        return CxxSequence("(", kind, f"){sign}{value}")
 
-    def _function_parameter(self) -> Node:
+    def _function_parameter(self) -> CxxNode:
         # fp <CV> [<number>] _, fL <number> p <CV> [<number>] _; fpT is "this"
         if self.take("fpT"):
-            return Name("this")
+            return CxxName("this")
         if self.next(2) == "fL":
             self.number()
             self.expect("p")
         self.qualifiers()
         found = self.digits()
         self.expect("_")
-        return Name(f"{{parm#{int(found) + 2 if found else 1}}}")
+        return CxxName(f"{{parm#{int(found) + 2 if found else 1}}}")
 
-    def _fold(self) -> Node:
+    def _fold(self) -> CxxNode:
         kind = self.next(2)[1]
         word = OPERATORS.get(self.next(2), ("", 0))[0]
         if not word:
-            raise Malformed
+            raise MalformedName
         first = self.expression()
         if kind == "l":
-            return Seq("(...", word, _Paren(first), ")")
+            return CxxSequence("(...", word, _Paren(first), ")")
         if kind == "r":
-            return Seq("(", _Paren(first), word, "...)")
+            return CxxSequence("(", _Paren(first), word, "...)")
         second = self.expression()
-        return Seq("(", _Paren(first), word, "...", word, _Paren(second), ")")
+        return CxxSequence("(", _Paren(first), word, "...", word, _Paren(second), ")")
 
-    def _particular(self, code: str) -> Node | None:
-        # What is no plain operator; None for those.
+    def _special_form(self, code: str) -> CxxNode | None:
+        # An expression that is not a plain operator; None for an operator.
         if code in _TYPED:
-            return Seq(_TYPED[code], self.type(), ")")
+            return CxxSequence(_TYPED[code], self.type(), ")")
         if code in _VALUED:
-            return Seq(_VALUED[code], self.expression(), ")")
+            return CxxSequence(_VALUED[code], self.expression(), ")")
         if code in _CASTS:
             target = self.type()
-            return Seq(_CASTS[code], "<", target, ">(", self.expression(), ")")
+            return CxxSequence(_CASTS[code], "<", target, ">(", self.expression(), ")")
         match code:
             case "sZ":
                 inner = self.template_param() if self.peek() == "T" else self._function_parameter()
@@ -159,70 +159,70 @@ class Expressions(Types):
                     args.append(self.template_arg())
                 return _ArgsSize(args)
             case "sp":
-                return Expansion(self.expression())
+                return CxxPackExpansion(self.expression())
             case "tw":
-                return Seq("throw ", self.expression())
+                return CxxSequence("throw ", self.expression())
             case "tr":
-                return Name("throw")
+                return CxxName("throw")
             case "cl" | "cp":
-                return Seq(_Callee(self.expression()), "(", self._list(), ")")
+                return CxxSequence(_Callee(self.expression()), "(", self._list(), ")")
             case "cv":
                 return self._conversion()
             case "tl":
-                return Seq(self.type(), "{", self._list(), "}")
+                return CxxSequence(self.type(), "{", self._list(), "}")
             case "il":
                 return _Bare("{", self._list(), "}")
             case "di":
                 name = self.source_name()
-                return Seq(f".{name}=", self.expression())
+                return CxxSequence(f".{name}=", self.expression())
             case "dx":
                 index = self.expression()
-                return Seq("[", index, "]=", self.expression())
+                return CxxSequence("[", index, "]=", self.expression())
             case "nw" | "na":
                 return self._new("new[] " if code == "na" else "new ")
             case "dt" | "pt":
                 left = self.expression()
-                return Seq(_Paren(left), OPERATORS[code][0], self._unresolved())
+                return CxxSequence(_Paren(left), OPERATORS[code][0], self._unresolved())
             case "ix":
                 left = self.expression()
-                return Seq(_Paren(left), "[", self.expression(), "]")
+                return CxxSequence(_Paren(left), "[", self.expression(), "]")
             case "qu":
                 test, yes = self.expression(), self.expression()
-                return Seq(_Paren(test), "?", _Paren(yes), " : ", _Paren(self.expression()))
+                return CxxSequence(_Paren(test), "?", _Paren(yes), " : ", _Paren(self.expression()))
         return None
 
-    def _operation(self, code: str) -> Node:
+    def _operation(self, code: str) -> CxxNode:
         found = OPERATORS.get(code)
         if found is None or found[1] > 2:
-            raise Malformed
+            raise MalformedName
         word, operands = found
         if operands == 1:
             if code in ("pp", "mm") and not self.take("_"):
-                return Seq(_Paren(self.expression()), word)
+                return CxxSequence(_Paren(self.expression()), word)
             gap = " " if word[0].isalpha() else ""
             inner = self.expression()
-            if code == "ad" and isinstance(inner, Encoding) and inner.bare:
-                return Seq("&", inner.alone())
-            return Seq(word + gap, _Paren(inner))
+            if code == "ad" and isinstance(inner, CxxEncoding) and inner.bare:
+                return CxxSequence("&", inner.alone())
+            return CxxSequence(word + gap, _Paren(inner))
         left = self.expression()
         right = self.expression()
-        if code == "gt":  # would end the template's arguments
-            return Seq("(", _Paren(left), word, _Paren(right), ")")
-        return Seq(_Paren(left), word, _Paren(right))
+        if code == "gt":  # would end the template arguments
+            return CxxSequence("(", _Paren(left), word, _Paren(right), ")")
+        return CxxSequence(_Paren(left), word, _Paren(right))
 
-    def _conversion(self) -> Node:
+    def _conversion(self) -> CxxNode:
         # cv <type> <expression>, cv <type> _ <expression>* E
         target = self.type()
         if self.take("_"):
-            return Seq("(", target, ")(", self._list(), ")")
-        return Seq("(", target, ")", _Paren(self.expression()))
+            return CxxSequence("(", target, ")(", self._list(), ")")
+        return CxxSequence("(", target, ")", _Paren(self.expression()))
 
-    def _new(self, word: str) -> Node:
-        placement: list[Node] = []
+    def _new(self, word: str) -> CxxNode:
+        placement: list[CxxNode] = []
         while not self.take("_"):
             placement.append(self.expression())
         kind = self.type()
-        parts: list[str | Node] = [word]
+        parts: list[str | CxxNode] = [word]
         if placement:
             parts += ["(", _List(placement), ") "]
         parts.append(kind)
@@ -232,9 +232,9 @@ class Expressions(Types):
             parts += ["{", self._list(), "}"]
         else:
             self.expect("E")
-        return Seq(*parts)
+        return CxxSequence(*parts)
 
-    def _list(self) -> Node:
+    def _list(self) -> CxxNode:
         found = []
         while not self.take("E"):
             found.append(self.expression())
@@ -242,13 +242,13 @@ class Expressions(Types):
 
     # ------------------------------------------------------------ unresolved names
 
-    def _unresolved(self) -> Node:
+    def _unresolved(self) -> CxxNode:
         # <unresolved-name>
         start = "::" if self.take("gs") else ""
         if not self.take("sr"):
             base = self._base()
             return _Bare(start, base) if start else base
-        parts: list[str | Node] = [start]
+        parts: list[str | CxxNode] = [start]
         if self.take("N"):
             parts += [self._scope_type(), "::"]
             while not self.take("E"):
@@ -259,76 +259,76 @@ class Expressions(Types):
         else:
             parts += [self._scope_type(), "::"]
         base = self._base()
-        return (Seq if isinstance(base, Template) else _Bare)(*parts, base)
+        return (CxxSequence if isinstance(base, CxxTemplate) else _Bare)(*parts, base)
 
-    def _scope_type(self) -> Node:
+    def _scope_type(self) -> CxxNode:
         # <unresolved-type>: a parameter, decltype or substitution, perhaps with arguments.
         return self.type()
 
-    def _simple(self) -> Node:
-        found: Node = Name(self.source_name())
+    def _simple(self) -> CxxNode:
+        found: CxxNode = CxxName(self.source_name())
         if self.peek() == "I":
-            found = Template(found, self.template_args())
+            found = CxxTemplate(found, self.template_args())
         return found
 
-    def _base(self) -> Node:
+    def _base(self) -> CxxNode:
         # <base-unresolved-name>
         if self.take("dn"):
             inner = self._simple() if self.peek().isdigit() else self.type()
-            return Seq("~", inner)
+            return CxxSequence("~", inner)
         if self.peek().isdigit():
             return self._simple()
         self.take("on")
         if self.take("cv"):
-            return Cast(self.type())
+            return CxxCast(self.type())
         word = OPERATORS.get(self.next(2), ("", 0))[0]
         if not word:
-            raise Malformed
-        found: Node = Name(f"operator{' ' if word[0].isalpha() else ''}{word}")
+            raise MalformedName
+        found: CxxNode = CxxName(f"operator{' ' if word[0].isalpha() else ''}{word}")
         if self.peek() == "I":
-            found = Template(found, self.template_args())
+            found = CxxTemplate(found, self.template_args())
         return found
 
 
-class _Paren(Node):
-    # An operand: names stand bare, everything else in parentheses.
-    def __init__(self, inner: Node) -> None:
+class _Paren(CxxNode):
+    # An operand: everything but a name in parentheses.
+    def __init__(self, inner: CxxNode) -> None:
         self._inner = inner
 
-    def left(self, out: Out) -> None:
-        bare = type(self._inner.resolved(out)) in (Name, _Bare)
+    def left(self, out: CxxPrinter) -> None:
+        bare = type(self._inner.resolved(out)) in (CxxName, _Bare)
         out.put("" if bare else "(")
         out.node(self._inner)
         out.put("" if bare else ")")
 
 
-class _Bare(Seq):
-    # What needs no parentheses as an operand.
+class _Bare(CxxSequence):
+    # A sequence that needs no parentheses as an operand.
     pass
 
 
 class _Callee(_Paren):
-    # What is called: of a function its name.
-    def __init__(self, inner: Node) -> None:
-        super().__init__(_Bare(inner.alone()) if isinstance(inner, Encoding) else inner)
+    # A called expression: of a function, its name.
+    def __init__(self, inner: CxxNode) -> None:
+        super().__init__(_Bare(inner.alone()) if isinstance(inner, CxxEncoding) else inner)
 
 
-class _List(Node):
-    def __init__(self, nodes: list[Node]) -> None:
+class _List(CxxNode):
+    def __init__(self, nodes: list[CxxNode]) -> None:
         self._nodes = nodes
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         for index, node in enumerate(self._nodes):
             out.put(", " if index else "")
             out.node(node)
 
 
-class _PackSize(Node):
-    # sizeof...(T), which is known: the number of arguments.
-    def __init__(self, pack: Node) -> None:
+class _PackSize(CxxNode):
+    # sizeof...(T): the number of arguments, if it is known.
+    def __init__(self, pack: CxxNode) -> None:
         self._pack = pack
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         items = getattr(self._pack.resolved(out), "items", None)
         if items is None:
             out.put("sizeof...(")
@@ -338,9 +338,9 @@ class _PackSize(Node):
             out.put(str(len(items)))
 
 
-class _ArgsSize(Node):
-    def __init__(self, args: list[Node]) -> None:
+class _ArgsSize(CxxNode):
+    def __init__(self, args: list[CxxNode]) -> None:
         self._args = args
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         out.put(str(len(self._args)))

@@ -1,19 +1,28 @@
-"""The names of the C++ ABI's grammar: nested, local, unnamed, operators, template arguments."""
+"""Parse names of the C++ ABI: nested, local, unnamed, operators, template arguments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.demangle.bounded import Malformed
-from usdt.demangle.cxx_expressions import OPERATORS, Expressions
-from usdt.demangle.cxx_nodes import Cast, Lambda, Name, Node, Pack, Param, Seq, Template
+from usdt.demangle.bounded import MalformedName
+from usdt.demangle.cxx_expressions import OPERATORS, ExpressionParser
+from usdt.demangle.cxx_nodes import (
+    CxxCast,
+    CxxLambda,
+    CxxName,
+    CxxNode,
+    CxxPack,
+    CxxSequence,
+    CxxTemplate,
+    CxxTemplateParam,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.demangle.cxx_types import NameState
 
-__all__ = ("Names",)
+__all__ = ("NameParser",)
 
 _BASE36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _STRING = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"
@@ -28,15 +37,15 @@ _ABBREVIATIONS = {
 _QUALIFIERS = {"r": " restrict", "V": " volatile", "K": " const"}
 
 
-class Names(Expressions):
-    """<name> and what it is made of."""
+class NameParser(ExpressionParser):
+    """Parses <name>."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.state: NameState | None = None
 
-    def name(self, state: NameState | None) -> Node:
-        """<name>; ``state`` is filled if the name is an encoding's."""
+    def name(self, state: NameState | None) -> CxxNode:
+        """Parse <name>; of an encoding's name, fill ``state``."""
         before, self.state = self.state, state
         try:
             with self:
@@ -44,7 +53,7 @@ class Names(Expressions):
         finally:
             self.state = before
 
-    def _name(self, state: NameState | None) -> Node:
+    def _name(self, state: NameState | None) -> CxxNode:
         if self.peek() == "N":
             return self._nested(state)
         if self.peek() == "Z":
@@ -52,24 +61,24 @@ class Names(Expressions):
         if self.peek() == "S" and self.peek(2) != "St":
             found = self.substitution()
             if self.peek() != "I":
-                raise Malformed
+                raise MalformedName
         else:
             scope = None
             if self.take("St"):
-                scope = Name("std")
+                scope = CxxName("std")
             found = self._unqualified(scope, state)
             if self.peek() != "I" or not self.args_allowed:
                 return found
             self.subs.append(found)
         if state is not None:
             state.template = True
-        return Template(found, self.template_args(tag=state is not None))
+        return CxxTemplate(found, self.template_args(tag=state is not None))
 
-    def local_name(self) -> Node:
-        """<local-name>; the encoding's parser has it."""
+    def local_name(self) -> CxxNode:
+        """Parse <local-name>."""
         raise NotImplementedError
 
-    def _nested(self, state: NameState | None) -> Node:
+    def _nested(self, state: NameState | None) -> CxxNode:
         # N [<CV-qualifiers>] [<ref-qualifier>] <prefix> <unqualified-name> E
         self.expect("N")
         self.take("H")
@@ -77,21 +86,21 @@ class Names(Expressions):
         words += " &" if self.take("R") else " &&" if self.take("O") else ""
         if state is not None:
             state.qualifiers = words
-        found: Node | None = None
+        found: CxxNode | None = None
         while not self.take("E"):
             before = found
             found = self._component(before, state)
             if found is not before and not self._abbreviated:
                 self.subs.append(found)
         if found is None or not self.subs:
-            raise Malformed
+            raise MalformedName
         if not self._abbreviated:
             self.subs.pop()
         return found
 
     _abbreviated = False
 
-    def _component(self, scope: Node | None, state: NameState | None) -> Node:
+    def _component(self, scope: CxxNode | None, state: NameState | None) -> CxxNode:
         # One more component of a nested name.
         self._abbreviated = False
         if state is not None and self.peek() != "I":
@@ -100,10 +109,10 @@ class Names(Expressions):
         if peek == "I" and scope is not None:
             if state is not None:
                 state.template = True
-            found: Node = Template(scope, self.template_args(tag=state is not None))
+            found: CxxNode = CxxTemplate(scope, self.template_args(tag=state is not None))
         elif scope is None and peek == "S":
             self._abbreviated = True
-            found = Name("std") if self.take("St") else self.substitution()
+            found = CxxName("std") if self.take("St") else self.substitution()
         elif scope is None and peek == "T":
             found = self.template_param()
         elif scope is None and self.peek(2) in ("Dt", "DT"):
@@ -117,7 +126,7 @@ class Names(Expressions):
         return found
 
     def qualifiers(self) -> str:
-        """<CV-qualifiers>, as they are written behind a type."""
+        """Parse <CV-qualifiers>; return them as printed after a type."""
         words = ""
         while self.peek() in _QUALIFIERS and self.peek():
             words = _QUALIFIERS[self.next()] + words
@@ -125,22 +134,22 @@ class Names(Expressions):
 
     # ------------------------------------------------------------ unqualified names
 
-    def _unqualified(self, scope: Node | None, state: NameState | None) -> Node:
+    def _unqualified(self, scope: CxxNode | None, state: NameState | None) -> CxxNode:
         while self.take("W"):  # of a module
             self.take("P")
             self.source_name()
-        self.take("F")  # a friend that is like a member
+        self.take("F")  # a member-like friend
         self.take("L")  # internal linkage
         peek = self.peek()
         if peek.isdigit():
-            found: Node = Name(self.source_name())
+            found: CxxNode = CxxName(self.source_name())
         elif peek == "U":
             found = self._unnamed()
         elif self.take("DC"):
             names = []
             while not self.take("E"):
                 names.append(self.source_name())
-            found = Name(f"[{', '.join(names)}]")
+            found = CxxName(f"[{', '.join(names)}]")
         elif peek in ("C", "D") and scope is not None:
             found = self._structor(scope)
             if state is not None:
@@ -148,48 +157,48 @@ class Names(Expressions):
         else:
             found = self._operator(state)
         while self.take("B"):
-            found = Seq(found, f"[abi:{self.source_name()}]")
-        return found if scope is None else Seq(scope, "::", found)
+            found = CxxSequence(found, f"[abi:{self.source_name()}]")
+        return found if scope is None else CxxSequence(scope, "::", found)
 
     def source_name(self) -> str:
-        """<source-name>: a length and so many characters."""
+        """Parse <source-name>: a length and that many characters."""
         size = self.number()
         name = self.next(size)
         if size >= 10 and name.startswith("_GLOBAL_") and name[8] in "_.$" and name[9] == "N":
             return "(anonymous namespace)"
         if not size:
-            raise Malformed
+            raise MalformedName
         return name
 
-    def _structor(self, scope: Node) -> Node:
+    def _structor(self, scope: CxxNode) -> CxxNode:
         if self.take("C"):
             inherited = self.take("I")
             if self.next() not in "12345":
-                raise Malformed
-            return Name((self.type() if inherited else scope).last_name)
+                raise MalformedName
+            return CxxName((self.type() if inherited else scope).last_name)
         self.expect("D")
         if self.next() not in "01245":
-            raise Malformed
-        return Name(f"~{scope.last_name}")
+            raise MalformedName
+        return CxxName(f"~{scope.last_name}")
 
-    def _unnamed(self) -> Node:
+    def _unnamed(self) -> CxxNode:
         # <unnamed-type-name> and <closure-type-name>
         self.expect("U")
         kind = self.next()
         if kind == "t":
-            return Name(f"{{unnamed type#{self._ordinal()}}}")
+            return CxxName(f"{{unnamed type#{self._ordinal()}}}")
         if kind != "l":
-            raise Malformed
+            raise MalformedName
         while self.peek() == "T" and self.peek(2)[1:] in tuple("ynptk"):
             self._parameter_declaration()
-        parameters: list[Node] = []
+        parameters: list[CxxNode] = []
         if not self.take("v"):
             while self.peek() not in ("E", "Q"):
                 parameters.append(self.type())
         if self.take("Q"):
             self.expression()
         self.expect("E")
-        return Lambda(parameters, self._ordinal())
+        return CxxLambda(parameters, self._ordinal())
 
     def _ordinal(self) -> int:
         found = self.digits()
@@ -208,38 +217,38 @@ class Names(Expressions):
             while not self.take("E"):
                 self._parameter_declaration()
         elif kind != "Ty":
-            raise Malformed
+            raise MalformedName
 
-    def _operator(self, state: NameState | None) -> Node:
+    def _operator(self, state: NameState | None) -> CxxNode:
         if self.take("cv"):
             if state is not None:
                 state.special = True
             args, self.args_allowed = self.args_allowed, False
             try:
-                return Cast(self.type())
+                return CxxCast(self.type())
             finally:
                 self.args_allowed = args
         if self.take("li"):
-            return Name(f'operator"" {self.source_name()}')
+            return CxxName(f'operator"" {self.source_name()}')
         if self.peek() == "v" and self.peek(2)[1:].isdigit():
             self.next(2)
-            return Name(f"operator {self.source_name()}")
+            return CxxName(f"operator {self.source_name()}")
         found = OPERATORS.get(self.next(2))
         if found is None or not found[0]:
-            raise Malformed
+            raise MalformedName
         word = found[0]
-        return Name(f"operator{' ' if word[0].isalpha() else ''}{word}")
+        return CxxName(f"operator{' ' if word[0].isalpha() else ''}{word}")
 
     # ------------------------------------------------------------ templates, substitutions
 
-    def template_args(self, *, tag: bool = False) -> Sequence[Node]:
-        """<template-args>; ``tag``: they are those that T_ means from here on."""
+    def template_args(self, *, tag: bool = False) -> Sequence[CxxNode]:
+        """Parse <template-args>; with ``tag``, T_ refers to them from here on."""
         self.expect("I")
         allowed, self.args_allowed = self.args_allowed, True
         if tag:
             self.params = []
         own = self.params
-        found: list[Node] = []
+        found: list[CxxNode] = []
         with self:
             while not self.take("E"):
                 if self.take("Q"):
@@ -252,8 +261,8 @@ class Names(Expressions):
         self.args_allowed = allowed
         return found
 
-    def template_arg(self) -> Node:
-        """<template-arg>."""
+    def template_arg(self) -> CxxNode:
+        """Parse <template-arg>."""
         with self:
             peek = self.peek()
             if peek == "X":
@@ -267,37 +276,37 @@ class Names(Expressions):
                 items = []
                 while not self.take("E"):
                     items.append(self.template_arg())
-                return Pack(items)
+                return CxxPack(items)
             if peek == "T" and self.peek(2)[1:] in tuple("ynptk"):
                 self._parameter_declaration()
                 return self.template_arg()
             return self.type()
 
-    def template_param(self) -> Node:
-        """<template-param>: T_, T0_, TL0__ and so on."""
+    def template_param(self) -> CxxNode:
+        """Parse <template-param>: T_, T0_, TL0__ and so on."""
         self.expect("T")
         if self.take("L"):
             self.number()
             self.expect("_")
         found = self.digits()
         self.expect("_")
-        return Param(int(found) + 1 if found else 0)
+        return CxxTemplateParam(int(found) + 1 if found else 0)
 
-    def substitution(self) -> Node:
-        """<substitution>, but for St."""
+    def substitution(self) -> CxxNode:
+        """Parse <substitution>, except St."""
         self.expect("S")
         letter = self.peek()
         if letter.islower():
             self.next()
             if letter not in _ABBREVIATIONS:
-                raise Malformed
-            found: Node = Name(_ABBREVIATIONS[letter])
+                raise MalformedName
+            found: CxxNode = CxxName(_ABBREVIATIONS[letter])
             if self.peek() == "B":
                 while self.take("B"):
-                    found = Seq(found, f"[abi:{self.source_name()}]")
+                    found = CxxSequence(found, f"[abi:{self.source_name()}]")
                 self.subs.append(found)
             return found
         index = self.base(_BASE36)
         if index >= len(self.subs):
-            raise Malformed
+            raise MalformedName
         return self.subs[index]

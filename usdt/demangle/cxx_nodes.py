@@ -1,52 +1,52 @@
-"""What a mangled C++ name means: nodes that write themselves as c++filt does.
+"""The syntax tree of a mangled C++ name: nodes that print themselves as c++filt does.
 
-A declarator stands around its name, ``int (*f)(char)``, so a type writes itself in two parts,
-``left`` and ``right``. Nodes are shared (substitutions, template parameters): the writer's limits
-bound what a small graph can unfold to.
+A C++ declarator surrounds its name, ``int (*f)(char)``, so a type prints itself in two parts,
+``left`` and ``right``. Nodes are shared (substitutions, template parameters): the limits of the
+printer bound the text that a small graph can unfold to.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.demangle.bounded import Malformed, Writer
+from usdt.demangle.bounded import BoundedPrinter, MalformedName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = (
-    "Array",
-    "Cast",
-    "Encoding",
-    "Expansion",
-    "Function",
-    "Lambda",
-    "Literal",
-    "MemberPointer",
-    "Name",
-    "Node",
-    "Out",
-    "Pack",
-    "Param",
-    "Pointer",
-    "Qualified",
-    "Seq",
-    "Template",
-    "comma",
+    "CxxArray",
+    "CxxCast",
+    "CxxEncoding",
+    "CxxFunctionType",
+    "CxxLambda",
+    "CxxLiteral",
+    "CxxMemberPointer",
+    "CxxName",
+    "CxxNode",
+    "CxxPack",
+    "CxxPackExpansion",
+    "CxxPointer",
+    "CxxPrinter",
+    "CxxQualified",
+    "CxxSequence",
+    "CxxTemplate",
+    "CxxTemplateParam",
+    "print_list",
 )
 
 
-Scopes = tuple["Sequence[Node]", ...]
+Scopes = tuple["Sequence[CxxNode]", ...]
 
 
-class Out(Writer):
-    """A writer that knows what template parameters mean where it is.
+class CxxPrinter(BoundedPrinter):
+    """A printer that knows the meaning of template parameters at its position.
 
     Attributes:
-        scopes: the arguments of the templates around, the innermost last.
-        lambdas: how many parameter lists of lambdas are being written; T_ is ``auto`` there.
-        index: which element of parameter packs is being written, inside an expansion.
-        length: of the first pack that was met in an expansion.
+        scopes: the arguments of the enclosing templates, the innermost last.
+        lambdas: number of parameter lists of lambdas being printed; T_ is ``auto`` there.
+        index: inside a pack expansion, the element of parameter packs being printed; else None.
+        length: of the first pack in an expansion; None before it is reached.
     """
 
     def __init__(self) -> None:
@@ -56,51 +56,51 @@ class Out(Writer):
         self.index: int | None = None
         self.length: int | None = None
 
-    def node(self, node: Node) -> None:
-        """Both parts of a node."""
+    def node(self, node: CxxNode) -> None:
+        """Print both parts of a node."""
         with self:
             node.left(self)
             node.right(self)
 
 
-class Node:
-    """Something that can be written."""
+class CxxNode:
+    """A node of the syntax tree."""
 
-    def left(self, out: Out) -> None:
-        """What stands before a declared name."""
+    def left(self, out: CxxPrinter) -> None:
+        """Print the part before a declared name."""
         raise NotImplementedError
 
-    def right(self, out: Out) -> None:
-        """What stands behind it."""
+    def right(self, out: CxxPrinter) -> None:
+        """Print the part after it."""
 
-    def resolved(self, out: Out) -> Node:
-        """The node that is meant, behind template parameters and packs."""
+    def resolved(self, out: CxxPrinter) -> CxxNode:
+        """Return the node that template parameters and packs lead to."""
         return self.resolve(out, out.scopes)[0]
 
-    def resolve(self, out: Out, scopes: Scopes) -> tuple[Node, Scopes]:
-        """The same, and the scopes in which it is to be written."""
+    def resolve(self, out: CxxPrinter, scopes: Scopes) -> tuple[CxxNode, Scopes]:
+        """Return that node, and the scopes in which to print it."""
         del out
         return self, scopes
 
     @property
     def last_name(self) -> str:
-        """What a constructor of it would be called."""
-        raise Malformed
+        """The name that a constructor of this class has."""
+        raise MalformedName
 
     def text(self) -> str:
-        """The node written alone."""
-        out = Out()
+        """Return the node as text."""
+        out = CxxPrinter()
         out.node(self)
         return out.text()
 
 
-class Name(Node):
+class CxxName(CxxNode):
     """Fixed text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         out.put(self._text)
 
     @property
@@ -108,17 +108,17 @@ class Name(Node):
         return self._text.partition("<")[0].rpartition("::")[2]
 
 
-class Literal(Name):
-    """A number: as an operand it stands in parentheses, which names do not."""
+class CxxLiteral(CxxName):
+    """A number: as an operand it is printed in parentheses, unlike a name."""
 
 
-class Seq(Node):
-    """Pieces of text and nodes, one after another; ``last`` of them names the whole."""
+class CxxSequence(CxxNode):
+    """Pieces of text and nodes, one after another; the last node gives the name."""
 
-    def __init__(self, *parts: str | Node) -> None:
+    def __init__(self, *parts: str | CxxNode) -> None:
         self._parts = parts
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         for part in self._parts:
             if isinstance(part, str):
                 out.put(part)
@@ -128,24 +128,24 @@ class Seq(Node):
     @property
     def last_name(self) -> str:
         for part in reversed(self._parts):
-            if isinstance(part, Node):
+            if isinstance(part, CxxNode):
                 return part.last_name
-        raise Malformed
+        raise MalformedName
 
 
-class Template(Node):
+class CxxTemplate(CxxNode):
     """``name<args>``."""
 
-    def __init__(self, name: Node, args: Sequence[Node]) -> None:
+    def __init__(self, name: CxxNode, args: Sequence[CxxNode]) -> None:
         self._name = name
         self._args = args
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         out.node(self._name)
         if out.last == "<":
             out.put(" ")  # operator< <int>
         out.put("<")
-        comma(out, self._args)
+        print_list(out, self._args)
         out.put(" >" if out.last == ">" else ">")
 
     @property
@@ -153,42 +153,42 @@ class Template(Node):
         return self._name.last_name
 
 
-class Qualified(Node):
-    """A type with ``const``, ``volatile``, ``restrict``, or a vendor's qualifier behind it."""
+class CxxQualified(CxxNode):
+    """A type with ``const``, ``volatile``, ``restrict``, or a vendor's qualifier after it."""
 
-    def __init__(self, inner: Node, words: str) -> None:
+    def __init__(self, inner: CxxNode, words: str) -> None:
         self._inner = inner
         self._words = words
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         with out:
             self._inner.left(out)
         out.put(self._words)
 
-    def right(self, out: Out) -> None:
+    def right(self, out: CxxPrinter) -> None:
         with out:
             self._inner.right(out)
 
 
-class Pointer(Node):
+class CxxPointer(CxxNode):
     """``*``, ``&`` or ``&&``; references to references collapse."""
 
-    def __init__(self, inner: Node, sign: str) -> None:
+    def __init__(self, inner: CxxNode, sign: str) -> None:
         self._inner = inner
         self._sign = sign
 
-    def _collapsed(self, out: Out) -> tuple[Node, str, Scopes, int | None]:
-        # What is pointed to, how, and where and in which expansion that is to be written.
+    def _collapsed(self, out: CxxPrinter) -> tuple[CxxNode, str, Scopes, int | None]:
+        # The target, the sign, and the scopes and the pack index in which to print the target.
         inner, sign, scopes, index = self._inner, self._sign, out.scopes, out.index
         for _ in range(16):
-            target, behind = inner.resolve(out, scopes)
-            if sign == "*" or not isinstance(target, Pointer) or target._sign == "*":  # noqa: SLF001
+            target, target_scopes = inner.resolve(out, scopes)
+            if sign == "*" or not isinstance(target, CxxPointer) or target._sign == "*":  # noqa: SLF001
                 break
             sign = "&" if "&" in (sign, target._sign) else "&&"  # noqa: SLF001
-            inner, scopes, index = target._inner, behind, None  # noqa: SLF001
+            inner, scopes, index = target._inner, target_scopes, None  # noqa: SLF001
         return inner, sign, scopes, index
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         inner, sign, scopes, index = self._collapsed(out)
         outer = out.scopes, out.index
         out.scopes, out.index = scopes, index
@@ -196,60 +196,60 @@ class Pointer(Node):
             inner.left(out)
         target = inner.resolved(out)
         out.scopes, out.index = outer
-        if isinstance(target, Array):
+        if isinstance(target, CxxArray):
             out.put(" (")
-        elif isinstance(target, Function):
+        elif isinstance(target, CxxFunctionType):
             out.put("(")
         out.put(sign)
 
-    def right(self, out: Out) -> None:
+    def right(self, out: CxxPrinter) -> None:
         inner, _, scopes, index = self._collapsed(out)
         outer = out.scopes, out.index
         out.scopes, out.index = scopes, index
-        if isinstance(inner.resolved(out), (Array, Function)):
+        if isinstance(inner.resolved(out), (CxxArray, CxxFunctionType)):
             out.put(")")
         with out:
             inner.right(out)
         out.scopes, out.index = outer
 
 
-class MemberPointer(Node):
+class CxxMemberPointer(CxxNode):
     """``type class::*``."""
 
-    def __init__(self, owner: Node, member: Node) -> None:
+    def __init__(self, owner: CxxNode, member: CxxNode) -> None:
         self._owner = owner
         self._member = member
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         with out:
             self._member.left(out)
         target = self._member.resolved(out)
-        if isinstance(target, Function):
+        if isinstance(target, CxxFunctionType):
             out.put("(")
         else:
-            out.put(" (" if isinstance(target, Array) else " ")
+            out.put(" (" if isinstance(target, CxxArray) else " ")
         out.node(self._owner)
         out.put("::*")
 
-    def right(self, out: Out) -> None:
-        if isinstance(self._member.resolved(out), (Array, Function)):
+    def right(self, out: CxxPrinter) -> None:
+        if isinstance(self._member.resolved(out), (CxxArray, CxxFunctionType)):
             out.put(")")
         with out:
             self._member.right(out)
 
 
-class Array(Node):
+class CxxArray(CxxNode):
     """``element [dimension]``."""
 
-    def __init__(self, element: Node, dimension: Node | None) -> None:
+    def __init__(self, element: CxxNode, dimension: CxxNode | None) -> None:
         self._element = element
         self._dimension = dimension
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         with out:
             self._element.left(out)
 
-    def right(self, out: Out) -> None:
+    def right(self, out: CxxPrinter) -> None:
         out.put("[" if out.last == "]" else " [")
         if self._dimension is not None:
             out.node(self._dimension)
@@ -258,52 +258,52 @@ class Array(Node):
             self._element.right(out)
 
 
-class Function(Node):
+class CxxFunctionType(CxxNode):
     """A function's type: ``result (parameters) qualifiers``."""
 
     def __init__(
-        self, result: Node, parameters: Sequence[Node], tail: Sequence[str | Node]
+        self, result: CxxNode, parameters: Sequence[CxxNode], tail: Sequence[str | CxxNode]
     ) -> None:
         self._result = result
         self._parameters = parameters
         self._tail = tail
 
-    def with_qualifiers(self, words: str) -> Function:
-        """The same function with ``const`` and the like."""
-        return Function(self._result, self._parameters, (words, *self._tail))
+    def with_qualifiers(self, words: str) -> CxxFunctionType:
+        """Return the function type with ``const`` and the like added."""
+        return CxxFunctionType(self._result, self._parameters, (words, *self._tail))
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         with out:
             self._result.left(out)
         out.put(" ")
 
-    def right(self, out: Out) -> None:
+    def right(self, out: CxxPrinter) -> None:
         out.put("(")
-        comma(out, self._parameters)
+        print_list(out, self._parameters)
         out.put(")")
-        out.node(Seq(*self._tail))
+        out.node(CxxSequence(*self._tail))
         with out:
             self._result.right(out)
 
 
-class Encoding(Node):
-    """A function's name with its parameters, and its result where it is a template's; or a name.
+class CxxEncoding(CxxNode):
+    """An <encoding>: a function with its parameters, and the result of a template; or a name.
 
     Args:
         name: with its own template arguments.
-        result: None where it is not written.
-        parameters: None for what is no function.
-        tail: qualifiers behind the parameters.
-        arguments: what template parameters mean in all of these.
+        result: None if it is not printed.
+        parameters: None if this is not a function.
+        tail: qualifiers after the parameters.
+        arguments: the template arguments that parameters refer to in all of these.
     """
 
     def __init__(
         self,
-        name: Node,
-        result: Node | None,
-        parameters: Sequence[Node] | None,
-        tail: Sequence[str | Node],
-        arguments: Sequence[Node],
+        name: CxxNode,
+        result: CxxNode | None,
+        parameters: Sequence[CxxNode] | None,
+        tail: Sequence[str | CxxNode],
+        arguments: Sequence[CxxNode],
     ) -> None:
         self.name = name
         self._result = result
@@ -311,20 +311,20 @@ class Encoding(Node):
         self._tail = tail
         self._arguments = arguments
 
-    def local(self) -> Encoding:
-        """As the scope of a local name: without the result."""
-        return Encoding(self.name, None, self._parameters, self._tail, self._arguments)
+    def local(self) -> CxxEncoding:
+        """Return it as the scope of a local name: without the result."""
+        return CxxEncoding(self.name, None, self._parameters, self._tail, self._arguments)
 
     @property
     def bare(self) -> bool:
-        """Whether its address is written without parentheses: all but functions outside scopes."""
-        return isinstance(self.name, Seq) or self._parameters is None
+        """Whether its address is printed without parentheses: all but functions outside scopes."""
+        return isinstance(self.name, CxxSequence) or self._parameters is None
 
-    def alone(self) -> Encoding:
-        """The name alone."""
-        return Encoding(self.name, None, None, (), self._arguments)
+    def alone(self) -> CxxEncoding:
+        """Return the name without parameters and result."""
+        return CxxEncoding(self.name, None, None, (), self._arguments)
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         outer = out.scopes, out.lambdas
         out.scopes, out.lambdas = (*out.scopes, self._arguments), 0
         if self._result is not None:
@@ -335,26 +335,26 @@ class Encoding(Node):
         out.node(self.name)
         if self._parameters is not None:
             out.put("(")
-            comma(out, self._parameters)
+            print_list(out, self._parameters)
             out.put(")")
-            out.node(Seq(*self._tail))
+            out.node(CxxSequence(*self._tail))
         if self._result is not None:
             with out:
                 self._result.right(out)
         out.scopes, out.lambdas = outer
 
 
-class Lambda(Node):
+class CxxLambda(CxxNode):
     """``{lambda(parameters)#1}``."""
 
-    def __init__(self, parameters: Sequence[Node], number: int) -> None:
+    def __init__(self, parameters: Sequence[CxxNode], number: int) -> None:
         self._parameters = parameters
         self._number = number
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         out.lambdas += 1
         out.put("{lambda(")
-        comma(out, self._parameters)
+        print_list(out, self._parameters)
         out.put(f")#{self._number}}}")
         out.lambdas -= 1
 
@@ -363,36 +363,36 @@ class Lambda(Node):
         return f"{{lambda#{self._number}}}"
 
 
-class Pack(Node):
-    """The arguments of a parameter pack: one of them inside an expansion, else all."""
+class CxxPack(CxxNode):
+    """The arguments of a parameter pack: inside an expansion one of them, else all."""
 
-    def __init__(self, items: Sequence[Node]) -> None:
+    def __init__(self, items: Sequence[CxxNode]) -> None:
         self.items = items
 
-    def _current(self, out: Out) -> Node | None:
+    def _current(self, out: CxxPrinter) -> CxxNode | None:
         out.length = len(self.items) if out.length is None else out.length
         if out.index is None:
             return None
-        return self.items[out.index] if out.index < len(self.items) else Name("")
+        return self.items[out.index] if out.index < len(self.items) else CxxName("")
 
-    def resolve(self, out: Out, scopes: Scopes) -> tuple[Node, Scopes]:
+    def resolve(self, out: CxxPrinter, scopes: Scopes) -> tuple[CxxNode, Scopes]:
         out.length = len(self.items) if out.length is None else out.length
         if out.index is None or out.index >= len(self.items):
             return self, scopes
         with out:
             return self.items[out.index].resolve(out, scopes)
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         current = self._current(out)
         if current is None:
-            comma(out, self.items)
+            print_list(out, self.items)
         else:
             index, out.index = out.index, None
             with out:
                 current.left(out)
             out.index = index
 
-    def right(self, out: Out) -> None:
+    def right(self, out: CxxPrinter) -> None:
         current = self._current(out)
         if current is not None:
             index, out.index = out.index, None
@@ -401,13 +401,13 @@ class Pack(Node):
             out.index = index
 
 
-class Expansion(Node):
-    """``pattern...``: once for each argument of the packs in it."""
+class CxxPackExpansion(CxxNode):
+    """``pattern...``: printed once for each argument of the packs in it."""
 
-    def __init__(self, pattern: Node) -> None:
+    def __init__(self, pattern: CxxNode) -> None:
         self._pattern = pattern
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         mark = out.mark()
         index, length = out.index, out.length
         out.index, out.length = 0, None
@@ -425,37 +425,37 @@ class Expansion(Node):
         out.index = index
 
 
-class Param(Node):
-    """A template's parameter; what it means depends on where it is written.
+class CxxTemplateParam(CxxNode):
+    """A template parameter; its meaning depends on the scope in which it is printed.
 
-    An argument may itself be written with parameters: those of the scope further out.
+    An argument may itself contain parameters: those of the next outer scope.
     """
 
     def __init__(self, index: int) -> None:
         self._index = index
 
-    def _argument(self, scopes: Scopes) -> Node:
+    def _argument(self, scopes: Scopes) -> CxxNode:
         if not scopes or self._index >= len(scopes[-1]):
-            raise Malformed
+            raise MalformedName
         return scopes[-1][self._index]
 
-    def resolve(self, out: Out, scopes: Scopes) -> tuple[Node, Scopes]:
+    def resolve(self, out: CxxPrinter, scopes: Scopes) -> tuple[CxxNode, Scopes]:
         if out.lambdas:
             return self, scopes
         with out:
             return self._argument(scopes).resolve(out, scopes[:-1])
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         if out.lambdas:
             out.put(f"auto:{self._index + 1}")
         else:
             self._part(out, "left")
 
-    def right(self, out: Out) -> None:
+    def right(self, out: CxxPrinter) -> None:
         if not out.lambdas:
             self._part(out, "right")
 
-    def _part(self, out: Out, side: str) -> None:
+    def _part(self, out: CxxPrinter, side: str) -> None:
         outer = out.scopes
         argument = self._argument(outer)
         out.scopes = outer[:-1]
@@ -464,19 +464,19 @@ class Param(Node):
         out.scopes = outer
 
 
-class Cast(Node):
-    """``operator type``: its name holds a type."""
+class CxxCast(CxxNode):
+    """``operator type``: a conversion, whose name contains a type."""
 
-    def __init__(self, target: Node) -> None:
+    def __init__(self, target: CxxNode) -> None:
         self._target = target
 
-    def left(self, out: Out) -> None:
+    def left(self, out: CxxPrinter) -> None:
         out.put("operator ")
         out.node(self._target)
 
 
-def comma(out: Out, nodes: Sequence[Node]) -> None:
-    """Nodes with ", " between them; one that writes nothing (an empty pack) gets none."""
+def print_list(out: CxxPrinter, nodes: Sequence[CxxNode]) -> None:
+    """Print nodes with ", " between them, but none for one that prints nothing (an empty pack)."""
     first = True
     for node in nodes:
         before = out.mark()

@@ -1,27 +1,27 @@
-"""The types of the C++ ABI's grammar."""
+"""Parse the types of the C++ ABI's grammar."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.demangle.bounded import Malformed, Reader
+from usdt.demangle.bounded import MalformedName, NameReader
 from usdt.demangle.cxx_nodes import (
-    Array,
-    Expansion,
-    Function,
-    MemberPointer,
-    Name,
-    Node,
-    Pointer,
-    Qualified,
-    Seq,
-    Template,
+    CxxArray,
+    CxxFunctionType,
+    CxxMemberPointer,
+    CxxName,
+    CxxNode,
+    CxxPackExpansion,
+    CxxPointer,
+    CxxQualified,
+    CxxSequence,
+    CxxTemplate,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("BUILTINS", "NameState", "Types")
+__all__ = ("BUILTINS", "NameState", "TypeParser")
 
 BUILTINS = {
     "v": "void",
@@ -64,12 +64,12 @@ _ELABORATED = {"Ts": "struct ", "Tu": "union ", "Te": "enum "}
 
 
 class NameState:
-    """What the name of a function says about its type.
+    """What the name of a function implies for its type.
 
     Attributes:
-        template: it ends in template arguments: the result's type is part of the mangled name.
-        special: constructor, destructor or conversion, which have no result.
-        qualifiers: ``const`` and ``&`` of a member function, as they stand behind it.
+        template: it ends in template arguments, so the mangled name includes the result type.
+        special: a constructor, destructor or conversion, which have no result type.
+        qualifiers: ``const`` and ``&`` of a member function, as printed after it.
     """
 
     def __init__(self) -> None:
@@ -78,81 +78,87 @@ class NameState:
         self.qualifiers = ""
 
 
-class Types(Reader):
-    """<type> and what it is made of; names and expressions are its subclasses'."""
+class TypeParser(NameReader):
+    """Parses <type>; subclasses parse names and expressions.
+
+    Attributes:
+        subs: nodes that substitutions refer to.
+        params: arguments that template parameters refer to.
+        args_allowed: whether template arguments may follow a name here.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.subs: list[Node] = []
-        self.params: list[Node] = []
+        self.subs: list[CxxNode] = []
+        self.params: list[CxxNode] = []
         self.args_allowed = True
 
-    def encoding(self) -> Node:
-        """<encoding>."""
+    def encoding(self) -> CxxNode:
+        """Parse <encoding>."""
         raise NotImplementedError
 
-    def expression(self) -> Node:
-        """<expression>."""
+    def expression(self) -> CxxNode:
+        """Parse <expression>."""
         raise NotImplementedError
 
-    def substitution(self) -> Node:
-        """<substitution>."""
+    def substitution(self) -> CxxNode:
+        """Parse <substitution>."""
         raise NotImplementedError
 
-    def template_param(self) -> Node:
-        """<template-param>."""
+    def template_param(self) -> CxxNode:
+        """Parse <template-param>."""
         raise NotImplementedError
 
-    def template_args(self, *, tag: bool = False) -> Sequence[Node]:
-        """<template-args>."""
+    def template_args(self, *, tag: bool = False) -> Sequence[CxxNode]:
+        """Parse <template-args>."""
         raise NotImplementedError
 
     def source_name(self) -> str:
-        """<source-name>."""
+        """Parse <source-name>."""
         raise NotImplementedError
 
     def qualifiers(self) -> str:
-        """<CV-qualifiers>."""
+        """Parse <CV-qualifiers>."""
         raise NotImplementedError
 
-    def type_name(self) -> Node:
-        """<name>, of a class or an enumeration."""
+    def type_name(self) -> CxxNode:
+        """Parse <name> of a class or an enumeration."""
         raise NotImplementedError
 
-    def type(self) -> Node:
-        """<type>; everything but a builtin can be substituted for later."""
+    def type(self) -> CxxNode:
+        """Parse <type>; later substitutions may refer to anything but a builtin."""
         with self:
             peek = self.peek()
             if peek in BUILTINS and peek:
                 self.next()
-                return Name(BUILTINS[peek])
+                return CxxName(BUILTINS[peek])
             if peek == "D" and (found := self._d_builtin()) is not None:
                 return found
             if peek == "S" and self.peek(2) != "St":
                 found = self.substitution()
                 if self.peek() != "I" or not self.args_allowed:
                     return found
-                found = Template(found, self.template_args())
+                found = CxxTemplate(found, self.template_args())
             else:
                 found = self._compound(peek)
             self.subs.append(found)
             return found
 
-    def _compound(self, peek: str) -> Node:
+    def _compound(self, peek: str) -> CxxNode:
         if peek and peek in "rVK":
             words = self.qualifiers()
             inner = self.type()
-            if isinstance(inner, Function):
+            if isinstance(inner, CxxFunctionType):
                 # Its qualifiers belong to the member function, not to a type of its own.
                 self.subs.pop()
                 return inner.with_qualifiers(words)
-            return Qualified(inner, words)
+            return CxxQualified(inner, words)
         if peek in _POINTERS:
             self.next()
-            return Pointer(self.type(), _POINTERS[peek])
+            return CxxPointer(self.type(), _POINTERS[peek])
         if peek in _SUFFIXES:
             self.next()
-            return Qualified(self.type(), _SUFFIXES[peek])
+            return CxxQualified(self.type(), _SUFFIXES[peek])
         match peek:
             case "F":
                 return self._function("")
@@ -161,19 +167,19 @@ class Types(Reader):
             case "M":
                 self.next()
                 owner = self.type()
-                return MemberPointer(owner, self.type())
+                return CxxMemberPointer(owner, self.type())
             case "T":
                 return self._parameter()
             case "D":
                 return self._d_compound()
             case "u":
                 self.next()
-                return Name(self.source_name())
+                return CxxName(self.source_name())
             case "U":
                 return self._vendor()
         return self.type_name()
 
-    def _parameter(self) -> Node:
+    def _parameter(self) -> CxxNode:
         word = _ELABORATED.get(self.peek(2))
         if word is not None:
             self.next(2)
@@ -181,33 +187,33 @@ class Types(Reader):
         found = self.template_param()
         if self.peek() == "I" and self.args_allowed:
             self.subs.append(found)
-            return Template(found, self.template_args())
+            return CxxTemplate(found, self.template_args())
         return found
 
-    def _vendor(self) -> Node:
+    def _vendor(self) -> CxxNode:
         # U <source-name> [<template-args>] <type>
         self.expect("U")
         word = f" {self.source_name()}"
         if self.peek() == "I":
-            word += Template(Name(""), self.template_args()).text()
-        return Qualified(self.type(), word)
+            word += CxxTemplate(CxxName(""), self.template_args()).text()
+        return CxxQualified(self.type(), word)
 
-    def _array(self) -> Node:
+    def _array(self) -> CxxNode:
         self.expect("A")
-        dimension: Node | None = None
+        dimension: CxxNode | None = None
         if self.peek().isdigit():
-            dimension = Name(self.digits())
+            dimension = CxxName(self.digits())
         elif self.peek() != "_":
             dimension = self.expression()
         self.expect("_")
-        return Array(self.type(), dimension)
+        return CxxArray(self.type(), dimension)
 
-    def _function(self, words: str | Node) -> Node:
+    def _function(self, words: str | CxxNode) -> CxxNode:
         # F [Y] <type>+ [<ref-qualifier>] E
         self.expect("F")
         self.take("Y")
         result = self.type()
-        parameters: list[Node] = []
+        parameters: list[CxxNode] = []
         tail = ""
         self.take("v")
         while not self.take("E"):
@@ -215,34 +221,34 @@ class Types(Reader):
                 tail = " &" if self.next() == "R" else " &&"
                 continue
             parameters.append(self.type())
-        return Function(result, parameters, (tail, words))
+        return CxxFunctionType(result, parameters, (tail, words))
 
-    def _d_builtin(self) -> Node | None:
+    def _d_builtin(self) -> CxxNode | None:
         letter = self.peek(2)[1:]
         if letter in _D_BUILTINS and letter:
             self.next(2)
-            return Name(_D_BUILTINS[letter])
+            return CxxName(_D_BUILTINS[letter])
         if self.take("DF"):
             bits = self.number()
             if self.take("b"):
-                return Name("std::bfloat16_t")
+                return CxxName("std::bfloat16_t")
             wider = self.take("x")
             self.take("_")
-            return Name(f"_Float{bits}{'x' if wider else ''}")
+            return CxxName(f"_Float{bits}{'x' if wider else ''}")
         if letter in ("B", "U") and letter:
             self.next(2)
-            size = Name(self.digits()) if self.peek().isdigit() else self.expression()
+            size = CxxName(self.digits()) if self.peek().isdigit() else self.expression()
             self.expect("_")
-            return Seq("unsigned " if letter == "U" else "", "_BitInt(", size, ")")
+            return CxxSequence("unsigned " if letter == "U" else "", "_BitInt(", size, ")")
         return None
 
-    def _d_compound(self) -> Node:
+    def _d_compound(self) -> CxxNode:
         match self.peek(2):
             case "Dt" | "DT":
                 return self.decltype()
             case "Dp":
                 self.next(2)
-                return Expansion(self.type())
+                return CxxPackExpansion(self.type())
             case "Dv":
                 return self._vector()
             case "Do":
@@ -252,35 +258,35 @@ class Types(Reader):
                 self.next(2)
                 condition = self.expression()
                 self.expect("E")
-                return self._function(Seq(" noexcept(", condition, ")"))
+                return self._function(CxxSequence(" noexcept(", condition, ")"))
             case "Dw":
                 self.next(2)
-                thrown: list[str | Node] = []
+                thrown: list[str | CxxNode] = []
                 while not self.take("E"):
                     thrown += [", " if thrown else "", self.type()]
-                return self._function(Seq(" throw(", *thrown, ")"))
+                return self._function(CxxSequence(" throw(", *thrown, ")"))
             case "Dx":
                 self.next(2)
                 return self._function(" transaction_safe")
             case "Dk" | "DK":
                 word = "auto" if self.next(2) == "Dk" else "decltype(auto)"
-                return Seq(self.type_name(), f" {word}")
-        raise Malformed
+                return CxxSequence(self.type_name(), f" {word}")
+        raise MalformedName
 
-    def decltype(self) -> Node:
-        """Dt and DT, up to E."""
+    def decltype(self) -> CxxNode:
+        """Parse Dt or DT, up to E."""
         self.next(2)
         inner = self.expression()
         self.expect("E")
-        return Seq("decltype (", inner, ")")
+        return CxxSequence("decltype (", inner, ")")
 
-    def _vector(self) -> Node:
+    def _vector(self) -> CxxNode:
         # Dv <number> _ <type>, Dv _ <expression> _ <type>
         self.next(2)
         if self.peek().isdigit():
-            size: Node = Name(self.digits())
+            size: CxxNode = CxxName(self.digits())
         else:
             self.expect("_")
             size = self.expression()
         self.expect("_")
-        return Seq(self.type(), " __vector(", size, ")")
+        return CxxSequence(self.type(), " __vector(", size, ")")

@@ -1,23 +1,20 @@
-"""Demangling: C++ (Itanium ABI) and Rust (legacy and v0) names as people write them.
-
-Total: any text comes back, demangled or as it was.
-"""
+"""Demangle C++ names (Itanium ABI) and Rust names (legacy and v0)."""
 
 from __future__ import annotations
 
 import functools
 
-from usdt.demangle.bounded import Malformed
+from usdt.demangle.bounded import MalformedName
 
 __all__ = ("demangle",)
 
 
 @functools.lru_cache(1 << 16)
 def demangle(name: str) -> str:
-    """A symbol's name, demangled as ``c++filt`` does; unchanged if it is none of these.
+    """Return a symbol's name as ``c++filt`` demangles it; unchanged if it is not mangled.
 
-    A suffix that compilers add to parts of functions (``.cold``, ``.constprop.0``, ``.lto_priv.1``)
-    is shown as c++filt shows it.
+    Never raises. A suffix that compilers add to parts of functions (``.cold``, ``.constprop.0``,
+    ``.lto_priv.1``) is printed as c++filt does.
     """
     try:
         if name.startswith(("_R", "__R")):
@@ -34,6 +31,6 @@ def demangle(name: str) -> str:
             from usdt.demangle.cxx import demangle_cxx  # noqa: PLC0415
 
             return demangle_cxx(name)
-    except (Malformed, RecursionError):
+    except (MalformedName, RecursionError):
         return name
     return name

@@ -1,6 +1,6 @@
-"""Rust names: v0 (RFC 2603) and the legacy mangling, written as ``c++filt`` writes them.
+"""Demangle Rust names, v0 (RFC 2603) and legacy, as ``c++filt`` does.
 
-Hashes and disambiguators of crates are left out.
+Hashes and crate disambiguators are omitted.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from usdt.demangle.bounded import Malformed, Reader, Writer
+from usdt.demangle.bounded import BoundedPrinter, MalformedName, NameReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,12 +55,12 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def demangle_legacy(name: str) -> str | None:
-    """A name like ``_ZN4core3fmt5write17h0123456789abcdefE``; None if it is no Rust name.
+    """Demangle a name like ``_ZN4core3fmt5write17h0123456789abcdefE``; None: not a Rust name.
 
     Raises:
-        Malformed: longer than any name.
+        MalformedName: it is longer than real names, or damaged.
     """
-    reader = Reader(name)
+    reader = NameReader(name)
     reader.expect("_ZN")
     parts = []
     while not reader.take("E"):
@@ -106,41 +106,41 @@ def _escape(code: str) -> str:
         try:
             number = int(code[1:], 16)
         except ValueError:
-            raise Malformed from None
+            raise MalformedName from None
         if number < _UNICODE and number not in _SURROGATES and chr(number).isprintable():
             return chr(number)
-    raise Malformed
+    raise MalformedName
 
 
 def demangle_v0(name: str) -> str:
-    """A name that begins with ``_R``.
+    """Demangle a name that begins with ``_R``.
 
     Raises:
-        Malformed: it is none, or its text would be too long.
+        MalformedName: it is not a mangled name, or its text would be too long.
     """
     return _V0(name.lstrip("_")[1:]).demangle()
 
 
-class _V0(Reader):
-    # Writes while it reads: back references read again, from where they point to.
+class _V0(NameReader):
+    # Prints while it reads: a back reference is read again from its target.
     def __init__(self, text: str) -> None:
-        # What LLVM or GCC put behind: .llvm.123, .cold
+        # A suffix of LLVM or GCC: .llvm.123, .cold
         body, _, self._suffix = text.partition(".")
         super().__init__(body)
-        self.out = Writer()
+        self.out = BoundedPrinter()
         self._lifetimes = 0
         self._silent = 0
 
     def demangle(self) -> str:
         if not self.peek().isupper():
-            raise Malformed
+            raise MalformedName
         self._path(value=True)
         if not self.done:
             self._silent += 1
-            self._path(value=False)  # the crate that made this instance
+            self._path(value=False)  # the crate that instantiated it
             self._silent -= 1
         if not self.done:
-            raise Malformed
+            raise MalformedName
         return self.out.text()
 
     def _put(self, text: str) -> None:
@@ -148,12 +148,12 @@ class _V0(Reader):
             self.out.put(text)
 
     @contextmanager
-    def _referred(self) -> Iterator[None]:
-        # Read on at an earlier place.
-        place = self.at - 1
+    def _back_reference(self) -> Iterator[None]:
+        # Continue at an earlier position.
+        start = self.at - 1
         target = self.base(_BASE62)
-        if target >= place:
-            raise Malformed
+        if target >= start:
+            raise MalformedName
         after, self.at = self.at, target
         with self, self.out:
             yield
@@ -194,10 +194,10 @@ class _V0(Reader):
                     self._arguments()
                     self._put(">")
                 case "B":
-                    with self._referred():
+                    with self._back_reference():
                         self._path(value=value)
                 case _:
-                    raise Malformed
+                    raise MalformedName
 
     def _qualified(self, *, trait: bool) -> None:
         self._put("<")
@@ -218,7 +218,7 @@ class _V0(Reader):
         elif space.islower():
             self._put(f"::{name}" if name else "")
         else:
-            raise Malformed
+            raise MalformedName
 
     def _arguments(self) -> None:
         first = True
@@ -264,7 +264,7 @@ class _V0(Reader):
                 case "D":
                     self._dynamic()
                 case "B":
-                    with self._referred():
+                    with self._back_reference():
                         self._type()
                 case _:
                     self.at -= 1
@@ -284,7 +284,7 @@ class _V0(Reader):
         # for<'a, 'b>
         number = self.base(_BASE62) + 1 if self.take("G") else 0
         if number > len(_BASE62):
-            raise Malformed
+            raise MalformedName
         if number:
             self._lifetimes += number
             names = ", ".join(self._lifetime(index) for index in range(number, 0, -1))
@@ -293,12 +293,12 @@ class _V0(Reader):
         self._lifetimes -= number
 
     def _lifetime(self, index: int) -> str:
-        # De Bruijn's: 1 is the innermost.
+        # De Bruijn index: 1 is the innermost.
         if not index:
             return "'_"
         depth = self._lifetimes - index
         if depth < 0:
-            raise Malformed
+            raise MalformedName
         return f"'{chr(97 + depth)}" if depth < 26 else f"'_{depth}"
 
     def _function(self) -> None:
@@ -342,10 +342,10 @@ class _V0(Reader):
         self._put(">" if opened else "")
 
     def _open_path(self) -> bool:
-        # A path whose "<" stays open for associated types; whether it did open.
+        # A path whose "<" stays open for associated types; return whether there is one.
         with self, self.out:
             if self.take("B"):
-                with self._referred():
+                with self._back_reference():
                     return self._open_path()
             if self.take("I"):
                 self._path(value=False)
@@ -360,7 +360,7 @@ class _V0(Reader):
     def _constant(self) -> None:
         with self, self.out:
             if self.take("B"):
-                with self._referred():
+                with self._back_reference():
                     self._constant()
                 return
             kind = self.next()
@@ -378,19 +378,19 @@ class _V0(Reader):
                 number = str(int(digits, 16)) if short else f"0x{digits}"
                 self._put(("-" if negative else "") + number)
             else:
-                raise Malformed
+                raise MalformedName
 
     def _hexadecimal(self) -> str:
         start = self.at
         while not self.take("_"):
             if self.next() not in "0123456789abcdef":
-                raise Malformed
+                raise MalformedName
         return self.text[start : self.at - 1].lstrip("0")
 
 
 def _character(number: int) -> str:
     if number >= _UNICODE or number in _SURROGATES:
-        raise Malformed
+        raise MalformedName
     text = chr(number)
     if text in "'\\":
         return f"'\\{text}'"
@@ -398,7 +398,7 @@ def _character(number: int) -> str:
 
 
 def _punycode(text: str) -> str:
-    # RFC 3492, with "_" for the hyphen.
+    # RFC 3492, with "_" instead of the hyphen.
     basic, _, rest = text.rpartition("_")
     try:
         return (
@@ -407,4 +407,4 @@ def _punycode(text: str) -> str:
             else rest.encode().decode("punycode")
         )
     except (UnicodeError, ValueError, OverflowError):
-        raise Malformed from None
+        raise MalformedName from None

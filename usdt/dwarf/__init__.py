@@ -1,5 +1,10 @@
-"""Debug information: functions, parameters and types of programs, by DWARF 2 to 5.
+"""Debug information: functions, parameters, types and source lines of programs, DWARF 2 to 5.
 
-What is read is what is asked for: one function's unit, the types its parameters lead to. Names that
-may be anywhere are looked up in an index that is made once for each file and kept.
+info    DebugInfo: functions and types of one program
+lines   addresses → source lines and inlined functions
+types   entries → BTF types, prototypes
+index   functions by address and types by name, cached
+units   sections, units, entries and attributes
+
+Only the units of the functions and types that are used are read.
 """

@@ -1,4 +1,4 @@
-"""``DebugInfo``: what the debug information of a program says of its functions and types."""
+"""``DebugInfo``: the functions and types of a program, from its debug information."""
 
 from __future__ import annotations
 
@@ -8,49 +8,45 @@ from typing import TYPE_CHECKING, Self
 from usdt.base.errors import BtfError
 from usdt.btf.lookup import find_type
 from usdt.dwarf.index.files import DebugFiles
-from usdt.dwarf.index.index import Index
-from usdt.dwarf.index.nested import Nested
+from usdt.dwarf.index.index import DebugIndex
+from usdt.dwarf.index.nested_functions import NestedFunctions
 from usdt.dwarf.types import functions as fn
 from usdt.dwarf.types.convert import Converter
 from usdt.dwarf.types.dwarf_btf import DwarfTypes
 from usdt.dwarf.types.functions import FunctionDebug, ParameterDebug
-from usdt.dwarf.types.source_syntax import Prose
-from usdt.dwarf.units.constants import At, Tag
+from usdt.dwarf.types.source_syntax import SourceSyntax
+from usdt.dwarf.units.constants import TYPE_KINDS, At, Tag, TypeKind
 from usdt.dwarf.units.dies import Die
-from usdt.dwarf.units.errors import DwarfError, believed
+from usdt.dwarf.units.errors import DwarfError, checked
 from usdt.dwarf.units.scopes import Scopes
 from usdt.elf.debug_files import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.dwarf.index.files import DiePlace
     from usdt.dwarf.types.variants import VariantPart
     from usdt.dwarf.units.units import Unit
     from usdt.elf.file import ElfFile
 
 __all__ = ("DebugInfo", "DwarfError", "FunctionDebug", "ParameterDebug")
 
-_MOST_SCOPES = 64  # units whose scopes are kept
-_TYPE_TAGS = {
-    "s": (Tag.STRUCTURE, Tag.CLASS, Tag.INTERFACE),
-    "u": (Tag.UNION,),
-    "e": (Tag.ENUMERATION,),
-    "t": (Tag.TYPEDEF, Tag.TEMPLATE_ALIAS),
-    "b": (Tag.BASE,),
+_MAX_SCOPES = 64  # units whose scopes are kept
+_TAGS = {
+    kind: tuple(tag for tag, other in TYPE_KINDS.items() if other == kind) for kind in TypeKind
 }
-_LETTERS = {tag: letter for letter, tags in _TYPE_TAGS.items() for tag in tags}
 
 
 class DebugInfo:
     """Functions and types of one program; a context manager.
 
     Attributes:
-        name: the file that the debug information is in.
-        btf: the types, numbered as they are asked for.
-        references: IDs of pointers that are references: "&" or "&&".
-        bases: IDs of classes: index of a member that is a base class → that class's name.
-        variants: IDs of types with several forms (Rust's enums) → how to tell them apart; known
-            once the type itself was asked for.
+        name: the file that contains the debug information.
+        btf: the types, numbered as they are used.
+        references: IDs of pointers that are references → "&" or "&&".
+        bases: IDs of classes → index of a member that is a base class → that class's name.
+        variants: IDs of tagged unions (Rust's enums) → how to tell their variants apart; known
+            once the type itself was used.
     """
 
     def __init__(self, files: DebugFiles) -> None:
@@ -68,29 +64,28 @@ class DebugInfo:
             names=self._names,
         )
         self._convert.types = self.btf
-        self.btf.absent = lambda: files.absent
+        self.btf.missing_file = lambda: files.missing_file
         self.references = self._convert.references
         self.bases = self._convert.bases
         self.variants: dict[int, VariantPart] = self._convert.variants
-        self.variable_arrays = self._convert.variable
-        self._prose = Prose(self.btf, self.references)
+        self._source = SourceSyntax(self.btf, self.references)
 
     @classmethod
     def of(
         cls, elf: ElfFile, *, roots: Sequence[str] = ("",), debug_root: str = DEBUG_ROOT
     ) -> DebugInfo | None:
-        """The debug information of a file, in it or in a separate one; None where there is none.
+        """Return the debug information of a file, or of its debug file; None if there is none.
 
         Args:
-            elf: the program or library; stays open as long as this is used.
+            elf: the program or library; must stay open as long as the result is used.
             roots: directories that stand for "/" when debug files are looked for.
             debug_root: where systems keep debug files.
 
         Raises:
-            DwarfError: it cannot be believed.
+            DwarfError: the debug information is damaged.
             ElfError: the file is damaged.
         """
-        with believed(elf.path, "units"):
+        with checked(elf.path, "units"):
             files = DebugFiles.find(elf, roots=roots, debug_root=debug_root)
         return None if files is None else cls(files)
 
@@ -101,172 +96,168 @@ class DebugInfo:
         self.close()
 
     def close(self) -> None:
-        """Let go of every file that was opened for it; types that were made stay."""
+        """Close every file that was opened for it; types that were made stay usable."""
         self.btf.close()
         self._scopes.clear()
         self._files.close()
 
     @property
-    def absence(self) -> str:
-        """Which part of the debug information is not here, in words; "" if none is known of."""
-        return self._files.absence if self._files.absent else ""
+    def missing_reason(self) -> str:
+        """Which part of the debug information was not found, as a clause; "" if none is missing."""
+        return self._files.missing_reason if self._files.missing_file else ""
 
     # ------------------------------------------------------------ functions
 
     def function(self, address: int, name: str = "") -> FunctionDebug | None:
-        """The function that begins at an address; None where none is known to.
+        """Return the function that begins at an address; None if none is known.
 
         Args:
             address: link-time, in the program's own file.
-            name: its symbol, which chooses among several that share the code.
+            name: its symbol, which selects among several functions that share the code.
 
         Raises:
-            DwarfError: what is said of it cannot be believed.
+            DwarfError: its debug information is damaged.
         """
-        with believed(self.name, f"the function at {address:#x}"):
-            place = address + self._files.bias
-            places = self._index.function(place) or self._nested_functions.at(place)
-            found = [(number, self._function_die(*place)) for number, place in _numbered(places)]
+        with checked(self.name, f"the function at {address:#x}"):
+            own = address + self._files.bias
+            places = self._index.function(own) or self._nested_functions.at(own)
+            found = [(self._function_die(place), place.unit) for place in places]
             if not found:
-                self._tell_damage()
+                self._raise_damage()
                 return None
-            chosen = next((one for one in found if name and name in _names_of(one[1])), found[0])
-            return self._read_function(address, name, *chosen)
+            match = next((one for one in found if name and name in _names_of(one[0])), found[0])
+            return self._read_function(address, name, *match)
 
-    def _function_die(self, number: int, place: int) -> Die:
-        die = self._die(number, place)
+    def _function_die(self, place: DiePlace) -> Die:
+        die = self._die(place)
         if die.tag != Tag.SUBPROGRAM:
-            raise DwarfError(f"{self.name}: {die.where} is no function")
+            raise DwarfError(f"{self.name}: {die.where} is not a function")
         return die
 
-    def _read_function(self, address: int, symbol: str, number: int, die: Die) -> FunctionDebug:
+    def _read_function(self, address: int, symbol: str, die: Die, unit: int) -> FunctionDebug:
         parameters, variadic = fn.read_parameters(die, self.btf)
         typed = fn.first(die, At.TYPE)
         target = None if typed is None else typed.target(At.TYPE)
         returns = self.btf.id_of(target) if target or not typed else self.btf.unknown
         name, language = self._qualified(die) or symbol, fn.language_of(die)
         line = fn.first(die, At.DECL_LINE)
-        root = die.unit.root
         return FunctionDebug(
             name,
-            fn.text(die, At.LINKAGE_NAME, At.MIPS_LINKAGE_NAME),
-            self._prose.function(language, name, parameters, returns, variadic=variadic),
+            self._source.function(language, name, parameters, returns, variadic=variadic),
             self._file(die),
             (line.number(At.DECL_LINE) or 0) if line is not None else 0,
             parameters,
             returns,
             variadic,
             language,
-            die.unit.text(root, At.PRODUCER),
             fn.clone_problem(symbol),
             address,
-            number,
+            unit,
         )
 
     def _file(self, die: Die) -> str:
-        from usdt.dwarf.lines.file_table import file_name  # noqa: PLC0415 - only for functions
+        from usdt.dwarf.lines.line_program import file_name  # noqa: PLC0415 - only for functions
 
         one = fn.first(die, At.DECL_FILE)
         number = None if one is None else one.number(At.DECL_FILE)
         return "" if one is None or number is None else file_name(one.unit, number)
 
     def functions(self) -> Iterator[tuple[str, int]]:
-        """Name and link-time address of every function, by address.
+        """Yield name and link-time address of every function, by address.
 
         Raises:
-            DwarfError: one cannot be believed.
+            DwarfError: one is damaged.
         """
-        for address, number, place in self._index.functions():
-            with believed(self.name, f"the function at {address:#x}"):
-                yield self._qualified(self._die(number, place)), address - self._files.bias
+        for address, place in self._index.functions():
+            with checked(self.name, f"the function at {address:#x}"):
+                yield self._qualified(self._die(place)), address - self._files.bias
 
     # ------------------------------------------------------------ types
 
     def type_id(self, text: str) -> int:
-        """The ID of a type by its name: "struct request", "ns::Klass", "request_t *".
+        """Return the ID of a type by its name: "struct request", "ns::Klass", "request_t *".
 
         Raises:
             BtfError: there is none; the message names the nearest.
-            DwarfError: it cannot be believed.
+            DwarfError: the debug information is damaged.
         """
         text = " ".join(text.split())
         name = text.rstrip("* ")
         stars = text.count("*", len(name))
         for tag in ("class ", "const "):
             name = name.removeprefix(tag)
-        with believed(self.name, f"the type {name!r}"):
+        with checked(self.name, f"the type {name!r}"):
             try:
                 number = find_type(self.btf, name)
             except BtfError as err:
-                self._tell_damage()
-                if self.absence:
-                    raise BtfError(f"{err}: {self.absence}") from err
+                self._raise_damage()
+                if self.missing_reason:
+                    raise BtfError(f"{err}: {self.missing_reason}") from err
                 raise
         for _ in range(stars):
             number = self.btf.pointer_to(number)
         return number
 
     def type_text(self, number: int, language: str = "c") -> str:
-        """A type as a language writes it."""
-        return self._prose.type(language, number)
+        """Return a type as a language writes it."""
+        return self._source.type(language, number)
 
-    def _tell_damage(self) -> None:
-        # What is not found may be in a unit that could not be read.
+    def _raise_damage(self) -> None:
+        # A missing entry may be in a unit that could not be read.
         if self._index.damage:
             raise DwarfError(f"{self.name}: {self._index.damage}")
 
     @functools.cached_property
-    def _index(self) -> Index:
-        with believed(self.name, "the index"):
-            return Index.of(self._files)
+    def _index(self) -> DebugIndex:
+        with checked(self.name, "the index"):
+            return DebugIndex.of(self._files)
 
     @functools.cached_property
-    def _nested_functions(self) -> Nested:
-        return Nested(self._files)
+    def _nested_functions(self) -> NestedFunctions:
+        return NestedFunctions(self._files)
 
-    def _search(self, letter: str, name: str) -> Die | None:
-        place = self._index.type(letter, name)
+    def _search(self, kind: TypeKind, name: str) -> Die | None:
+        place = self._index.type(kind, name)
         if place is None:
-            return self._nested(letter, name)
-        die = self._die(*place)
-        return die if die.tag in _TYPE_TAGS[letter] else None
+            return self._search_class(kind, name)
+        die = self._die(place)
+        return die if die.tag in _TAGS[kind] else None
 
-    def _nested(self, letter: str, name: str) -> Die | None:
-        # Types in classes are not in the index: found in the class.
+    def _search_class(self, kind: TypeKind, name: str) -> Die | None:
+        # Types in classes are not in the index: search the class.
         outer, separator, last = name.rpartition("::")
         if not separator:
             return None
-        for kind in ("s", "u"):
-            place = self._index.type(kind, outer)
+        for owner in (TypeKind.STRUCT, TypeKind.UNION):
+            place = self._index.type(owner, outer)
             if place is not None:
-                for one in self._die(*place).children(*_TYPE_TAGS[letter]):
+                for one in self._die(place).children(*_TAGS[kind]):
                     if one.text() == last:
                         return one
         return None
 
-    def _names(self, start: str) -> Iterator[tuple[str, str, Die]]:
-        for letter, name, place in self._index.types(start):
-            yield letter, name, self._die(*place)
+    def _names(self, start: str) -> Iterator[tuple[TypeKind, str, Die]]:
+        for kind, name, place in self._index.types(start):
+            yield kind, name, self._die(place)
 
     def definition(self, die: Die) -> Die | None:
-        """The entry that defines a type which another only declares; None where there is none."""
+        """Return the entry that defines a type which another only declares; None: there is none."""
         return self._definition(die)
 
     def _definition(self, die: Die) -> Die | None:
         signed = die.target(At.SIGNATURE)
         if signed is not None:
             return signed
-        found = self._search(_LETTERS.get(die.tag, "s"), self._qualified(die))
-        return None if found is None or found.place == die.place else found
+        found = self._search(TYPE_KINDS.get(die.tag, TypeKind.STRUCT), self._qualified(die))
+        return None if found is None or found.key == die.key else found
 
     # ------------------------------------------------------------ entries
 
-    def _die(self, number: int, place: int) -> Die:
-        unit = self._files.unit(number)
-        unit, place = self._files.split_type(unit, place) or (unit, place)
-        if not unit.header.first <= place < len(unit.data):
-            raise DwarfError(f"{self.name}: no entry at {place:#x} of unit {number}")
-        return Die(unit, place, self._files.follow)
+    def _die(self, place: DiePlace) -> Die:
+        unit, position = self._files.locate(place)
+        if not unit.header.first <= position < len(unit.data):
+            raise DwarfError(f"{self.name}: no entry at {position:#x} of unit {place.unit}")
+        return Die(unit, position, self._files.follow)
 
     def _qualified(self, die: Die) -> str:
         last, name = die, ""
@@ -278,7 +269,7 @@ class DebugInfo:
         key = (id(unit.file), unit.header.at)
         found = self._scopes.get(key)
         if found is None:
-            if len(self._scopes) >= _MOST_SCOPES:
+            if len(self._scopes) >= _MAX_SCOPES:
                 self._scopes.clear()
             found = self._scopes[key] = Scopes(unit, functools.partial(self._signed_name, unit))
         return found
@@ -286,10 +277,6 @@ class DebugInfo:
     def _signed_name(self, unit: Unit, at: int) -> str:
         signed = Die(unit, at, self._files.follow).target(At.SIGNATURE)
         return "" if signed is None else signed.text()
-
-
-def _numbered(places: list[tuple[int, int]]) -> Iterator[tuple[int, tuple[int, int]]]:
-    return ((number, (number, place)) for number, place in places)
 
 
 def _names_of(die: Die) -> set[str]:

@@ -20,7 +20,7 @@ from usdt.elf.symbol_tables import SymbolTables
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.dwarf.lines.source_lines import Place, SourceLines
+    from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
     from usdt.elf.symbol_table import ElfSymbol
 
@@ -113,7 +113,7 @@ class FileSymbols:
         """Return the symbol that covers a link-time address."""
         return self._symbols.find(address)
 
-    def places(self, address: int) -> list[Place]:
+    def locations(self, address: int) -> list[SourceLocation]:
         """Return the source lines of a link-time address: of inlined functions, then its own."""
         if self._lines is None:
             return []

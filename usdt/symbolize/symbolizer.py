@@ -273,24 +273,24 @@ class Symbolizer:
         return mapping, process.symbols(mapping)
 
     def _with_lines(self, frame: Frame, file: FileSymbols, link: int) -> tuple[Frame, ...]:
-        places = file.places(link)
+        locations = file.locations(link)
         self.notices += file.take_notices()
-        if not places:
+        if not locations:
             return (frame,)
         address, offset, module = frame.address, frame.offset, frame.module
-        *inlined, own = places
+        *inlined, own = locations
         return (
             *(
                 Frame(
                     address,
-                    demangle(place.function) or "??",  # as addr2line has it
+                    demangle(one.function) or "??",  # as addr2line has it
                     offset,
                     module,
-                    place.file,
-                    place.line,
+                    one.file,
+                    one.line,
                     inlined=True,
                 )
-                for place in inlined
+                for one in inlined
             ),
             Frame(address, frame.symbol, offset, module, own.file, own.line),
         )

@@ -126,4 +126,4 @@ def _own(die: Die, function: Die, name: str) -> bool:
     target = kind.target(At.TYPE)
     if target is not None and target.tag == Tag.CONST:
         target = target.target(At.TYPE)
-    return target is not None and target.place == die.place
+    return target is not None and target.key == die.key

@@ -51,7 +51,7 @@ class Debug:
     @property
     def missing_reason(self) -> str:
         """Which part of the debug information is not here, in words; "" if none is known of."""
-        return self._info.absence
+        return self._info.missing_reason
 
     def function(self, address: int, symbol: str) -> FunctionDebug | None:
         """The function at a link-time address.

@@ -1,7 +1,8 @@
-"""Which unit has which function and type: made once for each file, and kept.
+"""Functions by address and types by name: an index, made once for each file and cached.
 
-files         the files that hold the debug information of one ELF file
-abbrev_skim   abbreviation tables prepared for skipping entries quickly
-indexer       one pass over a unit; ``nested``: functions within functions
-index         the result, cached
+files             the files that contain the debug information of one ELF file
+abbrev_skim       abbreviation tables prepared for skipping entries quickly
+indexer           one pass over a unit
+index             the result, cached
+nested_functions  functions inside functions, which the index omits
 """

@@ -1,8 +1,8 @@
-"""Abbreviation tables in bulk, for passing over millions of entries.
+"""Abbreviation tables in bulk, to skip millions of entries.
 
-The index looks at every unit of a file, each with a table of its own of some hundred abbreviations,
-most of which are the same ones under other numbers. A regular expression cuts a table into its
-declarations; each distinct one is understood once.
+The index reads every unit of a file. Each has a table of some hundred abbreviations, most of them
+the same as in other tables under other codes. A regular expression cuts a table into its
+declarations; each distinct one is decoded once.
 """
 
 from __future__ import annotations
@@ -10,44 +10,41 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.units.constants import At, Form, Tag
+from usdt.dwarf.units.constants import TYPE_KINDS, At, Form, Tag
 from usdt.dwarf.units.errors import DwarfError
-from usdt.dwarf.units.forms import Encoding, unsigned
+from usdt.dwarf.units.forms import UnitEncoding, read_uleb128
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("FUNCTION", "KINDS", "OTHER", "SCOPE", "TYPE", "Shape", "Shapes", "Table")
+__all__ = (
+    "FUNCTION",
+    "OTHER",
+    "SCOPE",
+    "TYPE",
+    "AbbrevDecl",
+    "AbbrevSection",
+    "AbbrevTable",
+)
 
-OTHER, SCOPE, TYPE, FUNCTION = range(4)  # what is of interest in an entry
+OTHER, SCOPE, TYPE, FUNCTION = range(4)  # what the index wants of an entry
 
-#: Tag → the letter of its kind in the index.
-KINDS = {
-    Tag.STRUCTURE: "s",
-    Tag.CLASS: "s",
-    Tag.INTERFACE: "s",
-    Tag.UNION: "u",
-    Tag.ENUMERATION: "e",
-    Tag.TYPEDEF: "t",
-    Tag.TEMPLATE_ALIAS: "t",
-    Tag.BASE: "b",
-}
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.COMPILE_UNIT, Tag.PARTIAL_UNIT, Tag.TYPE_UNIT))
 
-# Nothing here has two readings: possessive, so that nothing is tried again. Groups are atomic
-# instead: Python before 3.11.5 fails on possessive ones with branches (its issue 106052).
-_LEB = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
-#: Of a declaration its number, and the rest: tag, children, pairs of attribute and form, two zeros.
-_NUMBER = rb"[\x80-\xff]{0,9}+[\x01-\x7f]"
+# No input matches in two ways, so quantifiers are possessive: nothing is tried twice. Groups are
+# atomic instead: Python before 3.11.5 fails on possessive ones with branches (its issue 106052).
+_LEB128 = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
+#: A declaration: its code, then tag, children, pairs of attribute and form, two zeros.
+_CODE = rb"[\x80-\xff]{0,9}+[\x01-\x7f]"
 _PLAIN = rb"[\x01-\x7f][\x01-\x20\x22-\x7f]"  # most pairs; 0x21 has a constant behind it
-_PAIR = rb"(?!\0\0)" + _LEB + rb"(?:\x21" + _LEB + rb"|(?!\x21)" + _LEB + rb")"
-_REST = _LEB + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
-_DECLARATION = re.compile(b"(" + _NUMBER + b")(" + _REST + b")", re.DOTALL)
-_TABLE = re.compile(b"(?>(?:" + _NUMBER + _REST + b"){1,65536})(?=\0)", re.DOTALL)
-_MOST_ATTRIBUTES = 1 << 10
-_MOST_SHAPES = 1 << 18
+_PAIR = rb"(?!\0\0)" + _LEB128 + rb"(?:\x21" + _LEB128 + rb"|(?!\x21)" + _LEB128 + rb")"
+_REST = _LEB128 + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
+_DECLARATION = re.compile(b"(" + _CODE + b")(" + _REST + b")", re.DOTALL)
+_TABLE = re.compile(b"(?>(?:" + _CODE + _REST + b"){1,65536})(?=\0)", re.DOTALL)
+_MAX_ATTRIBUTES = 1 << 10
+_MAX_DECLARATIONS = 1 << 18
 
-# Steps over what has no fixed size.
+# How to skip forms without a fixed size.
 LEB, STRING, BLOCK, BLOCK1, BLOCK2, BLOCK4, INDIRECT = range(7)
 _VARIABLE = {
     Form.STRING: STRING,
@@ -62,65 +59,69 @@ _VARIABLE = {
 }
 
 
-class Shape:
-    """What entries of one abbreviation look like.
+class AbbrevDecl:
+    """An abbreviation declaration: how to skip its entries, and where their names are.
 
     Attributes:
         tag: ``DW_TAG_…``.
-        children: whether entries below it follow.
+        children: whether entries below it may follow.
         interest: OTHER, SCOPE, TYPE or FUNCTION.
-        fixed: bytes of its attributes; of those behind the last step where there are steps.
-        steps: fixed bytes, then what to pass over, several times; () if all is fixed.
-        sibling: (steps before it, fixed bytes behind them) of a four-byte reference; or None.
-        name: (steps before it, fixed bytes behind them, form) of its name; or None.
-        low: the same of ``DW_AT_low_pc``.
         kind: the letter of a type's kind, or "".
-        direct: bytes from the start to a name that is an offset of four bytes; -1 if it is none.
-        jump: the same of ``sibling`` in an entry that is of no interest; -1 if it has steps before.
-        split: whether such a unit stands for one in a file of its own.
-        completes: whether it defines a type that was declared elsewhere in the unit.
+        fixed_size: bytes of its attributes; of those after the last variable-length one if there
+            are any.
+        varlen_steps: (fixed bytes, form to skip), once for each variable-length attribute.
+        sibling: (steps, fixed bytes after them) before a four-byte DW_AT_sibling; or None.
+        name: (steps, fixed bytes after them, form) of the name; or None.
+        low_pc: the same of DW_AT_low_pc.
+        name_offset: bytes before a name that is a four-byte offset, if no step comes before it;
+            else None.
+        sibling_offset: bytes before DW_AT_sibling in an entry of interest OTHER, if no step comes
+            before it; else None.
+        split: whether the unit stands for one in another file (split DWARF).
+        has_specification: whether it defines a type that is declared elsewhere in the unit.
     """
 
     __slots__ = (
         "children",
-        "completes",
-        "direct",
-        "fixed",
+        "fixed_size",
+        "has_specification",
         "interest",
-        "jump",
         "kind",
-        "low",
+        "low_pc",
         "name",
+        "name_offset",
         "sibling",
+        "sibling_offset",
         "split",
-        "steps",
         "tag",
+        "varlen_steps",
     )
 
-    def __init__(self, raw: bytes, encoding: Encoding) -> None:
-        self.tag, at = unsigned(raw, 0)
+    def __init__(self, raw: bytes, encoding: UnitEncoding) -> None:
+        self.tag, at = read_uleb128(raw, 0)
         self.children = bool(raw[at])
-        self.completes = False
-        self.steps: tuple[tuple[int, int], ...] = ()
+        self.has_specification = False
+        self.varlen_steps: tuple[tuple[int, int], ...] = ()
         self.sibling: tuple[int, int] | None = None
         self.name: tuple[int, int, int] | None = None
-        self.low: tuple[int, int, int] | None = None
-        self.kind = KINDS.get(self.tag, "")
-        self.direct = -1
+        self.low_pc: tuple[int, int, int] | None = None
+        kind = TYPE_KINDS.get(self.tag)
+        self.kind = kind.value if kind else ""
+        self.name_offset: int | None = None
         names = self._lay_out(_attributes(raw, at + 1), encoding)
         self.interest = self._interest(names)
         self.split = At.DWO_NAME in names or At.GNU_DWO_NAME in names
-        self.jump = -1
+        self.sibling_offset: int | None = None
         if self.interest == OTHER and self.children and self.sibling and not self.sibling[0]:
-            self.jump = self.sibling[1]
+            self.sibling_offset = self.sibling[1]
 
     @property
-    def step(self) -> Shape | int:
-        """Bytes of an entry with its number, where nothing else is to be known; else the shape."""
-        passed = self.interest == OTHER and not self.children and not self.steps
-        return 1 + self.fixed if passed else self
+    def skip(self) -> AbbrevDecl | int:
+        """The size of an entry with its code, if nothing else matters; else the declaration."""
+        skippable = self.interest == OTHER and not self.children and not self.varlen_steps
+        return 1 + self.fixed_size if skippable else self
 
-    def _lay_out(self, attributes: Iterable[tuple[int, int]], encoding: Encoding) -> set[int]:
+    def _lay_out(self, attributes: Iterable[tuple[int, int]], encoding: UnitEncoding) -> set[int]:
         fixed, names = 0, set()
         steps: list[tuple[int, int]] = []
         for name, form in attributes:
@@ -130,9 +131,9 @@ class Shape:
             elif name == At.NAME:
                 self.name = (len(steps), fixed, form)
                 if not steps and form == Form.STRP and encoding.offset_size == 4:
-                    self.direct = fixed
+                    self.name_offset = fixed
             elif name == At.LOW_PC:
-                self.low = (len(steps), fixed, form)
+                self.low_pc = (len(steps), fixed, form)
             size = encoding.size_of(form)
             if size is not None:
                 fixed += size
@@ -141,16 +142,16 @@ class Shape:
                 fixed = 0
             else:
                 raise DwarfError(f"DW_FORM {form:#x} is not known")
-        self.fixed, self.steps = fixed, tuple(steps)
+        self.fixed_size, self.varlen_steps = fixed, tuple(steps)
         return names
 
     def _interest(self, names: set[int]) -> int:
         if self.tag in _SCOPES:
             return SCOPE
-        if self.tag in KINDS:
+        if self.tag in TYPE_KINDS:
             declared = At.DECLARATION in names and At.SIGNATURE not in names
-            self.completes = At.SPECIFICATION in names
-            return OTHER if declared or not (self.completes or At.NAME in names) else TYPE
+            self.has_specification = At.SPECIFICATION in names
+            return OTHER if declared or not (self.has_specification or At.NAME in names) else TYPE
         if self.tag == Tag.SUBPROGRAM:
             code = At.LOW_PC in names or At.RANGES in names
             return FUNCTION if code else OTHER
@@ -158,18 +159,18 @@ class Shape:
 
 
 def _attributes(raw: bytes, at: int) -> Iterable[tuple[int, int]]:
-    for _ in range(_MOST_ATTRIBUTES):
-        name, at = unsigned(raw, at)
-        form, at = unsigned(raw, at)
+    for _ in range(_MAX_ATTRIBUTES):
+        name, at = read_uleb128(raw, at)
+        form, at = read_uleb128(raw, at)
         if not name and not form:
             return
         if form == Form.IMPLICIT_CONST:
-            _, at = unsigned(raw, at)
+            _, at = read_uleb128(raw, at)
         yield name, form
-    raise DwarfError(f"an abbreviation of more than {_MOST_ATTRIBUTES} attributes")
+    raise DwarfError(f"an abbreviation of more than {_MAX_ATTRIBUTES} attributes")
 
 
-class Shapes:
+class AbbrevSection:
     """The shapes of one ``.debug_abbrev``.
 
     Args:
@@ -180,11 +181,11 @@ class Shapes:
     def __init__(self, data: memoryview, name: str) -> None:
         self._data = data
         self._name = name
-        self._known: dict[Encoding, dict[bytes, Shape]] = {}
-        self._last: tuple[int, Encoding, Table] | None = None
+        self._known: dict[UnitEncoding, dict[bytes, AbbrevDecl]] = {}
+        self._last: tuple[int, UnitEncoding, AbbrevTable] | None = None
 
-    def table(self, offset: int, encoding: Encoding) -> Table:
-        """The table at an offset.
+    def table(self, offset: int, encoding: UnitEncoding) -> AbbrevTable:
+        """Return the table at an offset.
 
         Raises:
             DwarfError: it is damaged.
@@ -195,40 +196,40 @@ class Shapes:
         if whole is None:
             raise DwarfError(f"{self._name}: damaged table of abbreviations at {offset:#x}")
         known = self._known.setdefault(encoding, {})
-        found = Table()
-        near, far = found.near, found.far
-        # The first of a number counts.
-        for number, raw in reversed(_DECLARATION.findall(whole[0])):
-            shape = known.get(raw)
-            if shape is None:
-                if len(known) >= _MOST_SHAPES:
+        found = AbbrevTable()
+        short, long = found.short, found.long
+        # Of several declarations with one code the first counts.
+        for code, raw in reversed(_DECLARATION.findall(whole[0])):
+            decl = known.get(raw)
+            if decl is None:
+                if len(known) >= _MAX_DECLARATIONS:
                     known.clear()
-                shape = known[raw] = Shape(raw, encoding)
-            if len(number) == 1:
-                near[number[0]] = shape.step
+                decl = known[raw] = AbbrevDecl(raw, encoding)
+            if len(code) == 1:
+                short[code[0]] = decl.skip
             else:
-                far[unsigned(number, 0)[0]] = shape.step
+                long[read_uleb128(code, 0)[0]] = decl.skip
         self._last = (offset, encoding, found)
         return found
 
 
-class Table:
-    """Shapes by number.
+class AbbrevTable:
+    """Declarations by code.
 
     Attributes:
-        near: by the first byte of an entry: its shape, or how many bytes it has if there is no more
-            to it; None if that byte does not say it.
-        far: the same by numbers of several bytes.
+        short: by the first byte of an entry: its declaration, or the entry's size if nothing else
+            matters; None for 0 and for codes of several bytes.
+        long: the same by codes of several bytes.
     """
 
-    __slots__ = ("far", "near")
+    __slots__ = ("long", "short")
 
     def __init__(self) -> None:
-        self.near: dict[int, Shape | int | None] = _UNSAID.copy()
-        self.far: dict[int, Shape | int] = {}
+        self.short: dict[int, AbbrevDecl | int | None] = _NOT_SHORT.copy()
+        self.long: dict[int, AbbrevDecl | int] = {}
 
-    def __getitem__(self, code: int) -> Shape | int | None:
-        return self.near[code] if code < 128 else self.far[code]
+    def __getitem__(self, code: int) -> AbbrevDecl | int | None:
+        return self.short[code] if code < 128 else self.long[code]
 
 
-_UNSAID: dict[int, Shape | int | None] = dict.fromkeys((0, *range(128, 256)))
+_NOT_SHORT: dict[int, AbbrevDecl | int | None] = dict.fromkeys((0, *range(128, 256)))

@@ -1,22 +1,21 @@
-"""The files that the debug information of one ELF file is in, and the units of all of them.
+"""The files that contain the debug information of one ELF file, and the units of all of them.
 
-In the file itself, or in a separate one, found as symbols are (build ID, .gnu_debuglink); what
-dwz moved to a shared file; split units in ``.dwo`` files or a ``.dwp`` package; types that DWARF 4
-keeps in ``.debug_types``. Every unit has a number here, which the index uses.
+The file itself or its separate debug file; the shared file that dwz has made; split units in
+``.dwo`` files or a ``.dwp`` package; types that DWARF 4 keeps in ``.debug_types``. Every unit has a
+number, which the index uses.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.errors import ElfError
-from usdt.dwarf.units.constants import Form
-from usdt.dwarf.units.constants import Unit as UnitKind
+from usdt.dwarf.units.constants import Form, UnitType
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.sections import DebugSections
-from usdt.dwarf.units.split_dwarf import Split, absent_alternative, alternative_of
+from usdt.dwarf.units.split_dwarf import SplitUnits, alternative_paths, find_alternative
 from usdt.dwarf.units.type_units import TypesFile, signature_of
 from usdt.dwarf.units.units import DebugFile, Unit
 from usdt.elf import debug_files
@@ -26,20 +25,32 @@ from usdt.elf.format import ET_REL
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.dwarf.units.forms import Raw
+    from usdt.dwarf.units.forms import FormValue
     from usdt.elf.file import ElfFile
 
-__all__ = ("DebugFiles",)
+__all__ = ("DebugFiles", "DiePlace")
 
-_SPLIT_TYPE = 1 << 31  # a position in a type unit, where the unit is one that refers to it
+_SPLIT_TYPE = 1 << 31  # marks a position in a type unit beside a split unit
+
+
+class DiePlace(NamedTuple):
+    """The place of an entry.
+
+    Attributes:
+        unit: number of the unit in :class:`DebugFiles`.
+        position: in the unit; with the bit ``_SPLIT_TYPE``, in a type unit beside a split unit.
+    """
+
+    unit: int
+    position: int
 
 
 class DebugFiles:
-    """Where debug information is.
+    """The files with the debug information of a program.
 
     Attributes:
         main: the file with ``.debug_info``.
-        name: what messages call it.
+        name: its name in messages.
         bias: what to add to the program's addresses for those of ``main``.
     """
 
@@ -50,19 +61,19 @@ class DebugFiles:
         self._roots = tuple(roots)
         self._own = elf is not program
         self.main = DebugFile(DebugSections(elf))
-        self._split = Split(program.path, self._opened)
-        self.main.alternative = alternative_of(elf, self._opened, DEBUG_ROOT)
+        self._split = SplitUnits(program.path, self._opened)
+        self.main.alternative = find_alternative(elf, self._opened, DEBUG_ROOT)
 
     @classmethod
     def find(
         cls, elf: ElfFile, *, roots: Sequence[str] = ("",), debug_root: str = DEBUG_ROOT
     ) -> DebugFiles | None:
-        """The debug information of a file; None where there is none.
+        """Return the debug information of a file; None if there is none.
 
         Raises:
             ElfError: the file is damaged.
         """
-        if elf.type == ET_REL:  # addresses in it are relocated yet
+        if elf.type == ET_REL:  # its addresses are not relocated yet
             return None
         if ".debug_info" in DebugSections(elf):
             return cls(elf, elf, roots)
@@ -74,7 +85,7 @@ class DebugFiles:
         return None
 
     def close(self) -> None:
-        """Let go of every file that was opened here."""
+        """Close every file that was opened here."""
         for part in self.__dict__.get("parts", ()):
             part.close()
         for name in ("parts", "numbers", "_signatures"):
@@ -94,7 +105,7 @@ class DebugFiles:
 
     @functools.cached_property
     def parts(self) -> list[DebugFile]:
-        """The file, the one with shared parts, and what is in ``.debug_types``."""
+        """The main file, dwz's shared file, and the units in ``.debug_types``."""
         found = [self.main]
         if self.main.alternative is not None:
             found.append(self.main.alternative)
@@ -104,11 +115,11 @@ class DebugFiles:
 
     @functools.cached_property
     def numbers(self) -> list[tuple[DebugFile, int]]:
-        """Whose each unit is, and its index there, by number."""
+        """By number of a unit: the file that contains it, and its index there."""
         return [(part, index) for part in self.parts for index in range(len(part.headers))]
 
     def unit(self, number: int) -> Unit:
-        """A unit by its number; of a split one the half with everything in it.
+        """Return a unit by its number; of a split unit the half with all entries.
 
         Raises:
             DwarfError: no such unit, or it is damaged.
@@ -117,36 +128,37 @@ class DebugFiles:
             raise DwarfError(f"{self.name}: no unit {number} of {len(self.numbers)}")
         part, index = self.numbers[number]
         unit = part.unit(part.headers[index])
-        return self.whole(unit) if part is self.main else unit
+        return self.full_unit(unit) if part is self.main else unit
 
     def forget_units(self) -> None:
-        """Read units anew: the sections they are in have moved."""
+        """Forget the units that were read: their sections have moved."""
         for name in ("parts", "numbers", "_signatures"):
             self.__dict__.pop(name, None)
         self.main.forget()
 
-    def whole(self, unit: Unit) -> Unit:
-        """A unit, or the split one that it stands for."""
-        return self._split.of(unit)
+    def full_unit(self, unit: Unit) -> Unit:
+        """Return the split unit that a skeleton stands for; any other unit itself."""
+        return self._split.full_unit(unit)
 
     def split_types(self, unit: Unit) -> Iterator[tuple[int, Unit]]:
-        """The type units beside a split unit, each with a position that stands for its begin."""
+        """Yield the type units beside a split unit, each with the position of its start."""
         for position, one in self._split.types(unit).units():
             yield _SPLIT_TYPE | position, one
 
-    def split_type(self, unit: Unit, place: int) -> tuple[Unit, int] | None:
-        """What is meant by a position beyond all in a unit: the type unit, and a position there.
+    def locate(self, place: DiePlace) -> tuple[Unit, int]:
+        """Return the unit of a place, and the position in it.
 
         Raises:
             DwarfError: there is none.
         """
-        if not place & _SPLIT_TYPE:
-            return None
-        return self._split.types(unit).around(place & ~_SPLIT_TYPE)
+        unit = self.unit(place.unit)
+        if place.position & _SPLIT_TYPE:
+            return self._split.types(unit).containing(place.position & ~_SPLIT_TYPE)
+        return unit, place.position
 
     @property
     def missing(self) -> str | None:
-        """A file of split debug information that was not found."""
+        """A file of split debug information that was not found; None: all were."""
         return self._split.missing
 
     @property
@@ -155,26 +167,26 @@ class DebugFiles:
         return self._split.paths
 
     @functools.cached_property
-    def _shared(self) -> tuple[str, str] | None:
-        # Where dwz's file was looked for, if it is not here.
+    def _missing_shared(self) -> tuple[str, str] | None:
+        # The paths that dwz's file was looked for at, if it was not found.
         found = self.main.alternative is not None
-        return None if found else absent_alternative(self.elf, DEBUG_ROOT)
+        return None if found else alternative_paths(self.elf, DEBUG_ROOT)
 
     @property
-    def absent(self) -> str:
-        """The file of debug information that is not here; "" if none is known to be missing."""
-        return self.missing or "" if self._shared is None else self._shared[0]
+    def missing_file(self) -> str:
+        """A file of debug information that was not found; "" if none is known to be missing."""
+        return self.missing or "" if self._missing_shared is None else self._missing_shared[0]
 
     @property
-    def absence(self) -> str:
-        """The same as a sentence that says where it was looked for."""
-        if self._shared is not None:
-            first, second = self._shared
+    def missing_reason(self) -> str:
+        """A clause with that file and where it was looked for."""
+        if self._missing_shared is not None:
+            first, second = self._missing_shared
             return f"part of it was moved by dwz to {first} or {second}, and neither is that file"
-        return f"part of it is in {self.missing}, which is not here, nor a package (.dwp)"
+        return f"part of it is in {self.missing}, which was not found, nor a package (.dwp)"
 
-    def follow(self, unit: Unit, raw: Raw) -> tuple[Unit, int] | None:
-        """The entry that a reference leads to; None where its file is not here.
+    def follow(self, unit: Unit, raw: FormValue) -> tuple[Unit, int] | None:
+        """Return the entry that a reference leads to; None if its file was not found.
 
         Raises:
             DwarfError: it leads nowhere.
@@ -185,10 +197,10 @@ class DebugFiles:
                 found = self._split.types(unit).signed(raw.value)
             return found
         if raw.form == Form.REF_ADDR and unit.header.kind in (
-            *(UnitKind.SPLIT_COMPILE, UnitKind.SPLIT_TYPE),
+            *(UnitType.SPLIT_COMPILE, UnitType.SPLIT_TYPE),
         ):
             return unit, raw.value - unit.header.at
-        return unit.referred(raw)
+        return unit.follow(raw)
 
     @functools.cached_property
     def _signatures(self) -> dict[int, tuple[Unit, int]]:
@@ -198,7 +210,7 @@ class DebugFiles:
 def _signatures_in(file: DebugFile) -> dict[int, tuple[Unit, int]]:
     found: dict[int, tuple[Unit, int]] = {}
     for header in file.headers:
-        if header.kind in (UnitKind.TYPE, UnitKind.SPLIT_TYPE):
+        if header.kind in (UnitType.TYPE, UnitType.SPLIT_TYPE):
             unit = file.unit(header)
             number, place = signature_of(unit)
             found[number] = unit, place

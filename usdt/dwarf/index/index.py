@@ -1,7 +1,8 @@
-"""Which unit has which function and type: made once for each file, and kept.
+"""Functions by address and types by name: the index of one file, made once and cached.
 
-Kept are numbers (addresses in order, and where their entries are) and one text of lines
-``KIND NAME TAB PLACE``, which is searched as it is. What it says is checked at the place it names.
+The cached index consists of numbers (addresses in order, and the places of their entries) and of
+one text with lines ``KIND NAME TAB PLACE``, which is searched as bytes. Whoever follows a place
+checks the entry there.
 """
 
 from __future__ import annotations
@@ -13,41 +14,44 @@ import sys
 from array import array
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.index.abbrev_skim import Shapes
-from usdt.dwarf.index.indexer import Scanner
+from usdt.dwarf.index.abbrev_skim import AbbrevSection
+from usdt.dwarf.index.files import DiePlace
+from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
+from usdt.dwarf.units.constants import TypeKind
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
-from usdt.dwarf.units.sections import Unkept, let_go
+from usdt.dwarf.units.sections import NotCached, drop_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.dwarf.index.files import DebugFiles
-    from usdt.dwarf.units.sections import Arriving
+    from usdt.dwarf.units.sections import DecompressionStream
     from usdt.dwarf.units.units import DebugFile
 
-__all__ = ("Index",)
+__all__ = ("DebugIndex",)
 
 _HEAD = struct.Struct("<QQQ")  # units, functions, bytes of the text
-_DAMAGE = "!"  # begins the line that says what could not be read
-_SPLIT = "="  # begins a line that says which file was read with it, and of what time and length
-_UNIT_SHIFT = 32  # a place: the number of the unit above, the position in it below
-_MOST_SCANNED = 2 << 30  # bytes
-_MOST_HITS = 64
+_DAMAGE = "!"  # begins the line with the reason why units are missing
+_SPLIT = "="  # begins a line for each file of split debug information: its stamp and path
+_UNIT_SHIFT = 32  # a packed place: the number of the unit in the high bits, the position below
+_MAX_INDEXED = 2 << 30  # bytes of a section
+_MAX_HITS = 64
+_KINDS = {kind.value: kind for kind in TypeKind}
 
 
-class Index:
+class DebugIndex:
     """Functions by address and types by name.
 
     Args:
-        data: as :meth:`build` writes it.
-        units: how many there are.
+        data: as :func:`build` returns it.
+        units: the number of units.
 
     Attributes:
-        damage: why some units are not in it, or "".
+        damage: why some units are missing, or "".
 
     Raises:
-        ValueError: it is not that.
+        ValueError: the data are not the index of a file with that many units.
     """
 
     def __init__(self, data: memoryview, units: int) -> None:
@@ -61,77 +65,81 @@ class Index:
         start += 8 * functions
         self._places = _numbers(data[start : start + 8 * functions])
         self._text = bytes(data[start + 8 * functions :])
-        self.damage = next(self._told(_DAMAGE), "")
+        self.damage = next(self._header_lines(_DAMAGE), "")
 
-    def _told(self, sign: str) -> Iterator[str]:
-        # The lines of a kind: they are the first.
+    def _header_lines(self, sign: str) -> Iterator[str]:
+        # The lines that begin with a sign come first.
         for line in self._text.removeprefix(b"\n").splitlines():
-            told = line.decode("utf-8", "surrogateescape")
-            if not told.startswith((_DAMAGE, _SPLIT)):
+            text = line.decode("utf-8", "surrogateescape")
+            if not text.startswith((_DAMAGE, _SPLIT)):
                 return
-            if told.startswith(sign):
-                yield told.removeprefix(sign)
+            if text.startswith(sign):
+                yield text.removeprefix(sign)
 
     @property
     def is_current(self) -> bool:
-        """Whether the files of split debug information are those that it was made of."""
-        return all(told == _stamp(told.rpartition("\t")[2]) for told in self._told(_SPLIT))
+        """Whether the files of split debug information have not changed since."""
+        return all(line == _stamp(line.rpartition("\t")[2]) for line in self._header_lines(_SPLIT))
 
     @classmethod
-    def of(cls, files: DebugFiles) -> Index:
-        """The one that is kept, or a new one.
+    def of(cls, files: DebugFiles) -> DebugIndex:
+        """Return the cached index of a file, or make it.
 
         Raises:
             DwarfError: the debug information is damaged.
         """
         identities = " ".join(part.sections.elf.path for part in files.parts[1:])
         key = f"{files.main.sections.identity} {identities}"
-        kept = cache.load(key, "index")
-        if kept is not None:
+        cached = cache.load(key, "index")
+        if cached is not None:
             files.main.sections.prepare(".debug_info", ".debug_str", ".debug_abbrev")
             try:
-                made = cls(kept, len(files.numbers))
+                made = cls(cached, len(files.numbers))
             except ValueError:
                 made = None
-            if made is not None and made.is_current:  # else of another time: made anew
+            if made is not None and made.is_current:  # else it is outdated
                 return made
         data = build(files)
-        # Incomplete while the split half of a unit is not here.
+        # Incomplete while a file of split debug information is missing.
         if files.missing is None:
             cache.store(key, "index", lambda: iter((data,)))
         return cls(memoryview(data), len(files.numbers))
 
-    def function(self, address: int) -> list[tuple[int, int]]:
-        """Unit and position of the functions that begin at an address."""
+    def function(self, address: int) -> list[DiePlace]:
+        """Return the places of the functions that begin at an address."""
         low = bisect.bisect_left(self._addresses, address)
         high = bisect.bisect_right(self._addresses, address)
-        return [_split(place) for place in self._places[low : min(high, low + _MOST_HITS)]]
+        return [_unpacked(place) for place in self._places[low : min(high, low + _MAX_HITS)]]
 
-    def functions(self) -> Iterator[tuple[int, int, int]]:
-        """Address, unit and position of every function, by address."""
+    def functions(self) -> Iterator[tuple[int, DiePlace]]:
+        """Yield address and place of every function, by address."""
         for address, place in zip(self._addresses, self._places, strict=True):
-            yield address, *_split(place)
+            yield address, _unpacked(place)
 
-    def type(self, kind: str, name: str) -> tuple[int, int] | None:
-        """Unit and position of the type of a kind and a qualified name."""
-        line = f"\n{kind}{name}\t".encode("utf-8", "surrogateescape")
+    def type(self, kind: TypeKind, name: str) -> DiePlace | None:
+        """Return the place of the type of a kind and a qualified name; None if there is none."""
+        line = f"\n{kind.value}{name}\t".encode("utf-8", "surrogateescape")
         at = self._text.find(line)
         if at < 0 or "\n" in name or "\t" in name:
             return None
         at += len(line)
-        return _split(int(self._text[at : self._text.find(b"\n", at)], 16))
+        return _unpacked(int(self._text[at : self._text.find(b"\n", at)], 16))
 
-    def types(self, start: str = "") -> Iterator[tuple[str, str, tuple[int, int]]]:
-        """Kind, name, and unit and position of every type whose last name begins so."""
+    def types(self, start: str = "") -> Iterator[tuple[TypeKind, str, DiePlace]]:
+        """Yield kind, name and place of every type with a component that begins with ``start``."""
         for line in self._text.split(b"\n"):
             if line and not line.startswith((_DAMAGE.encode(), _SPLIT.encode())):
                 head, _, place = line.decode("utf-8", "surrogateescape").rpartition("\t")
                 if head.startswith(start, 1) or f"::{start}" in head:
-                    yield head[0], head[1:], _split(int(place, 16))
+                    yield _KINDS[head[0]], head[1:], _unpacked(int(place, 16))
 
 
-def _split(place: int) -> tuple[int, int]:
-    return place >> _UNIT_SHIFT, place & (1 << _UNIT_SHIFT) - 1
+def _unpacked(place: int) -> DiePlace:
+    return DiePlace(place >> _UNIT_SHIFT, place & (1 << _UNIT_SHIFT) - 1)
+
+
+def _packed(place: DiePlace) -> int:
+    return place.unit << _UNIT_SHIFT | place.position
 
 
 def _stamp(path: str) -> str:
@@ -150,41 +158,41 @@ def _numbers(data: memoryview) -> array[int]:
 
 
 def build(files: DebugFiles) -> bytes:
-    """Look through every unit.
+    """Read every unit and return the index.
 
     Raises:
-        DwarfError: all together are absurdly long, or do not decompress.
+        DwarfError: the units are larger than real ones, or do not decompress.
     """
     sections = files.main.sections
-    arriving = sections.arriving(".debug_info")
+    stream = sections.stream(".debug_info")
     try:
-        return _built(files, arriving)
-    except Unkept:
-        if arriving is not None:
-            arriving.stop()
+        return _build(files, stream)
+    except NotCached:
+        if stream is not None:
+            stream.stop()
         sections.forget(".debug_info")
         files.forget_units()
-        return _built(files, None)
+        return _build(files, None)
     finally:
-        if arriving is not None:
-            arriving.stop()
+        if stream is not None:
+            stream.stop()
 
 
-def _built(files: DebugFiles, arriving: Arriving | None) -> bytes:
+def _build(files: DebugFiles, stream: DecompressionStream | None) -> bytes:
     functions: list[tuple[int, int]] = []
     lines: list[str] = []
     damage: list[str] = []
     first = 0
     names = (".debug_str", ".debug_abbrev")
-    files.main.sections.prepare(*names, *(() if arriving else (".debug_info",)))
+    files.main.sections.prepare(*names, *(() if stream else (".debug_info",)))
     for part in files.parts:
-        if len(part.sections[".debug_info"]) > _MOST_SCANNED:
-            raise DwarfError(f"{files.name}: .debug_info has more than {_MOST_SCANNED} bytes")
-        scanner = _scanned(files, part, first, damage, arriving if part is files.main else None)
-        functions += [(at, unit << _UNIT_SHIFT | place) for at, place, unit in scanner.functions]
-        lines += [f"{name}\t{unit << _UNIT_SHIFT | place:x}" for name, place, unit in scanner.types]
+        if len(part.sections[".debug_info"]) > _MAX_INDEXED:
+            raise DwarfError(f"{files.name}: .debug_info has more than {_MAX_INDEXED} bytes")
+        indexer = _index_part(files, part, first, damage, stream if part is files.main else None)
+        functions += [(at, _packed(DiePlace(unit, pos))) for at, pos, unit in indexer.functions]
+        lines += [f"{name}\t{_packed(DiePlace(unit, pos)):x}" for name, pos, unit in indexer.types]
         first += len(part.headers)
-        _let_go(part)
+        _drop_pages(part)
     functions.sort()
     lines[:0] = [f"{_SPLIT}{_stamp(path)}" for path in files.split_paths if "\n" not in path]
     if damage:
@@ -196,41 +204,45 @@ def _built(files: DebugFiles, arriving: Arriving | None) -> bytes:
     return _HEAD.pack(len(files.numbers), len(functions), len(text)) + numbers.tobytes() + text
 
 
-def _scanned(
-    files: DebugFiles, part: DebugFile, first: int, damage: list[str], arriving: Arriving | None
-) -> Scanner:
-    # Units that are damaged are left out, and said to be.
-    scanner = Scanner(Shapes(part.sections[".debug_abbrev"], files.name))
-    shapes: dict[int, Shapes] = {}
-    headers = part.headers if arriving is None else part.arriving_headers(arriving.wait)
+def _index_part(
+    files: DebugFiles,
+    part: DebugFile,
+    first: int,
+    damage: list[str],
+    stream: DecompressionStream | None,
+) -> UnitIndexer:
+    # Damaged units are left out and reported.
+    indexer = UnitIndexer(AbbrevSection(part.sections[".debug_abbrev"], files.name))
+    split_sections: dict[int, AbbrevSection] = {}
+    headers = part.headers if stream is None else part.stream_headers(stream.wait)
     for index, header in enumerate(headers):
         try:
             unit = part.unit(header)
-            splits = part is files.main and scanner.is_split(unit)
-            whole = files.whole(unit) if splits else unit
-            if whole is not unit:  # in a file of its own
-                sections = whole.file.sections
+            splits = part is files.main and indexer.is_split(unit)
+            full = files.full_unit(unit) if splits else unit
+            if full is not unit:  # in another file
+                sections = full.file.sections
                 key = id(sections.elf)  # which stays open
-                seen = key in shapes
+                seen = key in split_sections
                 if not seen:
-                    shapes[key] = Shapes(sections[".debug_abbrev"], sections.name)
-                scanner.use(shapes[key])
-                for begin, one in () if seen else files.split_types(whole):
-                    scanner.scan(one, first + index, begin)
-            scanner.scan(whole, first + index)
+                    split_sections[key] = AbbrevSection(sections[".debug_abbrev"], sections.name)
+                indexer.use_abbreviations(split_sections[key])
+                for begin, one in () if seen else files.split_types(full):
+                    indexer.add_unit(one, first + index, begin)
+            indexer.add_unit(full, first + index)
         except DAMAGE as err:
-            told = str(err) if isinstance(err, DwarfError) else f"{type(err).__name__}: {err}"
-            damage.append(f"damaged debug information: the unit at {header.at:#x}: {told}")
-        scanner.use(None)
+            reason = str(err) if isinstance(err, DwarfError) else f"{type(err).__name__}: {err}"
+            damage.append(f"damaged debug information: the unit at {header.at:#x}: {reason}")
+        indexer.use_abbreviations(None)
         if index % 64 == 63:
-            _let_go(part)
-    if arriving is not None:
-        arriving.finish()  # nothing may come after it
+            _drop_pages(part)
+    if stream is not None:
+        stream.finish()  # so nothing may follow it
     if part.damage:
         damage.append(f"damaged debug information: {part.damage}")
-    return scanner
+    return indexer
 
 
-def _let_go(part: DebugFile) -> None:
+def _drop_pages(part: DebugFile) -> None:
     for name in (".debug_info", ".debug_str", ".debug_abbrev"):
-        let_go(part.sections[name])
+        drop_pages(part.sections[name])

@@ -1,7 +1,6 @@
 """Addresses to source lines.
 
-line_program   the line table of a unit
-file_table     names of source files by number
-inlining       functions of a unit and what was inlined into them
-source_lines   all of it for one file
+line_program   the line table of a unit, and its source files by number
+inlining       functions of a unit, and the functions inlined into them
+source_lines   the source lines of one ELF file
 """

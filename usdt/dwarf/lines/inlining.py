@@ -1,4 +1,4 @@
-"""Functions of a unit and what was inlined into them, by address."""
+"""Functions of a unit, and the functions inlined into them, by address."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from array import array
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
-from usdt.dwarf.units import forms as dw
-from usdt.dwarf.units.forms import Malformed, skip, unsigned
+from usdt.dwarf.units.constants import At, Tag
+from usdt.dwarf.units.forms import MalformedDwarf, read_uleb128, skip_attributes
 from usdt.dwarf.units.ranges import RangeMap
 from usdt.dwarf.units.units import Entry
 
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
     from usdt.dwarf.units.forms import Abbreviation
     from usdt.dwarf.units.units import Unit
 
-__all__ = ("Function", "Scope", "functions_of", "inlined_into")
+__all__ = ("InlineTree", "InlinedCall", "read_functions", "read_inline_tree")
 
-TAG_INLINED, TAG_SUBPROGRAM = 0x1D, 0x2E  # DW_TAG_…
-# Types: class, enumeration, structure, subroutine, union, array, interface.
-_TYPES = frozenset((0x02, 0x04, 0x13, 0x15, 0x17, 0x01, 0x38))
+_TYPES = frozenset(
+    (
+        *(Tag.CLASS, Tag.ENUMERATION, Tag.STRUCTURE, Tag.SUBROUTINE, Tag.UNION),
+        *(Tag.ARRAY, Tag.INTERFACE),
+    )
+)
 _MAX_ENTRIES = 1 << 23  # of a unit
 _MAX_SCOPES = 1 << 18  # of a function, and functions of a unit
 _FIELDS = 4  # of a Scope
-_ITSELF, _OTHER = -1, -2  # what an entry lies in: the function itself, another one in it
+_ITSELF, _OTHER = -1, -2  # what contains an entry: the function itself, a nested one
 
 
 @frozen
-class Scope:
+class InlinedCall:
     """A function inlined into another.
 
     Attributes:
         at: position of its entry in the unit.
-        parent: number of the inlined function it lies in; -1: in the function itself.
+        parent: number of the inlined function that contains it; -1: the function itself does.
         file, line: of the call; the file by its number.
     """
 
@@ -44,8 +47,8 @@ class Scope:
     line: int
 
 
-class Function:
-    """A function with what was inlined into it.
+class InlineTree:
+    """A function and the functions inlined into it.
 
     Attributes:
         at: position of its entry in the unit.
@@ -53,18 +56,18 @@ class Function:
 
     def __init__(self, at: int, scopes: array[int], ranges: RangeMap) -> None:
         self.at = at
-        self._scopes = scopes  # the fields of each in turn
+        self._scopes = scopes  # the fields of each InlinedCall in turn
         self._ranges = ranges
 
     def __len__(self) -> int:
         return len(self._scopes) + len(self._ranges)
 
-    def chain(self, address: int) -> list[Scope]:
-        """The inlined functions an address is in, the innermost first."""
+    def chain(self, address: int) -> list[InlinedCall]:
+        """Return the inlined functions that contain an address, the innermost first."""
         number = self._ranges.find(address)
         found = []
         while number is not None and number >= 0:
-            found.append(Scope(*self._scopes[_FIELDS * number : _FIELDS * (number + 1)]))
+            found.append(InlinedCall(*self._scopes[_FIELDS * number : _FIELDS * (number + 1)]))
             number = found[-1].parent  # always a smaller one
         return found
 
@@ -72,16 +75,16 @@ class Function:
 def _walk(
     unit: Unit, at: int, wanted: frozenset[int], passed: frozenset[int]
 ) -> Iterator[tuple[int, Abbreviation, int, int]]:
-    """Yield entries with code below and with the one at a position.
+    """Yield entries with code: the one at a position, and those below it.
 
-    Of each its position, kind and depth, and the least depth at which an entry's children have
-    ended since the last.
+    Each comes with its abbreviation, its depth, and the lowest depth at which the children of an
+    entry have ended since the entry before.
 
     Args:
         unit: the unit.
-        at: where the first is.
+        at: position of the first entry.
         wanted: tags to yield.
-        passed: tags whose children are passed over, where the file says how far they go.
+        passed: tags whose children are skipped, if the file gives the position after them.
     """
     data, abbreviations, encoding = unit.data, unit.abbreviations, unit.encoding
     known = abbreviations.known
@@ -91,7 +94,7 @@ def _walk(
         code = data[at]
         at += 1
         if code > 0x7F:
-            code, at = unsigned(data, start)
+            code, at = read_uleb128(data, start)
         if not code:
             depth -= 1
             if depth <= 0:
@@ -102,30 +105,30 @@ def _walk(
         if abbreviation.code and abbreviation.tag in wanted:
             yield start, abbreviation, depth, lowest
             lowest = depth + 1
-        fixed = abbreviation.fixed
-        at = at + fixed if fixed >= 0 else skip(data, at, abbreviation, encoding)
+        fixed = abbreviation.fixed_size
+        at = skip_attributes(data, at, abbreviation, encoding) if fixed is None else at + fixed
         if abbreviation.children:
-            size = abbreviation.sibling
+            size = abbreviation.sibling_size
             if size and abbreviation.tag in passed and depth:
-                behind = encoding.number(data, at - size, size)
-                if at < behind:
-                    at = behind
+                following = encoding.number(data, at - size, size)
+                if at < following:
+                    at = following
                     lowest = min(lowest, depth)
                     continue
             depth += 1
         elif not depth:
             return
-    raise Malformed(f"a unit of more than {_MAX_ENTRIES} entries")
+    raise MalformedDwarf(f"a unit of more than {_MAX_ENTRIES} entries")
 
 
-def functions_of(unit: Unit, *, nested: bool) -> tuple[list[int], RangeMap]:
-    """Positions of a unit's functions, and which one an address is in.
+def read_functions(unit: Unit, *, nested: bool) -> tuple[list[int], RangeMap]:
+    """Return the positions of a unit's functions, and which one contains an address.
 
     Args:
         unit: the unit.
-        nested: those in other functions and in types, too, which takes longer.
+        nested: include functions inside other functions and types, which takes longer.
     """
-    wanted = frozenset((TAG_SUBPROGRAM,))
+    wanted = frozenset((Tag.SUBPROGRAM,))
     passed = frozenset() if nested else _TYPES | wanted
     found: list[int] = []
     ranges = []
@@ -133,12 +136,12 @@ def functions_of(unit: Unit, *, nested: bool) -> tuple[list[int], RangeMap]:
         ranges += [(low, high, depth, len(found)) for low, high in unit.ranges(Entry(unit, at))]
         found.append(at)
         if len(ranges) > _MAX_SCOPES or len(found) > _MAX_SCOPES:
-            raise Malformed(f"more than {_MAX_SCOPES} functions in a unit")
+            raise MalformedDwarf(f"more than {_MAX_SCOPES} functions in a unit")
     return found, RangeMap(ranges)
 
 
-def inlined_into(unit: Unit, at: int) -> Function:
-    """A function with what was inlined into it.
+def read_inline_tree(unit: Unit, at: int) -> InlineTree:
+    """Return a function and the functions inlined into it.
 
     Args:
         unit: the unit.
@@ -146,24 +149,24 @@ def inlined_into(unit: Unit, at: int) -> Function:
     """
     scopes = array("q")
     ranges = []
-    around: list[tuple[int, int]] = []  # what the entry lies in: depth, number
-    wanted = frozenset((TAG_INLINED, TAG_SUBPROGRAM))
+    around: list[tuple[int, int]] = []  # what contains the entry: depth, number
+    wanted = frozenset((Tag.INLINED_SUBROUTINE, Tag.SUBPROGRAM))
     for start, abbreviation, depth, lowest in _walk(unit, at, wanted, _TYPES):
         while around and around[-1][0] >= lowest:
             around.pop()
         parent = around[-1][1] if around else _ITSELF
-        if not depth or parent == _OTHER or abbreviation.tag == TAG_SUBPROGRAM:
+        if not depth or parent == _OTHER or abbreviation.tag == Tag.SUBPROGRAM:
             if depth and abbreviation.children:
                 around.append((depth, _OTHER))
             continue
         entry = Entry(unit, start)
         number = len(scopes) // _FIELDS
-        file = unit.integer(entry, dw.AT_CALL_FILE, 0) or 0
-        line = unit.integer(entry, dw.AT_CALL_LINE, 0) or 0
+        file = unit.integer(entry, At.CALL_FILE, 0) or 0
+        line = unit.integer(entry, At.CALL_LINE, 0) or 0
         scopes.extend((start, parent, file, line))
         if abbreviation.children:
             around.append((depth, number))
         ranges += [(low, high, depth, number) for low, high in unit.ranges(entry)]
         if len(ranges) > _MAX_SCOPES or number > _MAX_SCOPES:
-            raise Malformed(f"more than {_MAX_SCOPES} functions inlined into one")
-    return Function(at, scopes, RangeMap(ranges))
+            raise MalformedDwarf(f"more than {_MAX_SCOPES} functions inlined into one")
+    return InlineTree(at, scopes, RangeMap(ranges))

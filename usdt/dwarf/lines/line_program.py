@@ -1,7 +1,7 @@
-"""Line number programs: which source line each address of a unit comes from.
+"""Line number programs: the source line of each address of a unit.
 
-A program is run once; its rows are then two sorted arrays, asked by bisection. Version 2 to 5 of
-the standard (its chapter 6.2).
+A program is run once; its rows become two sorted arrays that are searched by bisection. DWARF 2 to
+5, chapter 6.2.
 """
 
 from __future__ import annotations
@@ -11,77 +11,77 @@ import itertools
 from array import array
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.units import forms as dw
-from usdt.dwarf.units.forms import Encoding, Malformed, read_raw, signed, string_at, unsigned
+from usdt.dwarf.units.constants import At, Form
+from usdt.dwarf.units.forms import (
+    MalformedDwarf,
+    UnitEncoding,
+    read_form,
+    read_sleb128,
+    read_string,
+    read_uleb128,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("LineTable",)
+    from usdt.dwarf.units.forms import FormValue
+    from usdt.dwarf.units.units import Unit
+
+__all__ = ("FileTable", "LineTable", "file_name")
 
 _MAX_PROGRAM = 32 << 20  # bytes of one unit's; real ones stay below three
 _MAX_ROWS = 1 << 22
 _MAX_NAMES = 1 << 18  # files and folders of a unit
 _MAX_LINE = (1 << 31) - 1
 _LNCT_PATH, _LNCT_DIRECTORY = 1, 2  # DW_LNCT_…
-_END = (1 << 64) - 1  # what stands for "no line" behind a sequence
+_END = (1 << 64) - 1  # stands for "no line" after a sequence
 
 
-class LineTable:
-    """The lines of one unit.
+class FileTable:
+    """The source files of one unit: the header of its line number program.
 
     Args:
-        data: the whole of ``.debug_line``.
-        at: where the unit's program begins.
+        data: the section ``.debug_line``.
+        at: the position of the unit's program.
         encoding: of the unit.
-        folder: the folder it was compiled in.
-        text: gives a string that a form refers to, for version 5.
+        folder: the directory that the compiler ran in.
+        text: returns the string that a form refers to, for version 5.
 
     Raises:
-        Malformed: it cannot be believed; IndexError and ValueError where it ends early.
+        MalformedDwarf: the program is damaged; IndexError and ValueError if it ends early.
     """
 
     def __init__(
         self,
         data: memoryview,
         at: int,
-        encoding: Encoding,
+        encoding: UnitEncoding,
         folder: str,
-        text: Callable[[dw.Raw, Encoding], str],
+        text: Callable[[FormValue, UnitEncoding], str],
     ) -> None:
         self._folder = folder
         self._text = text
         self._folders: list[str] = []
         self._files: list[tuple[str, int]] = []  # name, number of its folder
-        self._sequences: list[_Rows] = []
         length = encoding.number(data, at, 4)
         at += 4
         offset_size = 4
         if length == 0xFFFFFFFF:
             length, offset_size, at = encoding.number(data, at, 8), 8, at + 8
         if length > min(_MAX_PROGRAM, len(data) - at):
-            raise Malformed(f"a line number program of {length} bytes")
+            raise MalformedDwarf(f"a line number program of {length} bytes")
         program = bytes(data[at : at + length])
         version = encoding.number(program, 0, 2)
         if not 2 <= version <= 5:
-            raise Malformed(f"a line number program of version {version}")
+            raise MalformedDwarf(f"a line number program of version {version}")
         self._version = version
-        self._encoding = Encoding(encoding.byteorder, encoding.address_size, offset_size, version)
+        self._encoding = UnitEncoding(
+            encoding.byteorder, encoding.address_size, offset_size, version
+        )
         self._read(program)
-        self._addresses, self._rows = _joined(self._sequences)
-        self._sequences.clear()
-
-    def __len__(self) -> int:
-        return len(self._addresses)
-
-    def find(self, address: int) -> tuple[int, int] | None:
-        """The file's number and the line of an address; line 0: of no line."""
-        at = bisect.bisect_right(self._addresses, address) - 1
-        row = self._rows[at] if at >= 0 else _END
-        return None if row == _END else (row >> 32, row & 0xFFFFFFFF)
 
     def file(self, number: int) -> str:
-        """A file's path; "" where there is none of that number."""
+        """Return the path of a file by its number; "" if there is no such number."""
         index = number if self._version >= 5 else number - 1
         if not 0 <= index < len(self._files):
             return ""
@@ -104,7 +104,7 @@ class LineTable:
         at += encoding.offset_size
         start = at + length
         if start > len(program):
-            raise Malformed("a line number program's header is longer than the program")
+            raise MalformedDwarf("the header of a line number program is longer than the program")
         least = program[at]
         at += 1 if self._version < 4 else 2  # maximum_operations_per_instruction: VLIW only
         base, width, opcodes = program[at + 1], program[at + 2], program[at + 3]
@@ -113,54 +113,54 @@ class LineTable:
         arguments = [0, *program[at : at + opcodes - 1]]
         at += max(0, opcodes - 1)
         if not width or not opcodes or len(arguments) < opcodes:
-            raise Malformed("a line number program's header has no opcodes")
+            raise MalformedDwarf("the header of a line number program has no opcodes")
         if self._version < 5:
-            self._names(program, at)
+            self._read_names(program, at)
         else:
-            self._names_of_5(program, at)
+            self._read_names_5(program, at)
         self._run(program, start, (least, base, width, arguments))
 
-    def _names(self, program: bytes, at: int) -> None:
+    def _read_names(self, program: bytes, at: int) -> None:
         while True:
-            name, at = string_at(program, at)
+            name, at = read_string(program, at)
             if not name:
                 break
             self._folders.append(name)
         while True:
-            name, at = string_at(program, at)
+            name, at = read_string(program, at)
             if not name:
                 break
-            folder, at = unsigned(program, at)
-            _, at = unsigned(program, at)
-            _, at = unsigned(program, at)
+            folder, at = read_uleb128(program, at)
+            _, at = read_uleb128(program, at)
+            _, at = read_uleb128(program, at)
             self._files.append((name, folder))
         if len(self._files) + len(self._folders) > _MAX_NAMES:
-            raise Malformed(f"more than {_MAX_NAMES} files in a unit")
+            raise MalformedDwarf(f"more than {_MAX_NAMES} files in a unit")
 
-    def _names_of_5(self, program: bytes, at: int) -> None:
-        folders, at = self._entries(program, at)
+    def _read_names_5(self, program: bytes, at: int) -> None:
+        folders, at = self._read_entries(program, at)
         self._folders = [name for name, _ in folders]
-        self._files, at = self._entries(program, at)
+        self._files, at = self._read_entries(program, at)
 
-    def _entries(self, program: bytes, at: int) -> tuple[list[tuple[str, int]], int]:
+    def _read_entries(self, program: bytes, at: int) -> tuple[list[tuple[str, int]], int]:
         formats = []
         at += 1
         for _ in range(program[at - 1]):
-            kind, at = unsigned(program, at)
-            form, at = unsigned(program, at)
+            kind, at = read_uleb128(program, at)
+            form, at = read_uleb128(program, at)
             formats.append((kind, form))
-        count, at = unsigned(program, at)
+        count, at = read_uleb128(program, at)
         if count > min(_MAX_NAMES, len(program) - at) or (count and not formats):
-            raise Malformed(f"{count} files in a unit")
+            raise MalformedDwarf(f"{count} files in a unit")
         found = []
         for _ in range(count):
             name, folder = "", 0
             for kind, form in formats:
-                raw, at = read_raw(program, at, form, 0, self._encoding)
+                raw, at = read_form(program, at, form, 0, self._encoding)
                 if kind == _LNCT_PATH:
-                    in_place = raw.form == dw.FORM_STRING
+                    in_place = raw.form == Form.STRING
                     name = (
-                        string_at(program, raw.value)[0]
+                        read_string(program, raw.value)[0]
                         if in_place
                         else self._text(raw, self._encoding)
                     )
@@ -169,10 +169,37 @@ class LineTable:
             found.append((name, folder))
         return found, at
 
-    # ------------------------------------------------------------ program
+    def _run(self, data: bytes, at: int, header: tuple[int, int, int, list[int]]) -> None:
+        pass  # the names are enough
+
+
+class LineTable(FileTable):
+    """The lines of one unit: its line number program, run. Arguments and errors as of FileTable."""
+
+    def __init__(
+        self,
+        data: memoryview,
+        at: int,
+        encoding: UnitEncoding,
+        folder: str,
+        text: Callable[[FormValue, UnitEncoding], str],
+    ) -> None:
+        self._sequences: list[_Rows] = []
+        super().__init__(data, at, encoding, folder, text)
+        self._addresses, self._rows = _joined(self._sequences)
+        self._sequences.clear()
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def find(self, address: int) -> tuple[int, int] | None:
+        """Return the file's number and the line of an address; line 0: code of no line."""
+        at = bisect.bisect_right(self._addresses, address) - 1
+        row = self._rows[at] if at >= 0 else _END
+        return None if row == _END else (row >> 32, row & 0xFFFFFFFF)
 
     def _run(self, data: bytes, at: int, header: tuple[int, int, int, list[int]]) -> None:
-        # The state machine. Columns, views, instruction sets and is_stmt are passed over.
+        # The state machine. Columns, views, instruction sets and is_stmt are ignored.
         least, base, width, arguments = header
         opcodes = len(arguments)
         steps = [(code // width * least, base + code % width) for code in range(256 - opcodes)]
@@ -189,15 +216,15 @@ class LineTable:
                 address += ahead
                 line += lines
             elif code == 2:
-                ahead, at = unsigned(data, at)
+                ahead, at = read_uleb128(data, at)
                 address += ahead * least
                 continue
             elif code == 3:
-                lines, at = signed(data, at)
+                lines, at = read_sleb128(data, at)
                 line += lines
                 continue
             elif code == 0:
-                size, at = unsigned(data, at)
+                size, at = read_uleb128(data, at)
                 kind = data[at] if size else 0
                 if kind == 1:
                     total += len(addresses)
@@ -212,7 +239,7 @@ class LineTable:
                 address += step_of_const
                 continue
             elif code == 4:
-                file, at = unsigned(data, at)
+                file, at = read_uleb128(data, at)
                 continue
             elif code == 9:
                 address += self._encoding.number(data, at, 2)
@@ -220,15 +247,15 @@ class LineTable:
                 continue
             elif code != 1:
                 for _ in range(arguments[code]):
-                    _, at = unsigned(data, at)
+                    _, at = read_uleb128(data, at)
                 continue
             addresses.append(address)
             rows.append((file & 0x7FFFFFFF) << 32 | (line if 0 <= line <= _MAX_LINE else 0))
             if total + len(rows) > _MAX_ROWS:
-                raise Malformed(f"a line number program of more than {_MAX_ROWS} rows")
+                raise MalformedDwarf(f"a line number program of more than {_MAX_ROWS} rows")
 
     def _sequence(self, addresses: array[int], rows: array[int], end: int) -> None:
-        # At 0 lies what linkers have left out.
+        # Code that linkers have dropped is at address 0.
         if addresses and addresses[0]:
             addresses.append(end)
             rows.append(_END)
@@ -243,7 +270,7 @@ _Rows = tuple["array[int]", "array[int]"]  # addresses; file << 32 | line
 
 
 def _joined(sequences: list[_Rows]) -> _Rows:
-    # One table; of sequences that overlap the first.
+    # One table; of overlapping sequences the first counts.
     addresses, rows = array("Q"), array("Q")
     sequences.sort(key=lambda one: one[0][0])
     for starts, values in sequences:
@@ -251,3 +278,22 @@ def _joined(sequences: list[_Rows]) -> _Rows:
             addresses.extend(starts)
             rows.extend(values)
     return addresses, rows
+
+
+def file_name(unit: Unit, number: int) -> str:
+    """Return the path of a source file of a unit by its number; "" if it is not known.
+
+    Raises:
+        DwarfError: the table is damaged.
+    """
+    owner = unit.skeleton or unit
+    at = owner.integer(owner.root, At.STMT_LIST)
+    if at is None:
+        return ""
+
+    def text(raw: FormValue, _: UnitEncoding) -> str:
+        return owner.file.text(raw)
+
+    folder = owner.text(owner.root, At.COMP_DIR) or unit.text(unit.root, At.COMP_DIR)
+    table = FileTable(owner.file.sections[".debug_line"], at, owner.encoding, folder, text)
+    return table.file(number)

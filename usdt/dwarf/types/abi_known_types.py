@@ -1,7 +1,7 @@
-"""Types that compilers leave to a library's own debug information, whose layout its ABI promises.
+"""Types that compilers only declare, although an ABI fixes their layout.
 
-clang only declares ``std::string`` of libstdc++, or what has the pointer in it, where it makes no
-such object: they are made here, so that classes with strings in them can be shown whole.
+clang only declares ``std::string`` of libstdc++, or its member with the pointer, in units that
+construct no string. This module defines them, so that classes with strings can be shown completely.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from usdt.btf.types import Array, Composite, Int, Member
 if TYPE_CHECKING:
     from usdt.dwarf.types.dwarf_btf import DwarfTypes
 
-__all__ = ("declared_type",)
+__all__ = ("abi_known_type",)
 
 _TEXT = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
 _HIDER = f"{_TEXT}::_Alloc_hider"
-_LOCAL = 16  # bytes of a text that fits the object
+_LOCAL = 16  # bytes of the string buffer in the object
 
 
-def declared_type(types: DwarfTypes, number: int, name: str) -> Composite | None:
-    """The type of a name, with a number; None of all that no ABI promises.
+def abi_known_type(types: DwarfTypes, number: int, name: str) -> Composite | None:
+    """Return the type with a qualified name; None if no ABI fixes it.
 
     Args:
-        types: what it is one of.
-        number: its own.
-        name: of the type, in full.
+        types: the types of the program, to which the types of members are added.
+        number: ID of the type.
+        name: of the type, qualified.
     """
     if name not in (_TEXT, _HIDER):
         return None

@@ -1,7 +1,7 @@
 """Entries of debug information → types of BTF.
 
-What BTF has no word for is kept beside it: which pointers are references, which members are base
-classes, which form a Rust enum has.
+Tables beside the types keep what BTF cannot express: which pointers are references, which members
+are base classes, and the variants of Rust enums.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from usdt.btf.types import (
     Typedef,
     Unknown,
 )
-from usdt.dwarf.types.abi_known_types import declared_type
+from usdt.dwarf.types.abi_known_types import abi_known_type
 from usdt.dwarf.types.variants import read_variants
 from usdt.dwarf.units.constants import At, Ate, Tag
 from usdt.dwarf.units.errors import DwarfError
-from usdt.dwarf.units.expressions import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Converter",)
 
-_MOST_MEMBERS = 1 << 16
-_MOST_SIZE = 1 << 40  # bytes of one value
-_MOST_ELEMENTS = 1 << 32
-_MOST_DIMENSIONS = 32
+_MAX_MEMBERS = 1 << 16
+_MAX_SIZE = 1 << 40  # bytes of one value
+_MAX_ELEMENTS = 1 << 32
+_MAX_DIMENSIONS = 32
 _WORDS = (1, 2, 4, 8)
-_MINUS_ONE = frozenset(((1 << 32) - 1, (1 << 64) - 1))  # in four or eight bytes
+_MINUS_ONE = frozenset(((1 << 32) - 1, (1 << 64) - 1))  # of four or eight bytes
 _SIGNED = frozenset((Ate.SIGNED, Ate.SIGNED_CHAR))
 _FLOATS = frozenset((Ate.FLOAT, 0x0F))  # decimal floats as well
 _STRINGS = frozenset(("char", "char8_t"))
@@ -68,18 +67,17 @@ _MODIFIERS = {
 
 
 class Converter:
-    """Makes types.
+    """Makes a type of an entry; keys of all tables are type IDs.
 
     Args:
         name: of the file, for messages.
-        qualified: the full name of an entry.
-        definition: the entry that defines what another only declares.
+        qualified: returns the qualified name of an entry.
+        definition: returns the entry that defines what another only declares.
 
     Attributes:
         references: pointer → "&" or "&&".
-        bases: structure → the indexes of those of its members that are base classes.
-        variants: structure → its forms.
-        variable: arrays whose length is not known before the program runs.
+        bases: structure → index of a member that is a base class → name of that class.
+        variants: tagged union → its variants.
     """
 
     types: DwarfTypes
@@ -96,13 +94,12 @@ class Converter:
         self.references: dict[int, str] = {}
         self.bases: dict[int, dict[int, str]] = {}
         self.variants: dict[int, VariantPart] = {}
-        self.variable: set[int] = set()
 
     def __call__(self, number: int, die: Die) -> Type:
-        """The type of an entry, with a number.
+        """Return the type of an entry, with an ID.
 
         Raises:
-            DwarfError: it is damaged or absurd.
+            DwarfError: the entry is damaged, or the type larger than real ones.
         """
         tag = die.tag
         if tag in _COMPOSITES:
@@ -117,7 +114,7 @@ class Converter:
 
     def _target(self, die: Die) -> int:
         target = die.target(At.TYPE)
-        if target is None and At.TYPE in die:  # in a file that is not here: not void
+        if target is None and At.TYPE in die:  # in a file that was not found: not void
             return self.types.unknown
         return self.types.id_of(target)
 
@@ -126,7 +123,7 @@ class Converter:
         if size is None:
             bits = die.number(At.BIT_SIZE)
             size = default if bits is None else (bits + 7) // 8
-        if not 0 <= size <= _MOST_SIZE:
+        if not 0 <= size <= _MAX_SIZE:
             raise DwarfError(f"{self._name}: {die.where}: a type of {size} bytes")
         return size
 
@@ -159,7 +156,7 @@ class Converter:
         return Typedef(number, self._qualified(die), self._target(die))
 
     def _unspecified(self, number: int, die: Die) -> Type:
-        # decltype(nullptr) has values, the others (void, Rust's "!") have none.
+        # decltype(nullptr) has a value, the others (void, Rust's "!") have none.
         name = die.text()
         target = self.types.pointer_to(0) if "null" in name else 0
         return Typedef(number, name, target)
@@ -170,48 +167,46 @@ class Converter:
         return Array(number, "", char, 0, size)
 
     def _array(self, number: int, die: Die) -> Type:
-        counts = [self._count(one, number) for one in die.children(Tag.SUBRANGE, Tag.ENUMERATION)]
-        if len(counts) > _MOST_DIMENSIONS:
+        counts = [self._count(one) for one in die.children(Tag.SUBRANGE, Tag.ENUMERATION)]
+        if len(counts) > _MAX_DIMENSIONS:
             raise DwarfError(f"{self._name}: {die.where}: {len(counts)} dimensions")
         target = self._target(die)
         for count in reversed(counts[1:]):
-            target = self._row(target, count)
+            target = self._array_of(target, count)
         return Array(number, "", target, 0, counts[0] if counts else 0)
 
-    def _row(self, target: int, count: int) -> int:
+    def _array_of(self, target: int, count: int) -> int:
         return self.types.add(lambda number: Array(number, "", target, 0, count))
 
-    def _count(self, die: Die, number: int) -> int:
+    def _count(self, die: Die) -> int:
         if die.tag == Tag.ENUMERATION:
             return sum(1 for _ in die.children(Tag.ENUMERATOR))
         count = die.number(At.COUNT)
         if count is None:
             high = die.number(At.UPPER_BOUND)
             if high is None:
-                if At.UPPER_BOUND in die or At.COUNT in die:
-                    self.variable.add(number)
                 return 0
             if high in _MINUS_ONE:  # of an empty array
                 return 0
             count = high + 1 - (die.number(At.LOWER_BOUND) or 0)
-        if count > _MOST_ELEMENTS:
+        if count > _MAX_ELEMENTS:
             raise DwarfError(f"{self._name}: {die.where}: an array of {count} elements")
         return max(0, count)
 
     def _enum(self, number: int, die: Die) -> Type:
-        whole = self._whole(die)
+        definition = self._defined(die)
         name = self._name_of(die)
-        size = self._size(whole, 4)
-        underlying = whole.target(At.TYPE)
+        size = self._size(definition, 4)
+        underlying = definition.target(At.TYPE)
         signed_type = underlying is not None and self._is_signed(underlying)
         values = []
-        for one in whole.children(Tag.ENUMERATOR):
+        for one in definition.children(Tag.ENUMERATOR):
             value = one.number(At.CONST_VALUE, signed=size if signed_type else 0)
             if signed_type and size and value is not None and value >> 8 * size - 1 == 1:
                 value -= 1 << 8 * size  # old versions of rustc write -1 of one byte as 255
             values.append(Enumerator(one.text(), 0 if value is None else value))
-            if len(values) > _MOST_MEMBERS:
-                raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} values")
+            if len(values) > _MAX_MEMBERS:
+                raise DwarfError(f"{self._name}: {die.where}: more than {_MAX_MEMBERS} values")
         is_signed = signed_type if underlying is not None else any(one.value < 0 for one in values)
         kind = Kind.ENUM if size <= 4 else Kind.ENUM64
         return Enum(number, kind, name, size, is_signed, tuple(values))
@@ -222,15 +217,15 @@ class Converter:
         except BtfError:
             return False
 
-    def _whole(self, die: Die) -> Die:
-        # What defines a type that an entry may only declare.
+    def _defined(self, die: Die) -> Die:
+        # The entry that defines a type which this one may only declare.
         if not die.flag(At.DECLARATION) and At.SIGNATURE not in die:
             return die
         return self._definition(die) or die
 
     def _name_of(self, die: Die) -> str:
-        # One that only refers to a type unit may leave the name to that.
-        return self._qualified(die) or self._qualified(self._whole(die))
+        # An entry that only refers to a type unit may leave the name to it.
+        return self._qualified(die) or self._qualified(self._defined(die))
 
     # ------------------------------------------------------------ functions
 
@@ -239,12 +234,12 @@ class Converter:
         for one in die.children(Tag.PARAMETER, Tag.UNSPECIFIED_PARAMETERS):
             target = self._target(one) if one.tag == Tag.PARAMETER else 0
             found.append(Parameter(one.text() if target else "", target))
-            if len(found) > _MOST_MEMBERS:
-                raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} parameters")
+            if len(found) > _MAX_MEMBERS:
+                raise DwarfError(f"{self._name}: {die.where}: more than {_MAX_MEMBERS} parameters")
         return FunctionProto(number, "", self._target(die), tuple(found))
 
     def _member_pointer(self, number: int, die: Die) -> Type:
-        # By the C++ ABI of all but Microsoft: an offset, or a function and what to add to "this".
+        # In the Itanium C++ ABI: an offset, or a function and an adjustment of "this".
         types, size = self.types, self.types.pointer_size
         signed_word = types.add(
             lambda one: Int(one, "long", size, int(Encoding.SIGNED), 8 * size, 0)
@@ -259,16 +254,16 @@ class Converter:
     # ------------------------------------------------------------ structures
 
     def _composite(self, number: int, die: Die) -> Type:
-        whole = self._whole(die)
+        definition = self._defined(die)
         name = self._name_of(die)
-        union = whole.tag == Tag.UNION
-        if whole.flag(At.DECLARATION):
-            return declared_type(self.types, number, name) or Forward(number, name, union)
-        size = self._size(whole)
+        union = definition.tag == Tag.UNION
+        if definition.flag(At.DECLARATION):
+            return abi_known_type(self.types, number, name) or Forward(number, name, union)
+        size = self._size(definition)
         members: list[Member] = []
         bases: dict[int, str] = {}
         part = None
-        for one in whole.children(Tag.MEMBER, Tag.INHERITANCE, Tag.VARIANT_PART):
+        for one in definition.children(Tag.MEMBER, Tag.INHERITANCE, Tag.VARIANT_PART):
             if one.tag == Tag.VARIANT_PART:
                 part = one
                 continue
@@ -277,22 +272,23 @@ class Converter:
                 continue
             if one.tag == Tag.INHERITANCE:
                 base = one.target(At.TYPE)
-                called = "" if base is None else self._name_of(base)
-                field = self._tuple_field(made, called)
+                base_name = "" if base is None else self._name_of(base)
+                field = self._tuple_field(made, base_name)
                 if field is None:
-                    bases[len(members)] = called
+                    bases[len(members)] = base_name
                 made = field or made
             members.append(made)
-            if len(members) > _MOST_MEMBERS:
-                raise DwarfError(f"{self._name}: {die.where}: more than {_MOST_MEMBERS} members")
+            if len(members) > _MAX_MEMBERS:
+                raise DwarfError(f"{self._name}: {die.where}: more than {_MAX_MEMBERS} members")
         if part is not None:
-            self.variants[number] = forms = read_variants(part, self._member, self.types.size_of)
-            members += self._alternatives(forms, size)
+            variants = read_variants(part, self._member, self.types.size_of)
+            self.variants[number] = variants
+            members += self._variant_union(variants, size)
         if any(a.bit_offset > b.bit_offset for a, b in itertools.pairwise(members)):
-            bases, members = _by_place(bases, members)  # Rust puts them where they fit best
-        chooser = self._chooser(self.variants.get(number), members)
-        if chooser is not None and not bases:
-            members.insert(0, chooser)
+            bases, members = _by_offset(bases, members)  # Rust orders members by size
+        discriminant = self._discriminant(self.variants.get(number), members)
+        if discriminant is not None and not bases:
+            members.insert(0, discriminant)
         if bases:
             self.bases[number] = bases
         kind = Kind.UNION if union else Kind.STRUCT
@@ -300,17 +296,17 @@ class Converter:
             number, kind, name, size, tuple(members), any(one.bitfield_size for one in members)
         )
 
-    def _alternatives(self, forms: VariantPart, size: int) -> list[Member]:
-        # The forms as a union without a name, so that members of them are found by C's rules.
-        inner = tuple(one.member for one in forms.variants if one.member is not None)
+    def _variant_union(self, part: VariantPart, size: int) -> list[Member]:
+        # The variants as a union without a name, so that their members are found by C's rules.
+        inner = tuple(one.member for one in part.variants if one.member is not None)
         if not inner:
             return []
         number = self.types.add(lambda one: Composite(one, Kind.UNION, "", size, inner, flag=False))
-        self.variants[number] = forms
+        self.variants[number] = part
         return [Member("", number, 0, 0)]
 
     def _tuple_field(self, base: Member, name: str) -> Member | None:
-        # A field of a std::tuple, which is a base class that all call by one name: as "__0".
+        # A field of a std::tuple, which is a base class. All have one name: it becomes "__0".
         match = _TUPLE_FIELD.match(name)
         found = self.types.resolve(base.type_id) if match else None
         if match is None or not isinstance(found, Composite) or len(found.members) != 1:
@@ -321,20 +317,20 @@ class Converter:
         place = base.bit_offset + field.bit_offset
         return Member(f"__{match[1]}", field.type_id, place, field.bitfield_size)
 
-    def _chooser(self, forms: VariantPart | None, members: list[Member]) -> Member | None:
-        # What tells which form a value has, as usdt.btf.tagged_union writes it.
-        if forms is None or forms.discriminant is None or len(members) != 1:
+    def _discriminant(self, part: VariantPart | None, members: list[Member]) -> Member | None:
+        # The member that selects the variant, as usdt.btf.tagged_union has it.
+        if part is None or part.discriminant is None or len(members) != 1:
             return None
-        told, size, names = forms.discriminant, forms.size, forms.numbers()
-        if names is None or told.bitfield_size or told.bit_offset % 8 or size not in _WORDS:
+        selector, size, names = part.discriminant, part.size, part.names_by_value()
+        if names is None or selector.bitfield_size or selector.bit_offset % 8 or size not in _WORDS:
             return None
         values = tuple(Enumerator(name, value) for value, name in names)
         kind = Kind.ENUM if size <= 4 else Kind.ENUM64
         target = self.types.add(lambda one: Enum(one, kind, "", size, False, values))  # noqa: FBT003
-        return Member(DISCRIMINANT, target, told.bit_offset, 0)
+        return Member(DISCRIMINANT, target, selector.bit_offset, 0)
 
     def _member(self, die: Die) -> Member | None:
-        # None of what is no part of the values: static members, virtual base classes.
+        # None for what is not stored in the object: static members, virtual base classes.
         if die.flag(At.EXTERNAL) or die.flag(At.DECLARATION) or At.CONST_VALUE in die:
             return None
         target = self._target(die)
@@ -342,27 +338,18 @@ class Converter:
         bits = die.number(At.BIT_SIZE) or 0
         place = die.number(At.DATA_BIT_OFFSET)
         if place is None:
-            offset = self._offset(die)
+            offset = die.member_offset(At.DATA_MEMBER_LOCATION)
             if offset is None:
                 return None
             place = 8 * offset
             if bits and At.BIT_OFFSET in die:
                 place += self._old_bits(die, target, bits)
-        if not 0 <= place <= 8 * _MOST_SIZE or bits > 8 * 64:
+        if not 0 <= place <= 8 * _MAX_SIZE or bits > 8 * 64:
             raise DwarfError(f"{self._name}: {die.where}: a member at bit {place}")
         return Member(name, target, place, bits)
 
-    def _offset(self, die: Die) -> int | None:
-        if At.DATA_MEMBER_LOCATION not in die:
-            return 0
-        offset = die.number(At.DATA_MEMBER_LOCATION)
-        if offset is None:
-            expression = die.block(At.DATA_MEMBER_LOCATION)
-            offset = None if expression is None else offset_of(expression, die.unit.encoding)
-        return offset
-
     def _old_bits(self, die: Die, target: int, bits: int) -> int:
-        # DWARF 2 and 3 count from the most significant bit of what the field is stored in.
+        # DWARF 2 and 3 count from the most significant bit of the storage unit.
         before = die.number(At.BIT_OFFSET) or 0
         if self.types.order == "big":
             return before
@@ -372,7 +359,7 @@ class Converter:
         return 8 * unit - before - bits
 
 
-def _by_place(bases: dict[int, str], members: list[Member]) -> tuple[dict[int, str], list[Member]]:
+def _by_offset(bases: dict[int, str], members: list[Member]) -> tuple[dict[int, str], list[Member]]:
     order = sorted(range(len(members)), key=lambda index: members[index].bit_offset)
     moved = {new: bases[old] for new, old in enumerate(order) if old in bases}
     return moved, [members[index] for index in order]

@@ -1,4 +1,4 @@
-"""Types of debug information as BTF: made when they are asked for, and numbered as they are."""
+"""Types of debug information as BTF: made and numbered when they are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from usdt.base.errors import BtfError
 from usdt.btf.format import Kind
 from usdt.btf.reader import Btf
 from usdt.btf.types import Pointer, Type, Unknown, Void
-from usdt.dwarf.units.errors import DwarfError, believed
+from usdt.dwarf.units.constants import TypeKind
+from usdt.dwarf.units.errors import DwarfError, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,27 +18,20 @@ if TYPE_CHECKING:
     from usdt.dwarf.units.dies import Die
 
     Convert = Callable[[int, Die], Type]
-    Search = Callable[[str, str], "Die | None"]
-    Names = Callable[[str], Iterator[tuple[str, str, Die]]]
+    Search = Callable[[TypeKind, str], "Die | None"]
+    Names = Callable[[str], Iterator[tuple[TypeKind, str, Die]]]
 
 __all__ = ("DwarfTypes",)
 
-_MOST_TYPES = 1 << 20
-_LETTERS = {
-    Kind.STRUCT: "s",
-    Kind.UNION: "u",
-    Kind.ENUM: "e",
-    Kind.ENUM64: "e",
-    Kind.TYPEDEF: "t",
-    Kind.INT: "b",
-    Kind.FLOAT: "b",
-}
+_MAX_TYPES = 1 << 20
 _KINDS = {
-    "s": (Kind.STRUCT,),
-    "u": (Kind.UNION,),
-    "e": (Kind.ENUM, Kind.ENUM64),
-    "t": (Kind.TYPEDEF,),
-    "b": (Kind.INT, Kind.FLOAT),
+    Kind.STRUCT: TypeKind.STRUCT,
+    Kind.UNION: TypeKind.UNION,
+    Kind.ENUM: TypeKind.ENUM,
+    Kind.ENUM64: TypeKind.ENUM,
+    Kind.TYPEDEF: TypeKind.TYPEDEF,
+    Kind.INT: TypeKind.BASE,
+    Kind.FLOAT: TypeKind.BASE,
 }
 
 
@@ -45,15 +39,16 @@ class DwarfTypes(Btf):
     """The types of one program, a :class:`~usdt.btf.reader.Btf` that grows.
 
     Args:
-        name: what messages call it.
+        name: the program's name in messages.
         order: "little" or "big".
         pointer_size: in bytes.
-        convert: makes the type of a number from an entry.
-        search: finds the entry of a kind ("s", "u", "e", "t" or "b") and a name.
-        names: kinds, names and entries of what begins with some letters.
+        convert: makes the type with an ID from an entry.
+        search: returns the entry of a kind and a name.
+        names: yields kind, name and entry of every type whose name begins with a string.
 
     Attributes:
-        absent: gives the file of debug information that is not here; "".
+        missing_file: returns the file of debug information that was not found; "" if none is
+            missing.
     """
 
     def __init__(
@@ -66,7 +61,7 @@ class DwarfTypes(Btf):
         search: Search,
         names: Names,
     ) -> None:
-        # Nothing of what the other class reads is there.
+        # There are no bytes for the base class to read.
         self.name = name
         self.base = None
         self.order = order
@@ -80,7 +75,7 @@ class DwarfTypes(Btf):
         self._dies: list[Die | None] = [None]
         self._numbers: dict[tuple[int, int], int] = {}
         self._pointers: dict[int, int] = {}
-        self.absent: Callable[[], str] = str
+        self.missing_file: Callable[[], str] = str
 
     @property
     def end(self) -> int:
@@ -88,50 +83,49 @@ class DwarfTypes(Btf):
         return len(self._dies)
 
     def close(self) -> None:
-        """Let go of the entries; types that were not made yet cannot be any more."""
+        """Drop the entries; only types that were made before stay usable."""
         self._dies = [None] * len(self._dies)
         self._numbers.clear()
 
     def id_of(self, die: Die | None) -> int:
-        """The ID of the type an entry describes; 0, void, of none.
+        """Return the ID of the type that an entry describes; 0, void, for None.
 
         Raises:
-            DwarfError: there are absurdly many.
+            DwarfError: there are more types than real programs have.
         """
         if die is None:
             return 0
-        place = die.place
-        number = self._numbers.get(place)
+        number = self._numbers.get(die.key)
         if number is None:
-            number = self._numbers[place] = self._allot(die)
+            number = self._numbers[die.key] = self._allot(die)
         return number
 
     def add(self, make: Callable[[int], Type]) -> int:
-        """The ID of a type that no entry describes."""
+        """Add a type that no entry describes; return its ID."""
         number = self._allot(None)
         self._types[number] = make(number)
         return number
 
     @functools.cached_property
     def unknown(self) -> int:
-        """The ID of a type that is not here."""
+        """The ID that stands for types that were not found."""
         return self.add(lambda number: Unknown(number, "?", 0))
 
     def pointer_to(self, target: int) -> int:
-        """The ID of a pointer to a type."""
+        """Return the ID of a pointer to a type."""
         found = self._pointers.get(target)
         if found is None:
             found = self._pointers[target] = self.add(lambda number: Pointer(number, "", target))
         return found
 
     def _allot(self, die: Die | None) -> int:
-        if len(self._dies) >= _MOST_TYPES:
-            raise DwarfError(f"{self.name}: more than {_MOST_TYPES} types")
+        if len(self._dies) >= _MAX_TYPES:
+            raise DwarfError(f"{self.name}: more than {_MAX_TYPES} types")
         self._dies.append(die)
         return len(self._dies) - 1
 
     def type(self, number: int) -> Type:
-        """The type with an ID.
+        """Return the type with an ID.
 
         Raises:
             BtfError: no such type.
@@ -143,20 +137,20 @@ class DwarfTypes(Btf):
         die = self._dies[number] if 0 < number < len(self._dies) else None
         if die is None:
             raise BtfError(f"{self.name}: no type {number}")
-        with believed(self.name, die.where):
+        with checked(self.name, die.where):
             found = self._types[number] = self._convert(number, die)
         return found
 
     def die(self, number: int) -> Die | None:
-        """The entry that describes a type; None of one made here."""
+        """Return the entry that describes a type; None if no entry does."""
         return self._dies[number] if 0 <= number < len(self._dies) else None
 
     def kind(self, number: int) -> int:
-        """The kind of a type."""
+        """Return the kind of a type."""
         return self.type(number).kind
 
     def string(self, offset: int) -> str:
-        """There is no table of strings.
+        """Raise an error: there is no string table.
 
         Raises:
             BtfError: always.
@@ -165,33 +159,33 @@ class DwarfTypes(Btf):
 
     @property
     def strings_end(self) -> int:
-        """There is no table of strings."""
+        """0: there is no string table."""
         return 0
 
     def own_ids(self, *kinds: Kind) -> Iterator[int]:
-        """IDs of the types so far of some kinds."""
+        """Yield the IDs of the types made so far of some kinds."""
         for number in range(1, self.end):
             if self.kind(number) in kinds:
                 yield number
 
     def ids(self, *kinds: Kind) -> Iterator[int]:
-        """IDs of the types so far of some kinds."""
+        """Yield the IDs of the types made so far of some kinds."""
         return self.own_ids(*kinds)
 
     def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
-        """ID and name of every type of some kinds in the debug information."""
-        wanted = {_LETTERS[kind] for kind in kinds if kind in _LETTERS}
-        for letter, name, die in self._listed(""):
-            if letter in wanted:
+        """Yield ID and name of every type of some kinds in the debug information."""
+        wanted = {_KINDS[kind] for kind in kinds if kind in _KINDS}
+        for kind, name, die in self._listed(""):
+            if kind in wanted:
                 yield self.id_of(die), name
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
-        """IDs of types of a name and of one of some kinds: the first of each kind."""
+        """Return the IDs of types of a name and some kinds: the first of each kind."""
         found = []
-        for letter in dict.fromkeys(_LETTERS[kind] for kind in kinds if kind in _LETTERS):
-            die = self._search(letter, name)
+        for wanted in dict.fromkeys(_KINDS[kind] for kind in kinds if kind in _KINDS):
+            die = self._search(wanted, name)
             if die is not None:
                 number = self.id_of(die)
-                if self.kind(number) in kinds or letter == "b":
+                if self.kind(number) in kinds or wanted is TypeKind.BASE:
                     found.append(number)
         return found

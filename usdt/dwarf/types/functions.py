@@ -1,4 +1,4 @@
-"""What debug information says of a function: its parameters in order, with types."""
+"""The parameters and the result of a function, from its debug information."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ("FunctionDebug", "ParameterDebug", "language_of")
 
-_MOST_PARAMETERS = 1 << 10
-#: Names that compilers give to copies of functions that take other parameters than their prototype.
+_MAX_PARAMETERS = 1 << 10
+#: Suffixes of names that compilers give to copies of functions with changed parameters.
 _CLONES = (".isra.", ".constprop.", ".part.", ".cold")
 _LANGUAGES = {
     **dict.fromkeys((0x0001, 0x0002, 0x000C, 0x001D, 0x002C), "c"),
@@ -42,10 +42,10 @@ class ParameterDebug:
     """A parameter.
 
     Attributes:
-        name: "" of one without.
-        type_id: its type; 0 if that is not known.
-        problem: why not, or "".
-        artificial: whether the compiler added it, as ``this``.
+        name: "" if it has none.
+        type_id: its type; 0 if the type is not known.
+        problem: why the type is not known, or "".
+        artificial: whether the compiler added it, like ``this``.
     """
 
     name: str
@@ -60,22 +60,19 @@ class FunctionDebug:
 
     Attributes:
         name: in the source language, qualified: ``ns::Klass::method``.
-        linkage_name: its symbol's, "" where that is the name itself.
         declaration: as the source language writes it.
-        file: where it is written; "" if unknown.
-        line: there, 0 if unknown.
+        file: the source file; "" if unknown.
+        line: in the file; 0 if unknown.
         parameters: in order.
-        returns: type of its result, 0 for void.
-        variadic: whether further arguments may follow.
+        returns: type ID of its result, 0 for void.
+        variadic: whether it takes further arguments.
         language: "c", "c++", "rust", "go"…; "" if unknown.
-        producer: the compiler's name and options, "" if unknown.
-        problem: why the parameters are not where the prototype says, or "".
-        address: its entry in the program's own file.
-        optimized: whether the unit says that it was; None if it does not.
+        problem: why the prototype does not tell where the parameters are, or "".
+        address: link-time address of its entry in the program's own file.
+        unit: number of the unit that contains it.
     """
 
     name: str
-    linkage_name: str
     declaration: str
     file: str
     line: int
@@ -83,25 +80,24 @@ class FunctionDebug:
     returns: int
     variadic: bool
     language: str
-    producer: str
     problem: str
     address: int
     unit: int
 
 
 def language_of(die: Die) -> str:
-    """The language of the unit that an entry is in."""
+    """Return the language of the unit that contains an entry; "" if unknown."""
     root = die.unit.root
     number = die.unit.integer(root, At.LANGUAGE)
     return _LANGUAGES.get(number or 0, "")
 
 
 def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, ...], bool]:
-    """The parameters, and whether further ones may follow.
+    """Return the parameters, and whether the function takes further arguments.
 
-    An entry with code may lack parameters that were optimised away: of it and those it completes,
-    the one with the most parameters counts. One that it is an instance of has them in order, which
-    that of a changed copy (``f.isra.0``) has not.
+    An entry with code may lack parameters that the compiler has removed. So of the entry and its
+    origins, the one with the most parameters counts. Of equals, an abstract origin wins: it has the
+    parameters in order, while a changed copy (``f.isra.0``) may not.
     """
     best: list[Die] = []
     variadic = instance = False
@@ -112,7 +108,7 @@ def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, 
                 found.append(child)
             else:
                 variadic = True
-            if len(found) > _MOST_PARAMETERS:
+            if len(found) > _MAX_PARAMETERS:
                 break
         if len(found) > len(best) or (instance and len(found) == len(best)):
             best = found
@@ -134,26 +130,26 @@ def _parameter(die: Die, types: DwarfTypes) -> ParameterDebug:
                     problem = ""
     except TracingError as err:
         number, problem = 0, str(err)
-    if not number and types.absent():
-        problem = f"its type is in {types.absent()}, which is not here"
+    if not number and types.missing_file():
+        problem = f"its type is in {types.missing_file()}, which was not found"
     return ParameterDebug(name, number, problem, artificial)
 
 
 def clone_problem(name: str) -> str:
-    """Why a function of such a name does not take what its prototype says; "" if it does."""
+    """Return why a function of this name does not follow its prototype; "" if it does."""
     for ending in _CLONES:
         if ending in name:
-            return f"the compiler made {name} of it, which takes other parameters ({ending[1:-1]})"
+            return f"the compiler has made a copy, {name}, with other parameters ({ending[1:-1]})"
     return ""
 
 
 def first(die: Die, name: int) -> Die | None:
-    """The first of an entry and those it completes that has an attribute."""
+    """Return the first of an entry and its origins that has an attribute; None if none has."""
     return next((one for one in die.origins() if name in one), None)
 
 
 def text(die: Die, *names: int) -> str:
-    """The first string under some names of an entry and those it completes."""
+    """Return the first string of some attributes of an entry and its origins; "" if none."""
     for one in die.origins():
         for name in names:
             found = one.text(name)

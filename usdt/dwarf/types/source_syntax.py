@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from usdt.dwarf.types.dwarf_btf import DwarfTypes
     from usdt.dwarf.types.functions import ParameterDebug
 
-__all__ = ("Prose",)
+__all__ = ("SourceSyntax",)
 
-_DEEPEST = 16
+_MAX_DEPTH = 16
 _UNKNOWN = "?"
 
 
-class Prose:
-    """Writes types.
+class SourceSyntax:
+    """Types and prototypes as source text.
 
     Args:
-        types: what they are numbered in.
-        references: which pointers are references.
+        types: of the program.
+        references: IDs of pointers that are references → "&" or "&&".
     """
 
     def __init__(self, types: DwarfTypes, references: Mapping[int, str]) -> None:
@@ -44,7 +44,7 @@ class Prose:
         self._references = references
 
     def type(self, language: str, number: int, name: str = "") -> str:
-        """A type, by itself or as that of a variable."""
+        """Return a type, or the declaration of a variable of that type."""
         try:
             if language == "rust":
                 text = self._rust(number, 0)
@@ -54,7 +54,7 @@ class Prose:
                 return f"{name} {text}" if name else text
             plain = language != "c"
             return _Declarer(self._types, self._references, plain=plain).declare(number, name)
-        except TracingError:  # damaged: the rest is still worth showing
+        except TracingError:  # damaged: show the rest
             return f"{_UNKNOWN} {name}".rstrip()
 
     def function(
@@ -66,7 +66,7 @@ class Prose:
         *,
         variadic: bool,
     ) -> str:
-        """A prototype; parameters that the compiler added are left out."""
+        """Return a prototype, without parameters that the compiler has added."""
         shown = [
             self.type(language, one.type_id, one.name)
             if not one.problem
@@ -87,7 +87,7 @@ class Prose:
         return whole if _is_structor(name) else self.type(language, returns, whole)
 
     def _is_const(self, parameters: Sequence[ParameterDebug]) -> bool:
-        # Of a method that may be called of constant objects.
+        # Whether a method may be called on constant objects.
         this = parameters[0] if parameters else None
         if this is None or not this.artificial or this.name != "this":
             return False
@@ -98,7 +98,7 @@ class Prose:
     def _rust(self, number: int, depth: int) -> str:
         found = self._types.type(number)
         die = self._types.die(number)
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return "…"
         if isinstance(found, Pointer):
             own = "" if die is None else die.text()  # "&str", "*const u8": rustc writes it
@@ -114,7 +114,7 @@ class Prose:
 
     def _go(self, number: int, depth: int) -> str:
         found = self._types.type(number)
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return "…"
         if isinstance(found, Pointer):
             return f"*{self._go(found.type_id, depth + 1)}"
@@ -124,7 +124,7 @@ class Prose:
 
 
 class _Declarer(CDeclarationPrinter):
-    # C's declarations with references; in C++ without the words struct, union and enum.
+    # Declarations of C with references; for C++ without the keywords struct, union and enum.
     def __init__(self, types: DwarfTypes, references: Mapping[int, str], *, plain: bool) -> None:
         super().__init__(types)
         self._references = references
@@ -135,7 +135,7 @@ class _Declarer(CDeclarationPrinter):
             mark = self._references[found.id]
             return mark if pointer else f" {mark}"
         if isinstance(found, Modifier) and found.flag:
-            return ""  # _Atomic and such: no part of what one reads
+            return ""  # _Atomic and the like are not shown
         return super()._before(found, chain, pointer=pointer)
 
     def _innermost(self, chain: list[Type], level: int) -> str:
@@ -152,7 +152,7 @@ def _is_structor(name: str) -> bool:
 
 
 def _without_arguments(name: str) -> str:
-    # Without what stands in angle brackets; operators keep theirs.
+    # Without template arguments; operator< and the like stay.
     depth, kept = 0, []
     for sign in name.partition("operator")[0]:
         depth += (sign == "<") - (sign == ">")

@@ -1,4 +1,4 @@
-"""Enumerations with data, as Rust has them: which member a value has, and how that is told."""
+"""Tagged unions, as Rust's enums are: their variants, and how to tell which one a value has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.dwarf.units.constants import At, Form, Tag
-from usdt.dwarf.units.forms import signed, unsigned
+from usdt.dwarf.units.forms import read_sleb128, read_uleb128
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ("Variant", "VariantPart", "read_variants")
 
-_MOST = 1 << 14
+_MAX = 1 << 14
 _SIZES = {Form.DATA1: 1, Form.DATA2: 2, Form.DATA4: 4, Form.DATA8: 8}
 
 
 @frozen
 class Variant:
-    """One of several forms of a value.
+    """A variant of a tagged union.
 
     Attributes:
         name: "Some".
-        values: the discriminants that choose it, as ranges from and to (included), unsigned at
-            their own size; None of the one that all others choose.
-        member: where its data are; None of one without any.
+        values: the discriminants that select it, as ranges (first, last), unsigned at their own
+            size; None for the variant that all other discriminants select.
+        member: its data; None if it has none.
     """
 
     name: str
@@ -40,34 +40,23 @@ class Variant:
 
 @frozen
 class VariantPart:
-    """The forms of a type.
+    """The variants of a tagged union.
 
     Attributes:
-        discriminant: the number that tells them apart; None where there is but one form.
+        discriminant: the number that selects the variant; None if there is only one.
         size: of the discriminant, in bytes.
-        variants: every form.
+        variants: every variant.
     """
 
     discriminant: Member | None
     size: int
     variants: tuple[Variant, ...]
 
-    def choose(self, value: int) -> Variant | None:
-        """The form that a discriminant stands for."""
-        value &= (1 << 8 * self.size) - 1
-        rest = None
-        for one in self.variants:
-            if one.values is None:
-                rest = one
-            elif any(low <= value <= high for low, high in one.values):
-                return one
-        return rest
+    def names_by_value(self) -> list[tuple[int, str]] | None:
+        """Return every discriminant with the name of its variant.
 
-    def numbers(self) -> list[tuple[int, str]] | None:
-        """Every discriminant and the name that it stands for.
-
-        None where a list cannot say it: two names that are equal, more than one form for all other
-        numbers or one without a member, ranges.
+        None if a list cannot express it: equal names, ranges, several variants for all other
+        discriminants, or one such variant without a member.
         """
         names = [one.name for one in self.variants]
         rest = [one for one in self.variants if one.values is None]
@@ -80,14 +69,14 @@ class VariantPart:
 
 
 def read_variants(part: Die, member_of: MemberOf, size_of: Callable[[int], int]) -> VariantPart:
-    """What a DW_TAG_variant_part says."""
+    """Return the variants that a DW_TAG_variant_part describes."""
     die = part.target(At.DISCR)
     discriminant = None if die is None else member_of(die)
     size = 0 if discriminant is None else size_of(discriminant.type_id)
     mask = (1 << 8 * size) - 1
     variants: list[Variant] = []
     for one in part.children(Tag.VARIANT):
-        if len(variants) >= _MOST:
+        if len(variants) >= _MAX:
             break
         inner = next(iter(one.children(Tag.MEMBER)), None)
         member = None if inner is None else member_of(inner)
@@ -109,11 +98,11 @@ def _values(die: Die, mask: int) -> tuple[tuple[int, int], ...] | None:
         return None
     found: list[tuple[int, int]] = []
     at = 0
-    while at < len(listed) and len(found) < _MOST:
-        is_range, at = unsigned(listed, at)
-        low, at = signed(listed, at)
+    while at < len(listed) and len(found) < _MAX:
+        is_range, at = read_uleb128(listed, at)
+        low, at = read_sleb128(listed, at)
         high = low
         if is_range:
-            high, at = signed(listed, at)
+            high, at = read_sleb128(listed, at)
         found.append((low & mask, high & mask))
     return tuple(found)

@@ -5,5 +5,5 @@ forms, constants    encodings and numbers of the DWARF standard
 units, type_units   headers and entries; units that others share
 split_dwarf         ``.dwo``, ``.dwp`` and dwz files
 dies, scopes        entries as types and functions need them; qualified names
-ranges, expressions range lists; member offsets written as expressions
+ranges              range lists, and which range contains an address
 """

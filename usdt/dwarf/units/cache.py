@@ -1,8 +1,9 @@
-"""What is worth keeping of debug files, below ``$XDG_CACHE_HOME/usdt-toolkit/dwarf``.
+"""A cache of decompressed sections and indexes: ``$XDG_CACHE_HOME/usdt-toolkit/dwarf``.
 
-Files appear whole or not at all, are their owner's alone, and say what they are of: a header with
-the format's version, the key, the length and a checksum. Whatever does not fit, or lies in a folder
-that others can write to, is as good as absent. The oldest go when there is too much.
+Files appear complete or not at all and are private to their owner. A header gives the format's
+version, the key, the length and a checksum. A file that does not match, or is in a directory that
+others can write to, counts as absent. The files that were not used for the longest time are deleted
+when the cache is full.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ __all__ = ("load", "store")
 _VERSION = 2
 _MAGIC = b"usdtdwrf"
 _HEADER = struct.Struct("<8sIIQ32s8x")
-_MOST = 4 << 30  # bytes of all files together
-_WHOLE = 16 << 20  # bytes up to which all of them are under the checksum; of more, samples
+_MAX_CACHE = 4 << 30  # bytes of all files together
+_MAX_CHECKED = 16 << 20  # bytes under the checksum; of larger files, samples
 _SAMPLES = 64
 _SAMPLE = 1 << 16
 
 
 def _folder() -> Path | None:
-    # Ours, and ours alone; None where there can be none.
+    # A directory that only we can write to; None if there is none.
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
         base = Path(home) if home.startswith("/") else Path.home() / ".cache"
@@ -54,7 +55,7 @@ def _digest(key: str, kind: str) -> bytes:
 
 
 def _checksum(data: memoryview) -> int:
-    if len(data) <= _WHOLE:
+    if len(data) <= _MAX_CHECKED:
         return zlib.crc32(data)
     value = 0
     for index in range(_SAMPLES):
@@ -64,30 +65,30 @@ def _checksum(data: memoryview) -> int:
 
 
 def load(key: str, kind: str) -> memoryview | None:
-    """What was stored under a key, mapped; None if there is nothing, or nothing to be believed."""
+    """Return what was stored under a key, mapped; None if there is none, or it is damaged."""
     folder = _folder()
     if folder is None:
         return None
     path = folder / _file_name(key, kind)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        number = os.open(path, flags)
+        descriptor = os.open(path, flags)
     except OSError:
         return None
     try:
-        return _mapped(number, _digest(key, kind))
+        return _mapped(descriptor, _digest(key, kind))
     except (OSError, ValueError):
         return None
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def _mapped(number: int, digest: bytes) -> memoryview | None:
-    status = os.fstat(number)
+def _mapped(descriptor: int, digest: bytes) -> memoryview | None:
+    status = os.fstat(descriptor)
     ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
     if not ours or not stat.S_ISREG(status.st_mode) or status.st_size < _HEADER.size:
         return None
-    data = memoryview(mmap.mmap(number, 0, access=mmap.ACCESS_READ))
+    data = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     magic, version, checksum, length, found = _HEADER.unpack_from(data)
     payload = data[_HEADER.size :]
     if (magic, version, length, found) != (_MAGIC, _VERSION, len(payload), digest):
@@ -95,7 +96,7 @@ def _mapped(number: int, digest: bytes) -> memoryview | None:
     if _checksum(payload) != checksum:
         return None
     with contextlib.suppress(OSError):
-        os.utime(number)
+        os.utime(descriptor)
     return payload
 
 
@@ -105,18 +106,18 @@ def store(
     parts: Callable[[], Iterator[bytes]],
     *,
     size: int = 0,
-    begun: Callable[[memoryview], None] | None = None,
+    on_start: Callable[[memoryview], None] | None = None,
 ) -> memoryview | None:
-    """Keep what ``parts`` gives, and map it; None where it cannot be kept.
+    """Store the bytes that ``parts`` yields; return them mapped, or None if they cannot be stored.
 
-    What ``parts`` raises is passed on, and nothing is kept then.
+    Errors that ``parts`` raises are passed on, and nothing is stored then.
 
     Args:
-        key: under what.
-        kind: the same; the file's suffix.
-        parts: gives the bytes; has written what it gave when it is asked for more.
-        size: of all of them, for ``begun``.
-        begun: is given the mapped bytes before the first is written.
+        key: identifies the contents.
+        kind: of contents: the file's suffix.
+        parts: yields the bytes; each part is written before the next is asked for.
+        size: of all parts; needed for ``on_start`` only.
+        on_start: is called with the mapped bytes before the first is written.
     """
     folder = _folder()
     if folder is None:
@@ -125,40 +126,40 @@ def store(
     try:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
-        number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError:
         return None
     try:
-        if begun is not None:
-            os.ftruncate(number, _HEADER.size + size)
-            mapped = mmap.mmap(number, 0, access=mmap.ACCESS_READ)
-            begun(memoryview(mapped)[_HEADER.size :])
-        _fill(number, _digest(key, kind), parts())
+        if on_start is not None:
+            os.ftruncate(descriptor, _HEADER.size + size)
+            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            on_start(memoryview(mapped)[_HEADER.size :])
+        _fill(descriptor, _digest(key, kind), parts())
         temporary.rename(folder / _file_name(key, kind))
-        made = _mapped(number, _digest(key, kind))
-    except OSError:  # the disk is full, or the folder went
+        made = _mapped(descriptor, _digest(key, kind))
+    except OSError:  # the disk is full, or the directory is gone
         made = None
     finally:
-        os.close(number)
+        os.close(descriptor)
         with contextlib.suppress(OSError):
             temporary.unlink()
     _prune(folder)
     return made
 
 
-def _fill(number: int, digest: bytes, parts: Iterator[bytes]) -> None:
-    os.lseek(number, _HEADER.size, os.SEEK_SET)
+def _fill(descriptor: int, digest: bytes, parts: Iterator[bytes]) -> None:
+    os.lseek(descriptor, _HEADER.size, os.SEEK_SET)
     length = 0
     for part in parts:
         view = memoryview(part)
         length += len(view)
         while view:
-            view = view[os.write(number, view) :]
+            view = view[os.write(descriptor, view) :]
     checksum = 0
     if length:
-        data = memoryview(mmap.mmap(number, 0, access=mmap.ACCESS_READ))
+        data = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         checksum = _checksum(data[_HEADER.size :])
-    os.pwrite(number, _HEADER.pack(_MAGIC, _VERSION, checksum, length, digest), 0)
+    os.pwrite(descriptor, _HEADER.pack(_MAGIC, _VERSION, checksum, length, digest), 0)
 
 
 def _prune(folder: Path) -> None:
@@ -171,7 +172,7 @@ def _prune(folder: Path) -> None:
                 found.append((status.st_mtime_ns, status.st_size, one.path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
-        if total <= _MOST:
+        if total <= _MAX_CACHE:
             return
         with contextlib.suppress(OSError):
             os.unlink(path)  # noqa: PTH108 - text from scandir

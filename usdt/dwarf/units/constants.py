@@ -1,14 +1,14 @@
-"""Numbers of DWARF that are needed here, under the names of the standard (DWARF 5, chapter 7)."""
+"""DWARF's numbers under the names of the standard (DWARF 5, chapter 7)."""
 
 from __future__ import annotations
 
 import enum
 
-__all__ = ("At", "Ate", "Form", "Tag", "Unit")
+__all__ = ("TYPE_KINDS", "At", "Ate", "Form", "Tag", "TypeKind", "UnitType")
 
 
-class Unit(enum.IntEnum):
-    """``DW_UT_*``, DWARF 5 table 7.2; types of ``.debug_types`` get the number of theirs."""
+class UnitType(enum.IntEnum):
+    """``DW_UT_*``, DWARF 5 table 7.2; units of ``.debug_types`` count as TYPE."""
 
     COMPILE = 1
     TYPE = 2
@@ -37,6 +37,7 @@ class Tag:
     UNSPECIFIED_PARAMETERS = 0x18
     VARIANT = 0x19
     INHERITANCE = 0x1C
+    INLINED_SUBROUTINE = 0x1D
     PTR_TO_MEMBER = 0x1F
     SUBRANGE = 0x21
     BASE = 0x24
@@ -62,6 +63,28 @@ class Tag:
     ATOMIC = 0x47
     IMMUTABLE = 0x4B
     SKELETON_UNIT = 0x4A
+
+
+class TypeKind(enum.Enum):
+    """A kind of types with names; the value is the letter that the index stores."""
+
+    STRUCT = "s"
+    UNION = "u"
+    ENUM = "e"
+    TYPEDEF = "t"
+    BASE = "b"
+
+
+TYPE_KINDS = {
+    Tag.STRUCTURE: TypeKind.STRUCT,
+    Tag.CLASS: TypeKind.STRUCT,
+    Tag.INTERFACE: TypeKind.STRUCT,
+    Tag.UNION: TypeKind.UNION,
+    Tag.ENUMERATION: TypeKind.ENUM,
+    Tag.TYPEDEF: TypeKind.TYPEDEF,
+    Tag.TEMPLATE_ALIAS: TypeKind.TYPEDEF,
+    Tag.BASE: TypeKind.BASE,
+}
 
 
 class At:
@@ -104,6 +127,8 @@ class At:
     BYTE_STRIDE = 0x51
     ENTRY_PC = 0x52
     RANGES = 0x55
+    CALL_FILE = 0x58
+    CALL_LINE = 0x59
     DATA_BIT_OFFSET = 0x6B
     SIGNATURE = 0x69
     ENUM_CLASS = 0x6D

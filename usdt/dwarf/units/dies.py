@@ -1,7 +1,7 @@
-"""Entries of debug information (DIEs) as types and functions need them, and walks over them.
+"""Entries of debug information (DIEs): values, references and children.
 
-The bytes are read by :mod:`usdt.dwarf.units.units`; here are references followed, values made
-numbers, and children stepped through, each with a bound.
+:mod:`usdt.dwarf.units.units` reads the bytes. This module follows references, converts values and
+walks over children, each within a bound.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING
 
 from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.errors import DwarfError
-from usdt.dwarf.units.forms import skip, unsigned
+from usdt.dwarf.units.forms import read_form, read_uleb128, skip_attributes
 from usdt.dwarf.units.units import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.dwarf.units.forms import Raw
+    from usdt.dwarf.units.forms import FormValue, UnitEncoding
     from usdt.dwarf.units.units import Unit
 
-    Follow = Callable[[Unit, Raw], "tuple[Unit, int] | None"]
+    Follow = Callable[[Unit, FormValue], "tuple[Unit, int] | None"]
 
-__all__ = ("Die", "child_places")
+__all__ = ("Die", "child_offsets")
 
-_MOST_ENTRIES = 1 << 22  # that one walk passes over
-_MOST_HOPS = 16
+_MAX_ENTRIES = 1 << 22  # of one walk
+_MAX_HOPS = 16
+_PLUS_UCONST = 0x23  # DW_OP_plus_uconst
+_MAX_EXPRESSION = 256  # bytes
+_MAX_OPERATIONS = 64
 _CONSTANTS = frozenset(
     (Form.DATA1, Form.DATA2, Form.DATA4, Form.DATA8, Form.SDATA, Form.UDATA, Form.IMPLICIT_CONST)
 )
@@ -42,7 +45,7 @@ class Die:
     """An entry.
 
     Attributes:
-        unit: whose it is.
+        unit: the unit that contains it.
         at: its position in the unit.
         tag: ``DW_TAG_…``.
     """
@@ -57,38 +60,38 @@ class Die:
         self.tag: int = self._entry.abbreviation.tag
 
     @property
-    def place(self) -> tuple[int, int]:
-        """What tells it from any other entry: whose it is, and where it is there."""
+    def key(self) -> tuple[int, int]:
+        """A key that no other entry of the open files has."""
         return id(self.unit.file), self.unit.header.at + self.at
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The entry as messages name it."""
         return f"the entry at {self.unit.header.at + self.at:#x}"
 
     def __contains__(self, name: int) -> bool:
         return name in self._entry.values
 
-    def raw(self, name: int) -> Raw | None:
-        """An attribute as it is written."""
+    def raw(self, name: int) -> FormValue | None:
+        """Return an attribute as it is written; None if there is none."""
         return self._entry.values.get(name)
 
     def text(self, name: int = At.NAME) -> str:
-        """A string, by default the name; "" where there is none."""
+        """Return a string, by default the name; "" if there is none."""
         raw = self._entry.values.get(name)
         return "" if raw is None else self.unit.text(self._entry, name)
 
     def flag(self, name: int) -> bool:
-        """Whether a flag is set."""
+        """Return whether a flag is set."""
         raw = self._entry.values.get(name)
         return raw is not None and bool(raw.value)
 
     def number(self, name: int, *, signed: int = 0) -> int | None:
-        """A constant; None where there is none, or it must be computed.
+        """Return a constant; None if there is none, or it must be computed.
 
         Args:
             name: the attribute.
-            signed: one that fills so many bytes is signed: forms of a fixed size do not say.
+            signed: size in bytes of a signed number: forms of a fixed size do not give the sign.
         """
         raw = self._entry.values.get(name)
         if raw is None or raw.form not in _CONSTANTS:
@@ -99,30 +102,40 @@ class Die:
         return raw.value
 
     def block(self, name: int) -> bytes | None:
-        """The bytes of a block or expression; None where there is none."""
+        """Return the bytes of a block or expression; None if there is none."""
         raw = self._entry.values.get(name)
         if raw is None or raw.form not in _BLOCKS:
             return None
         start = raw.value
         return bytes(self.unit.data[start : self._block_end(name)])
 
-    def _block_end(self, wanted: int) -> int:
-        # Entry keeps where a block starts; where it ends is where the next attribute starts.
-        from usdt.dwarf.units.forms import read_raw  # noqa: PLC0415 - seldom needed
+    def member_offset(self, name: int) -> int | None:
+        """Return the offset of a member in bytes; None if it depends on the running program.
 
-        _, at = unsigned(self.unit.data, self.at)
+        Args:
+            name: the attribute: a number, or an expression that takes the address of the structure.
+        """
+        if name not in self:
+            return 0
+        offset = self.number(name)
+        expression = None if offset is not None else self.block(name)
+        if expression is None:
+            return offset
+        return _constant_offset(expression, self.unit.encoding)
+
+    def _block_end(self, wanted: int) -> int:
+        # Entry keeps where a block starts; it ends where the next attribute starts.
+        _, at = read_uleb128(self.unit.data, self.at)
         for name, form, constant in self._entry.abbreviation.attributes:
-            _, at = read_raw(self.unit.data, at, form, constant, self.unit.encoding)
+            _, at = read_form(self.unit.data, at, form, constant, self.unit.encoding)
             if name == wanted:
                 break
         if at > len(self.unit.data):
-            raise DwarfError(
-                f"{self.unit.file.sections.name}: {self.where}: a block without an end"
-            )
+            raise DwarfError(f"{self.unit.file.sections.name}: {self.where}: a block does not end")
         return at
 
     def target(self, name: int) -> Die | None:
-        """The entry that an attribute refers to; None where it refers to none that is here."""
+        """Return the entry that an attribute refers to; None if it is absent or not found."""
         raw = self._entry.values.get(name)
         if raw is None or raw.form not in _REFERENCES:
             return None
@@ -130,9 +143,9 @@ class Die:
         return None if found is None else Die(found[0], found[1], self._follow)
 
     def origins(self) -> Iterator[Die]:
-        """This entry, and those it completes (its specification, its abstract origin), in turn."""
+        """Yield this entry, then its abstract origin or specification, and theirs."""
         found: Die | None = self
-        for _ in range(_MOST_HOPS):
+        for _ in range(_MAX_HOPS):
             if found is None:
                 return
             yield found
@@ -140,29 +153,29 @@ class Die:
             found = found.target(name)
 
     def children(self, *tags: int) -> Iterator[Die]:
-        """The entries below it, of some tags or of all."""
-        for at, tag in child_places(self.unit, self._entry):
+        """Yield the entries right below it, of some tags or of all."""
+        for at, tag in child_offsets(self.unit, self._entry):
             if not tags or tag in tags:
                 yield Die(self.unit, at, self._follow)
 
 
-def child_places(unit: Unit, entry: Entry) -> Iterator[tuple[int, int]]:
-    """Position and tag of each entry right below one.
+def child_offsets(unit: Unit, entry: Entry) -> Iterator[tuple[int, int]]:
+    """Yield position and tag of each entry right below one.
 
     Raises:
-        DwarfError: they do not end.
+        DwarfError: there are more than real files have.
     """
     if not entry.abbreviation.children:
         return
     data, table, encoding = unit.data, unit.abbreviations, unit.encoding
     known = table.known
     at, depth, end = entry.end, 0, len(unit.data)
-    for _ in range(_MOST_ENTRIES):
-        if at >= end:  # the last ends of children are often left out
+    for _ in range(_MAX_ENTRIES):
+        if at >= end:  # the final null entries are often left out
             return
         code, body = data[at], at + 1
         if code > 127:
-            code, body = unsigned(data, at)
+            code, body = read_uleb128(data, at)
         if not code:
             if not depth:
                 return
@@ -172,15 +185,56 @@ def child_places(unit: Unit, entry: Entry) -> Iterator[tuple[int, int]]:
         found = known.get(code) or table[code]
         if not depth:
             yield at, found.tag
-        after = body + found.fixed if found.fixed >= 0 else skip(data, body, found, encoding)
+        fixed = found.fixed_size
+        after = skip_attributes(data, body, found, encoding) if fixed is None else body + fixed
         if found.children:
             following = 0
-            if found.sibling:
-                following = encoding.number(data, after - found.sibling, found.sibling)
+            size = found.sibling_size
+            if size:
+                following = encoding.number(data, after - size, size)
             if following > after:
                 after = following
             else:
                 depth += 1
         at = after
     name = unit.file.sections.name
-    raise DwarfError(f"{name}: more than {_MOST_ENTRIES} entries below one of {unit.header.at:#x}")
+    raise DwarfError(f"{name}: more than {_MAX_ENTRIES} entries below one of {unit.header.at:#x}")
+
+
+def _constant_offset(expression: bytes, encoding: UnitEncoding) -> int | None:
+    # The offset that an expression adds to an address; None if it needs memory or registers.
+    if len(expression) > _MAX_EXPRESSION:
+        return None
+    if expression[:1] == bytes((_PLUS_UCONST,)) and len(expression) == 2 and expression[1] < 0x80:
+        return expression[1]  # as gcc writes it for DWARF 2: no need for a library
+    return _computed(expression, encoding)
+
+
+def _computed(expression: bytes, encoding: UnitEncoding) -> int | None:
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415 - seldom, and costs 50 ms
+    from elftools.dwarf.dwarf_expr import DWARFExprParser  # noqa: PLC0415
+    from elftools.dwarf.structs import DWARFStructs  # noqa: PLC0415
+
+    structs = DWARFStructs(
+        little_endian=encoding.byteorder == "little",
+        dwarf_format=8 * encoding.offset_size,
+        address_size=encoding.address_size,
+        dwarf_version=encoding.version,
+    )
+    try:
+        steps = DWARFExprParser(structs).parse_expr(expression)
+    except (ELFError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    stack = [0]  # the address of the structure
+    for step in steps[:_MAX_OPERATIONS]:
+        name = step.op_name
+        if name == "DW_OP_plus_uconst":
+            stack[-1] += step.args[0]
+        elif name.startswith(("DW_OP_const", "DW_OP_lit")):
+            stack.append(step.args[0] if step.args else step.op - 0x30)
+        elif name in ("DW_OP_plus", "DW_OP_minus") and len(stack) > 1:
+            value = stack.pop()
+            stack[-1] += value if name == "DW_OP_plus" else -value
+        else:
+            return None
+    return stack[-1] if len(stack) == 1 and stack[0] >= 0 else None

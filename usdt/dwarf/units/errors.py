@@ -1,4 +1,4 @@
-"""``DwarfError``: what cannot be believed of debug information."""
+"""The error of damaged debug information."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from usdt.base.errors import TracingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("DAMAGE", "DwarfError", "believed")
+__all__ = ("DAMAGE", "DwarfError", "checked")
 
 
 class DwarfError(TracingError, ValueError):
-    """Debug information is damaged, absurd, or in a form that is not read."""
+    """Debug information is damaged, larger than real ones, or in an unsupported form."""
 
 
-#: What reading damaged bytes raises.
+#: Errors that reading damaged bytes raises.
 DAMAGE = (DwarfError, LookupError, ValueError, struct.error, OverflowError, RecursionError)
 
 
 @contextlib.contextmanager
-def believed(name: str, what: str) -> Iterator[None]:
-    """Turn what reading damaged bytes raises into one line.
+def checked(name: str, what: str) -> Iterator[None]:
+    """Turn errors that reading damaged bytes raises into a DwarfError.
+
+    Args:
+        name: of the file.
+        what: is being read.
 
     Raises:
-        DwarfError: in the place of errors of indexing, unpacking and converting.
+        DwarfError: in place of errors of indexing, unpacking and converting.
     """
     try:
         yield

@@ -1,8 +1,7 @@
-"""DWARF's encodings, as far as source lines need them: LEB128, forms, abbreviations.
+"""How DWARF writes numbers, attributes and entries: LEB128, forms, abbreviations.
 
-Everything is read from memory at a position; what cannot be is :class:`Malformed`. The numbers are
-those of the DWARF standard, version 5, and of GNU's extensions for split and shared debug
-information.
+Everything is read from memory at a position. Bytes that make no sense raise
+:class:`MalformedDwarf`.
 """
 
 from __future__ import annotations
@@ -10,35 +9,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from usdt.base.frozen import frozen
+from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.errors import DwarfError
 
 __all__ = (
     "Abbreviation",
-    "Abbreviations",
-    "Encoding",
-    "Malformed",
-    "Raw",
-    "read_raw",
-    "signed",
-    "skip",
-    "string_at",
-    "unsigned",
+    "AbbreviationTable",
+    "FormValue",
+    "MalformedDwarf",
+    "UnitEncoding",
+    "read_form",
+    "read_sleb128",
+    "read_string",
+    "read_uleb128",
+    "skip_attributes",
 )
 
-# DW_AT_…
-AT_SIBLING, AT_NAME, AT_STMT_LIST, AT_LOW_PC, AT_HIGH_PC = 0x01, 0x03, 0x10, 0x11, 0x12
-AT_COMP_DIR, AT_ABSTRACT_ORIGIN, AT_SPECIFICATION = 0x1B, 0x31, 0x47
-AT_RANGES, AT_CALL_FILE, AT_CALL_LINE, AT_LINKAGE_NAME = 0x55, 0x58, 0x59, 0x6E
-AT_STR_OFFSETS_BASE, AT_ADDR_BASE, AT_RNGLISTS_BASE, AT_DWO_NAME = 0x72, 0x73, 0x74, 0x76
-AT_MIPS_LINKAGE_NAME, AT_GNU_DWO_NAME, AT_GNU_DWO_ID = 0x2007, 0x2130, 0x2131
-AT_GNU_RANGES_BASE, AT_GNU_ADDR_BASE = 0x2132, 0x2133
-# DW_FORM_…
-FORM_ADDR, FORM_STRING, FORM_INDIRECT, FORM_REF_ADDR, FORM_IMPLICIT_CONST = 1, 8, 0x16, 0x10, 0x21
-FORM_SDATA, FORM_UDATA, FORM_STRP, FORM_SEC_OFFSET, FORM_LINE_STRP = 0x0D, 0x0F, 0x0E, 0x17, 0x1F
-FORM_DATA16, FORM_RNGLISTX, FORM_STRP_SUP = 0x1E, 0x23, 0x1D
-FORM_GNU_STRP_ALT, FORM_GNU_STR_INDEX = 0x1F21, 0x1F02
 ADDRESS_INDEXES = frozenset((0x1B, 0x29, 0x2A, 0x2B, 0x2C, 0x1F01))  # addrx…, GNU_addr_index
-STRING_INDEXES = frozenset((0x1A, 0x25, 0x26, 0x27, 0x28, FORM_GNU_STR_INDEX))
+STRING_INDEXES = frozenset((0x1A, 0x25, 0x26, 0x27, 0x28, Form.GNU_STR_INDEX))
 UNIT_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1 … ref_udata
 _SIBLINGS = frozenset((0x11, 0x12, 0x13, 0x14))
 ALT_REFERENCES = frozenset((0x1C, 0x24, 0x1F20))  # ref_sup4, ref_sup8, GNU_ref_alt
@@ -49,17 +37,17 @@ _FIXED = {
     **dict.fromkeys((0x27, 0x2B), 3),
     **dict.fromkeys((0x06, 0x13, 0x28, 0x2C, 0x1C), 4),
     **dict.fromkeys((0x07, 0x14, 0x20, 0x24), 8),
-    FORM_DATA16: 16,
-    **dict.fromkeys((0x19, FORM_IMPLICIT_CONST), 0),  # flag_present
+    Form.DATA16: 16,
+    **dict.fromkeys((0x19, Form.IMPLICIT_CONST), 0),  # flag_present
 }
-_OFFSETS = (FORM_SEC_OFFSET, FORM_STRP, FORM_LINE_STRP, FORM_STRP_SUP, 0x1F20, FORM_GNU_STRP_ALT)
+_OFFSETS = (Form.SEC_OFFSET, Form.STRP, Form.LINE_STRP, Form.STRP_SUP, 0x1F20, Form.GNU_STRP_ALT)
 _LEB, _STRING, _BLOCK, _INDIRECT = -1, -2, -3, -4  # steps of a variable size
 _VARIABLE = {
     # sdata udata ref_udata strx addrx loclistx rnglistx GNU_addr_index GNU_str_index
-    **dict.fromkeys((FORM_SDATA, FORM_UDATA, 0x15, 0x1A, 0x1B, 0x22, 0x23, 0x1F01, 0x1F02), _LEB),
-    FORM_STRING: _STRING,
+    **dict.fromkeys((Form.SDATA, Form.UDATA, 0x15, 0x1A, 0x1B, 0x22, 0x23, 0x1F01, 0x1F02), _LEB),
+    Form.STRING: _STRING,
     **dict.fromkeys((0x09, 0x18), _BLOCK),  # block exprloc
-    FORM_INDIRECT: _INDIRECT,
+    Form.INDIRECT: _INDIRECT,
 }
 _COUNTED = {0x0A: 1, 0x03: 2, 0x04: 4}  # block1 block2 block4: bytes of their length
 _MAX_LEB = 16  # bytes; real ones have ten
@@ -68,12 +56,12 @@ _MAX_ABBREVIATIONS = 1 << 20
 _MAX_STRING = 1 << 16
 
 
-class Malformed(DwarfError):  # noqa: N818 - what it is
-    """Debug information that cannot be believed."""
+class MalformedDwarf(DwarfError):  # noqa: N818 - what it is
+    """Debug information whose bytes make no sense."""
 
 
-class Raw(NamedTuple):
-    """An attribute as it is written.
+class FormValue(NamedTuple):
+    """The value of an attribute as it is written.
 
     Attributes:
         form: ``DW_FORM_…``.
@@ -84,8 +72,8 @@ class Raw(NamedTuple):
     value: int
 
 
-def unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 number and the position behind it."""
+def read_uleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """Return an unsigned LEB128 number and the position after it."""
     value = data[at]
     if value < 0x80:
         return value, at + 1
@@ -95,18 +83,18 @@ def unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return value, at + count + 1
-    raise Malformed(f"a number of more than {_MAX_LEB} bytes")
+    raise MalformedDwarf(f"a number of more than {_MAX_LEB} bytes")
 
 
-def signed(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A signed LEB128 number and the position behind it."""
-    value, end = unsigned(data, at)
+def read_sleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """Return a signed LEB128 number and the position after it."""
+    value, end = read_uleb128(data, at)
     bits = 7 * (end - at)
     return value - (1 << bits) if value >> bits - 1 else value, end
 
 
-def string_at(data: bytes | memoryview, at: int) -> tuple[str, int]:
-    """A string that ends in NUL and the position behind that."""
+def read_string(data: bytes | memoryview, at: int) -> tuple[str, int]:
+    """Return a string that ends in NUL and the position after it."""
     size = 256
     while size <= _MAX_STRING:
         raw = bytes(data[at : at + size])
@@ -116,12 +104,19 @@ def string_at(data: bytes | memoryview, at: int) -> tuple[str, int]:
         if len(raw) < size:
             break
         size *= 4
-    raise Malformed(f"a string at {at:#x} without an end")
+    raise MalformedDwarf(f"a string at {at:#x} does not end")
 
 
 @frozen
-class Encoding:
-    """How the numbers of a unit are written."""
+class UnitEncoding:
+    """How a unit writes numbers.
+
+    Attributes:
+        byteorder: "little" or "big".
+        address_size: in bytes.
+        offset_size: in bytes: 4 or, for 64-bit DWARF, 8.
+        version: of DWARF.
+    """
 
     byteorder: str
     address_size: int
@@ -129,51 +124,52 @@ class Encoding:
     version: int
 
     def size_of(self, form: int) -> int | None:
-        """Bytes of a form; None where that is not fixed."""
-        if form == FORM_ADDR:
+        """Return the size of a form in bytes; None if it is not fixed."""
+        if form == Form.ADDR:
             return self.address_size
-        if form == FORM_REF_ADDR:
+        if form == Form.REF_ADDR:
             return self.address_size if self.version == 2 else self.offset_size
         return self.offset_size if form in _OFFSETS else _FIXED.get(form)
 
     def number(self, data: bytes | memoryview, at: int, size: int) -> int:
-        """An unsigned number of ``size`` bytes."""
+        """Return an unsigned number of ``size`` bytes."""
         raw = data[at : at + size]
         if len(raw) < size:
-            raise Malformed(f"{size} bytes expected at {at:#x}, {len(raw)} are there")
+            raise MalformedDwarf(f"expected {size} bytes at {at:#x}, found {len(raw)}")
         return int.from_bytes(raw, self.byteorder)  # type: ignore[arg-type]
 
 
 class Abbreviation:
-    """What one kind of entry (DIE) consists of.
+    """The attributes of one kind of entry (DIE).
 
     Attributes:
         tag: ``DW_TAG_…``.
-        children: whether entries below it follow.
+        children: whether entries below it may follow.
         attributes: (``DW_AT_…``, ``DW_FORM_…``, implicit constant) in order.
-        code: whether such entries may have code.
-        steps: how to pass over one: bytes, or a negative number for what has no fixed size.
-        fixed: bytes of the whole; -1 where that is not fixed.
-        sibling: bytes of a reference to what follows its children, if that comes last; else 0.
+        code: whether such entries have addresses of code.
+        steps: how to skip one: numbers of bytes, and negative numbers for forms without a fixed
+            size.
+        fixed_size: of all attributes in bytes; None if it is not fixed.
+        sibling_size: bytes of DW_AT_sibling, if that is the last attribute; else 0.
     """
 
-    __slots__ = ("attributes", "children", "code", "fixed", "sibling", "steps", "tag")
+    __slots__ = ("attributes", "children", "code", "fixed_size", "sibling_size", "steps", "tag")
 
     def __init__(
         self,
         tag: int,
         attributes: list[tuple[int, int, int]],
-        encoding: Encoding,
+        encoding: UnitEncoding,
         *,
         children: bool,
     ) -> None:
         self.tag = tag
         self.children = children
         self.attributes = tuple(attributes)
-        self.code = any(one[0] in (AT_LOW_PC, AT_RANGES) for one in attributes)
+        self.code = any(one[0] in (At.LOW_PC, At.RANGES) for one in attributes)
         last, form, _ = attributes[-1] if attributes else (0, 0, 0)
         # gcc writes it last; clang writes none.
-        self.sibling = _FIXED[form] if last == AT_SIBLING and form in _SIBLINGS else 0
+        self.sibling_size = _FIXED[form] if last == At.SIBLING and form in _SIBLINGS else 0
         steps: list[int] = []
         for _, form, _ in attributes:
             step = _step(form, encoding)
@@ -182,10 +178,10 @@ class Abbreviation:
             else:
                 steps.append(step)
         self.steps = tuple(steps)
-        self.fixed = sum(steps) if all(step >= 0 for step in steps) else -1
+        self.fixed_size = sum(steps) if all(step >= 0 for step in steps) else None
 
 
-def _step(form: int, encoding: Encoding) -> int:
+def _step(form: int, encoding: UnitEncoding) -> int:
     size = encoding.size_of(form)
     if size is not None:
         return size
@@ -193,12 +189,14 @@ def _step(form: int, encoding: Encoding) -> int:
         return _BLOCK - 8 * _COUNTED[form]
     found = _VARIABLE.get(form)
     if found is None:
-        raise Malformed(f"DW_FORM {form:#x} is not known")
+        raise MalformedDwarf(f"DW_FORM {form:#x} is not known")
     return found
 
 
-def skip(data: bytes | memoryview, at: int, abbreviation: Abbreviation, encoding: Encoding) -> int:
-    """The position behind the attributes of an entry."""
+def skip_attributes(
+    data: bytes | memoryview, at: int, abbreviation: Abbreviation, encoding: UnitEncoding
+) -> int:
+    """Return the position after the attributes of an entry."""
     for step in abbreviation.steps:
         if step >= 0:
             at += step
@@ -207,88 +205,92 @@ def skip(data: bytes | memoryview, at: int, abbreviation: Abbreviation, encoding
                 at += 1
             at += 1
         elif step == _STRING:
-            at = string_at(data, at)[1]
+            at = read_string(data, at)[1]
         elif step == _BLOCK:
-            size, at = unsigned(data, at)
+            size, at = read_uleb128(data, at)
             at += size
         elif step == _INDIRECT:
-            _, at = read_raw(data, at, FORM_INDIRECT, 0, encoding)
+            _, at = read_form(data, at, Form.INDIRECT, 0, encoding)
         else:
             width = (_BLOCK - step) // 8
             at += width + encoding.number(data, at, width)
     return at
 
 
-def read_raw(
-    data: bytes | memoryview, at: int, form: int, constant: int, encoding: Encoding
-) -> tuple[Raw, int]:
-    """An attribute and the position behind it; ``constant`` is the implicit one."""
+def read_form(
+    data: bytes | memoryview, at: int, form: int, constant: int, encoding: UnitEncoding
+) -> tuple[FormValue, int]:
+    """Return an attribute and the position after it; ``constant`` is the implicit one."""
     size = encoding.size_of(form)
     if size is not None:
-        if form == FORM_IMPLICIT_CONST:
-            return Raw(form, constant), at
-        return Raw(form, encoding.number(data, at, size) if size else 1), at + size
-    if form == FORM_SDATA:
-        value, at = signed(data, at)
-        return Raw(form, value), at
-    if form == FORM_STRING:
-        return Raw(form, at), string_at(data, at)[1]
-    if form == FORM_INDIRECT:
-        form, at = unsigned(data, at)
-        if form in (FORM_INDIRECT, FORM_IMPLICIT_CONST):
-            raise Malformed("a form that refers to itself")
-        return read_raw(data, at, form, 0, encoding)
+        if form == Form.IMPLICIT_CONST:
+            return FormValue(form, constant), at
+        return FormValue(form, encoding.number(data, at, size) if size else 1), at + size
+    if form == Form.SDATA:
+        value, at = read_sleb128(data, at)
+        return FormValue(form, value), at
+    if form == Form.STRING:
+        return FormValue(form, at), read_string(data, at)[1]
+    if form == Form.INDIRECT:
+        form, at = read_uleb128(data, at)
+        if form in (Form.INDIRECT, Form.IMPLICIT_CONST):
+            raise MalformedDwarf("DW_FORM_indirect that leads to itself or to a constant")
+        return read_form(data, at, form, 0, encoding)
     if form in _COUNTED:
         length, at = encoding.number(data, at, _COUNTED[form]), at + _COUNTED[form]
-        return Raw(form, at), at + length
+        return FormValue(form, at), at + length
     if form not in _VARIABLE:
-        raise Malformed(f"DW_FORM {form:#x} is not known")
-    value, at = unsigned(data, at)
-    return (Raw(form, at), at + value) if _VARIABLE[form] == _BLOCK else (Raw(form, value), at)
+        raise MalformedDwarf(f"DW_FORM {form:#x} is not known")
+    value, at = read_uleb128(data, at)
+    return (
+        (FormValue(form, at), at + value)
+        if _VARIABLE[form] == _BLOCK
+        else (FormValue(form, value), at)
+    )
 
 
-class Abbreviations:
-    """A table of abbreviations, decoded as far as it is asked for.
+class AbbreviationTable:
+    """A table of abbreviations, decoded as they are needed.
 
     Args:
-        data: the whole of ``.debug_abbrev``.
-        at: where the table begins.
+        data: the section ``.debug_abbrev``.
+        at: the position of the table.
         encoding: of the unit that uses it.
 
     Attributes:
-        known: those that were asked for, by code.
+        known: those that are decoded, by code.
     """
 
-    def __init__(self, data: bytes, at: int, encoding: Encoding) -> None:
+    def __init__(self, data: bytes, at: int, encoding: UnitEncoding) -> None:
         self.known: dict[int, Abbreviation] = {}
         self._data = data
         self._at = at
         self._encoding = encoding
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         self._ended = False
 
     def __getitem__(self, code: int) -> Abbreviation:
         found = self.known.get(code)
         if found is not None:
             return found
-        while code not in self._places and not self._ended:
-            self._pass()
-        if code not in self._places:
-            raise Malformed(f"no abbreviation {code}")
-        made = self.known[code] = self._read(self._places[code])[0]
+        while code not in self._positions and not self._ended:
+            self._skip_one()
+        if code not in self._positions:
+            raise MalformedDwarf(f"no abbreviation {code}")
+        made = self.known[code] = self._read(self._positions[code])[0]
         return made
 
-    def _pass(self) -> None:
-        # Most are never asked for: of these only where they are.
+    def _skip_one(self) -> None:
+        # Most are never needed: only their positions are kept.
         data = self._data
-        code, at = unsigned(data, self._at)
-        if code == 0 or len(self._places) >= _MAX_ABBREVIATIONS:
+        code, at = read_uleb128(data, self._at)
+        if code == 0 or len(self._positions) >= _MAX_ABBREVIATIONS:
             self._ended = True
             return
-        self._places.setdefault(code, at)
-        _, attributes = unsigned(data, at)
+        self._positions.setdefault(code, at)
+        _, attributes = read_uleb128(data, at)
         end = data.find(b"\0\0", attributes + 1)
-        # A third zero: the first may be a constant's, so the two behind it are the end.
+        # If a third zero follows, the first may belong to a constant: decode to find the end.
         if end < 0 or data[end + 2 : end + 3] == b"\0":
             self._at = self._read(at)[1]
         else:
@@ -296,18 +298,18 @@ class Abbreviations:
 
     def _read(self, at: int) -> tuple[Abbreviation, int]:
         data = self._data
-        tag, at = unsigned(data, at)
+        tag, at = read_uleb128(data, at)
         children = bool(data[at])
         at += 1
         attributes: list[tuple[int, int, int]] = []
         while True:
-            name, at = unsigned(data, at)
-            form, at = unsigned(data, at)
+            name, at = read_uleb128(data, at)
+            form, at = read_uleb128(data, at)
             constant = 0
-            if form == FORM_IMPLICIT_CONST:
-                constant, at = signed(data, at)
+            if form == Form.IMPLICIT_CONST:
+                constant, at = read_sleb128(data, at)
             if name == form == 0:
                 return Abbreviation(tag, attributes, self._encoding, children=children), at
             attributes.append((name, form, constant))
             if len(attributes) > _MAX_ATTRIBUTES:
-                raise Malformed(f"an abbreviation of more than {_MAX_ATTRIBUTES} attributes")
+                raise MalformedDwarf(f"an abbreviation of more than {_MAX_ATTRIBUTES} attributes")

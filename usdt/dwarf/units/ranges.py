@@ -1,4 +1,4 @@
-"""Lists of ranges (``.debug_ranges``, ``.debug_rnglists``), and which range an address is in."""
+"""Lists of ranges (``.debug_ranges``, ``.debug_rnglists``), and which range contains an address."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import heapq
 from array import array
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.units.forms import Malformed, unsigned
+from usdt.dwarf.units.forms import MalformedDwarf, read_uleb128
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from usdt.dwarf.units.forms import Encoding
+    from usdt.dwarf.units.forms import UnitEncoding
 
 __all__ = ("RangeMap", "read_aranges", "read_ranges", "read_rnglist")
 
@@ -23,7 +23,7 @@ _NONE = (1 << 32) - 1
 Range = tuple[int, int]
 
 
-def read_ranges(data: memoryview, at: int, encoding: Encoding, base: int) -> list[Range]:
+def read_ranges(data: memoryview, at: int, encoding: UnitEncoding, base: int) -> list[Range]:
     """Return the range list at a position of ``.debug_ranges`` (DWARF 2 to 4).
 
     Args:
@@ -48,11 +48,15 @@ def read_ranges(data: memoryview, at: int, encoding: Encoding, base: int) -> lis
             base = end
         elif start < end:
             found.append((base + start, base + end))
-    raise Malformed(f"a list of more than {_MAX_RANGES} ranges")
+    raise MalformedDwarf(f"a list of more than {_MAX_RANGES} ranges")
 
 
 def read_rnglist(
-    data: memoryview, at: int, encoding: Encoding, base: int, indexed_address: Callable[[int], int]
+    data: memoryview,
+    at: int,
+    encoding: UnitEncoding,
+    base: int,
+    indexed_address: Callable[[int], int],
 ) -> list[Range]:
     """Return the range list at a position of ``.debug_rnglists`` (DWARF 5, DW_RLE_…).
 
@@ -74,15 +78,15 @@ def read_rnglist(
         if kind == 0:  # end_of_list
             return found
         if kind == 1:  # base_addressx
-            index, at = unsigned(data, at)
+            index, at = read_uleb128(data, at)
             base = indexed_address(index)
             continue
         if kind == 5:  # base_address
             base, at = encoding.number(data, at, size), at + size
             continue
         if kind in (2, 3, 4):  # startx_endx, startx_length, offset_pair
-            first, at = unsigned(data, at)
-            second, at = unsigned(data, at)
+            first, at = read_uleb128(data, at)
+            second, at = read_uleb128(data, at)
             start = base + first if kind == 4 else indexed_address(first)
             end = start + second if kind == 3 else base + second
             end = indexed_address(second) if kind == 2 else end
@@ -91,16 +95,16 @@ def read_rnglist(
             at += 2 * size
         elif kind == 7:  # start_length
             start = encoding.number(data, at, size)
-            length, at = unsigned(data, at + size)
+            length, at = read_uleb128(data, at + size)
             end = start + length
         else:
-            raise Malformed(f"DW_RLE {kind:#x} is not known")
+            raise MalformedDwarf(f"DW_RLE {kind:#x} is not known")
         found.append((start, end))
-    raise Malformed(f"a list of more than {_MAX_RANGES} ranges")
+    raise MalformedDwarf(f"a list of more than {_MAX_RANGES} ranges")
 
 
-def read_aranges(data: memoryview, plain: Encoding) -> Iterator[tuple[int, int, int]]:
-    """Every range of ``.debug_aranges``: from, to, position of the unit."""
+def read_aranges(data: memoryview, plain: UnitEncoding) -> Iterator[tuple[int, int, int]]:
+    """Yield every range of ``.debug_aranges``: start, end, position of the unit."""
     at, seen = 0, 0
     while at < len(data):
         length, start, size = plain.number(data, at, 4), at + 4, 4
@@ -110,7 +114,9 @@ def read_aranges(data: memoryview, plain: Encoding) -> Iterator[tuple[int, int, 
         unit = plain.number(data, start + 2, size)
         width = data[start + 2 + size]
         if width not in (4, 8) or data[start + 3 + size]:
-            raise Malformed("ranges of addresses of a strange size, or with segments")
+            raise MalformedDwarf(
+                ".debug_aranges with segments, or with addresses of neither 4 nor 8 bytes"
+            )
         # Aligned to twice an address, counted from the header.
         place = at + -(-(start + 4 + size - at) // (2 * width)) * 2 * width
         while place + 2 * width <= end:
@@ -119,25 +125,25 @@ def read_aranges(data: memoryview, plain: Encoding) -> Iterator[tuple[int, int, 
             place += 2 * width
             seen += 1
             if seen > _MAX_ARANGES:
-                raise Malformed(f"more than {_MAX_ARANGES} ranges of units")
+                raise MalformedDwarf(f"more than {_MAX_ARANGES} ranges of units")
             if low and many:
                 yield low, low + many, unit
         at = end
 
 
 class RangeMap:
-    """Which of many ranges an address is in; of nested ones the innermost.
+    """A map from addresses to ranges; of nested ranges, to the innermost.
 
     Args:
-        ranges: from, to, rank, number; a greater rank hides a smaller, then the shorter range
-            the longer one.
+        ranges: (start, end, rank, number); a greater rank hides a smaller one; of equal ranks, the
+            shorter range hides the longer one.
     """
 
     def __init__(self, ranges: Iterable[tuple[int, int, int, int]]) -> None:
         self._starts, self._numbers = array("Q"), array("I")
         rows = sorted(ranges)
         points = sorted({point for low, high, _, _ in rows for point in (low, high)})
-        active: list[tuple[int, int, int, int]] = []  # the foremost first
+        active: list[tuple[int, int, int, int]] = []  # the one that hides the others first
         following = 0
         for point in points:
             while following < len(rows) and rows[following][0] <= point:
@@ -155,7 +161,7 @@ class RangeMap:
         return len(self._starts)
 
     def find(self, address: int) -> int | None:
-        """The number of the foremost range; None where there is none."""
+        """Return the number of the range that an address is in; None if there is none."""
         at = bisect.bisect_right(self._starts, address) - 1
         number = self._numbers[at] if at >= 0 else _NONE
         return None if number == _NONE else number

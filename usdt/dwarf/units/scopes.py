@@ -1,7 +1,7 @@
-"""Namespaces and classes that an entry lies in: what its name is qualified with.
+"""The namespaces and classes that contain an entry: the qualification of its name.
 
-Entries do not know what they are below: from the top of the unit one goes down to where the entry
-is, and keeps what was seen on the way.
+Entries do not refer to their parents. So the search goes from the root of the unit down to the
+entry, and keeps what it has seen on the way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from usdt.dwarf.units.constants import At, Tag
-from usdt.dwarf.units.dies import child_places
+from usdt.dwarf.units.dies import child_offsets
 from usdt.dwarf.units.errors import DAMAGE
 from usdt.dwarf.units.units import Entry
 
@@ -26,7 +26,7 @@ __all__ = ("ANONYMOUS", "Scopes")
 ANONYMOUS = "(anonymous namespace)"  # as gdb and the demanglers have it
 
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.STRUCTURE, Tag.CLASS, Tag.UNION, Tag.INTERFACE))
-_DEEPEST = 64  # scopes in a name
+_MAX_DEPTH = 64  # scopes in a name
 _PLAIN = frozenset((0x0001, 0x0002, 0x000C, 0x001D, 0x002C, 0x8001))  # C, assembly: no scopes
 
 
@@ -35,22 +35,23 @@ class Scopes:
 
     Args:
         unit: the unit.
-        elsewhere: the name of an entry at a position that leaves it to a type unit; "" if none is.
+        signed_name: returns the name of an entry, by position, that leaves it to a type unit; "" if
+            it does not.
     """
 
-    def __init__(self, unit: Unit, elsewhere: Callable[[int], str] = lambda _: "") -> None:
+    def __init__(self, unit: Unit, signed_name: Callable[[int], str] = lambda _: "") -> None:
         self._unit = unit
-        self._elsewhere = elsewhere
-        self._below: dict[int, array[int]] = {}  # of an entry: where those right below it begin
+        self._signed_name = signed_name
+        self._below: dict[int, array[int]] = {}  # entry → positions of those right below it
         self._names: dict[int, str] = {}
         language = unit.integer(unit.root, At.LANGUAGE, 0) or 0
         self._flat = language in _PLAIN
 
     def prefix(self, at: int) -> str:
-        """What stands before the name of the entry at a position: "" or "a::b::"."""
+        """Return the qualification of the entry at a position: "" or "a::b::"."""
         names: list[str] = []
         entry = self._unit.root
-        for _ in range(0 if self._flat else _DEEPEST):
+        for _ in range(0 if self._flat else _MAX_DEPTH):
             starts = self._children(entry)
             index = bisect.bisect_right(starts, at) - 1
             if index < 0 or starts[index] == at:
@@ -63,8 +64,8 @@ class Scopes:
         found = self._below.get(entry.at)
         if found is None:
             found = self._below[entry.at] = array("Q")
-            with contextlib.suppress(*DAMAGE):  # what comes before it is right all the same
-                found.extend(at for at, _ in child_places(self._unit, entry))
+            with contextlib.suppress(*DAMAGE):  # entries before the damage are right
+                found.extend(at for at, _ in child_offsets(self._unit, entry))
         return found
 
     def _name(self, entry: Entry) -> str:
@@ -75,7 +76,7 @@ class Scopes:
                 name = name and f"{name}()"
             elif tag in _SCOPES:
                 if not name and At.SIGNATURE in entry.values:
-                    name = self._elsewhere(entry.at)
+                    name = self._signed_name(entry.at)
                 name = name or (ANONYMOUS if tag == Tag.NAMESPACE else "{…}")
             else:
                 name = ""

@@ -1,8 +1,8 @@
 """The debug sections of one ELF file, plain or compressed.
 
-Plain ones are used where they lie. Compressed ones (SHF_COMPRESSED, or ``.zdebug_…`` as binutils
-wrote them before) are decompressed in pieces; large ones into the cache, so that the next program
-finds them done and memory does not hold them.
+Plain sections are used in place. Compressed ones (SHF_COMPRESSED, or ``.zdebug_…`` of older
+binutils) are decompressed in pieces. Large ones go to the cache: the next program finds them
+decompressed, and they do not stay in memory.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ if TYPE_CHECKING:
     from usdt.elf.file import ElfFile
     from usdt.elf.format import Section
 
-__all__ = ("Arriving", "DebugSections", "Unkept", "let_go", "text_at")
+__all__ = ("DebugSections", "DecompressionStream", "NotCached", "drop_pages")
 
 _ZLIB, _ZSTD = 1, 2  # ELFCOMPRESS_*, elf.h
-_MOST = 8 << 30  # bytes of one section
-_MOST_IN_MEMORY = 1 << 30
-_MOST_RATIO = 1100  # zlib packs at most 1032 bytes into one
-_MOST_PARTS = 1 << 16
-_KEPT = 1 << 20  # bytes from which a decompressed section is kept
+_MAX_SECTION = 8 << 30  # bytes
+_MAX_IN_MEMORY = 1 << 30
+_MAX_RATIO = 1100  # zlib packs at most 1032 bytes into one
+_MAX_PARTS = 1 << 16
+_MIN_CACHED = 1 << 20  # bytes of a decompressed section that goes to the cache
 _PIECE = 1 << 20
-_LARGE_PIECE = 8 << 20  # fewer of them: after each a thread waits for its turn in the interpreter
-_OVERLAPPED = 16 << 20  # bytes from which a section is used while it is decompressed
-_MOST_TEXT = 1 << 16  # bytes of one string; C++ has names of ten thousand
-_NOTHING = memoryview(b"")
+_LARGE_PIECE = 8 << 20  # for a thread: after each piece it waits for the interpreter lock
+_MIN_STREAMED = 16 << 20  # bytes of a section that is used while it is decompressed
+_EMPTY = memoryview(b"")
 
 
 class DebugSections:
@@ -50,10 +49,10 @@ class DebugSections:
 
     Attributes:
         elf: the file.
-        name: what messages call it.
+        name: its name in messages.
         mark: its byte order as ``struct`` writes it, "<" or ">".
-        split: whether it is a file of split debug information (``.dwo``, ``.dwp``): its sections
-            are found without the ``.dwo`` that their names end with.
+        split: whether it is a file of split debug information (``.dwo``, ``.dwp``): then ".dwo" at
+            the end of section names is optional.
     """
 
     def __init__(self, elf: ElfFile) -> None:
@@ -68,7 +67,7 @@ class DebugSections:
         return self._find(name) is not None
 
     def __getitem__(self, name: str) -> memoryview:
-        """A section's bytes, decompressed.
+        """Return the bytes of a section, decompressed.
 
         Raises:
             DwarfError: it does not decompress to what its header says.
@@ -77,38 +76,39 @@ class DebugSections:
         view = self._views.get(name)
         if view is None:
             section = self._find(name)
-            view = _NOTHING if section is None else self._read(section)
+            view = _EMPTY if section is None else self._read(section)
             if section is not None and self.split:
                 view = self._all_of(section, view)
             self._views[name] = view
         return view
 
     def _all_of(self, first: Section, view: memoryview) -> memoryview:
-        # gcc gives each type unit of a .dwo file a section of its own, all of one name.
+        # gcc gives each type unit of a .dwo file its own section, all with one name.
         others = [one for one in self.elf.sections if one.name == first.name and one != first]
         if not others:
             return view
         size = sum(one.size for one in others)
-        if len(others) > _MOST_PARTS or size > _MOST_IN_MEMORY:
+        if len(others) > _MAX_PARTS or size > _MAX_IN_MEMORY:
             raise self._damaged(first, f"{len(others)} others of the same name, {size} bytes")
         return memoryview(b"".join((view, *(self._read(one) for one in others))))
 
     def prepare(self, *names: str) -> None:
-        """Decompress some sections at the same time; errors come when they are used."""
+        """Decompress some sections in parallel; errors are raised when the sections are used."""
         packed = [name for name in names if name not in self._views and self._is_packed(name)]
         if len(packed) < 2:
             return
-        _ = self.identity  # asked for by all of them
-        threads = [threading.Thread(target=self._quietly, args=(name,)) for name in packed]
+        _ = self.identity  # used by all of them
+        threads = [threading.Thread(target=self._read_quietly, args=(name,)) for name in packed]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def arriving(self, name: str) -> Arriving | None:
-        """A large section while it is decompressed for the first time; else None.
+    def stream(self, name: str) -> DecompressionStream | None:
+        """Start to decompress a large section for the first time; None if there is no need.
 
-        Its bytes are this object's from now on; what was not waited for must not be read.
+        From now on the section's bytes are those of the stream; the caller must wait for a part
+        before reading it.
         """
         section = None if name in self._views else self._find(name)
         if section is None or not section.flags & SHF_COMPRESSED:
@@ -118,11 +118,11 @@ class DebugSections:
             self._check_size(section, packed, kind, size)
             pieces = self._pieces(section, packed, kind, size, _LARGE_PIECE)
         except TracingError:
-            return None  # it is said where the section is used
+            return None  # the error is raised when the section is used
         key = f"{self.identity} {section.name}"
-        if size < _OVERLAPPED or cache.load(key, "section") is not None:
+        if size < _MIN_STREAMED or cache.load(key, "section") is not None:
             return None
-        made = Arriving(key, pieces, size)
+        made = DecompressionStream(key, pieces, size)
         view = made.start()
         if view is None:
             return None
@@ -130,19 +130,19 @@ class DebugSections:
         return made
 
     def forget(self, name: str) -> None:
-        """Read a section anew when it is asked for next."""
+        """Forget a section; its next use reads it again."""
         self._views.pop(name, None)
 
     def _is_packed(self, name: str) -> bool:
         section = self._find(name)
         return section is not None and bool(section.flags & SHF_COMPRESSED)
 
-    def _quietly(self, name: str) -> None:
+    def _read_quietly(self, name: str) -> None:
         with contextlib.suppress(TracingError):
             self[name]
 
     def close(self) -> None:
-        """Forget the sections; the file is its owner's to close."""
+        """Forget the sections; the caller closes the file."""
         self._views.clear()
 
     def _find(self, name: str) -> Section | None:
@@ -156,10 +156,10 @@ class DebugSections:
 
     @property
     def identity(self) -> str:
-        """What tells this file's debug information from any other's: for keys of the cache.
+        """A string that identifies this file's debug information, for keys of the cache.
 
-        The build ID and the debug sections' headers, beginnings and ends; without a build ID the
-        path, time of change and length as well.
+        The build ID and a digest of the debug sections' headers, beginnings and ends; without a
+        build ID also path, time of change and length.
         """
         if self._identity is None:
             digest = hashlib.sha256()
@@ -169,10 +169,10 @@ class DebugSections:
                     digest.update(f"{section.name} {section.flags} {section.size}".encode())
                     digest.update(data[:4096])
                     digest.update(data[-4096:])
-            self._identity = f"{self.elf.build_id or self._place()} {digest.hexdigest()}"
+            self._identity = f"{self.elf.build_id or self._path_and_time()} {digest.hexdigest()}"
         return self._identity
 
-    def _place(self) -> str:
+    def _path_and_time(self) -> str:
         try:
             changed = os.stat(self.elf.path).st_mtime_ns  # noqa: PTH116 - text
         except (OSError, ValueError):
@@ -191,7 +191,7 @@ class DebugSections:
         return raw
 
     def _compressed(self, section: Section) -> tuple[memoryview, int, int]:
-        # The packed bytes, the method, and how many bytes they hold.
+        # The compressed bytes, the method, and the decompressed size.
         raw = self.elf.contents(section)
         layout = struct.Struct(self.mark + ("I4xQQ" if self.elf.bits == 64 else "III"))
         if len(raw) < layout.size:
@@ -201,9 +201,9 @@ class DebugSections:
 
     def _check_size(self, section: Section, packed: memoryview, kind: int, size: int) -> None:
         if kind not in (_ZLIB, _ZSTD):
-            raise self._damaged(section, f"compressed by method {kind}, 1 (zlib) or 2 (zstd) known")
-        if size > _MOST or (kind == _ZLIB and size > _MOST_RATIO * len(packed) + 64):
-            raise self._damaged(section, f"{len(packed)} bytes are said to hold {size}")
+            raise self._damaged(section, f"compression method {kind}, not 1 (zlib) or 2 (zstd)")
+        if size > _MAX_SECTION or (kind == _ZLIB and size > _MAX_RATIO * len(packed) + 64):
+            raise self._damaged(section, f"{len(packed)} bytes cannot decompress to {size}")
 
     def _decompressed(
         self, section: Section, packed: memoryview, kind: int, size: int
@@ -213,15 +213,15 @@ class DebugSections:
         def parts() -> Iterator[bytes]:
             return self._pieces(section, packed, kind, size)
 
-        if size >= _KEPT:
+        if size >= _MIN_CACHED:
             key = f"{self.identity} {section.name}"
             kept = cache.load(key, "section")
             if kept is None or len(kept) != size:
                 kept = cache.store(key, "section", parts)
             if kept is not None:
                 return kept
-        if size > _MOST_IN_MEMORY:
-            raise self._damaged(section, f"{size} bytes, and no cache to decompress them into")
+        if size > _MAX_IN_MEMORY:
+            raise self._damaged(section, f"{size} bytes decompressed need a cache directory")
         return memoryview(b"".join(parts()))
 
     def _pieces(
@@ -248,7 +248,7 @@ class DebugSections:
                 total += len(piece)
                 yield piece
                 if total // _LARGE_PIECE != (total - len(piece)) // _LARGE_PIECE:
-                    let_go(packed)
+                    drop_pages(packed)
         except (zlib.error, OSError, ValueError) as err:
             raise self._damaged(section, f"cannot be decompressed: {err}") from err
         if total != size:
@@ -270,13 +270,13 @@ class DebugSections:
         return DwarfError(f"{self.name}: section {section.name}: {reason}")
 
 
-class Arriving:
+class DecompressionStream:
     """A section that another thread decompresses into the cache.
 
     Args:
-        key: its own there.
-        pieces: gives its bytes.
-        size: of all of it.
+        key: of the section in the cache.
+        pieces: yields its bytes.
+        size: of the section, decompressed.
     """
 
     def __init__(self, key: str, pieces: Generator[bytes, None, None], size: int) -> None:
@@ -291,14 +291,14 @@ class Arriving:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> memoryview | None:
-        """Begin; the bytes to be, or None where there is no cache for them."""
+        """Start the thread; return the bytes to come, or None if there is no cache."""
         self._thread.start()
         with self._changed:
             self._changed.wait_for(lambda: self._view is not None or self._ended)
         return self._view
 
     def wait(self, end: int) -> None:
-        """Wait until the bytes up to a position are there.
+        """Wait until the bytes up to a position are decompressed.
 
         Raises:
             DwarfError: they do not decompress to what the header says.
@@ -309,17 +309,19 @@ class Arriving:
         with self._changed:
             self._changed.wait_for(lambda: self._ready >= end or self._ended)
         if self._ready < end:
-            raise DwarfError(self._error) if self._error else Unkept("the cache is full, or went")
+            raise (
+                DwarfError(self._error) if self._error else NotCached("cannot write to the cache")
+            )
 
     def finish(self) -> None:
-        """Wait until all of it is there, or nothing more comes; raises as :meth:`wait`."""
+        """Wait until the thread has ended; raise as :meth:`wait` does."""
         self.wait(self._size)
         self._thread.join()
         if self._error:
             raise DwarfError(self._error)
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._stopped = True
         self._thread.join()
         self._pieces.close()
@@ -327,15 +329,17 @@ class Arriving:
 
     def _run(self) -> None:
         try:
-            cache.store(self._key, "section", self._counted, size=self._size, begun=self._begun)
+            cache.store(
+                self._key, "section", self._counted, size=self._size, on_start=self._started
+            )
         except TracingError as err:
-            self._error = str(err)  # the rest of it has the mapped bytes
+            self._error = str(err)  # the traceback refers to the mapped bytes
         finally:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
 
-    def _begun(self, view: memoryview) -> None:
+    def _started(self, view: memoryview) -> None:
         with self._changed:
             self._view = view
             self._changed.notify_all()
@@ -343,19 +347,19 @@ class Arriving:
     def _counted(self) -> Iterator[bytes]:
         for piece in self._pieces:
             if self._stopped:
-                raise Unkept("no longer wanted")
+                raise NotCached("no longer wanted")
             yield piece
             with self._changed:  # it is written
                 self._ready += len(piece)
                 self._changed.notify_all()
 
 
-class Unkept(TracingError):  # noqa: N818 - what it is
-    """What is decompressed cannot be kept."""
+class NotCached(TracingError):  # noqa: N818 - what it is
+    """A decompressed section cannot be written to the cache."""
 
 
 class _Inflate:
-    # What zlib.decompressobj() is, as far as it is used here.
+    # The part of zlib.decompressobj() that is used here.
     eof: bool
     unconsumed_tail: bytes
 
@@ -370,7 +374,7 @@ class _Zstd(_Inflate):
         self.unconsumed_tail = b""
 
     def decompress(self, data: bytes | memoryview, most: int) -> bytes:
-        # It keeps what it was given; more is taken out of it with no further input.
+        # It keeps its input; further calls without input return more output.
         made = self._inner.decompress(data, most)
         parts = [made]
         while len(made) == most and not self._inner.eof:
@@ -380,21 +384,7 @@ class _Zstd(_Inflate):
         return b"".join(parts)
 
 
-def let_go(view: memoryview) -> None:
-    """Take a mapped file's pages out of memory, if it is one: none stays that is not read again."""
+def drop_pages(view: memoryview) -> None:
+    """Drop the pages of a view of a mapped file from memory; they return when read again."""
     if isinstance(view.obj, mmap.mmap):
         view.obj.madvise(mmap.MADV_DONTNEED)
-
-
-def text_at(view: memoryview, offset: int) -> bytes:
-    """The string at an offset of a string section, without its NUL.
-
-    Raises:
-        IndexError: it begins or ends outside the section, or is absurdly long.
-    """
-    for length in (128, _MOST_TEXT):
-        piece = bytes(view[offset : offset + length])
-        end = piece.find(b"\0")
-        if end >= 0:
-            return piece[:end]
-    raise IndexError(f"no string at {offset:#x} of {len(view):#x} bytes")

@@ -1,6 +1,6 @@
 """Debug information in other files: dwz's shared file, ``.dwo`` files and ``.dwp`` packages.
 
-What is opened is only taken if it says that it belongs here: by its build ID, or by the number
+A file is used only if it belongs to the program: its build ID must match, or the number (DWO ID)
 that both halves of a split unit have.
 """
 
@@ -11,61 +11,62 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.units import forms as dw
-from usdt.dwarf.units.forms import Encoding, Malformed
+from usdt.dwarf.units.constants import At, UnitType
+from usdt.dwarf.units.forms import MalformedDwarf, UnitEncoding, read_uleb128
 from usdt.dwarf.units.sections import DebugSections
 from usdt.dwarf.units.type_units import SplitTypes
-from usdt.dwarf.units.units import UT_SPLIT_TYPE, UT_TYPE, DebugFile, Header, Unit
+from usdt.dwarf.units.units import DebugFile, Unit, UnitHeader
+from usdt.elf.debug_files import build_id_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from usdt.elf.file import ElfFile
 
-__all__ = ("Opener", "Split", "absent_alternative", "alternative_of")
+__all__ = ("Opener", "SplitUnits", "alternative_paths", "find_alternative")
 
 _MAX_FILES = 1 << 12  # .dwo files that are opened
 _MAX_SLOTS = 1 << 22
-# DW_SECT_…: columns of a package's index; of version 2 (GNU) and of version 5 ranges differ.
+# DW_SECT_…: columns of a package's index, of version 2 (GNU) and version 5.
 _COLUMNS = {1: "info", 2: "types", 3: "abbrev", 6: "str_offsets", 8: "rnglists"}
 _DEBUG_ALTLINK = ".gnu_debugaltlink"
-_MAX_LINK = 8192  # bytes of what names a shared file
+_MAX_LINK = 8192  # bytes of the section that names a shared file
 
 if TYPE_CHECKING:
     Opener = Callable[[list[str]], Iterator[ElfFile]]
 
 
-def alternative_of(elf: ElfFile, opener: Opener, debug_root: str) -> DebugFile | None:
-    """The file with what dwz found in several; None where there is none, or it is not here."""
-    told = _shared(elf)
-    if told is None:
+def find_alternative(elf: ElfFile, opener: Opener, debug_root: str) -> DebugFile | None:
+    """Return the file with the entries that dwz has moved; None if there is none to be found."""
+    link = _shared(elf)
+    if link is None:
         return None
-    _, wanted = told
-    for found in opener([*_shared_places(elf, told, debug_root)]):
+    _, wanted = link
+    for found in opener([*_shared_paths(elf, link, debug_root)]):
         if wanted in (found.build_id, _own_checksum(found)):
             return DebugFile(DebugSections(found))
         found.close()
     return None
 
 
-def absent_alternative(elf: ElfFile, debug_root: str) -> tuple[str, str] | None:
-    """Where that file was looked for while it is not here; None where there is none."""
-    told = _shared(elf)
-    return None if told is None else _shared_places(elf, told, debug_root)
+def alternative_paths(elf: ElfFile, debug_root: str) -> tuple[str, str] | None:
+    """Return the two paths at which dwz's file is looked for; None if a file needs none."""
+    link = _shared(elf)
+    return None if link is None else _shared_paths(elf, link, debug_root)
 
 
-def _shared_places(elf: ElfFile, told: tuple[bytes, str], debug_root: str) -> tuple[str, str]:
-    name, wanted = told
+def _shared_paths(elf: ElfFile, link: tuple[bytes, str], debug_root: str) -> tuple[str, str]:
+    name, wanted = link
     path = os.path.join(os.path.dirname(os.path.realpath(elf.path)), os.fsdecode(name))  # noqa: PTH118, PTH120
-    return os.path.normpath(path), f"{debug_root}/.build-id/{wanted[:2]}/{wanted[2:]}.debug"
+    return os.path.normpath(path), build_id_path(wanted, debug_root)
 
 
 def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
-    # Name and build ID, or checksum, of the file that a file shares debug information with.
+    # Name and build ID, or checksum, of the shared file that a file refers to.
     section = elf.section(_DEBUG_ALTLINK)
     if section is None:
-        told = _supplement(elf)
-        return None if told is None or told[0] or len(told[2]) < 4 else told[1:]
+        link = _supplement(elf)
+        return None if link is None or link[0] or len(link[2]) < 4 else link[1:]
     if section.size > _MAX_LINK:
         return None
     # A path, NUL, a build ID.
@@ -74,12 +75,12 @@ def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
 
 
 def _own_checksum(elf: ElfFile) -> str | None:
-    told = _supplement(elf)
-    return told[2] if told is not None and told[0] else None
+    link = _supplement(elf)
+    return link[2] if link is not None and link[0] else None
 
 
 def _supplement(elf: ElfFile) -> tuple[bool, bytes, str] | None:
-    # .debug_sup of DWARF 5 (7.3.6): whether it is the shared file itself; its name and checksum.
+    # .debug_sup of DWARF 5 (7.3.6): whether this is the shared file; its name and checksum.
     section = elf.section(".debug_sup")
     if section is None or section.size > _MAX_LINK:
         return None
@@ -87,17 +88,20 @@ def _supplement(elf: ElfFile) -> tuple[bool, bytes, str] | None:
     name, end, rest = data[3:].partition(b"\0")
     if not end or not rest or data[2] > 1:
         return None
-    size, at = dw.unsigned(rest, 0)
+    size, at = read_uleb128(rest, 0)
     checksum = rest[at : at + size]
     return (bool(data[2]), name, checksum.hex()) if len(checksum) == size else None
 
 
-class Split:
-    """The other halves of the split units of a file.
+class SplitUnits:
+    """The split units of a file: those that its skeleton units stand for.
 
     Args:
         path: of the file; its package is beside it.
-        opener: yields those of some files that can be opened.
+        opener: yields those of some paths that can be opened as ELF files.
+
+    Attributes:
+        missing: the first ``.dwo`` file that was not found; None if all were.
     """
 
     def __init__(self, path: str, opener: Opener) -> None:
@@ -105,13 +109,13 @@ class Split:
         self._opener = opener
         self._files: list[DebugFile] = []
         self._package: _Package | None = None
-        self._looked = False
+        self._package_searched = False
         self._halves: dict[int, Unit] = {}
         self._types: dict[int, SplitTypes] = {}
         self.missing: str | None = None
 
     def close(self) -> None:
-        """Close every file; again is fine."""
+        """Close every file; idempotent."""
         if self._package is not None:
             self._files.append(self._package.file)
             self._package.close()
@@ -129,21 +133,21 @@ class Split:
 
     @property
     def paths(self) -> list[str]:
-        """The files that were found so far."""
+        """The paths of the files that were found so far."""
         opened = [*self._files, *([self._package.file] if self._package is not None else ())]
         return sorted(file.sections.elf.path for file in opened)
 
-    def of(self, unit: Unit) -> Unit:
-        """The other half of a unit; the unit itself where it has none, or that is not here."""
-        name = unit.text(unit.root, dw.AT_DWO_NAME) or unit.text(unit.root, dw.AT_GNU_DWO_NAME)
+    def full_unit(self, unit: Unit) -> Unit:
+        """Return the split unit of a skeleton; the unit itself if there is none to be found."""
+        name = unit.text(unit.root, At.DWO_NAME) or unit.text(unit.root, At.GNU_DWO_NAME)
         number = unit.header.dwo_id
         if number is None:
-            number = unit.integer(unit.root, dw.AT_GNU_DWO_ID)
+            number = unit.integer(unit.root, At.GNU_DWO_ID)
         if not name or number is None:
             return unit
         found = self._halves.get(number)
         if found is None:
-            found = self._packaged(unit, number) or self._separate(unit, name, number)
+            found = self._from_package(unit, number) or self._from_dwo(unit, name, number)
             if found is None:
                 self.missing = self.missing or name
                 return unit
@@ -151,7 +155,7 @@ class Split:
         return found
 
     def types(self, half: Unit) -> SplitTypes:
-        """The type units beside the split half of a unit."""
+        """Return the type units beside a split unit."""
         elf = half.file.sections.elf
         key = id(elf)  # which stays open
         found = self._types.get(key)
@@ -163,28 +167,30 @@ class Split:
             found = self._types[key] = SplitTypes(half.file, made)
         return found
 
-    def _separate(self, unit: Unit, name: str, number: int) -> Unit | None:
+    def _from_dwo(self, unit: Unit, name: str, number: int) -> Unit | None:
         if len(self._files) >= _MAX_FILES:
             return None
-        compiled = unit.text(unit.root, dw.AT_COMP_DIR)
+        compiled = unit.text(unit.root, At.COMP_DIR)
         beside = os.path.dirname(self._path)  # noqa: PTH120
         places = [f"{beside}/{os.path.basename(name)}"]  # noqa: PTH119
         places.insert(0, name if name.startswith("/") else f"{compiled}/{name}")
         for elf in self._opener(places):
             file = DebugFile(DebugSections(elf))
-            units = (one for one in file.headers if one.kind not in (UT_TYPE, UT_SPLIT_TYPE))
+            units = (
+                one for one in file.headers if one.kind not in (UnitType.TYPE, UnitType.SPLIT_TYPE)
+            )
             for header in itertools.islice(units, 64):
                 half = Unit(file, header, unit)
-                if number in (header.dwo_id, half.integer(half.root, dw.AT_GNU_DWO_ID)):
+                if number in (header.dwo_id, half.integer(half.root, At.GNU_DWO_ID)):
                     self._files.append(file)
                     return half
             file.close()
             elf.close()
         return None
 
-    def _packaged(self, unit: Unit, number: int) -> Unit | None:
-        if not self._looked:
-            self._looked = True
+    def _from_package(self, unit: Unit, number: int) -> Unit | None:
+        if not self._package_searched:
+            self._package_searched = True
             for elf in self._opener([f"{self._path}.dwp"]):
                 self._package = _Package(DebugFile(DebugSections(elf)))
                 break
@@ -192,7 +198,7 @@ class Split:
 
 
 class _Package:
-    # A .dwp file: many .dwo files in one, and indexes (.debug_cu_index, .debug_tu_index).
+    # A .dwp file: many .dwo files in one, with indexes (.debug_cu_index, .debug_tu_index).
     def __init__(self, file: DebugFile) -> None:
         self.file = file
         self.sections = file.sections
@@ -214,7 +220,7 @@ class _Package:
         if bases is None:
             return None
         part = self._part(bases)
-        header = Header(part.sections[".debug_info"], bases.get("info", 0), part.byteorder)
+        header = UnitHeader(part.sections[".debug_info"], bases.get("info", 0), part.byteorder)
         return Unit(part, header, skeleton)
 
     def _part(self, bases: dict[str, int]) -> DebugFile:
@@ -224,7 +230,7 @@ class _Package:
         return part
 
     def type_files(self) -> list[DebugFile]:
-        # What each type unit is in.
+        # The part of each type unit.
         table = self._table(".debug_tu_index")
         if table is None:
             return []
@@ -233,14 +239,14 @@ class _Package:
 
 
 class _PackageIndex:
-    # A hash table of numbers, and for each a row of places: where its parts of sections begin.
+    # A hash table: DWO ID or signature → a row with the starts of its parts of the sections.
     def __init__(self, data: memoryview, byteorder: str) -> None:
         self.data = data
-        self._plain = Encoding(byteorder, 8, 4, 0)
+        self._plain = UnitEncoding(byteorder, 8, 4, 0)
         self._columns, self._rows, self._slots = (self._number(at) for at in (4, 8, 12))
         slots = self._slots
         if slots > _MAX_SLOTS or slots & slots - 1 or self._columns > 16 or self._rows > slots:
-            raise Malformed("a damaged index of a package")
+            raise MalformedDwarf("a damaged index of a package")
 
     def close(self) -> None:
         self.data.release()

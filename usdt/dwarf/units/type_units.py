@@ -9,22 +9,22 @@ import bisect
 import contextlib
 from typing import TYPE_CHECKING
 
+from usdt.dwarf.units.constants import UnitType
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.sections import DebugSections
-from usdt.dwarf.units.units import DebugFile, Header, Unit
+from usdt.dwarf.units.units import DebugFile, Unit, UnitHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ("SplitTypes", "TypesFile", "signature_of")
 
-_MOST = 1 << 18
-_UT_TYPE, _UT_SPLIT_TYPE = 2, 6
+_MAX = 1 << 18
 _IN_TYPES = 1 << 30  # a position: in .debug_types, not in .debug_info
 
 
 class TypesFile(DebugFile):
-    """What is in ``.debug_types`` of a file."""
+    """The units in ``.debug_types`` of a file."""
 
     def __init__(self, main: DebugFile) -> None:
         super().__init__(_TypesSections(main.sections), main.alternative)
@@ -32,17 +32,17 @@ class TypesFile(DebugFile):
         self._main = main
 
     @property
-    def headers(self) -> list[Header]:
-        """Of every unit, in order."""
+    def headers(self) -> list[UnitHeader]:
+        """The header of every unit, in order."""
         found = self.__dict__.get("_headers")
         if found is None:
             found = self.__dict__["_headers"] = self._read_headers()
         return list(found)
 
-    def _read_headers(self) -> list[Header]:
+    def _read_headers(self) -> list[UnitHeader]:
         data, at = self.sections[".debug_info"], 0
-        found: list[Header] = []
-        while at < len(data) and len(found) < _MOST:
+        found: list[UnitHeader] = []
+        while at < len(data) and len(found) < _MAX:
             try:
                 header = self.header(at)
             except DAMAGE as err:
@@ -52,20 +52,22 @@ class TypesFile(DebugFile):
             at = header.end
         return found
 
-    def header(self, at: int) -> Header:
-        """The header of the unit at a position."""
-        header = Header(self.sections[".debug_info"], at, self.byteorder)
-        header.kind = _UT_TYPE
-        header.first += 8 + header.encoding.offset_size  # the signature, and where its type is
+    def header(self, at: int) -> UnitHeader:
+        """Return the header of the unit at a position."""
+        header = UnitHeader(self.sections[".debug_info"], at, self.byteorder)
+        header.kind = UnitType.TYPE
+        header.first += (
+            8 + header.encoding.offset_size
+        )  # the signature, and the position of the type
         return header
 
-    def unit_with(self, at: int) -> tuple[Unit, int]:
-        """The unit that a position in ``.debug_info`` is in: references lead there."""
-        return self._main.unit_with(at)
+    def unit_containing(self, at: int) -> tuple[Unit, int]:
+        """Return the unit of a position in ``.debug_info``, where references lead."""
+        return self._main.unit_containing(at)
 
 
 class _TypesSections(DebugSections):
-    # The same sections, with ".debug_types" in the place of ".debug_info".
+    # The same sections, with ".debug_types" in place of ".debug_info".
     def __init__(self, inner: DebugSections) -> None:
         super().__init__(inner.elf)
         self._inner = inner
@@ -78,8 +80,8 @@ class SplitTypes:
     """The type units of a ``.dwo`` file or of a package.
 
     Args:
-        file: the one, or any part of the other.
-        parts: of a package, what each type unit is in.
+        file: the ``.dwo`` file, or any part of the package.
+        parts: of a package, the part that each type unit is in.
     """
 
     def __init__(self, file: DebugFile, parts: list[DebugFile] | None) -> None:
@@ -87,31 +89,31 @@ class SplitTypes:
         self._placed: dict[int, Unit] = {}
         self._starts: list[int] | None = None
         for unit in _units_of(file) if parts is None else _packaged(parts):
-            with contextlib.suppress(*DAMAGE):  # what refers to it says that it is not there
+            with contextlib.suppress(*DAMAGE):  # a reference to it reports that it is missing
                 number, place = signature_of(unit)
                 self._signed[number] = unit, place
                 self._placed[_position(unit)] = unit
 
     def signed(self, number: int) -> tuple[Unit, int] | None:
-        """The unit with a signature, and where its type is in it."""
+        """Return the unit with a signature, and the position of the type in it."""
         return self._signed.get(number)
 
     def units(self) -> Iterator[tuple[int, Unit]]:
-        """Each unit and a number below 1 << 31 for it."""
+        """Yield a number below 1 << 31 for each unit, and the unit."""
         yield from self._placed.items()
 
     def close(self) -> None:
-        """Let the units go: they refer to their files, and these to them."""
+        """Drop the units, which refer to their files as these do to them; idempotent."""
         for unit in self._placed.values():
             unit.file.close()
         self._signed.clear()
         self._placed.clear()
 
-    def around(self, position: int) -> tuple[Unit, int]:
-        """The unit that such a number, or one of an entry in it, is of; and the entry's position.
+    def containing(self, position: int) -> tuple[Unit, int]:
+        """Return the unit and the position of an entry by the unit's number plus that position.
 
         Raises:
-            DwarfError: there is none.
+            DwarfError: there is no such unit.
         """
         if self._starts is None:
             self._starts = sorted(self._placed)
@@ -124,14 +126,14 @@ class SplitTypes:
 
 def _position(unit: Unit) -> int:
     if unit.header.end >= _IN_TYPES:
-        raise DwarfError("type units behind a gigabyte of others")
+        raise DwarfError("type units more than a gigabyte into the section")
     return unit.header.at | (_IN_TYPES if isinstance(unit.file, TypesFile) else 0)
 
 
 def _units_of(file: DebugFile) -> Iterator[Unit]:
     for part in (file, TypesFile(file)):
         for header in part.headers:
-            if header.kind in (_UT_TYPE, _UT_SPLIT_TYPE):
+            if header.kind in (UnitType.TYPE, UnitType.SPLIT_TYPE):
                 with contextlib.suppress(*DAMAGE):
                     yield part.unit(header)
 
@@ -145,11 +147,11 @@ def _packaged(parts: list[DebugFile]) -> Iterator[Unit]:
                 yield Unit(types, types.header(part.bases["types"]))
             else:
                 data = part.sections[".debug_info"]
-                yield Unit(part, Header(data, part.bases.get("info", 0), part.byteorder))
+                yield Unit(part, UnitHeader(data, part.bases.get("info", 0), part.byteorder))
 
 
 def signature_of(unit: Unit) -> tuple[int, int]:
-    """The signature of a type unit, and where its type is in it."""
+    """Return the signature of a type unit, and the position of its type."""
     size = unit.encoding.offset_size
     at = unit.header.first - 8 - size
     number = unit.encoding.number(unit.data, at, 8)

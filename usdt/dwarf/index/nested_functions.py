@@ -1,7 +1,7 @@
-"""Functions within functions, which the index leaves out: to list them every entry has to be read.
+"""Functions inside functions: the index omits them, since listing them means reading every entry.
 
-They are looked for where an address is that the index knows no function at: GNU C's nested
-functions, methods of classes that a function declares, lambdas, a Rust function in another.
+Examples: GNU C's nested functions, methods of classes that a function declares, lambdas, a Rust
+function in another. They are searched for in the unit of an address that the index does not know.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.lines.inlining import functions_of
+from usdt.dwarf.index.files import DiePlace
+from usdt.dwarf.lines.inlining import read_functions
+from usdt.dwarf.units.constants import UnitType
 from usdt.dwarf.units.errors import DAMAGE
-from usdt.dwarf.units.forms import Encoding
+from usdt.dwarf.units.forms import UnitEncoding
 from usdt.dwarf.units.ranges import RangeMap, read_aranges
-from usdt.dwarf.units.units import UT_COMPILE, UT_SKELETON, Entry
+from usdt.dwarf.units.units import Entry
 
 if TYPE_CHECKING:
     from usdt.dwarf.index.files import DebugFiles
 
-__all__ = ("Nested",)
+__all__ = ("NestedFunctions",)
 
-_MOST_UNITS = 32  # whose functions are kept
+_MAX_UNITS = 32  # whose functions are kept
 
 
-class Nested:
+class NestedFunctions:
     """The functions of a file by address, read unit by unit.
 
     Args:
@@ -34,8 +36,8 @@ class Nested:
         self._files = files
         self._kept: dict[int, tuple[list[int], RangeMap]] = {}
 
-    def at(self, address: int) -> list[tuple[int, int]]:
-        """Number of the unit and position of the function that begins at an address.
+    def at(self, address: int) -> list[DiePlace]:
+        """Return the place of the function that begins at an address, in a list.
 
         Raises:
             DwarfError: the unit is damaged.
@@ -46,34 +48,34 @@ class Nested:
             return []
         unit = self._files.unit(number)
         if number not in self._kept:
-            if len(self._kept) >= _MOST_UNITS:
+            if len(self._kept) >= _MAX_UNITS:
                 self._kept.clear()
-            self._kept[number] = functions_of(unit, nested=True)
+            self._kept[number] = read_functions(unit, nested=True)
         places, ranges = self._kept[number]
         found = ranges.find(address)
         if found is None:
             return []
         place = places[found]
         begins = any(low == address for low, _ in unit.ranges(Entry(unit, place)))
-        return [(number, place)] if begins else []
+        return [DiePlace(number, place)] if begins else []
 
     @functools.cached_property
     def _units(self) -> RangeMap:
-        # Which unit each address is in. Damaged ones are the index's to tell.
+        # The unit of each address. The index reports damaged units.
         main = self._files.main
         rows: list[tuple[int, int, int, int]] = []
         numbers = {header.at: number for number, header in enumerate(main.headers)}
         listed = set()
         try:
-            plain = Encoding(main.byteorder, 8, 4, 0)
+            plain = UnitEncoding(main.byteorder, 8, 4, 0)
             for low, high, at in read_aranges(main.sections[".debug_aranges"], plain):
                 if at in numbers:
                     rows.append((low, high, 0, numbers[at]))
                     listed.add(at)
         except DAMAGE:
-            pass  # what came before it is right
+            pass  # the ranges before the damage are right
         for header in main.headers:
-            if header.at not in listed and header.kind in (UT_COMPILE, UT_SKELETON):
+            if header.at not in listed and header.kind in (UnitType.COMPILE, UnitType.SKELETON):
                 try:
                     unit = main.unit(header)
                     ranges = unit.ranges(unit.root)
