@@ -19,7 +19,7 @@ from usdt.dwarf.units import cache, sections
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.sections import DebugSections
 from usdt.elf.file import ElfFile
-from usdt.elf.format import LAYOUTS
+from usdt.elf.format import ELF_STRUCTS
 from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def with_section(program: Path, data: bytes) -> Path:
     image = bytearray(made.read_bytes())
     with ElfFile(made) as elf:
         at = next(i for i, one in enumerate(elf.sections) if one.name == ".debug_info")
-        place = elf._shoff + at * LAYOUTS[64, "little"].shdr.size + 8
+        place = elf._shoff + at * ELF_STRUCTS[64, "little"].shdr.size + 8
     struct.pack_into("<Q", image, place, 1 << 11)
     made.write_bytes(image)
     return made

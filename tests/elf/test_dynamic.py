@@ -72,12 +72,14 @@ def test_each_class_and_byte_order(bits: int, order: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(b"", "x: not an ELF file", id="empty"),
+        pytest.param(b"", "x: empty file, not an ELF file", id="empty"),
         pytest.param(b"#!/bin/sh\n" + bytes(100), "x: not an ELF file", id="a script"),
-        pytest.param(b"\x7fELF\3\1" + bytes(100), "x: not an ELF file", id="no such class"),
-        pytest.param(elf()[:60], "end inside the ELF header", id="half a header"),
-        pytest.param(elf()[:100], "lie outside the file", id="half a program header"),
-        pytest.param(elf(segments=0xFFFF), "lie outside the file", id="too many segments"),
+        pytest.param(
+            b"\x7fELF\3\1" + bytes(100), "damaged ELF header: class 3", id="no such class"
+        ),
+        pytest.param(elf()[:60], "x: truncated ELF header", id="half a header"),
+        pytest.param(elf()[:100], "x: truncated: 2 program headers", id="half a program header"),
+        pytest.param(elf(segments=0xFFFF), "truncated: 65535 program", id="too many segments"),
     ],
 )
 def test_damaged_files_are_refused(data: bytes, message: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from usdt.arch.locations import Register, Unreadable
 from usdt.arch.operands import MODULES, arch_of
 from usdt.elf.file import ElfFile
-from usdt.elf.symbols import SymbolResolver
+from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.probes.argspec import parse_arguments
 from usdt.probes.probe import read_probes
 from usdt.probes.sites import arguments_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REASONS = (
     "holds a part of",
     "thread-local",
-    "label of the assembler's own",
+    "local label of the assembler",
     "is not in the symbol tables",
     "is not saved where",
     "ambiguous",

@@ -26,8 +26,8 @@ from usdt.arch.locations import (
 )
 from usdt.arch.operands import arch_of
 from usdt.elf.file import ElfFile
+from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.elf.symbol_table import symbol_addresses
-from usdt.elf.symbols import SymbolResolver
 from usdt.probes.argspec import parse_arguments
 from usdt.probes.notes import parse_notes
 

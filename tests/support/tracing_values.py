@@ -41,7 +41,7 @@ _RELOCATED = re.compile(
 
 # Reasons, each as the tool's message has it, and the operands they stand for.
 _THREAD_LOCAL = "thread-local"
-_ASSEMBLER = "label of the assembler's own"
+_ASSEMBLER = "local label of the assembler"
 _VECTOR = "is not saved where a program can read it"
 _HALF = "holds a part of its"
 _ROUNDED = "a rounded number"

@@ -11,7 +11,7 @@ import click
 from usdt.arch.locations import Unreadable
 from usdt.cli.listing import function_words, select
 from usdt.elf.file import ElfFile
-from usdt.elf.symbols import SymbolResolver
+from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.cli.click_group import escaped
 from usdt.engine.cli.options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason

@@ -1,9 +1,9 @@
-"""ELF files: bounded readers that distrust every length.
+"""ELF files: bounded readers, since files are hostile.
 
 file, format    headers, segments, sections; the structures of elf(5)
-dynamic         what the dynamic loader reads: program headers, the dynamic section
+dynamic         the information that the dynamic loader reads
 debug_files     separate debug files, by build ID or .gnu_debuglink
 symbol_table    one table: symbols by name and by address
 symbol_tables   all tables of a file, those of its debug file included
-symbols         addresses of the symbols that operands name
+symbol_resolver addresses of the symbols that operands of USDT probes name
 """

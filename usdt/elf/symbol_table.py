@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import ElfError
 from usdt.base.frozen import frozen
 from usdt.elf.format import (
-    LAYOUTS,
+    ELF_STRUCTS,
     SHN_ABS,
     SHN_COMMON,
     SHN_UNDEF,
@@ -105,7 +105,7 @@ class SymbolTable:
         self._elf = elf
         self._bias = bias
         self._wide = elf.bits == 64
-        self._layout = LAYOUTS[elf.bits, elf.byteorder]
+        self._layout = ELF_STRUCTS[elf.bits, elf.byteorder]
         self._sym = self._layout.sym
         self.dynamic = section.name == ".dynsym"
         count = section.size // self._sym.size

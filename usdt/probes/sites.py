@@ -11,7 +11,7 @@ from usdt.arch.locations import Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
 from usdt.elf.file import ElfFile
-from usdt.elf.symbols import SymbolResolver
+from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.language.needs_types import needs_types
 from usdt.engine.runtime.attach.attach_points import AttachPoint

@@ -12,8 +12,6 @@ another mount namespace. :func:`in_root` turns such a path into one that we can 
 from __future__ import annotations
 
 import os
-import stat
-import struct
 from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,6 +20,8 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.elf.dynamic import Dynamic, parse_dynamic
+from usdt.elf.file import open_regular
+from usdt.elf.format import decode_header
 from usdt.targets.ldcache import CacheEntry, parse_cache
 
 if TYPE_CHECKING:
@@ -94,21 +94,14 @@ def _parts(path: str) -> list[str]:
 def _elf_kind(path: str) -> tuple[int, int] | None:
     # (bits, e_machine), or None: not readable, not ELF, not a file.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
+        descriptor = open_regular(path, path)
+        try:
+            header = decode_header(os.pread(descriptor, 64, 0), path)
+        finally:
+            os.close(descriptor)
+    except (OSError, ElfError, TargetError):
         return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        head = os.read(descriptor, 20)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    if len(head) < 20 or not head.startswith(b"\x7fELF") or head[4] not in {1, 2}:
-        return None
-    order = ">" if head[5] == 2 else "<"
-    return 32 * head[4], struct.unpack_from(order + "H", head, 18)[0]
+    return header.bits, header.machine
 
 
 @cache

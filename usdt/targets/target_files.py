@@ -21,7 +21,7 @@ the process has mapped that very file under another name.
 """
 
 # Importing pathlib takes 6 ms:
-# ruff: noqa: PTH100, PTH111, PTH116, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH100, PTH111, PTH116, PTH119, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ import stat
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.elf.file import ElfFile
 from usdt.procfs.process import (
     MappedFile,
     command_name,
@@ -147,7 +148,7 @@ def _check(path: str, word: str, where: str = "") -> None:
 
 def _by_name(word: str) -> Target | None:
     here = os.path.abspath(word)
-    if _is_elf(here):
+    if ElfFile.is_elf(here):
         return Target(here, here, word)
     libraries = find_library(word) or find_library(word, machine_bits=32)
     path = libraries[0] if libraries else find_program(word)
@@ -157,16 +158,6 @@ def _by_name(word: str) -> Target | None:
         return _mapped_anywhere(word)
     _check(path, word)
     return Target(os.path.abspath(path), os.path.abspath(path), word)
-
-
-def _is_elf(path: str) -> bool:
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        with open(path, "rb", buffering=0) as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False
 
 
 def _by_name_in(word: str, pid: int) -> Target | None:
@@ -235,7 +226,7 @@ def _shipped(word: str) -> Target | None:
         home = os.path.dirname(os.path.dirname(os.path.realpath(launcher)))
         for directory in directories:
             path = f"{home}/{directory}/{library}"
-            if _is_elf(path):
+            if ElfFile.is_elf(path):
                 return Target(path, path, word)
     return None
 

@@ -58,7 +58,7 @@ class Arch(Protocol):
         Args:
             operand: a result of ``parse_operand``.
             symbol_address: returns a symbol's link-time address, or one line that says why it has
-                none; also takes the GOT names of :meth:`usdt.elf.symbols.SymbolResolver.address`.
+                none; also takes the names of GOT slots, ``NAME@GOT``.
             location: the site's link-time address, after the prelink adjustment.
             machine: the CPU, as ElfFile.machine_name gives it.
             elf_type: e_type of the file; only ET_EXEC files run at their link-time addresses.

@@ -9,7 +9,7 @@ import pytest
 from skips import need_program
 
 from usdt.elf.file import ElfFile
-from usdt.elf.symbols import SymbolResolver
+from usdt.elf.symbol_resolver import SymbolResolver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +115,7 @@ def test_a_thread_local_symbol_has_no_address(program: Path) -> None:
 
 def test_a_label_of_the_assembler_says_that_it_is_one(program: Path) -> None:
     assert address(program, ".LC0") == (
-        ".LC0 is a label of the assembler's own: no symbol table keeps those"
+        ".LC0 is a local label of the assembler, which symbol tables do not contain"
     )
 
 

@@ -1,7 +1,7 @@
-"""Addresses of the symbols that operands name: from the file itself, or from its debug file.
+"""Addresses of the symbols that operands of USDT probes name, from a file or its debug file.
 
-A stripped file keeps only the symbols other files link to. The rest may be in a file of debug
-symbols beside it, which belongs to it only if both have the same build ID.
+A stripped file keeps only the symbols that other files link to. The others may be in a separate
+debug file, which is used only if it has the same build ID.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("SymbolResolver",)
 
 GOT = "_GLOBAL_OFFSET_TABLE_"
-GOT_SECTIONS = (".got.plt", ".got")  # the table's symbol is at the start of the first there is
+GOT_SECTIONS = (".got.plt", ".got")  # the symbol is at the start of the first that exists
 GOT_SLOT = "@GOT"
 
 SHT_RELA, SHT_REL = 4, 9  # elf.h
@@ -33,15 +33,15 @@ ADDEND = {
     (False, SHT_RELA): "4x",
     (False, SHT_REL): "",
 }
-GLOB_DAT = 6  # R_X86_64_GLOB_DAT and R_386_GLOB_DAT: "put the symbol's address here"
-MAX_SLOTS = 1 << 16  # the largest real tables have some thousands
+GLOB_DAT = 6  # R_X86_64_GLOB_DAT and R_386_GLOB_DAT: the slot receives the symbol's address
+MAX_SLOTS = 1 << 16  # real tables have some thousands at most
 
 
 class SymbolResolver:
-    """Finds link-time addresses for the symbols of one file; a context manager.
+    """Finds link-time addresses of the symbols of one file; a context manager.
 
     Args:
-        elf: the file whose probes name the symbols; stays the caller's to close.
+        elf: the file whose probes name the symbols; the caller closes it.
         debug_root: where the system keeps debug files.
     """
 
@@ -60,15 +60,15 @@ class SymbolResolver:
         self.close()
 
     def close(self) -> None:
-        """Close the debug file, if one was opened."""
+        """Close the debug file, if one was opened; idempotent."""
         debug, self._debug = self._debug, None
         if debug is not None:
             debug.close()
 
     def address(self, name: str) -> int | str:
-        """The link-time address of a symbol, or in one line why it is not known.
+        """Return the link-time address of a symbol, or the reason why it is not known.
 
-        ``NAME@GOT`` is the slot of the global offset table that the loader fills with the
+        ``NAME@GOT`` names the slot of the global offset table that the loader fills with the
         symbol's address.
         """
         if name not in self._known:
@@ -94,7 +94,7 @@ class SymbolResolver:
 
     def _missing(self, name: str) -> str:
         if name.startswith(".L"):
-            return f"{name} is a label of the assembler's own: no symbol table keeps those"
+            return f"{name} is a local label of the assembler, which symbol tables do not contain"
         where = f"symbol {name} is not in the symbol tables of {self._elf.path}"
         if self._debug is None and self._elf.section(".symtab") is None:
             return f"{where} (stripped); install its debug symbols"
