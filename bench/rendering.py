@@ -84,7 +84,7 @@ def rendering() -> None:
     """Measure, and print one line per format."""
     from usdt.btf.reader import Btf  # noqa: PLC0415 - --help does not pay for it
     from usdt.btf.values import Options, Renderer  # noqa: PLC0415
-    from usdt.btf.values.value_reader import CompactFormatter  # noqa: PLC0415
+    from usdt.btf.values.compact import CompactFormatter  # noqa: PLC0415
 
     taken, data = _records()
     layout = layout_of(taken.cases[0][2])

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from usdt.btf.c_dump import definition
 from usdt.btf.lookup import find_type
 from usdt.btf.reader import Btf
+from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.libbpf import render_libbpf
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.value_reader import CompactFormatter, ValueReader
+from usdt.btf.values.value_reader import ValueReader
 
 if TYPE_CHECKING:
     from usdt.btf.values.options import Rendered

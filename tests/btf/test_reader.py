@@ -38,7 +38,7 @@ from usdt.btf.types import (
     Variable,
 )
 from usdt.btf.values import Options, render, render_libbpf
-from usdt.btf.values.value_reader import CompactFormatter
+from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.writer import BtfWriter
 
 VMLINUX = Path(KERNEL)

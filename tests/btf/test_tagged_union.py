@@ -11,8 +11,9 @@ from usdt.btf.minimize import minimize
 from usdt.btf.reader import Btf
 from usdt.btf.tagged_union import DISCRIMINANT, tagged_union_of
 from usdt.btf.values import Options, render
+from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
-from usdt.btf.values.value_reader import CompactFormatter, ValueReader
+from usdt.btf.values.value_reader import ValueReader
 from usdt.btf.writer import BtfWriter
 
 MARKS = {"little": "<", "big": ">"}
@@ -81,7 +82,7 @@ def test_each_form_is_shown_with_its_own_data(order: str) -> None:
         assert ValueReader(btf).read(number, data) == value
         assert JsonCodegen(btf, text=False).function(number)(data, 0) == value
         assert CompactFormatter(btf).line(number, data) == line
-        shown = render(btf, number, data, Options(compact=True, words=True))
+        shown = render(btf, number, data, Options(compact=True, symbolic=True))
         assert shown.text == f"(struct Shape){tree}"
 
 
@@ -98,7 +99,7 @@ def test_within_a_structure_and_in_a_row() -> None:
         line = "{head=5, shape=Circle(2, true), row=[Empty, Empty, Other(0)]}"
         assert CompactFormatter(types).line(which, data) == line
         assert CompactFormatter(types, once=True).line(which, data) == line
-        tree = render(types, which, data, Options(indent_str=" ", words=True)).text
+        tree = render(types, which, data, Options(indent_str=" ", symbolic=True)).text
         assert " .shape = (struct Shape)Circle{\n  .__1 = true,\n" in tree
         assert "  Empty,\n  Empty,\n  Other{\n   .__0 = 0,\n  },\n ]," in tree
     nothing = bytes(4) + shape("little", 0, bytes(6)) * 4

@@ -15,7 +15,8 @@ from usdt.base.errors import BtfError
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.values import Options, Rendered, Renderer, render, render_libbpf
-from usdt.btf.values.value_reader import CompactFormatter, ValueReader
+from usdt.btf.values.compact import CompactFormatter
+from usdt.btf.values.value_reader import ValueReader
 from usdt.btf.writer import BtfWriter
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from usdt.btf.format import Kind
 from usdt.btf.lookup import find_type
 from usdt.btf.minimize import minimize
 from usdt.btf.reader import Btf
+from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
-from usdt.btf.values.value_reader import CompactFormatter, ValueReader
+from usdt.btf.values.value_reader import ValueReader
 from usdt.engine.output.kernel_symbols import KernelSymbols
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")

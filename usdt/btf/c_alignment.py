@@ -46,18 +46,18 @@ class CAlignment:
         self._btf = btf
         self._alignments: dict[int, int] = {}
 
-    def align(self, number: int, depth: int = 0) -> int:
+    def align(self, type_id: int, depth: int = 0) -> int:
         """Alignment of a type in bytes.
 
         Raises:
             BtfError: types contain one another, or one has no size.
         """
-        known = self._alignments.get(number)
+        known = self._alignments.get(type_id)
         if known is not None:
             return known
         if depth > MAX_NESTING:
-            raise nesting_error(self._btf.name, number)
-        found = self._btf.resolve(number)
+            raise nesting_error(self._btf.name, type_id)
+        found = self._btf.resolve(type_id)
         if isinstance(found, Int | Enum | Float):
             result = min(_LONGEST_ALIGNMENT, found.size)
         elif isinstance(found, Pointer):
@@ -67,8 +67,8 @@ class CAlignment:
         elif isinstance(found, Composite):
             result = 1 if self.packed(found, depth) else self._widest(found, depth)
         else:
-            raise BtfError(f"{self._btf.name}: BTF type {number} has no size")
-        self._alignments[number] = result = max(1, result)
+            raise BtfError(f"{self._btf.name}: BTF type {type_id} has no size")
+        self._alignments[type_id] = result = max(1, result)
         return result
 
     def _widest(self, found: Composite, depth: int) -> int:

@@ -54,13 +54,13 @@ _BOTTOM = """\
 """
 
 
-def definition(btf: Btf, number: int) -> str:
+def definition(btf: Btf, type_id: int) -> str:
     """What C says of one type, without what it needs: a definition or, of others, a declaration.
 
     Raises:
         BtfError: the type is absurd.
     """
-    return Definitions(btf).text(btf.type(number)) + ";\n"
+    return Definitions(btf).text(btf.type(type_id)) + ";\n"
 
 
 def header(btf: Btf) -> Iterator[str]:
@@ -72,21 +72,21 @@ def header(btf: Btf) -> Iterator[str]:
     definitions = Definitions(btf)
     yield _TOP
     yield from _polynomials(btf)
-    for number in btf.ids(*_DEFINED):
-        found = btf.type(number)
+    for type_id in btf.ids(*_DEFINED):
+        found = btf.type(type_id)
         if found.name:
-            yield from definitions.needed(number)
-    for number in btf.ids(Kind.ENUM, Kind.ENUM64):  # they are there for their constants
-        found = btf.type(number)
-        if isinstance(found, Enum) and not found.name and number not in definitions.inlined:
+            yield from definitions.needed(type_id)
+    for type_id in btf.ids(Kind.ENUM, Kind.ENUM64):  # they are there for their constants
+        found = btf.type(type_id)
+        if isinstance(found, Enum) and not found.name and type_id not in definitions.inlined:
             yield f"{definitions.text(found)};\n\n"
     yield _BOTTOM
 
 
 def _polynomials(btf: Btf) -> Iterator[str]:
     # Built into compilers for Arm (arm_neon.h), unknown to others.
-    for number in btf.ids(Kind.INT):
-        found = btf.type(number)
+    for type_id in btf.ids(Kind.INT):
+        found = btf.type(type_id)
         if found.name.startswith("__Poly") and isinstance(found, Int) and found.size in _PLAIN:
             yield f"#ifndef __aarch64__\ntypedef {_PLAIN[found.size]} {found.name};\n#endif\n\n"
 
@@ -162,18 +162,18 @@ class Definitions:
             return f"typedef {self._declarer.declare(found.type_id, self.name(found))}"
         return self._declarer.declare(found.id)
 
-    def needed(self, number: int) -> Iterator[str]:
+    def needed(self, type_id: int) -> Iterator[str]:
         """Definitions of a type and of what it needs, as far as not written yet.
 
         Raises:
             BtfError: types contain one another.
         """
-        yield from self._need(number, complete=True, depth=0)
+        yield from self._need(type_id, complete=True, depth=0)
 
-    def _need(self, number: int, *, complete: bool, depth: int) -> Iterator[str]:
+    def _need(self, type_id: int, *, complete: bool, depth: int) -> Iterator[str]:
         if depth > _MOST_DEPTH:
-            raise nesting_error(self._btf.name, number)
-        found = self._btf.type(number)
+            raise nesting_error(self._btf.name, type_id)
+        found = self._btf.type(type_id)
         depth += 1
         if isinstance(found, Modifier):
             yield from self._need(found.type_id, complete=complete, depth=depth)
@@ -274,8 +274,8 @@ class Definitions:
             name = f"__member{index}"
         return self._declarer.declare(member.type_id, name, level=level)
 
-    def _anonymous(self, number: int) -> bool:
-        found = self._btf.type(number)
+    def _anonymous(self, type_id: int) -> bool:
+        found = self._btf.type(type_id)
         for _ in range(MAX_NESTING):
             if isinstance(found, Modifier):
                 found = self._btf.type(found.type_id)

@@ -39,19 +39,19 @@ _QUALIFIERS = {Kind.CONST: "const", Kind.VOLATILE: "volatile", Kind.RESTRICT: "r
 _INNERMOST = (Void, Int, Float, Composite, Enum, Forward, Typedef)
 
 
-def declaration(btf: Btf, number: int, name: str = "", *, strip: bool = False) -> str:
+def declaration(btf: Btf, type_id: int, name: str = "", *, strip: bool = False) -> str:
     """A type as C writes it, of a variable called ``name`` or by itself.
 
     Args:
         btf: whose types.
-        number: ID of the type.
+        type_id: ID of the type.
         name: what is declared; "" for the type alone.
         strip: leave out const, volatile, restrict and tags.
 
     Raises:
         BtfError: the type is no such thing, or absurd.
     """
-    return CDeclarationPrinter(btf).declare(number, name, strip=strip)
+    return CDeclarationPrinter(btf).declare(type_id, name, strip=strip)
 
 
 class CDeclarationPrinter:
@@ -76,7 +76,7 @@ class CDeclarationPrinter:
         self._pieces = 0
         self._depth = 0
 
-    def declare(self, number: int, name: str = "", *, strip: bool = False, level: int = 0) -> str:
+    def declare(self, type_id: int, name: str = "", *, strip: bool = False, level: int = 0) -> str:
         """See :func:`declaration`.
 
         Raises:
@@ -86,29 +86,31 @@ class CDeclarationPrinter:
             self._pieces = 0
         self._depth += 1
         try:
-            chain = self._chain(number, strip=strip)
+            chain = self._chain(type_id, strip=strip)
             if self._depth > _MOST_DEPTH or self._pieces > _MOST_PIECES:
-                raise BtfError(f"{self._btf.name}: BTF type {number} is nested without an end")
+                raise BtfError(f"{self._btf.name}: BTF type {type_id} is nested without an end")
             start = self._innermost(chain, level)
             return start + self._rest(chain, name, pointer=False, strip=strip)
         finally:
             self._depth -= 1
 
-    def _chain(self, number: int, *, strip: bool) -> list[Type]:
+    def _chain(self, type_id: int, *, strip: bool) -> list[Type]:
         # From the outermost to the innermost.
         chain: list[Type] = []
         for _ in range(_MOST_CHAIN):
-            found = self._btf.type(number)
+            found = self._btf.type(type_id)
             self._pieces += 1
             if not (strip and isinstance(found, Modifier)):
                 chain.append(found)
             if isinstance(found, _INNERMOST):
                 return chain
             if not isinstance(found, Modifier | Pointer | Array | FunctionProto):
-                raise BtfError(f"{self._btf.name}: BTF type {number} cannot stand in a declaration")
+                raise BtfError(
+                    f"{self._btf.name}: BTF type {type_id} cannot stand in a declaration"
+                )
             inner = found.return_type_id if isinstance(found, FunctionProto) else found.type_id
-            number = inner
-        raise BtfError(f"{self._btf.name}: BTF type {number} is a chain without an end")
+            type_id = inner
+        raise BtfError(f"{self._btf.name}: BTF type {type_id} is a chain without an end")
 
     def _innermost(self, chain: list[Type], level: int) -> str:
         found = chain.pop()

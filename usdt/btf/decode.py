@@ -59,9 +59,9 @@ _Head = tuple[int, str, int, int]
 
 
 def _int(_: Strings, head: _Head, extra: Sequence[int]) -> Type:
-    number, name, _info, size = head
+    type_id, name, _info, size = head
     word = extra[0]
-    return Int(number, name, size, word >> 24 & 0xF, word & 0xFF, word >> 16 & 0xFF)
+    return Int(type_id, name, size, word >> 24 & 0xF, word & 0xFF, word >> 16 & 0xFF)
 
 
 def _pointer(_: Strings, head: _Head, __: Sequence[int]) -> Type:
@@ -74,7 +74,7 @@ def _array(_: Strings, head: _Head, extra: Sequence[int]) -> Type:
 
 
 def _composite(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
-    number, name, info, size = head
+    type_id, name, info, size = head
     flag = bool(info & _FLAG)
     members = []
     for at in range(0, len(extra), 3):
@@ -82,22 +82,22 @@ def _composite(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
         bits = offset >> 24 if flag else 0
         place = offset & 0xFFFFFF if flag else offset
         members.append(Member(strings(label) if label else "", target, place, bits))
-    return Composite(number, Kind(kind_of(info)), name, size, tuple(members), flag)
+    return Composite(type_id, Kind(kind_of(info)), name, size, tuple(members), flag)
 
 
 def _enum(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
-    number, name, info, size = head
+    type_id, name, info, size = head
     signed = bool(info & _FLAG)
     values = []
     for at in range(0, len(extra), 2):
         label, value = extra[at : at + 2]
         value -= (value & 1 << 31) << 1 if signed else 0
         values.append(Enumerator(strings(label), value))
-    return Enum(number, Kind.ENUM, name, size, signed, tuple(values))
+    return Enum(type_id, Kind.ENUM, name, size, signed, tuple(values))
 
 
 def _enum64(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
-    number, name, info, size = head
+    type_id, name, info, size = head
     signed = bool(info & _FLAG)
     values = []
     for at in range(0, len(extra), 3):
@@ -105,7 +105,7 @@ def _enum64(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
         value = high << 32 | low
         value -= (value & 1 << 63) << 1 if signed else 0
         values.append(Enumerator(strings(label), value))
-    return Enum(number, Kind.ENUM64, name, size, signed, tuple(values))
+    return Enum(type_id, Kind.ENUM64, name, size, signed, tuple(values))
 
 
 def _forward(_: Strings, head: _Head, __: Sequence[int]) -> Type:
@@ -117,13 +117,13 @@ def _typedef(_: Strings, head: _Head, __: Sequence[int]) -> Type:
 
 
 def _modifier(_: Strings, head: _Head, __: Sequence[int]) -> Type:
-    number, name, info, target = head
-    return Modifier(number, Kind(kind_of(info)), name, target, bool(info & _FLAG))
+    type_id, name, info, target = head
+    return Modifier(type_id, Kind(kind_of(info)), name, target, bool(info & _FLAG))
 
 
 def _function(_: Strings, head: _Head, __: Sequence[int]) -> Type:
-    number, name, info, target = head
-    return Function(number, name, target, info & 0xFFFFFF)
+    type_id, name, info, target = head
+    return Function(type_id, name, target, info & 0xFFFFFF)
 
 
 def _prototype(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
@@ -148,9 +148,9 @@ def _float(_: Strings, head: _Head, __: Sequence[int]) -> Type:
 
 
 def _tag(_: Strings, head: _Head, extra: Sequence[int]) -> Type:
-    number, name, info, target = head
+    type_id, name, info, target = head
     component = extra[0] - ((extra[0] & 1 << 31) << 1)
-    return DeclTag(number, name, target, component, bool(info & _FLAG))
+    return DeclTag(type_id, name, target, component, bool(info & _FLAG))
 
 
 _DECODERS: dict[int, Callable[[Strings, _Head, Sequence[int]], Type]] = {

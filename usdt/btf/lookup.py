@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
 from usdt.btf.format import Kind
-from usdt.btf.types import Pointer
+from usdt.btf.types import FunctionProto, Pointer, Void
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
 
-__all__ = ("closest_type", "find_type")
+__all__ = ("closest_type", "find_type", "has_code_pointers")
 
 _TAGGED = {
     "struct": (Kind.STRUCT,),
@@ -38,14 +38,14 @@ def find_type(btf: Btf, text: str) -> int:
         return int(text)
     name = text.rstrip("* ")
     stars = text.count("*", len(name))
-    number = _named(btf, name)
-    if number is None:
+    type_id = _named(btf, name)
+    if type_id is None:
         near = closest_type(btf, name)
         hint = f"; nearest is {near}" if near else ""
         raise BtfError(f"{btf.name}: no type {name!r}{hint}")
     for _ in range(stars):
-        number = _pointer_to(btf, number, text)
-    return number
+        type_id = _pointer_to(btf, type_id, text)
+    return type_id
 
 
 def _named(btf: Btf, name: str) -> int | None:
@@ -69,7 +69,7 @@ def _named(btf: Btf, name: str) -> int | None:
 
 def _best(btf: Btf, found: list[int]) -> int | None:
     # An enumeration without values is only named.
-    whole = [number for number in found if getattr(btf.type(number), "values", True)]
+    whole = [type_id for type_id in found if getattr(btf.type(type_id), "values", True)]
     every = [*whole, *found]
     return every[0] if every else None
 
@@ -89,10 +89,10 @@ def _spellings(words: list[str]) -> list[str]:
 
 
 def _pointer_to(btf: Btf, target: int, text: str) -> int:
-    for number in btf.ids(Kind.PTR):
-        found = btf.type(number)
+    for type_id in btf.ids(Kind.PTR):
+        found = btf.type(type_id)
         if isinstance(found, Pointer) and found.type_id == target:
-            return number
+            return type_id
     raise BtfError(f"{btf.name}: no type {text!r} (nothing in it is such a pointer)")
 
 
@@ -105,8 +105,8 @@ def closest_type(btf: Btf, name: str) -> str | None:
     wanted = rest if tag in _TAGGED else name
     start = re.escape(wanted[:2]) if len(wanted) > 2 else ""
     names = {
-        label: number
-        for number, label in btf.named(*kinds)
+        label: type_id
+        for type_id, label in btf.named(*kinds)
         if label and re.match(start, label) and abs(len(label) - len(wanted)) < 8
     }
     found = difflib.get_close_matches(wanted, names, 1)
@@ -115,3 +115,14 @@ def closest_type(btf: Btf, name: str) -> str | None:
     kind = btf.kind(names[found[0]])
     tags = [word for word, some in _TAGGED.items() if kind in some]
     return " ".join([*tags, found[0]])
+
+
+def has_code_pointers(btf: Btf) -> bool:
+    """Return True if any pointer points to a function or to ``void``."""
+    for type_id in btf.ids(Kind.PTR):
+        pointer = btf.type(type_id)
+        if isinstance(pointer, Pointer):
+            target = btf.resolve(pointer.type_id)
+            if isinstance(target, FunctionProto | Void):
+                return True
+    return False

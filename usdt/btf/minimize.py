@@ -35,13 +35,13 @@ __all__ = ("minimize",)
 _MOST = 1 << 14  # types of one value
 
 
-def minimize(btf: Btf, number: int) -> tuple[bytes, int]:
+def minimize(btf: Btf, type_id: int) -> tuple[bytes, int]:
     """BTF with a type and what values of it are made of; and the type's ID in it.
 
     Raises:
         BtfError: the type is absurd.
     """
-    return _Minimizer(btf).made(number)
+    return _Minimizer(btf).made(type_id)
 
 
 class _Minimizer:
@@ -50,28 +50,30 @@ class _Minimizer:
         self._ids: dict[int, int] = {0: 0}  # of the types that are taken along, in their order
         self._whole: set[int] = set()  # those of them that values are made of
 
-    def made(self, number: int) -> tuple[bytes, int]:
-        self._collect(number, 0, whole=True)
+    def made(self, type_id: int) -> tuple[bytes, int]:
+        self._collect(type_id, 0, whole=True)
         writer = BtfWriter(self._btf.order)
         for known in list(self._ids)[1:]:
             self._write(writer, self._btf.type(known))
         if self._btf.pointer_size == 4:  # which no BTF says but by its long
             writer.integer("long int", 4, Encoding.SIGNED)
-        return writer.data(), self._ids[number]
+        return writer.data(), self._ids[type_id]
 
-    def _collect(self, number: int, depth: int, *, whole: bool) -> None:
-        new = number not in self._ids
-        if not (new or (whole and number not in self._whole)):
+    def _collect(self, type_id: int, depth: int, *, whole: bool) -> None:
+        new = type_id not in self._ids
+        if not (new or (whole and type_id not in self._whole)):
             return
         if depth > MAX_NESTING:
-            raise nesting_error(self._btf.name, number)
+            raise nesting_error(self._btf.name, type_id)
         if len(self._ids) > _MOST:
-            raise BtfError(f"{self._btf.name}: BTF type {number} is made of {_MOST} types and more")
+            raise BtfError(
+                f"{self._btf.name}: BTF type {type_id} is made of {_MOST} types and more"
+            )
         if new:
-            self._ids[number] = len(self._ids)
+            self._ids[type_id] = len(self._ids)
         if whole:
-            self._whole.add(number)
-        for inner, its in self._inner(self._btf.type(number), whole=whole):
+            self._whole.add(type_id)
+        for inner, its in self._inner(self._btf.type(type_id), whole=whole):
             self._collect(inner, depth + 1, whole=its)
 
     def _inner(self, found: Type, *, whole: bool) -> Iterator[tuple[int, bool]]:

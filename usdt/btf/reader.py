@@ -79,8 +79,8 @@ class Btf:
 
     Example:
         >>> btf = usdt.bpf.BTF.from_kernel()
-        >>> (number,) = btf.find("list_head", Kind.STRUCT)  # from usdt.btf.format import Kind
-        >>> btf.size_of(number), [member.name for member in btf.type(number).members]
+        >>> (type_id,) = btf.find("list_head", Kind.STRUCT)  # from usdt.btf.format import Kind
+        >>> btf.size_of(type_id), [member.name for member in btf.type(type_id).members]
         (16, ['next', 'prev'])
     """
 
@@ -182,49 +182,49 @@ class Btf:
         except IndexError:
             at = end + 1
         if at > end:
-            number = self.first + len(places) - 1
-            raise BtfError(f"{self.name}: BTF type {number} is cut off by the end of the types")
+            type_id = self.first + len(places) - 1
+            raise BtfError(f"{self.name}: BTF type {type_id} is cut off by the end of the types")
         return array("I", places)
 
     def __len__(self) -> int:
         """Number of types, void and the base's included."""
         return self.end
 
-    def _place(self, number: int) -> int:
-        if not self.first <= number < self.end:
-            raise BtfError(f"{self.name}: no BTF type {number}, the last is {self.end - 1}")
-        return self._places[number - self.first]
+    def _place(self, type_id: int) -> int:
+        if not self.first <= type_id < self.end:
+            raise BtfError(f"{self.name}: no BTF type {type_id}, the last is {self.end - 1}")
+        return self._places[type_id - self.first]
 
-    def kind(self, number: int) -> int:
+    def kind(self, type_id: int) -> int:
         """The kind of a type, without decoding it.
 
         Raises:
             BtfError: no such type.
         """
-        if not number:
+        if not type_id:
             return Kind.VOID
-        if self.base and number < self.first:
-            return self.base.kind(number)
-        return kind_of(self._words[self._place(number) + 1])
+        if self.base and type_id < self.first:
+            return self.base.kind(type_id)
+        return kind_of(self._words[self._place(type_id) + 1])
 
-    def type(self, number: int) -> Type:
+    def type(self, type_id: int) -> Type:
         """The type with an ID.
 
         Raises:
             BtfError: no such type, or it is damaged.
         """
-        found = self._types.get(number)
+        found = self._types.get(type_id)
         if found is not None:
             return found
-        if self.base and number < self.first:
-            return self.base.type(number)
-        place = self._place(number)
-        made = decode(self.string, number, self._words, place, place + self._words_of(number))
-        self._types[number] = made
+        if self.base and type_id < self.first:
+            return self.base.type(type_id)
+        place = self._place(type_id)
+        made = decode(self.string, type_id, self._words, place, place + self._words_of(type_id))
+        self._types[type_id] = made
         return made
 
-    def _words_of(self, number: int) -> int:
-        index = number - self.first
+    def _words_of(self, type_id: int) -> int:
+        index = type_id - self.first
         following = index + 1
         end = self._places[following] if following < len(self._places) else len(self._words)
         return end - self._places[index]
@@ -248,9 +248,9 @@ class Btf:
     def own_ids(self, *kinds: Kind) -> Iterator[int]:
         """IDs of its own types (not the base's) of some kinds, in order."""
         words, wanted = self._words, set(map(int, kinds))
-        for number, place in enumerate(self._places, self.first):
+        for type_id, place in enumerate(self._places, self.first):
             if (words[place + 1] >> 24 & 0x7F) in wanted:
-                yield number
+                yield type_id
 
     def ids(self, *kinds: Kind) -> Iterator[int]:
         """IDs of the types of some kinds, the base's first."""
@@ -261,8 +261,8 @@ class Btf:
     def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
         """ID and name of its own types of some kinds."""
         words, places, first = self._words, self._places, self.first
-        for number in self.own_ids(*kinds):
-            yield number, self.string(words[places[number - first]])
+        for type_id in self.own_ids(*kinds):
+            yield type_id, self.string(words[places[type_id - first]])
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
         """IDs of every type of a name and of one of some kinds, the base's first.
@@ -275,11 +275,11 @@ class Btf:
             return []
         found = self.base.find(name, *kinds) if self.base else []
         offsets = self._offsets_of(b"\0" + wanted + b"\0", 1)
-        own = [number for offset in offsets for number in self._with_name(offset)]
+        own = [type_id for offset in offsets for type_id in self._with_name(offset)]
         if not own:  # strings may share their tails
             tails = set(self._offsets_of(wanted + b"\0", 0)) - set(offsets)
             own = list(self._with_names(tails)) if tails else []
-        return found + sorted(number for number in own if self.kind(number) in kinds)
+        return found + sorted(type_id for type_id in own if self.kind(type_id) in kinds)
 
     def _offsets_of(self, pattern: bytes, skip: int) -> list[int]:
         found = self.base._offsets_of(pattern, skip) if self.base else []  # noqa: SLF001
@@ -301,7 +301,7 @@ class Btf:
         at = self._data.find(word, start, end)
         while at >= 0:
             hits.append(at - start)
-            if len(hits) > _MANY_HITS:  # a number that other words have, too
+            if len(hits) > _MANY_HITS:  # a type_id that other words have, too
                 yield from self._with_names({offset})
                 return
             at = self._data.find(word, at + 1, end)
@@ -313,31 +313,31 @@ class Btf:
 
     def _with_names(self, offsets: set[int]) -> Iterator[int]:
         words = self._words
-        for number, place in enumerate(self._places, self.first):
+        for type_id, place in enumerate(self._places, self.first):
             if words[place] in offsets:
-                yield number
+                yield type_id
 
-    def resolve(self, number: int) -> Type:
+    def resolve(self, type_id: int) -> Type:
         """The type behind typedefs and modifiers.
 
         Raises:
             BtfError: they go round in a circle.
         """
         for _ in range(_MOST_STEPS):
-            found = self.type(number)
+            found = self.type(type_id)
             if not isinstance(found, Typedef | Modifier):
                 return found
-            number = found.type_id
-        raise BtfError(f"{self.name}: BTF type {number} is behind too many typedefs, or itself")
+            type_id = found.type_id
+        raise BtfError(f"{self.name}: BTF type {type_id} is behind too many typedefs, or itself")
 
-    def size_of(self, number: int) -> int:
+    def size_of(self, type_id: int) -> int:
         """Size of a value of a type, in bytes.
 
         Raises:
             BtfError: values of it have no size (void, functions, types only named).
         """
         factor = 1
-        found = self.resolve(number)
+        found = self.resolve(type_id)
         for _ in range(_MOST_STEPS):
             if isinstance(found, Array):
                 factor *= found.count
@@ -348,20 +348,20 @@ class Btf:
             return factor * found.size
         if isinstance(found, Pointer):
             return factor * self.pointer_size
-        raise BtfError(f"{self.name}: BTF type {number} ({_kind_name(found)}) has no size")
+        raise BtfError(f"{self.name}: BTF type {type_id} ({_kind_name(found)}) has no size")
 
-    def align_of(self, number: int, depth: int = 0) -> int:
+    def align_of(self, type_id: int, depth: int = 0) -> int:
         """Alignment of a type in bytes, as C compilers of 64-bit CPUs have it; 0 if it has none.
 
         Raises:
             BtfError: types contain one another.
         """
-        known = self._alignments.get(number)
+        known = self._alignments.get(type_id)
         if known is not None:
             return known
         if depth > MAX_NESTING:
-            raise nesting_error(self.name, number)
-        found = self.resolve(number)
+            raise nesting_error(self.name, type_id)
+        found = self.resolve(type_id)
         if isinstance(found, Int | Enum | Float):
             result = min(self.pointer_size if not isinstance(found, Float) else 16, found.size)
             if isinstance(found, Int) and found.size == 2 * self.pointer_size:
@@ -374,7 +374,7 @@ class Btf:
             result = self._align_of_composite(found, depth)
         else:
             result = 0
-        self._alignments[number] = result
+        self._alignments[type_id] = result
         return result
 
     def _align_of_composite(self, found: Composite, depth: int) -> int:
@@ -389,8 +389,8 @@ class Btf:
     @functools.cached_property
     def pointer_size(self) -> int:
         """Bytes of a pointer: those of a ``long``, or 8 where no ``long`` is described."""
-        for number in self.ids(Kind.INT):
-            found = self.type(number)
+        for type_id in self.ids(Kind.INT):
+            found = self.type(type_id)
             if isinstance(found, Int) and found.name in _LONG and found.size in (4, 8):
                 return found.size
         return 8

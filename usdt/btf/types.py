@@ -33,7 +33,11 @@ __all__ = (
     "Unknown",
     "Variable",
     "Void",
+    "flag_names",
+    "is_char",
 )
+
+_MIN_FLAGS = 3  # enumerators of one bit that make an enumeration one of flags
 
 
 @frozen
@@ -274,3 +278,24 @@ Type: TypeAlias = (
     | DeclTag
     | Unknown
 )
+
+
+def is_char(found: Type) -> bool:
+    """Return True for ``char``, whose arrays are strings, but not for other integers of a byte."""
+    if not isinstance(found, Int) or found.size != 1:
+        return False
+    return bool(found.encoding & Encoding.CHAR) or found.name == "char"
+
+
+def flag_names(found: Enum) -> dict[int, str] | None:
+    """Return bit → enumerator if an enumeration's values are flags; None for other enumerations."""
+    bits: dict[int, str] = {}
+    for one in found.values:
+        if one.value > 0 and not one.value & (one.value - 1):
+            bits.setdefault(one.value, one.name)
+    every = sum(bits)
+    others = [one.value for one in found.values if one.value not in bits and one.value]
+    if len(bits) < _MIN_FLAGS or any(value < 0 or value & ~every for value in others):
+        return None
+    # Flags are 1, 2, 4 and their sums; 1, 2, 3, 4, 5 in a row are not.
+    return bits if len(others) < len(bits) else None

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from usdt.btf.format import Encoding
 from usdt.btf.tagged_union import tagged_union_of
-from usdt.btf.traits import is_char
-from usdt.btf.types import Array, Composite, Enum, Int, Member, Type
+from usdt.btf.types import Array, Composite, Enum, Int, Member, Type, is_char
 from usdt.btf.values.batched_reads import BatchedReads, struct_code, struct_mark
 from usdt.btf.values.limits import TypeLimits
-from usdt.btf.values.scalars import sign_extended
+from usdt.btf.values.scalars import EnumNames, sign_extended
 from usdt.btf.values.value_reader import ValueReader
 
 if TYPE_CHECKING:
@@ -51,19 +50,19 @@ class JsonCodegen:
             "TRUTH": ("false", "true") if text else (False, True),
         }
 
-    def function(self, number: int) -> Callable[[bytes, int], Any]:
+    def function(self, type_id: int) -> Callable[[bytes, int], Any]:
         """The function for values of a type.
 
         Raises:
             BtfError: the type is absurd, or has no values.
         """
-        self.measure.extent(number)
-        made: Callable[[bytes, int], Any] = self.space[self.name_of(number)]
+        self.measure.extent(type_id)
+        made: Callable[[bytes, int], Any] = self.space[self.name_of(type_id)]
         return made
 
-    def name_of(self, number: int) -> str:
+    def name_of(self, type_id: int) -> str:
         """The name that generated code has for it."""
-        found = self.btf.resolve(number)
+        found = self.btf.resolve(type_id)
         if found.id not in self._made:
             self._made[found.id] = name = f"of{found.id}"
             self.space[name] = self._function(name, found)
@@ -79,8 +78,8 @@ class JsonCodegen:
             return self._array(found) or self._slow(found.id)
         return self._slow(found.id)
 
-    def _slow(self, number: int) -> Callable[[bytes, int], Any]:
-        read = self._values.reader(number)
+    def _slow(self, type_id: int) -> Callable[[bytes, int], Any]:
+        read = self._values.reader(type_id)
         return (lambda data, at: json.dumps(read(data, at))) if self.text else read
 
     def _array(self, found: Array) -> Callable[[bytes, int], Any] | None:
@@ -104,19 +103,8 @@ class JsonCodegen:
         """The name of what knows an enumeration's names."""
         name = f"E{found.id}"
         if name not in self.space:
-            self.space[name] = _EnumNames(found, text=self.text)
+            self.space[name] = EnumNames(found, quoted=self.text)
         return name
-
-
-class _EnumNames(dict[int, Any]):
-    # Value → what is shown of it; the first of two names counts.
-    def __init__(self, found: Enum, *, text: bool) -> None:
-        super().__init__()
-        for one in found.values:
-            self.setdefault(one.value, quote(one.name) if text else one.name)
-
-    def __missing__(self, value: int) -> int:
-        return value
 
 
 def is_truth(found: Type) -> bool:

@@ -23,30 +23,30 @@ class TypeLimits:
         self._btf = btf
         self._known: dict[int, tuple[int, int]] = {}
 
-    def extent(self, number: int) -> int:
+    def extent(self, type_id: int) -> int:
         """Bytes from a value's start to the end of its last part, which may lie behind its size.
 
         Raises:
             BtfError: the type is absurd.
         """
-        return self._measure(number, 0)[0]
+        return self._measure(type_id, 0)[0]
 
-    def values(self, number: int) -> int:
+    def values(self, type_id: int) -> int:
         """How many values a value of a type is made of, each structure counted as one more.
 
         Raises:
             BtfError: the type is absurd.
         """
-        return self._measure(number, 0)[1]
+        return self._measure(type_id, 0)[1]
 
-    def _measure(self, number: int, depth: int) -> tuple[int, int]:
-        known = self._known.get(number)
+    def _measure(self, type_id: int, depth: int) -> tuple[int, int]:
+        known = self._known.get(type_id)
         if known is not None:
             return known
         if depth > MAX_NESTING:
-            raise nesting_error(self._btf.name, number)
-        found = self._btf.resolve(number)
-        size, values = self._size(number), 1
+            raise nesting_error(self._btf.name, type_id)
+        found = self._btf.resolve(type_id)
+        size, values = self._size(type_id), 1
         if isinstance(found, Array):
             inner, each = self._measure(found.type_id, depth + 1)
             stride = self._size(found.type_id)
@@ -65,12 +65,12 @@ class TypeLimits:
                 inner, each = self._measure(item.type_id, depth + 1)
                 size, values = max(size, item.offset + inner), values + each
         if values > _MOST_VALUES:
-            raise BtfError(f"{self._btf.name}: BTF type {number} holds {values} values")
-        self._known[number] = size, values
+            raise BtfError(f"{self._btf.name}: BTF type {type_id} holds {values} values")
+        self._known[type_id] = size, values
         return size, values
 
-    def _size(self, number: int) -> int:
+    def _size(self, type_id: int) -> int:
         try:
-            return self._btf.size_of(number)
+            return self._btf.size_of(type_id)
         except BtfError:
             return 0

@@ -1,4 +1,4 @@
-"""What can be chosen about a rendering, and what comes out of one."""
+"""Options of a rendering, and its result."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ("ALL_QUIRKS", "DumpError", "Options", "Quirk", "Rendered")
 
 @frozen
 class Options:
-    """``struct btf_dump_type_data_opts``.
+    """How a value is rendered: ``struct btf_dump_type_data_opts``, and ``symbolic``.
 
     Attributes:
-        compact: one line, without spaces.
-        skip_names: neither member names nor types.
-        emit_zeroes: values that are zero, too.
-        emit_strings: arrays of characters with a NUL as ``"text"``.
+        compact: render on one line, without indentation.
+        skip_names: leave out member names and types.
+        emit_zeroes: show members that are zero, too.
+        emit_strings: show arrays of characters that contain a NUL as ``"text"``.
         indent_str: one step of indentation.
-        indent_level: steps in front of the outermost value.
-        words: booleans as ``true`` and ``false``, flags by their names, code by its symbols: what
-            libbpf does not do.
+        indent_level: steps of indentation in front of the outermost value.
+        symbolic: show booleans as ``true`` and ``false``, flags by name and code by its symbol;
+            libbpf shows all three as numbers.
     """
 
     compact: bool = False
@@ -30,17 +30,18 @@ class Options:
     emit_strings: bool = False
     indent_str: str = "\t"
     indent_level: int = 0
-    words: bool = False
+    symbolic: bool = False
 
 
 @frozen
 class Rendered:
-    """A value as text.
+    """The result of a rendering.
 
     Attributes:
-        text: as far as there was data.
-        size: bytes of the type, or None with an error.
-        error: "", "E2BIG" (the data ended too early) or "EINVAL" (no such value can be shown).
+        text: the value as text, up to the error if there is one.
+        size: bytes of the type; None if there is an error.
+        error: "", "E2BIG" (the data ends too early) or "EINVAL" (values of a type in it cannot be
+            shown).
     """
 
     text: str
@@ -49,7 +50,7 @@ class Rendered:
 
 
 class DumpError(Exception):
-    """Rendering ends here; ``error`` as in :class:`Rendered`."""
+    """Ends a rendering; ``error`` is that of :class:`Rendered`."""
 
     def __init__(self, error: str) -> None:
         super().__init__(error)
@@ -57,7 +58,7 @@ class DumpError(Exception):
 
 
 class Quirk(enum.Enum):
-    """Where libbpf's text is wrong; this toolkit's is not, unless told to be libbpf."""
+    """Errors in libbpf's text, which this toolkit makes only if asked for libbpf's text."""
 
     FIRST_MEMBER = "a structure inside another is hidden if its first member is 0"
     CHARS_FOREVER = "after one array of bytes, all arrays and bytes are treated as characters"
@@ -73,5 +74,5 @@ class Quirk(enum.Enum):
     OLD_BOUND = "libbpf 1.1: bit fields need the whole word of their type to be there"
 
 
-#: Those of libbpf in 2026.
+#: The quirks of libbpf in 2026.
 ALL_QUIRKS = frozenset(Quirk) - {Quirk.OLD_NUL, Quirk.OLD_BOUND}

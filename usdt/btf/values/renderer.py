@@ -41,7 +41,7 @@ class Renderer:
         self._compiler = TreeCodegen(btf, options, symbol)
         self._pad = "" if options.compact else options.indent_str * options.indent_level
 
-    def render(self, number: int, data: bytes) -> Rendered:
+    def render(self, type_id: int, data: bytes) -> Rendered:
         """A value of a type; if the data is too short, as far as it goes.
 
         Raises:
@@ -49,39 +49,39 @@ class Renderer:
         """
         out: list[str] = []
         try:
-            self._put(number, bytes(data), 0, out)
+            self._put(type_id, bytes(data), 0, out)
         except DumpError as err:
             return Rendered("".join(out), None, err.error)
-        return Rendered("".join(out), self.btf.size_of(number), "")
+        return Rendered("".join(out), self.btf.size_of(type_id), "")
 
-    def text_of(self, number: int) -> Callable[[bytes], str]:
+    def text_of(self, type_id: int) -> Callable[[bytes], str]:
         """A function from data that is at least as long as the type to text.
 
         Raises:
             BtfError: the type is damaged, absurd or without a size.
         """
-        size = max(self._compiler.measure.extent(number), self.btf.size_of(number))
-        function = self._compiler.top(number, checked=False)
+        size = max(self._compiler.measure.extent(type_id), self.btf.size_of(type_id))
+        function = self._compiler.top(type_id, checked=False)
         pad = self._pad
 
         def text(data: bytes) -> str:
             if len(data) < size:
-                return self.render(number, data).text
+                return self.render(type_id, data).text
             out: list[str] = []
             function(data, 0, pad, out, size)
             return "".join(out)
 
         return text
 
-    def _put(self, number: int, data: bytes, at: int, out: list[str]) -> None:
-        found = self.btf.type(number)
+    def _put(self, type_id: int, data: bytes, at: int, out: list[str]) -> None:
+        found = self.btf.type(type_id)
         if isinstance(found, Variable):
             cast = declaration(self.btf, found.type_id, strip=True)
             linkage = _LINKAGES.get(found.linkage, "")
             out.append(f"{self._pad}{linkage}{cast} {found.name} = ")
             self._put(found.type_id, data, at, out)
         elif isinstance(found, DataSection):
-            self._compiler.measure.extent(number)
+            self._compiler.measure.extent(type_id)
             out.append(f'{self._pad}SEC("{found.name}") ')
             for item in found.items:
                 if not isinstance(self.btf.type(item.type_id), Variable):
@@ -89,14 +89,14 @@ class Renderer:
                 self._put(item.type_id, data, at + item.offset, out)
                 out.append(";")
         else:
-            enough = at + self._compiler.measure.extent(number) <= len(data)
-            function = self._compiler.top(number, checked=not enough)
+            enough = at + self._compiler.measure.extent(type_id) <= len(data)
+            function = self._compiler.top(type_id, checked=not enough)
             function(data, at, self._pad, out, len(data))
 
 
 def render(
     btf: Btf,
-    number: int,
+    type_id: int,
     data: bytes,
     options: Options = Options(),  # noqa: B008 - immutable
 ) -> Rendered:
@@ -105,4 +105,4 @@ def render(
     Raises:
         BtfError: the type is damaged or absurd.
     """
-    return Renderer(btf, options).render(number, data)
+    return Renderer(btf, options).render(type_id, data)

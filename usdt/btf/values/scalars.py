@@ -7,7 +7,7 @@ import math
 import os
 import struct
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
 from usdt.btf.format import Kind
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from usdt.btf.types import Enum
 
 __all__ = (
+    "EnumNames",
     "EnumText",
     "FlagText",
     "Scalar",
@@ -116,6 +117,23 @@ class EnumText(dict[int, str]):
 
     def __missing__(self, value: int) -> str:
         return f"{value}{self._suffix}"
+
+
+class EnumNames(dict[int, Any]):
+    """Value → enumerator, or the value itself: of two names for one value, the first.
+
+    Args:
+        found: the enumeration.
+        quoted: whether names are JSON strings, with quotes.
+    """
+
+    def __init__(self, found: Enum, *, quoted: bool = False) -> None:
+        super().__init__()
+        for one in found.values:
+            self.setdefault(one.value, json.dumps(one.name) if quoted else one.name)
+
+    def __missing__(self, value: int) -> int:
+        return value
 
 
 class FlagText(dict[int, str]):

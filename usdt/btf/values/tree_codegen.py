@@ -18,7 +18,6 @@ from usdt.base.errors import BtfError
 from usdt.btf.declare import declaration
 from usdt.btf.format import Encoding
 from usdt.btf.tagged_union import tagged_union_of
-from usdt.btf.traits import flag_names
 from usdt.btf.types import (
     Array,
     Composite,
@@ -30,6 +29,7 @@ from usdt.btf.types import (
     Pointer,
     Type,
     Void,
+    flag_names,
 )
 from usdt.btf.values.batched_reads import (
     BatchedReads,
@@ -73,7 +73,7 @@ class TreeCodegen:
         self, btf: Btf, options: Options, symbol: Callable[[int], str | None] | None = None
     ) -> None:
         self.btf = btf
-        self._symbol = symbol if options.words else None
+        self._symbol = symbol if options.symbolic else None
         self.options = options
         self.measure = TypeLimits(btf)
         self.zero = ZeroTests(btf)
@@ -99,17 +99,17 @@ class TreeCodegen:
         self.space[name] = value
         return name
 
-    def top(self, number: int, *, checked: bool) -> Callable[..., None]:
+    def top(self, type_id: int, *, checked: bool) -> Callable[..., None]:
         """The function for a whole value of a type.
 
         Raises:
             BtfError: the type is absurd.
         """
-        name = f"top{number}_{checked:d}"
+        name = f"top{type_id}_{checked:d}"
         if name not in self.space:
-            self.measure.extent(number)
+            self.measure.extent(type_id)
             body = FunctionBody(self, in_array=False, checked=checked, top=True)
-            body.value(Member("", number, 0, 0))
+            body.value(Member("", type_id, 0, 0))
             self._define(name, body)
         function: Callable[..., None] = self.space[name]
         return function
@@ -158,12 +158,12 @@ class TreeCodegen:
             shown = "CODE(@v)" if named else "f'0x{@v:x}'"
             return Scalar(code, self.btf.pointer_size, f"{{{shown} if @v else NULL(@q)}}", "@v")
         if isinstance(found, Enum):
-            flags = flag_names(found) if self.options.words else None
+            flags = flag_names(found) if self.options.symbolic else None
             table = EnumText(found) if flags is None else FlagText(found, flags)
             names = self.constant(f"E{found.id}", table)
             return Scalar(code, found.size, f"{{{names}[@v]}}" if code else "", "@v")
         if isinstance(found, Int) and code:
-            if self.options.words and found.encoding & Encoding.BOOL:
+            if self.options.symbolic and found.encoding & Encoding.BOOL:
                 text = "{WORDS[@v] if @v < 2 else @v}"
                 return Scalar(code.upper(), found.size, text, "@v")
             return Scalar(code, found.size, "{@v}", "@v")
@@ -296,7 +296,7 @@ class FunctionBody:
             source = bitfield_source(self.compiler.btf, member.bit_offset, member.bitfield_size)
             self.add(f"{var} = {source}")
         text = f"{{{var}:#x}}"
-        if self.options.words:
+        if self.options.symbolic:
             known = self.compiler.scalar(found)
             truth = isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
             shown = f"SIGNED({var}, {member.bitfield_size})" if found.signed else var

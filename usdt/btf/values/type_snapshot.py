@@ -23,12 +23,12 @@ class TypeSnapshot:
 
     Attributes:
         types: BTF with the type and all that its values are made of.
-        number: its ID there.
+        type_id: its ID there.
         size: bytes of a value.
     """
 
     types: bytes
-    number: int
+    type_id: int
     size: int
 
     def to_json(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class TypeSnapshot:
         import zlib  # noqa: PLC0415
 
         packed = base64.b64encode(zlib.compress(self.types)).decode()
-        return {"types": packed, "type": self.number, "size": self.size}
+        return {"types": packed, "type": self.type_id, "size": self.size}
 
     @classmethod
     def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> TypeSnapshot:
@@ -49,25 +49,25 @@ class TypeSnapshot:
         from usdt.btf.reader import Btf  # noqa: PLC0415
         from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
 
-        number, size = (data.get(key) if isinstance(data, dict) else None for key in _NUMBERS)
-        if type(number) is not int or type(size) is not int or not 0 < size <= _LARGEST:
+        type_id, size = (data.get(key) if isinstance(data, dict) else None for key in _NUMBERS)
+        if type(type_id) is not int or type(size) is not int or not 0 < size <= _LARGEST:
             raise refuse("shape: a type and its size expected")
         try:
             inflate = zlib.decompressobj()
             types = inflate.decompress(base64.b64decode(data.get("types")), _MOST)
             btf = Btf(types, name="the recorded types")
-            TypeLimits(btf).extent(number)
-            if inflate.unconsumed_tail or btf.size_of(number) != size:
+            TypeLimits(btf).extent(type_id)
+            if inflate.unconsumed_tail or btf.size_of(type_id) != size:
                 raise refuse("shape: its types are not those of a value of this size")
         except (TypeError, ValueError, zlib.error, BtfError) as err:
             raise refuse(f"shape: damaged types: {err}") from err
-        return cls(types, number, size)
+        return cls(types, type_id, size)
 
 
 _NUMBERS = ("type", "size")
 
 
-def snapshot_of(btf: Btf, number: int) -> TypeSnapshot | None:
+def snapshot_of(btf: Btf, type_id: int) -> TypeSnapshot | None:
     """The shape of a type; None of what has no values, or none that take room.
 
     Raises:
@@ -78,11 +78,11 @@ def snapshot_of(btf: Btf, number: int) -> TypeSnapshot | None:
     from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
 
     try:
-        size = btf.size_of(number)
+        size = btf.size_of(type_id)
     except BtfError:
         return None
     if not 0 < size <= _LARGEST:
         return None
-    TypeLimits(btf).extent(number)
-    types, own = minimize(btf, number)
+    TypeLimits(btf).extent(type_id)
+    types, own = minimize(btf, type_id)
     return TypeSnapshot(types, own, size)

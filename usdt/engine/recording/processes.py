@@ -86,10 +86,10 @@ def _holds_code(field: RecordField, mark: str) -> bool:
     # Whether a structure has pointers to code: of the kernel (mark "k") or of a process.
     if field.shape is None or ("k" in field.reason) is not bool(mark):
         return False
+    from usdt.btf.lookup import has_code_pointers  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415 - seldom needed
-    from usdt.btf.traits import has_code  # noqa: PLC0415
 
-    return has_code(Btf(field.shape.types))
+    return has_code_pointers(Btf(field.shape.types))
 
 
 def wants_stacks(layout: RecordLayout) -> bool:

@@ -15,7 +15,7 @@ from usdt.btf import types as btf_types
 from usdt.btf.declare import declaration
 from usdt.btf.format import Encoding
 from usdt.btf.lookup import find_type
-from usdt.btf.traits import flag_names, is_char
+from usdt.btf.types import flag_names, is_char
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,

@@ -17,11 +17,12 @@ from usdt.base.errors import BtfError
 from usdt.btf.format import parse_header
 from usdt.btf.reader import Btf
 from usdt.btf.types import Array
+from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
 from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.value_reader import CompactFormatter, ValueReader
+from usdt.btf.values.value_reader import ValueReader
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
 
@@ -46,7 +47,7 @@ def _types(blob: bytes) -> Btf:
 @functools.lru_cache(maxsize=256)
 def is_small(shape: TypeSnapshot) -> bool:
     """Whether values fit a line, all of them."""
-    return TypeLimits(_types(shape.types)).values(shape.number) <= _SMALL
+    return TypeLimits(_types(shape.types)).values(shape.type_id) <= _SMALL
 
 
 class _Structure:
@@ -60,7 +61,7 @@ class _Structure:
         self.pointer = "*" in field.reason
         self.kernel = "k" in field.reason
         # Of a list: the type of its elements, and their size.
-        row = self.btf.resolve(self.shape.number) if "v" in field.reason else None
+        row = self.btf.resolve(self.shape.type_id) if "v" in field.reason else None
         self.element = row.type_id if isinstance(row, Array) else 0
         self.step = self.btf.size_of(self.element) if self.element else 0
         self._order: Literal["little", "big"] = "big" if _is_big(order) else "little"
@@ -97,12 +98,12 @@ class StructTextFormatter(_Structure):
         self._safe = tree and _is_printable(self.shape.types)  # concise texts hold any characters
         self._wild = False  # whether a symbol is not printable
         if tree:
-            options = Options(indent_str=" ", indent_level=PAD, emit_strings=True, words=True)
+            options = Options(indent_str=" ", indent_level=PAD, emit_strings=True, symbolic=True)
             renderer = Renderer(self.btf, options, symbol=self._symbol)
-            self._render = renderer.text_of(self.shape.number)
+            self._render = renderer.text_of(self.shape.type_id)
         else:
             self._line = CompactFormatter(self.btf, symbol=self._symbol, code=True).line
-            whole = functools.partial(self._line, self.shape.number)
+            whole = functools.partial(self._line, self.shape.type_id)
             self._render = self._listed if self.step else whole
 
     def __call__(self, lead: int, value: bytes, pid: int) -> str:
@@ -168,7 +169,7 @@ class StructValueFormatter(_Structure):
 
     def __init__(self, field: RecordField, order: str) -> None:
         super().__init__(field, order)
-        number = self.shape.number
+        number = self.shape.type_id
         self._extent = TypeLimits(self.btf).extent(number)
         self._whole = JsonCodegen(self.btf, text=self.text).function(number)
         self._part = ValueReader(self.btf).reader(number)
