@@ -1,8 +1,8 @@
-"""USDT probes for programs of bcc: every site, semaphores by the kernel, cookies.
+"""Attach programs of bcc to USDT probes: all sites, semaphores by the kernel, cookies.
 
-bcc's own ``USDT`` class attaches to probes through fixed code for each argument. Here a program
-asks for arguments at run time, by ``bpf_usdt_arg()``, and :class:`usdt.libbpf.manager.Manager`
-attaches it::
+bcc's own ``USDT`` class generates code for each argument when it compiles. Here, a program reads
+arguments at run time with ``bpf_usdt_arg()``, and :class:`usdt.libbpf.manager.Manager` attaches
+it::
 
     from usdt.bcc import attach, load
 
@@ -19,16 +19,16 @@ attaches it::
     with attach(program, "on_gc", "/usr/bin/python3.11", "python", "gc__start", cookie=7):
         ...
 
-What C programs can call, as in libbpf's ``usdt.bpf.h``:
+C programs can call these functions, as in libbpf's ``usdt.bpf.h``:
 
     int bpf_usdt_arg(struct pt_regs *ctx, u64 number, long *result)
-        argument number 0 to 11; 0, or -ENOENT (no such argument), -EINVAL (none that can be
-        read), -ESRCH (not attached by this module), -EFAULT; *result is 0 then
+        read argument 0 to 11; return 0, or -ENOENT (no such argument), -EINVAL (it cannot be
+        read), -ESRCH (not attached by this module) or -EFAULT, with *result = 0
     int bpf_usdt_arg_cnt(struct pt_regs *ctx)
-    int bpf_usdt_arg_size(struct pt_regs *ctx, u64 number)       bytes, or an error as above
+    int bpf_usdt_arg_size(struct pt_regs *ctx, u64 number)       its bytes, or an error as above
     u64 bpf_usdt_cookie(struct pt_regs *ctx)
 
-bcc itself is needed: Debian's package python3-bpfcc, and headers of a kernel.
+Needs bcc (Debian's package python3-bpfcc) and kernel headers.
 """
 
 from __future__ import annotations
@@ -181,30 +181,31 @@ _managers: weakref.WeakKeyDictionary[Any, Manager] = weakref.WeakKeyDictionary()
 
 
 def header(*, specs: int = 256, addresses: int = 1024) -> str:
-    """C to put before a program for bcc; :func:`load` does it.
+    """Return the C text that must precede a program for bcc; :func:`load` adds it.
 
     Args:
-        specs: how many different ways of passing arguments all attached sites may have.
-        addresses: how many sites can be attached on kernels without BPF cookies (before 5.15).
+        specs: number of different argument specs that all attached sites may have.
+        addresses: number of sites that can be attached on kernels without BPF cookies (before
+            5.15).
 
     Raises:
-        SyscallError: no privilege.
+        SyscallError: the process is not privileged.
     """
     words = {"specs": specs, "addresses": addresses, "specs_map": _SPECS, "ips_map": _IPS}
     return _HEADER % (words | {"cookies": features.have_cookies()})
 
 
 def kernel_headers() -> tuple[str, list[str]]:
-    """Where headers of a kernel are that bcc can compile with, and flags for it.
+    """Find kernel headers that bcc can compile with.
 
-    Those of the running kernel come first. Others serve as well: what this module's C refers to is
-    fixed by the kernel's ABI.
+    Headers of the running kernel are preferred. Others work as well: the C text of this module
+    depends only on the kernel's ABI.
 
     Returns:
-        (a value for BCC_KERNEL_SOURCE, or "" where bcc finds the headers by itself; flags).
+        A value for BCC_KERNEL_SOURCE, or "" if bcc finds the headers itself; and compiler flags.
 
     Raises:
-        TracingError: there are none.
+        TracingError: there are no kernel headers.
     """
     release = os.uname().release
     own = os.path.join("/lib/modules", release, "build")  # noqa: PTH118 - text
@@ -216,14 +217,13 @@ def kernel_headers() -> tuple[str, list[str]]:
         flags = [f"-I{build}/{part}" for part in (*parts, "include/generated/uapi")]
         return source, flags
     raise TracingError(
-        f"bcc compiles with headers of a kernel, and there are none: neither {own} nor others; "
-        f"install linux-headers-{release} (Debian: apt-get install linux-headers-amd64), or set "
-        "BCC_KERNEL_SOURCE"
+        f"no kernel headers for bcc, neither {own} nor others: install linux-headers-{release} "
+        "(Debian: apt-get install linux-headers-amd64), or set BCC_KERNEL_SOURCE"
     )
 
 
 def _debian_headers() -> list[tuple[str, str]]:
-    # (made for a configuration, common to all of them) in /usr/src, the newest first.
+    # (headers of a configuration, headers common to all) in /usr/src, newest first.
     import re  # noqa: PLC0415 - bcc costs a hundred times as much
 
     found = []
@@ -238,17 +238,17 @@ def _debian_headers() -> list[tuple[str, str]]:
 
 
 def load(text: str, *, specs: int = 256, cflags: list[str] | None = None, **options: Any) -> Any:
-    """A ``bcc.BPF`` object of a C program that may use the functions of this module.
+    """Compile a C program that may use the functions of this module; return a ``bcc.BPF`` object.
 
     Args:
         text: the program, without the header.
         specs: as for :func:`header`.
         cflags: more flags for the compiler.
-        options: what else ``bcc.BPF`` takes.
+        options: further arguments of ``bcc.BPF``.
 
     Raises:
-        TracingError: bcc or the kernel's headers are missing; what to install is said.
-        Exception: what bcc raises, above all for C that does not compile.
+        TracingError: bcc or kernel headers are missing; the message names the package.
+        Exception: from bcc, above all for C that does not compile.
 
     Example:
         >>> program = usdt.bcc.load("int on_gc(struct pt_regs *ctx) { return 0; }")
@@ -257,8 +257,7 @@ def load(text: str, *, specs: int = 256, cflags: list[str] | None = None, **opti
         bcc = import_module("bcc")
     except ImportError as err:
         raise TracingError(
-            "Python has no module bcc: apt-get install python3-bpfcc, which is for the system's "
-            "own Python (/usr/bin/python3)"
+            "no Python module bcc: apt-get install python3-bpfcc, which is for /usr/bin/python3"
         ) from err
     source, flags = kernel_headers()
     if source:
@@ -284,17 +283,17 @@ def attach(
     """Attach a function of a ``bcc.BPF`` object to every site of a probe.
 
     Args:
-        bpf: made by :func:`load`, or of a text that begins with :func:`header`.
-        function: its name.
-        target: as the rest, what :meth:`usdt.libbpf.manager.Manager.attach` takes.
-        provider: of the probe, exactly.
-        name: of the probe, exactly.
-        pid: only in this process; 0: in every process.
-        cookie: what ``bpf_usdt_cookie()`` answers.
-        strict: all or nothing.
+        bpf: from :func:`load`, or compiled from a text that begins with :func:`header`.
+        function: name of the function.
+        target: the file, as for :meth:`usdt.libbpf.manager.Manager.attach`.
+        provider: provider of the probe, without wildcards.
+        name: name of the probe, without wildcards.
+        pid: attach only in this process; 0 is all processes.
+        cookie: value that ``bpf_usdt_cookie()`` returns.
+        strict: attach all sites or none.
 
     Raises:
-        TargetError: the object has no such function, or not the header's maps.
+        TargetError: the object has no such function, or lacks the maps of the header.
         TracingError: see :meth:`usdt.libbpf.manager.Manager.attach`.
 
     Example:
@@ -308,13 +307,13 @@ def attach(
 
 
 def _manager(bpf: Any) -> Manager:
-    # One for each object: it knows which specs are in use.
+    # One per object: it tracks which specs are in use.
     if bpf not in _managers:
         try:
             specs, ips = bpf[_SPECS], bpf[_IPS]
         except KeyError as err:
             raise TargetError(
-                f"the BPF object has no map {_SPECS}: make it with usdt.bcc.load(), or put "
+                f"the BPF object has no map {_SPECS}: compile it with usdt.bcc.load(), or put "
                 "usdt.bcc.header() before its text"
             ) from err
         _managers[bpf] = manager = Manager(specs, ips)

@@ -1,13 +1,13 @@
-"""For tests of programs that carry probes: what fired inside a ``with`` block.
+"""Record the probes that fire inside a ``with`` block, for tests of programs that have probes.
 
     from usdt.testing import traced
 
-    def test_an_order_is_told(shop):
+    def test_order_is_reported(shop):
         with traced("shop:order") as hits:
             shop.buy("cart")
         assert hits == [(42, "cart")]
 
-Needs what tracing needs: root, or CAP_BPF and CAP_PERFMON. Import it where it is used.
+Tracing needs root, or CAP_BPF and CAP_PERFMON.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ("Hits", "traced")
 
 
 class Hits(list[tuple[Any, ...]]):
-    """The values of each hit, in order; compares as a list of tuples. Made by :func:`traced`.
+    """A list of tuples, the values of each hit in order. Returned by :func:`traced`.
 
     Attributes:
-        events: the same as events, with time, thread and the name of the probe.
+        events: the hits as events, with time, thread and the name of the probe.
     """
 
     def __init__(self) -> None:
@@ -46,18 +46,18 @@ def traced(
     command: Sequence[str] | None = None,
     max_string: int = 1024,
 ) -> Iterator[Hits]:
-    """Trace probes while a block runs; the hits are there when it has ended.
+    """Trace probes while a block runs. The hits are complete when the block has ended.
 
     Args:
-        probes: ``provider:name``, with items in parentheses or without. Without, a probe of a
-            :class:`usdt.Provider` of this process gives what it was fired with, strings
-            included; any other its arguments as numbers.
-        pid: the process to trace; this one if neither it nor ``command`` is given.
-        command: a program to start and trace; the block's end waits for its end.
+        probes: ``provider:name``, optionally with items in parentheses. Without items, a probe of
+            a :class:`usdt.Provider` of this process gives the values it was fired with, strings
+            included; any other probe gives its arguments as numbers.
+        pid: the process to trace; by default this one.
+        command: words of a command to start and trace instead; the end of the block waits for it.
         max_string: bytes that are kept of a string.
 
     Raises:
-        TracingError: a probe that does not exist, or hits that were lost.
+        TracingError: a probe does not exist, or hits were lost.
 
     Example:
         >>> with traced("shop:order") as hits:
@@ -77,11 +77,11 @@ def traced(
         lost = events.lost
     found.extend(tuple(event.args.values()) for event in found.events)
     if lost:
-        raise TracingError(f"{', '.join(probes)}: {lost} hits were lost: too many at once")
+        raise TracingError(f"{', '.join(probes)}: {lost} hits lost: too many at once")
 
 
 def _with_values(text: str) -> str:
-    # The items that show what a probe of our own was fired with.
+    # Add items that show the values which a probe of our own was fired with.
     from usdt.provider.provider import find_probe  # noqa: PLC0415 - only where tests run
 
     provider, _, name = text.partition(":")

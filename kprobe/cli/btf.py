@@ -1,4 +1,4 @@
-"""``kprobe btf``: all types of the kernel or a file, raw, as C, or as JSON."""
+"""``kprobe btf``: print all types of the kernel or a file: raw, as C, or as JSON."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ("btf",)
 
 
 @click.command("btf")
-@click.option("--base", metavar="FILE", help="The BTF that FILE continues (a module's kernel).")
+@click.option("--base", metavar="FILE", help="BTF that FILE extends: for a module, its kernel's.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["raw", "c", "json"]),
     default="raw",
-    help="raw and json as bpftool prints them; c for a header that compiles.",
+    help="raw and json are as bpftool prints them; c is a header that compiles.",
 )
 @click.argument("file", metavar="[FILE]", required=False)
 def btf(file: str | None, base: str | None, form: str) -> None:
     """Print the types of the running kernel, or of a file with BTF.
 
-    FILE is raw BTF, an ELF object or a module (also .gz and .xz).
+    FILE is raw BTF, an ELF object, or a kernel module (.ko, .ko.gz, .ko.xz).
     """
     from usdt.btf.files import KERNEL  # noqa: PLC0415 - --help must not pay
     from usdt.btf.reader import Btf  # noqa: PLC0415 - --help must not pay

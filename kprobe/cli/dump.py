@@ -1,4 +1,4 @@
-"""``kprobe dump``: typed data as text."""
+"""``kprobe dump``: show typed data as text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from kprobe.cli.lines import escaped_lines
 from usdt.base.errors import BtfError, TracingError
+from usdt.engine.cli.click_group import plural
 
 if TYPE_CHECKING:
     from kprobe.datatypes import Types
@@ -20,44 +21,58 @@ __all__ = ("dump",)
 
 _FLAGS = ("compact", "skip_names", "emit_zeroes", "emit_strings")
 _KNOWN = {"type", "data", "indent", "indent_level", "compat", *_FLAGS}
-_MOST_LEVELS = 1000
+_MAX_LEVELS = 1000
 
 
 @click.command("dump")
 @click.option(
-    "--btf", "path", metavar="FILE", help="Whose types; the running kernel's if left out."
+    "--btf", "path", metavar="FILE", help="Use the types of this file, not of the running kernel."
 )
-@click.option("--base", metavar="FILE", help="The BTF that FILE continues (a module's kernel).")
-@click.option("--hex", "data", metavar="BYTES", help="The data, as hexadecimal digits.")
-@click.option("--compact", is_flag=True, help="One line.")
-@click.option("--skip-names", is_flag=True, help="Neither names nor types.")
-@click.option("--emit-zeroes", is_flag=True, help="Show what is zero, too.")
-@click.option("--emit-strings", is_flag=True, help="Arrays of characters as strings.")
-@click.option("--indent", type=click.IntRange(0, 64), help="Spaces per step instead of a tab.")
-@click.option("--indent-level", type=click.IntRange(0, _MOST_LEVELS), default=0, help="Steps.")
-@click.option("--compat", type=click.Choice(["libbpf"]), help="libbpf's text, with its bugs.")
-@click.option("--concise", is_flag=True, help="One short line, without types.")
-@click.option("--json", "as_json", is_flag=True, help="The value as JSON.")
-@click.option("--batch", is_flag=True, help="JSON lines from stdin, JSON lines to stdout.")
+@click.option("--base", metavar="FILE", help="BTF that --btf extends: for a module, its kernel's.")
+@click.option("--hex", "data", metavar="BYTES", help="The data, in hexadecimal.")
+@click.option("--compact", is_flag=True, help="Print one line.")
+@click.option("--skip-names", is_flag=True, help="Omit names and types.")
+@click.option("--emit-zeroes", is_flag=True, help="Also show zero values.")
+@click.option("--emit-strings", is_flag=True, help="Show arrays of characters as strings.")
+@click.option(
+    "--indent", type=click.IntRange(0, 64), metavar="N", help="Indent by N spaces, not by a tab."
+)
+@click.option(
+    "--indent-level",
+    type=click.IntRange(0, _MAX_LEVELS),
+    metavar="N",
+    default=0,
+    help="Begin at level N.",
+)
+@click.option(
+    "--compat", type=click.Choice(["libbpf"]), help="Print libbpf's text, including its bugs."
+)
+@click.option("--concise", is_flag=True, help="Print one short line, without types.")
+@click.option("--json", "as_json", is_flag=True, help="Print the value as JSON.")
+@click.option("--batch", is_flag=True, help="Read JSON lines from stdin; answer in JSON lines.")
 @click.argument("name", metavar="[TYPE]", required=False)
 def dump(
-    name: str | None, path: str | None, base: str | None, *, data: str | None, **chosen: Any
+    name: str | None, path: str | None, base: str | None, *, data: str | None, **settings: Any
 ) -> None:
-    """Show data of a type as text: 'struct sk_buff', u32, or a type's ID.
+    """Show data of TYPE as text. TYPE is a C type ('struct sk_buff', u32) or a type's ID.
 
-    --batch reads objects such as {"type": "struct x", "data": "0a00…", "compact": true} and answers
-    each with {"text": …, "size": N} or {"text": …, "error": "E2BIG"}.
+    --batch reads objects such as {"type": "struct x", "data": "0a00…", "compact": true}, and
+    answers each with {"text": …, "size": N} or {"text": …, "error": "E2BIG"}.
     """
-    batch, concise, as_json = chosen.pop("batch"), chosen.pop("concise"), chosen.pop("as_json")
+    batch, concise, as_json = (
+        settings.pop("batch"),
+        settings.pop("concise"),
+        settings.pop("as_json"),
+    )
     if batch and (name is not None or data is not None):
-        raise click.UsageError("--batch reads TYPE and data from stdin.")
+        raise click.UsageError("--batch reads TYPE and the data from stdin.")
     if not batch and (name is None or data is None):
         raise click.UsageError("Missing TYPE or --hex BYTES (or --batch).")
     from kprobe.datatypes import types  # noqa: PLC0415 - --help must not pay
 
     known = types(path, base=base)
     if name is None or data is None:
-        _batch(known, _defaults(chosen))
+        _batch(known, _defaults(settings))
         return
     found, raw = known[name], _bytes(data)
     if as_json:
@@ -66,24 +81,24 @@ def dump(
     if concise:
         sys.stdout.write(escaped_lines(found.line(raw)) + "\n")
         return
-    _print(_rendered(known, {"type": name, "data": data} | _defaults(chosen)), name, len(raw))
+    _print(_rendered(known, {"type": name, "data": data} | _defaults(settings)), name, len(raw))
 
 
 def _print(shown: Rendered, name: str, length: int) -> None:
     sys.stdout.write(escaped_lines(shown.text) + "\n")
     if shown.error == "E2BIG":
-        raise BtfError(f"{name}: {length} bytes are too few (E2BIG)")
+        raise BtfError(f"{name}: {plural(length, 'byte')} of data: too few (E2BIG)")
     if shown.error:
-        raise BtfError(f"{name}: no value of this type can be shown ({shown.error})")
+        raise BtfError(f"{name}: values of this type cannot be shown ({shown.error})")
 
 
-def _defaults(chosen: dict[str, Any]) -> dict[str, Any]:
-    found = {key: True for key in _FLAGS if chosen[key]}
-    if chosen["indent"] is not None:
-        found["indent"] = " " * chosen["indent"]
-    if chosen["compat"]:
-        found["compat"] = chosen["compat"]
-    return found | {"indent_level": chosen["indent_level"]}
+def _defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    found = {key: True for key in _FLAGS if settings[key]}
+    if settings["indent"] is not None:
+        found["indent"] = " " * settings["indent"]
+    if settings["compat"]:
+        found["compat"] = settings["compat"]
+    return found | {"indent_level": settings["indent_level"]}
 
 
 def _bytes(text: str) -> bytes:
@@ -91,7 +106,7 @@ def _bytes(text: str) -> bytes:
     try:
         return binascii.unhexlify(digits)
     except ValueError as err:
-        raise BtfError(f"{text[:40]!r} is not bytes in hexadecimal: {err}") from err
+        raise BtfError(f"{text[:40]!r} is not hexadecimal: {err}") from err
 
 
 def _batch(known: Types, defaults: dict[str, Any]) -> None:
@@ -103,11 +118,11 @@ def _batch(known: Types, defaults: dict[str, Any]) -> None:
 
 
 def _answer(known: Types, line: bytes, defaults: dict[str, Any]) -> dict[str, Any]:
-    # One wrong line must not keep the others from their answers.
+    # One invalid line must not prevent the answers to others.
     try:
         request = json.loads(line)
         if not isinstance(request, dict):
-            return {"text": "", "error": "EINVAL", "message": "a JSON object is expected"}
+            return {"text": "", "error": "EINVAL", "message": "expected a JSON object"}
         shown = _rendered(known, defaults | request)
     except (TracingError, TypeError, ValueError, RecursionError) as err:
         return {"text": "", "error": "EINVAL", "message": str(err)}
@@ -125,11 +140,11 @@ def _rendered(known: Types, request: dict[str, Any]) -> Rendered:
         options[key] = _checked(request, key, bool, default=False)
     options["indent_str"] = _checked(request, "indent", str, default="\t")
     options["indent_level"] = level = _checked(request, "indent_level", int, default=0)
-    if not 0 <= level <= _MOST_LEVELS:
-        raise ValueError(f"indent_level is {level}, at most {_MOST_LEVELS} are possible")
+    if not 0 <= level <= _MAX_LEVELS:
+        raise ValueError(f"indent_level is {level}, expected 0 to {_MAX_LEVELS}")
     name = request.get("type")
     if isinstance(name, bool) or not isinstance(name, int | str):
-        raise TypeError("the key 'type' is a name or an ID")
+        raise TypeError("the key 'type' must be a name or an ID")
     compat = _checked(request, "compat", str, default="")
     raw = _bytes(_checked(request, "data", str, default=""))
     return known[name].rendered(raw, compat=compat, **options)
@@ -142,5 +157,5 @@ def _checked(request: dict[str, Any], key: str, kind: type, *, default: Any) -> 
     if kind is bool and value in (0, 1):
         return bool(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"the key {key!r} is {value!r}, {kind.__name__} is expected")
+        raise TypeError(f"the key {key!r} is {value!r}, expected {kind.__name__}")
     return value

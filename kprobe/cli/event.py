@@ -1,4 +1,4 @@
-"""``kprobe event``: the kernel's event tracer, by definitions of probe events."""
+"""``kprobe event``: define and watch events of the kernel's event tracer."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ __all__ = ("event",)
 
 event = LazyGroup(
     "event",
-    help="The kernel's event tracer: definitions of kprobe and uprobe events.",
+    help="Define and watch kprobe and uprobe events of the kernel's event tracer.",
     commands_at={
-        "check": ("kprobe.cli.eventcheck:check", "Whether a kernel would take a definition."),
-        "watch": ("kprobe.cli.eventwatch:watch", "Define events, print hits, remove them."),
-        "define": ("kprobe.cli.eventdefine:define", "Define events that stay."),
-        "list": ("kprobe.cli.eventlist:list_events", "Probe events there are."),
-        "show": ("kprobe.cli.eventlist:show", "The fields of an event."),
-        "enable": ("kprobe.cli.eventswitch:enable", "Switch events on, for everybody."),
-        "disable": ("kprobe.cli.eventswitch:disable", "Switch them off."),
-        "filter": ("kprobe.cli.eventswitch:set_filter", "Let only some records through."),
+        "check": ("kprobe.cli.eventcheck:check", "Check whether a kernel accepts a definition."),
+        "watch": ("kprobe.cli.eventwatch:watch", "Define events, print hits, remove the events."),
+        "define": (
+            "kprobe.cli.eventdefine:define",
+            "Define events that stay until removed.",
+        ),
+        "list": ("kprobe.cli.eventlist:list_events", "List probe events."),
+        "show": ("kprobe.cli.eventlist:show", "Show the fields of an event."),
+        "enable": ("kprobe.cli.eventswitch:enable", "Enable events in the shared buffer."),
+        "disable": ("kprobe.cli.eventswitch:disable", "Disable events in the shared buffer."),
+        "filter": ("kprobe.cli.eventswitch:set_filter", "Show or set the filter of an event."),
         "remove": ("kprobe.cli.eventdefine:remove", "Remove events."),
-        "clean": ("kprobe.cli.eventdefine:clean", "Remove what killed runs left behind."),
+        "clean": ("kprobe.cli.eventdefine:clean", "Remove events that killed runs left behind."),
     },
 )

@@ -1,4 +1,4 @@
-"""``kprobe event check``: whether a kernel would take a definition, without asking one."""
+"""``kprobe event check``: check whether a kernel accepts a definition, without asking it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ __all__ = ("check",)
 _READMES = ("/sys/kernel/tracing/README", "/sys/kernel/debug/tracing/README")
 
 # \b keeps click from filling the paragraph below it.
-_HELP = """Check the syntax of DEFINITION as a kernel would: this one, or another by --as.
+_HELP = """Check the syntax of DEFINITION as this kernel would, or the one given by --as.
 
 \b
 kprobe event check 'p:opened do_sys_openat2 $arg2:ustring'
 kprobe event check --as 6.1 'r:ret do_sys_openat2 $retval:s32'
 kprobe event check 'p /usr/bin/bash:0x1000 +0(%di):string'
 
-The exit code is 1 where it would be refused; the caret is where error_log has it.
+If the kernel would refuse it, the exit code is 1, and a caret marks the column as in error_log.
 """
 
 
 @click.command("check", help=_HELP)
 @click.argument("definition")
-@click.option("--as", "version", metavar="VERSION", help="Another kernel: 5.10, 6.1, 6.18, 7.3 …")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option(
+    "--as", "version", metavar="VERSION", help="Check as kernel 5.10, 6.1, 6.18, 7.3 … would."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(definition: str, version: str | None, *, as_json: bool) -> int:
     """Check one definition."""
     dialect = Dialect.of(version) if version else Dialect.running(_readme())
@@ -40,7 +42,7 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
             found = {"ok": False, "position": err.column, "message": err.reason}
             click.echo(json.dumps(found))
         else:
-            # error_log counts characters; one that is shown escaped is longer than one.
+            # error_log counts characters; an escaped one is longer.
             click.echo(f"  {escaped(err.text)}", err=True)
             click.echo(f"  {' ' * len(escaped(err.text[: err.column]))}^", err=True)
             click.echo(f"Error: {err.reason}, at column {err.column + 1}", err=True)
@@ -51,7 +53,7 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
 
 
 def _readme() -> str:
-    # What this kernel tells of its dialect; without privilege its version has to do.
+    # The README tells which syntax this kernel accepts; without privilege, its version does.
     for path in _READMES:
         try:
             return Path(path).read_text()

@@ -12,7 +12,7 @@ from usdt.tracefs.mount import tracefs
 __all__ = ("clean", "define", "remove")
 
 # \b keeps click from filling the paragraph below it.
-_DEFINE = """Define events that stay until they are removed: DEFINITION as the kernel has it.
+_DEFINE = """Define events that stay until they are removed. DEFINITION is in the kernel's syntax.
 
 \b
 kprobe event define 'p:opened do_sys_openat2 name=+0($arg2):ustring'
@@ -23,9 +23,14 @@ kprobe event define -i definitions.txt --dry-run
 @click.command("define", help=_DEFINE)
 @click.argument("definitions", metavar="[DEFINITION]...", nargs=-1)
 @click.option(
-    "-i", "--input", "files", multiple=True, help="A file with one on each line; -: stdin."
+    "-i",
+    "--input",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Read definitions from FILE, one per line; - is stdin.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, but write nothing.")
 def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> int:
     """Define events."""
     from usdt.tracefs.definitions import define_event, remove_event  # noqa: PLC0415 - slow
@@ -40,7 +45,7 @@ def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: boo
         try:
             done.append(define_event(root, item.file, str(item.definition), item.name))
         except TracingError:
-            for event in reversed(done):  # all of them or none
+            for event in reversed(done):  # all or none
                 remove_event(root, event)
             raise
         click.echo(item.name)
@@ -50,7 +55,7 @@ def define(definitions: tuple[str, ...], files: tuple[str, ...], *, dry_run: boo
 @click.command("remove")
 @click.argument("events", metavar="[GROUP/]EVENT...", nargs=-1, required=True)
 def remove(events: tuple[str, ...]) -> int:
-    """Remove events; a name without a group has to be the only one of that name."""
+    """Remove events. A name without a group must be unique."""
     from usdt.tracefs.definitions import list_events, remove_event  # noqa: PLC0415 - slow
 
     root = tracefs()
@@ -60,14 +65,14 @@ def remove(events: tuple[str, ...]) -> int:
             raise TracingError(f"no probe event {wanted}; list them with: kprobe event list")
         if len(found) > 1:
             names = ", ".join(sorted(found))
-            raise TracingError(f"{wanted} is several: {names}; name the group as well")
+            raise TracingError(f"{wanted} is ambiguous: {names}; add the group")
         remove_event(root, *found.values())
     return 0
 
 
 @click.command("clean")
 def clean() -> int:
-    """Remove what runs of this toolkit left behind that were killed; nobody else's events."""
+    """Remove events that killed runs of this toolkit left behind, and no others."""
     from usdt.tracefs.session import clean as sweep  # noqa: PLC0415 - with the tracer
 
     gone, stuck = sweep(tracefs())
@@ -81,5 +86,5 @@ def clean() -> int:
 
 
 def matches(name: str, wanted: str) -> bool:
-    """Whether ``GROUP/EVENT`` is what was asked for, with or without its group."""
+    """Whether ``GROUP/EVENT`` is the wanted event, given with or without its group."""
     return wanted in (name, name.partition("/")[2], name.replace("/", ":", 1))

@@ -1,4 +1,4 @@
-"""``kprobe event list`` and ``show``: events there are, and the fields of one."""
+"""``kprobe event list`` and ``show``: list probe events; show the fields of an event."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ("list_events", "show")
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_events(*, as_json: bool) -> int:
-    """List probe events, everybody's, as the kernel has them."""
+    """List all probe events of this machine, as the kernel shows them."""
     from usdt.tracefs.definitions import list_events  # noqa: PLC0415 - with the tracer
     from usdt.tracefs.owner import is_orphan, is_ours  # noqa: PLC0415
 
@@ -36,7 +36,7 @@ def list_events(*, as_json: bool) -> int:
             click.echo(json.dumps({**row, "ours": is_ours(group), "left": is_orphan(group)}))
             continue
         notes = ["enabled"] if enabled else []
-        notes += ["left behind by a run that was killed"] if is_orphan(group) else []
+        notes += ["left behind by a killed run"] if is_orphan(group) else []
         tail = f"  # {', '.join(notes)}" if notes else ""
         click.echo(escaped(line + tail))
     return 0
@@ -44,9 +44,9 @@ def list_events(*, as_json: bool) -> int:
 
 @click.command("show")
 @click.argument("event", metavar="GROUP/EVENT")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(event: str, *, as_json: bool) -> int:
-    """Show the fields of an event: any of the kernel's, a tracepoint too."""
+    """Show the fields of any event of the kernel, including tracepoints."""
     from usdt.tracefs.format import parse_format  # noqa: PLC0415 - with the tracer
 
     root = tracefs()
@@ -87,10 +87,10 @@ def _format(root: Path, event: str) -> str:
         if len(found) == 1:
             group, _, name = found.pop().partition("/")
     if not name or ".." in (group, name) or "/" in name:
-        raise TracingError(f"{event}: an event is GROUP/EVENT, such as sched/sched_switch")
+        raise TracingError(f"{event}: expected GROUP/EVENT, such as sched/sched_switch")
     text = _read(root / "events" / group / name / "format")
     if not text:
-        raise TracingError(f"no event {event}; probe events: kprobe event list")
+        raise TracingError(f"no event {event}; list probe events with: kprobe event list")
     return text
 
 

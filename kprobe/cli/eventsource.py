@@ -1,4 +1,4 @@
-"""What the ``kprobe event`` commands share: definitions from words, files and stdin."""
+"""Definitions from arguments, files and stdin, for the ``kprobe event`` commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ("Given", "dialect_of", "given", "lines_of")
 
 @frozen
 class Given:
-    """A definition as given: parsed and named, and the file of tracefs it goes to."""
+    """A parsed and named definition, and the tracefs file that it is written to."""
 
     definition: Definition
     file: str
@@ -35,45 +35,45 @@ class Given:
 
 
 def dialect_of(root: Path) -> Dialect:
-    """What this kernel takes."""
+    """Return the syntax that this kernel accepts."""
     return Dialect.running((root / "README").read_text())
 
 
 def lines_of(words: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Definitions given as words, and in files (``-``: stdin), comments and blank lines left out.
+    """Return definitions from arguments and files (``-`` is stdin), without comments and blanks.
 
     Raises:
-        TracingError: a file that cannot be read, or no definition at all.
+        TracingError: a file cannot be read, or there is no definition.
     """
     lines = list(words)
     for name in files:
         try:
             text = sys.stdin.read() if name == "-" else Path(name).read_text()
         except (OSError, UnicodeDecodeError) as err:
-            why = err.strerror if isinstance(err, OSError) else "it is no text"
+            why = err.strerror if isinstance(err, OSError) else "it is not text"
             raise TracingError(f"{name}: cannot be read: {why}") from err
         lines += text.splitlines()
     found = [line for line in lines if line.partition("#")[0].strip()]
     if not found:
-        raise TracingError("no definition given; write one, or -i FILE")
+        raise TracingError("no definition: give one, or -i FILE")
     return found
 
 
 def given(lines: Iterable[str], dialect: Dialect) -> list[Given]:
-    """Parse definitions; old spellings are translated, and that is said.
+    """Parse definitions; translate the syntax of 2009, and report it.
 
     Raises:
-        DefinitionError: one cannot be understood.
-        TracingError: a deletion.
+        DefinitionError: one is not valid.
+        TracingError: one is a deletion.
     """
     found = []
     for line in lines:
         modern, told = translate(line)
         for what in told:
-            say(f"the spelling of 2009: {what}")
+            say(f"syntax of 2009: {what}")
         definition = parse(modern, dialect)
         if isinstance(definition, Deletion):
-            raise TracingError(f"{modern}: a deletion; use: kprobe event remove")
+            raise TracingError(f"{modern}: deletes events; use kprobe event remove")
         user = isinstance(definition.place, FilePlace)
         found.append(Given(named(definition), EVENT_FILES["user" if user else definition.kind]))
     return found

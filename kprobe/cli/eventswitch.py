@@ -1,4 +1,4 @@
-"""``kprobe event enable``, ``disable`` and ``filter``: switches of the tracer's own buffer."""
+"""``kprobe event enable``, ``disable`` and ``filter``: events of the shared buffer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("disable", "enable", "set_filter")
 @click.command("enable")
 @click.argument("events", metavar="GROUP/EVENT...", nargs=-1, required=True)
 def enable(events: tuple[str, ...]) -> int:
-    """Switch events on in the tracer's own buffer (trace, trace_pipe), for everybody."""
+    """Enable events in the tracer's shared buffer (trace, trace_pipe), for all users."""
     for event in events:
         write_control(_folder(event) / "enable", "1")
     return 0
@@ -27,7 +27,7 @@ def enable(events: tuple[str, ...]) -> int:
 @click.command("disable")
 @click.argument("events", metavar="GROUP/EVENT...", nargs=-1, required=True)
 def disable(events: tuple[str, ...]) -> int:
-    """Switch events off in the tracer's own buffer."""
+    """Disable events in the tracer's shared buffer."""
     for event in events:
         write_control(_folder(event) / "enable", "0")
     return 0
@@ -37,7 +37,7 @@ def disable(events: tuple[str, ...]) -> int:
 @click.argument("event", metavar="GROUP/EVENT")
 @click.argument("text", metavar="[FILTER]", required=False)
 def set_filter(event: str, text: str | None) -> int:
-    """Set the FILTER of an event in the tracer's own buffer; 0 clears it, none shows it."""
+    """Set the FILTER of an event in the shared buffer; 0 clears it. Without FILTER, show it."""
     path = _folder(event) / "filter"
     if text is None:
         click.echo(path.read_text().rstrip("\n"))
@@ -46,9 +46,9 @@ def set_filter(event: str, text: str | None) -> int:
         write_control(path, text)
     except SyscallError as err:
         said = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
-        write_control(path, "0")  # the kernel keeps its words there until somebody clears them
+        write_control(path, "0")  # the kernel keeps its message there until it is cleared
         why = said[-1].strip() if said else err.strerror
-        raise TracingError(f"the filter {text!r} of {event} is refused: {why}") from err
+        raise TracingError(f"{event}: filter {text!r} is refused: {why}") from err
     return 0
 
 
@@ -56,5 +56,5 @@ def _folder(event: str) -> Path:
     group, _, name = event.replace(":", "/", 1).partition("/")
     path = tracefs() / "events" / group / name
     if not name or ".." in (group, name) or "/" in name or not (path / "enable").exists():
-        raise TracingError(f"no event {event}; it is GROUP/EVENT: kprobe event list")
+        raise TracingError(f"no event {event}; expected GROUP/EVENT, as in: kprobe event list")
     return path

@@ -1,4 +1,4 @@
-"""``kprobe event watch``: define events, print their hits, remove them; all in one go."""
+"""``kprobe event watch``: define events, print their hits, and remove the events."""
 
 from __future__ import annotations
 
@@ -31,31 +31,38 @@ __all__ = ("watch",)
 
 _BUFFER = 8 << 20
 _LONGEST = 63  # characters of an event's name
-_COMM = "usdt_comm"  # our own argument: what a thread is called may be gone when it is shown
+_COMM = "usdt_comm"  # our own argument: the thread may have ended when its hit is shown
 
 _HEX = re.compile(r"(\w+)=\{?0x%")
 _SYMBOL = re.compile(r"(\w+)=%pS")
 _PLACES = frozenset({"__probe_ip", "__probe_func", "__probe_ret_ip"})
 
 # \b keeps click from filling the paragraph below it.
-_HELP = """Define events, print every hit, remove them again: DEFINITION as the kernel has it.
+_HELP = """Define events, print every hit, and remove the events.
+
+DEFINITION is in the kernel's syntax.
 
 \b
 kprobe event watch 'p do_sys_openat2 dfd=$arg1:s32 name=+0($arg2):ustring'
 kprobe event watch 'r /usr/bin/bash:0x3e2c0 $retval:s32' --json
 kprobe event watch 'p vfs_read count=$arg3' --filter 'count > 4096'
 
-Events are defined in a group of this run, and seen by nobody else.
+The events belong to a group of this run, and do not appear in the shared buffer.
 """
 
 
 @click.command("watch", help=_HELP)
 @click.argument("definitions", metavar="[DEFINITION]...", nargs=-1)
 @click.option(
-    "-i", "--input", "files", multiple=True, help="A file with one on each line; -: stdin."
+    "-i",
+    "--input",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Read definitions from FILE, one per line; - is stdin.",
 )
-@click.option("--filter", "text", default="", help="The kernel's filter, for every event.")
-@click.option("--buffer", type=SIZE, default=_BUFFER, help="Bytes for each CPU, default 8M.")
+@click.option("--filter", "text", default="", help="Filter of all events, in the kernel's syntax.")
+@click.option("--buffer", type=SIZE, default=_BUFFER, help="Buffer size per CPU, default 8M.")
 @stop_options
 @output_options
 def watch(definitions: tuple[str, ...], files: tuple[str, ...], text: str, **options: Any) -> int:
@@ -122,7 +129,7 @@ class _Watch:
                 return
 
     def _write(self, hits: list[TraceRecord], sink: OutputFile) -> bool:
-        # Whether -n is reached.
+        # Returns whether -n is reached.
         most = self.options["count"]
         if most is not None:
             hits = hits[: most - self.count]

@@ -1,4 +1,4 @@
-"""``kprobe info``: prototypes of functions in C, and definitions of types."""
+"""``kprobe info``: show C prototypes of functions, fields of tracepoints, and types."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ __all__ = ("info",)
 
 
 @click.command("info")
-@click.option("--type", "types", multiple=True, metavar="NAME", help="A type: 'struct sk_buff'.")
-@click.option("--needed", is_flag=True, help="With --type: also the types it is made of.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per function.")
+@click.option(
+    "--type", "types", multiple=True, metavar="NAME", help="Show this type: 'struct sk_buff'."
+)
+@click.option("--needed", is_flag=True, help="With --type: also show the types that it needs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per function.")
 @click.argument("words", metavar="[FUNC]...", nargs=-1)
 def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: bool) -> None:
-    """Show functions' C prototypes from BTF, and what keeps one from being attached.
+    """Show C prototypes of functions, from BTF, and why a function cannot be attached.
 
-    FUNC is a name, MODULE:NAME, or a pattern with * and ?. Of tracepoint:CATEGORY:EVENT,
-    rawtp:EVENT and syscall:NAME the fields are shown.
+    FUNC is a name, MODULE:NAME, or a pattern with * and ?. For tracepoint:CATEGORY:EVENT,
+    rawtp:EVENT and syscall:NAME, show the fields.
     """
     if not words and not types:
         raise click.UsageError("Missing argument 'FUNC...' (or --type NAME).")
@@ -77,12 +79,12 @@ def _text(one: FunctionInfo) -> str:
     place = f" [{one.module}]" if one.module else ""
     notes = []
     if not one.btf:
-        notes.append("no BTF: its arguments are not known")
+        notes.append("no BTF: its arguments are unknown")
     if one.problem:
         notes.append(f"cannot be attached: {one.problem}")
     elif one.variants:
         notes.append(f"also as {', '.join(one.variants)}")
     if len(one.addresses) > 1:
-        notes.append(f"{len(one.addresses)} functions have this name; a probe is put on all")
+        notes.append(f"{len(one.addresses)} functions have this name; a probe attaches to all")
     text = f"{one.declaration};{place and f'  /*{place} */'}\n" if one.btf else ""
     return text + "".join(f"/* {one.name}{place}: {note} */\n" for note in notes)

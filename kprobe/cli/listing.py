@@ -1,4 +1,4 @@
-"""``kprobe list``: the functions, tracepoints and system calls that can be traced."""
+"""``kprobe list``: list functions, tracepoints and system calls that can be traced."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ("list_functions",)
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per function or probe.")
-@click.option("-v", "--verbose", is_flag=True, help="Fields of tracepoints and system calls.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
+@click.option("-v", "--verbose", is_flag=True, help="Show fields of tracepoints and system calls.")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 def list_functions(patterns: Sequence[str], *, as_json: bool, verbose: bool) -> None:
-    """List the kernel's functions that can be traced, its modules' too; or other probes.
+    """List functions of the kernel and its modules that can be traced, or other probes.
 
-    PATTERN is a name with * and ?, or MODULE:NAME; the kernel itself is the module vmlinux. Or it
-    is tracepoint:CATEGORY:EVENT, rawtp:EVENT or syscall:NAME, with * and ? as well.
+    PATTERN is a function's name, or MODULE:NAME, where vmlinux is the kernel itself; or
+    tracepoint:CATEGORY:EVENT, rawtp:EVENT or syscall:NAME. Each may contain * and ?.
     """
     from kprobe.cli import points  # noqa: PLC0415 - with what is listed
 
@@ -48,7 +48,7 @@ def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
     for notice in functions.notices():
         click.echo(f"Notice: {escaped(notice)}", err=True)
     if not found:
-        raise ProbeNotFound(f"no kernel function fits {' '.join(patterns)}")
+        raise ProbeNotFound(f"no kernel function matches {' '.join(patterns)}")
     for one in dict.fromkeys(found):
         if as_json:
             record = {"kind": "function", "name": one.name, "module": one.module or None}

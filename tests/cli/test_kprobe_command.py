@@ -81,7 +81,7 @@ def test_a_value_as_text(file: Path) -> None:
 def test_data_that_is_too_short(file: Path) -> None:
     done = run("dump", "--btf", file, "struct point", "--hex", POINT[:8], "--compact")
     assert done.stdout == "(struct point){.x = (int)1,\n"
-    assert "4 bytes are too few (E2BIG)" in one_error(done)
+    assert "4 bytes of data: too few (E2BIG)" in one_error(done)
 
 
 def test_batches(file: Path) -> None:

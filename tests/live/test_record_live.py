@@ -151,7 +151,7 @@ def test_what_found_no_room_is_in_the_recording(place: Path) -> None:
     assert count + lost == 200_000
     done = report(place, "--json")
     assert done.stderr.splitlines()[-1] == f"{count} events, {lost} lost"
-    assert f"loop:hit: {lost} lost" in done.stderr
+    assert f"loop:hit: {lost} events lost" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {"lost": lost, "probe": "loop:hit"}
 
 

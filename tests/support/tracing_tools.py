@@ -54,7 +54,7 @@ KPROBE = str(Path(sys.executable).parent / "kprobe")
 
 _TIMEOUT = patient(20.0)
 _TRACING = re.compile(r"^tracing (\d+) sites?; end with \^C$")
-_CLOSING = re.compile(r"^(\d+) events, (\d+) lost$")
+_CLOSING = re.compile(r"^(\d+) events?, (\d+) lost$")
 
 T = TypeVar("T")
 

@@ -1,1 +1,1 @@
-"""What the Python interfaces of both fronts share: events, sessions, aggregates as mappings."""
+"""The Python interface of usdt and kprobe: events, sessions, aggregates as mappings."""

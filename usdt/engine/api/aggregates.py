@@ -1,4 +1,4 @@
-"""What the kernel has aggregated, as Python mappings."""
+"""Aggregates of the kernel, as Python mappings."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ __all__ = ("Aggregate", "Histogram")
 
 
 class Histogram(Mapping[tuple[int | None, int | None], int]):
-    """Buckets of one histogram: (least value, least beyond it) → hits; None: no end there.
+    """Buckets of one histogram: (lower bound, upper bound) → hits.
 
-    Only buckets with hits are in it, in order. Values are what was given to hist(), nanoseconds
-    of latency().
+    The lower bound is inclusive, the upper one exclusive; None means unbounded. Only buckets with
+    hits are included, in ascending order. Bounds are values of the expression given to hist(),
+    or nanoseconds of latency().
 
     Attributes:
-        count: hits in all.
+        count: the number of all hits.
 
     Example:
         >>> session.hist("myapp:request(arg1)")["myapp:request"]
@@ -60,19 +61,21 @@ class Histogram(Mapping[tuple[int | None, int | None], int]):
 
 
 class Aggregate(Mapping[Any, Any]):
-    """What the kernel has aggregated so far: key → value, read when it is looked at.
+    """What the kernel has aggregated so far: key → value, read from the kernel at each access.
 
-    Keys are the values of ``by``: one alone as it is, several as a tuple; a stack is a tuple of
-    its frames, innermost first. Where ``by`` is not given the key is the probe's name; where
-    several probes are aggregated by keys it comes first. Values: an int of count(); of stats()
-    and latency() a :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``least``,
-    ``greatest``, ``average``; a :class:`Histogram` of hist().
+    A key is the value of ``by``, or a tuple if ``by`` has several expressions. A stack is a tuple
+    of its frames, innermost first. Without ``by``, the key is the name of the probe; with ``by``
+    and several probes, the name comes first in the tuple.
 
-    After the session's close() it keeps what it had then.
+    A value is an int for count(); a :class:`usdt.engine.aggregate.values.Value` with ``count``,
+    ``sum``, ``min``, ``max`` and ``average`` for stats() and latency(); and a :class:`Histogram`
+    for hist().
+
+    After close() of the session, the mapping keeps its last values.
 
     Raises:
-        KeyError: nothing has been counted under a key.
-        ProbeNotFound: from look(), and so from run(): no library with the probe came in time.
+        KeyError: there is no hit with this key.
+        ProbeNotFound: from look() and run(): no library with the probe was loaded in time.
 
     Example:
         >>> counts = session.count("myapp:request", by="str(arg0)")
@@ -113,7 +116,7 @@ class Aggregate(Mapping[Any, Any]):
         self._results = Results(self._session, requests, self._resolver)
 
     def snapshot(self) -> dict[Any, Any]:
-        """All of it, of one moment."""
+        """Return all keys and values as a dictionary, read at once."""
         with self._lock:
             if self._final is not None:
                 return dict(self._final[0])
@@ -124,7 +127,7 @@ class Aggregate(Mapping[Any, Any]):
 
     @property
     def lost(self) -> int:
-        """Hits that are in no value: no room for their key, or one that could not be read."""
+        """Hits that are in no value: no space for their key, or an expression was unreadable."""
         with self._lock:
             if self._final is not None:
                 return self._final[1]
@@ -140,14 +143,14 @@ class Aggregate(Mapping[Any, Any]):
         return len(self.snapshot())
 
     def items(self) -> Any:
-        """Keys and values of one moment."""
+        """Return keys and values, read at once."""
         return self.snapshot().items()
 
     def __repr__(self) -> str:
         return f"<aggregate {self.snapshot()}>"
 
     def look(self) -> bool:
-        """Attach to what was loaded meanwhile; whether everything traced has ended."""
+        """Attach to libraries loaded meanwhile; return whether all traced processes have ended."""
         with self._lock:
             if self._final is None and not self._targets.ended:
                 self._targets.poll(0.0)
@@ -155,7 +158,7 @@ class Aggregate(Mapping[Any, Any]):
             return self._final is not None or self._targets.ended
 
     def close(self) -> None:
-        """Detach; what was aggregated stays here. Again is fine."""
+        """Detach; the mapping keeps its values. Idempotent."""
         with self._lock:
             if self._final is None:
                 with self._resources:

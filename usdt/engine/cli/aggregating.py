@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 __all__ = ("run_count", "run_heatmap", "run_hist", "run_latency", "run_stats")
 
 _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
-_LIVE = 1.0  # seconds between two drawings on a terminal
-_WATCH = 0.1  # seconds between two looks whether -n is reached, or which processes have stacks
-_MOST_ROWS = 1920  # of a picture: then two become one
+_REDRAW_SECONDS = 1.0  # between two drawings on a terminal
+_CHECK_SECONDS = 0.1  # between two checks of -n, or of the processes that stacks belong to
+_MAX_ROWS = 1920  # of a picture; more are merged in pairs
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -218,12 +218,12 @@ class AggregateJob:
             self.resolver.begin(self.options.targets.pids)
 
     def _pause(self) -> float:
-        # Seconds between two looks.
+        # Seconds between two ticks.
         if self.aggregate.interval is not None:
             return self.aggregate.interval
         if self.options.run.count or self.aggregation.names:
-            return _WATCH
-        return _LIVE if self.live else math.inf
+            return _CHECK_SECONDS
+        return _REDRAW_SECONDS if self.live else math.inf
 
     def until_tick(self) -> float:
         return self.next - time.monotonic()
@@ -235,7 +235,7 @@ class AggregateJob:
         if time.monotonic() < self.next:
             return False
         pause = self._pause()
-        # Steps of the interval from the beginning on; what took too long is left out.
+        # Whole intervals since the beginning; those that have passed meanwhile are skipped.
         self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
         count = self.options.run.count
         if self.aggregate.interval is not None:
@@ -243,7 +243,7 @@ class AggregateJob:
             return count is not None and self.outputs >= count
         rows = self.aggregates.read()
         self._observe(rows)
-        if self.live and time.monotonic() >= self.drawn + _LIVE:
+        if self.live and time.monotonic() >= self.drawn + _REDRAW_SECONDS:
             self.drawn = time.monotonic()
             self._draw(rows)
         return count is not None and sum(row.value.count for row in rows) >= count
@@ -257,10 +257,10 @@ class AggregateJob:
             if self.live:
                 self.output.write([_CLEAR])
             self._write(rows)
-        self._complain(lost)
+        self._report_losses(lost)
         return closing_line(self.total, lost)
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ output
 
     def _interval(self, *, last: bool = False) -> None:
         rows = self.aggregates.read_interval()
@@ -307,14 +307,14 @@ class AggregateJob:
         return about
 
     def _what(self) -> str:
-        # What the numbers are: the expression, or a time and its unit.
+        # What the numbers mean: the expression, or a time and its unit.
         if self.aggregation.pair is not None:
             return f"{self.aggregate.unit} from {self.requests[0].text}"
         values = [self.aggregation.check(request) for request in self.requests]
         return ", ".join(dict.fromkeys(item.text for item in values if item is not None))
 
     def _zeros(self) -> list[Row]:
-        # Probes named one by one that were never hit: 0 is what was asked for.
+        # Probes that were named one by one and never hit have a count of 0.
         if self.aggregation.keys or self.aggregation.buckets or self.aggregation.stats:
             return []
         seen = {row.source for row in self.aggregates.read()}
@@ -328,7 +328,7 @@ class AggregateJob:
         width, height = os.get_terminal_size(1)
         lines = [line.rstrip("\n")[: width - 1] + "\n" for line in self._lines(rows)]
         room = height - 2
-        if self.aggregation.buckets is None and len(lines) > room:  # the largest stand last
+        if self.aggregation.buckets is None and len(lines) > room:  # the largest come last
             lines = [lines[0], *lines[len(lines) - room + 1 :]]
         self.output.write([_CLEAR, *lines[:room]])
 
@@ -338,9 +338,9 @@ class AggregateJob:
             pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
             self.resolver.observe([*{*pids, *self.options.targets.pids}])
 
-    # ------------------------------------------------------------ what is missing
+    # ------------------------------------------------------------ losses
 
-    def _complain(self, lost: list[Lost]) -> None:
+    def _report_losses(self, lost: list[Lost]) -> None:
         as_json = self.options.output.as_json
         for item in lost:
             if as_json:
@@ -403,7 +403,7 @@ class HeatmapJob(AggregateJob):
 
     def _keep(self, counts: tuple[int, ...]) -> None:
         self.rows.append((time.time(), counts))
-        if len(self.rows) > _MOST_ROWS:
+        if len(self.rows) > _MAX_ROWS:
             halves = zip(self.rows[::2], self.rows[1::2], strict=False)
             self.rows = [
                 (when, tuple(a + b for a, b in zip(one, other, strict=True)))
