@@ -143,7 +143,7 @@ _LIMIT = """\
 import json, os, resource, sys
 from usdt.bpf import maps
 from usdt.base.errors import SyscallError
-from usdt.base.machine import PROCESS
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf._syscall import prlimit_memlock
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 131072))
 prlimit_memlock(65536)  # lowering is free
