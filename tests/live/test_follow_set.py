@@ -22,7 +22,8 @@ from usdt.base.errors import TracingError
 from usdt.bpf.perf_sideband import LostRecord, MmapRecord, PerfSideband
 from usdt.engine.compiler.codegen.task_filter import FOLLOWED
 from usdt.engine.runtime.follow import FollowLosses, TaskSet
-from usdt.procfs import process
+from usdt.procfs.namespaces import nested_pid_namespace
+from usdt.procfs.process import parent
 from usdt.targets.follow_forks import ForkFollower, descendants
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def followed() -> Iterator[TaskSet]:
 
 
 def _namespace() -> tuple[int, int] | None:
-    return None if process.in_initial_pid_namespace() else process.pid_namespace()
+    return nested_pid_namespace()
 
 
 def size(followed: TaskSet) -> int:
@@ -163,7 +164,7 @@ def test_descendants_are_found_by_their_parents() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         found = list(descendants([child.pid]))
-        assert [process.parent(pid) for pid in found] == [child.pid, found[0]]
+        assert [parent(pid) for pid in found] == [child.pid, found[0]]
         assert set(found) < set(descendants([os.getpid()]))
         with ForkFollower([child.pid], _namespace()) as family:
             assert family.pids == (child.pid, *found)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from usdt.base.errors import TargetError
-from usdt.procfs.process import executable_of
+from usdt.procfs.mapped_files import executable_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ import pytest
 from processes import copied_sleep, until
 
 from usdt.base.errors import TargetError
-from usdt.procfs.process import executable_of
+from usdt.procfs.mapped_files import executable_of
 from usdt.targets.executables import find_program, program_chain, resolve_program
 
 

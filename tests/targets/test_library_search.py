@@ -131,7 +131,7 @@ def test_how_well_a_name_fits(word: str, name: str, rank: int | None) -> None:
 
 def loaded_libc() -> Path:
     """The libc this process runs with."""
-    from usdt.procfs.process import mapped_files
+    from usdt.procfs.mapped_files import mapped_files
 
     paths = [Path(file.path) for file in mapped_files(os.getpid())]
     return next(path for path in paths if path.name.startswith("libc.so"))

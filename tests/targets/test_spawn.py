@@ -16,7 +16,8 @@ import pytest
 from processes import as_nobody, copied_sleep, open_folder, until
 
 from usdt.base.errors import TargetError
-from usdt.procfs.process import mapped_files, pid_exists, processes
+from usdt.procfs.mapped_files import mapped_files
+from usdt.procfs.process import pid_exists, processes
 from usdt.targets.spawn import StoppedCommand
 
 WAYS = pytest.mark.parametrize("use_ptrace", [True, False], ids=["ptrace", "pipe"])

@@ -13,7 +13,7 @@ from processes import as_nobody, copied_sleep, open_folder, running
 from skips import need_program
 
 from usdt.base.errors import TargetError
-from usdt.procfs.process import mapped_files
+from usdt.procfs.mapped_files import mapped_files
 from usdt.targets.target_files import Target, resolve_target
 
 PYTHON = Path(sys.executable).resolve()

@@ -14,7 +14,7 @@ from usdt.bpf.link import UprobeMethod
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.run.loop import StopSignals
 from usdt.libbpf.manager import Manager
-from usdt.procfs import process
+from usdt.procfs.process import open_pidfd, thread_group
 
 if TYPE_CHECKING:
     from usdt.libbpf.manager import Attachment
@@ -84,7 +84,7 @@ def attach(**options: Any) -> None:
         end = _Wait(stack)
         pid = options["pid"] or 0
         if pid:
-            pid = process.thread_group(pid).pid
+            pid = thread_group(pid).pid
         attachment = manager.attach(
             options["program"],
             target,
@@ -131,7 +131,7 @@ class _Wait:
         poller.register(self._reader, select.POLLIN)
         if pid:
             try:
-                pidfd = process.open_pidfd(pid)
+                pidfd = open_pidfd(pid)
             except TargetError:  # it has ended
                 return
             self._stack.callback(os.close, pidfd)

@@ -13,7 +13,8 @@ from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.engine.cli.click_group import escaped
 from usdt.engine.language import parse_probe
-from usdt.procfs import process
+from usdt.procfs.mapped_files import mapped_files
+from usdt.procfs.process import thread_group
 from usdt.targets.target_files import resolve_target
 from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
 from usdt.uprobes.debug_info import debug_of
@@ -129,7 +130,7 @@ def files_of(
             target = resolve_target(word, pid=pid)
             yield target.path, target.open_path, pid or 0
     for pid in pids if not named else ():
-        for mapped in process.mapped_files(process.thread_group(pid).pid):
+        for mapped in mapped_files(thread_group(pid).pid):
             with contextlib.suppress(TargetError):
                 if mapped.open_path is not None:
                     yield mapped.path, mapped.open_path, pid

@@ -5,7 +5,7 @@ by build ID        DEBUG_ROOT/.build-id/ab/cdef….debug, or DEBUG_ROOT/PATH.deb
                    beside it, or in the same directory below DEBUG_ROOT
 """
 
-# Paths are text here, as in usdt/procfs/process.py:
+# Paths are text here, as in usdt/procfs/mapped_files.py:
 # ruff: noqa: PTH120, PTH123
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from usdt.elf.file import ElfFile
 from usdt.libbpf.usdt_spec import Problem, Spec, UsdtSpecLayout, make_spec
 from usdt.probes.probe import read_probes
 from usdt.probes.sites import closest_match, points_of
-from usdt.procfs import process
+from usdt.procfs.mapped_files import file_identity, mapped_files
+from usdt.procfs.maps import Mapping, read_maps
 from usdt.targets.target_files import resolve_target
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _files(target: str | None, pid: int) -> Iterator[tuple[str, str]]:
         return
     if not pid:
         raise TargetError("which file? Give a target, or a process whose files are meant")
-    for file in process.mapped_files(pid):
+    for file in mapped_files(pid):
         if file.open_path is not None and ElfFile.is_elf(file.open_path):
             yield file.path, file.open_path
 
@@ -194,7 +195,7 @@ def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int
         SyscallError: ENOTSUP if that depends on the process and none is given.
         TargetError: the process has ended, or has not mapped a site.
     """
-    known: dict[str, list[process.Mapping]] = {}
+    known: dict[str, list[Mapping]] = {}
     for place in places:
         if place.fixed:
             yield place, place.site.address
@@ -215,7 +216,7 @@ def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int
             yield place, address
 
 
-def _code(point: AttachPoint) -> list[process.Mapping]:
+def _code(point: AttachPoint) -> list[Mapping]:
     # The executable mappings of a point's file in its process.
     if not point.pid:
         raise SyscallError(
@@ -223,10 +224,10 @@ def _code(point: AttachPoint) -> list[process.Mapping]:
             "addresses of a position-independent file",
             "without BPF cookies (Linux 5.15) these are known in one process only: give a pid",
         )
-    identity = process.file_identity(point.open_path)
+    identity = file_identity(point.open_path)
     return [
         mapping
-        for mapping in process.read_maps(point.pid)
+        for mapping in read_maps(point.pid)
         if mapping.executable and (mapping.device, mapping.inode) == identity
     ]
 

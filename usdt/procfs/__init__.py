@@ -1,5 +1,7 @@
 """Processes as /proc shows them.
 
-process         maps, files by device and inode, namespaces, start times
-thread_groups   the process that a thread belongs to
+maps           mappings of a process; ``mapped_files``: the mapped files, and paths that open them
+process        names, parents, start times, pidfds; ``namespaces``: IDs in PID namespaces
+thread_groups  the process of a thread that may have ended
+access         reading files of /proc/PID; errors that give the reason
 """

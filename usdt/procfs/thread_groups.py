@@ -1,16 +1,20 @@
-"""Which process a thread belongs to, when its record comes to be read.
+"""The process of each thread, for records that name only a thread.
 
-Records name the thread that made them, by its ID in the initial PID namespace, and nothing else. It
-may be gone by then, and its ID somebody else's. So the births of tasks are recorded beside the
-hits, by the kernel's own event ``task:task_newtask``: a child is in its parent's process if it was
-cloned with CLONE_THREAD, and is one of its own if not.
+A record of the event tracer names the thread that made it, by its ID in the initial PID namespace.
+When the record is read, the thread may have ended, and its ID may belong to another. So the tracer
+also records the births of tasks, by the kernel's event ``task:task_newtask``: a child cloned with
+CLONE_THREAD is in its parent's process, any other is a process of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
+
+from usdt.base.errors import TargetError
+from usdt.procfs.access import read_bytes
+from usdt.procfs.process import processes, thread_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,60 +23,56 @@ __all__ = ("NEW_TASK", "ThreadGroups", "thread_name", "threads_of")
 
 NEW_TASK = "task/task_newtask"
 CLONE_THREAD = 0x10000  # <linux/sched.h>
-_KNOWN = 1 << 18  # threads remembered; machines with more are asked again
+_MAX_THREADS = 1 << 18  # remembered; on machines with more, /proc is read again
 
 
 class ThreadGroups:
-    """Threads and their processes."""
+    """A table of threads and their processes."""
 
     def __init__(self) -> None:
         self._processes: dict[int, int] = {}
 
     def observe(self, pids: Iterable[int] | None = None) -> None:
-        """Remember the threads that some processes have now; None: all processes."""
-        if pids is None:
-            pids = _numbers("/proc")
-        for pid in pids:
+        """Add the threads that these processes have now; None: those of all processes."""
+        for pid in processes() if pids is None else pids:
             for tid in threads_of(pid):
                 self._processes[tid] = pid
 
     def born(self, parent: int, child: int, flags: int) -> bool:
-        """A task was made; whether one of its ID was known, who is gone then."""
-        if len(self._processes) >= _KNOWN:
+        """Add a new task; return whether its ID was that of an earlier one, which has ended.
+
+        Args:
+            parent: thread ID of the task that made it.
+            child: its own thread ID.
+            flags: of clone(2).
+        """
+        if len(self._processes) >= _MAX_THREADS:
             self._processes.clear()
-        again = child in self._processes
+        reused = child in self._processes
         self._processes[child] = self.process(parent) if flags & CLONE_THREAD else child
-        return again
+        return reused
 
     def process(self, tid: int) -> int:
-        """The process of a thread; the thread itself if nobody knows."""
+        """Return the process of a thread; the thread's own ID if its process is unknown."""
         found = self._processes.get(tid)
         if found is None:
-            found = self._processes[tid] = _asked(tid)
+            try:
+                found = thread_group(tid).pid
+            except TargetError:
+                found = tid
+            self._processes[tid] = found
         return found
 
 
 def threads_of(pid: int) -> list[int]:
-    """The threads of a process; none if it is gone."""
+    """Return the threads of a process; none if it has ended."""
     with contextlib.suppress(OSError):
-        return _numbers(f"/proc/{pid}/task")
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
     return []
 
 
-def _numbers(folder: str) -> list[int]:
-    return [int(path.name) for path in Path(folder).iterdir() if path.name.isdigit()]
-
-
-def _asked(tid: int) -> int:
-    with contextlib.suppress(OSError), Path(f"/proc/{tid}/status").open("rb") as file:
-        for line in file:
-            if line.startswith(b"Tgid:"):
-                return int(line.split()[1])
-    return tid
-
-
 def thread_name(tid: int) -> bytes:
-    """What a thread is called now; nothing if it is gone."""
+    """Return a thread's ``comm``; b"" if it has ended."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{tid}/comm").read_bytes().rstrip(b"\n")
+        return read_bytes(f"/proc/{tid}/comm").rstrip(b"\n")
     return b""

@@ -1,6 +1,6 @@
 """The files behind mappings: each opened once, whichever processes have it mapped."""
 
-# Paths are text here, as in usdt/procfs/process.py:
+# Paths are text here, as in usdt/procfs/mapped_files.py:
 # ruff: noqa: PTH116
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.elf.debug_files import build_id_path
-from usdt.procfs import process
+from usdt.procfs.mapped_files import same_file
 from usdt.symbolize.file_symbols import FileSymbols
 from usdt.symbolize.maps_history import MapsHistory, read_memory
 
 if TYPE_CHECKING:
-    from usdt.procfs.process import MappedFile
+    from usdt.procfs.mapped_files import MappedFile
 
 __all__ = ("MAX_VDSO", "FileCache")
 
@@ -51,7 +51,7 @@ class FileCache:
         """Return the symbols of a file that a process has mapped; None if it cannot be read."""
         # The first path leads through the process, which may end at any time.
         for path in (file.open_path, file.path):
-            if path is not None and process.same_file(path, file):
+            if path is not None and same_file(path, file):
                 try:
                     return self._open(path, file.path, pid)
                 except (OSError, TargetError):

@@ -1,8 +1,5 @@
 """The mappings of one process, now and before."""
 
-# /proc by the thousand, as in usdt/procfs/process.py:
-# ruff: noqa: PTH123
-
 from __future__ import annotations
 
 import bisect
@@ -10,10 +7,11 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
-from usdt.procfs import process
+from usdt.procfs.maps import parse_maps, read_maps_file
+from usdt.procfs.process import start_time
 
 if TYPE_CHECKING:
-    from usdt.procfs.process import Mapping
+    from usdt.procfs.maps import Mapping
 
 __all__ = ("MAX_GENERATIONS", "MapsHistory", "read_memory")
 
@@ -46,12 +44,12 @@ class MapsHistory:
     def refresh(self) -> bool:
         """Read the mappings again; return whether any has changed."""
         try:
-            data = _read_maps(self.pid)
+            data = read_maps_file(self.pid)
             if data and data == self._data:
                 self.outdated = False
                 return False
-            started = process.start_time(self.pid)
-        except (OSError, TargetError):
+            started = start_time(self.pid)
+        except TargetError:
             self.alive = False
             return False
         if not data:  # a zombie, or a kernel thread
@@ -62,7 +60,7 @@ class MapsHistory:
             self._start_time = started
         self.alive = True
         self._data = data
-        self.remember(process.parse_maps(data)[:_MAX_MAPPINGS])
+        self.remember(parse_maps(data)[:_MAX_MAPPINGS])
         return True
 
     def remember(self, mappings: list[Mapping]) -> None:
@@ -91,11 +89,6 @@ class MapsHistory:
             if at >= 0 and address < mappings[at].end:
                 return mappings[at]
         return None
-
-
-def _read_maps(pid: int) -> bytes:
-    with open(f"/proc/{pid}/maps", "rb", buffering=0) as file:
-        return file.read()
 
 
 def read_memory(pid: int, start: int, size: int) -> bytes:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError
 from usdt.bpf.perf_sideband import ExecRecord, ForkRecord, LostRecord, PerfSideband
-from usdt.procfs.process import MappedFile, Mapping
+from usdt.procfs.mapped_files import MappedFile
+from usdt.procfs.maps import Mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ import stat
 import time
 
 from usdt.base.errors import TargetError
-from usdt.procfs import process
+from usdt.procfs.namespaces import namespace_pids
 
 __all__ = ("MAX_BYTES", "PerfMap")
 
@@ -53,7 +53,7 @@ class PerfMap:
         self._rows: list[tuple[int, int, bytes]] = []
         self.name = f"perf-{pid}.map"
         with contextlib.suppress(TargetError):
-            self.name = f"perf-{process.namespace_pids(pid)[-1]}.map"
+            self.name = f"perf-{namespace_pids(pid)[-1]}.map"
 
     def find(self, address: int) -> tuple[int, str] | None:
         """(start, name) of the function at an address."""

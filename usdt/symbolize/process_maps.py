@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import TargetError
-from usdt.procfs import process
-from usdt.procfs.process import Mapping
+from usdt.procfs.mapped_files import mapped_files
+from usdt.procfs.maps import Mapping
 from usdt.symbolize.file_cache import MAX_VDSO
 from usdt.symbolize.maps_history import MAX_GENERATIONS, MapsHistory, read_memory
 from usdt.symbolize.perfmap import PerfMap
@@ -123,7 +123,7 @@ class ProcessMaps:
     def _open_files(self) -> None:
         pid = self.history.pid
         try:
-            mapped = process.mapped_files(pid)
+            mapped = mapped_files(pid)
         except TargetError:
             return
         for file in mapped:

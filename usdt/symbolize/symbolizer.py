@@ -26,7 +26,7 @@ from usdt.symbolize.process_maps import ProcessMaps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.procfs.process import Mapping
+    from usdt.procfs.maps import Mapping
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
 

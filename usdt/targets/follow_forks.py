@@ -23,7 +23,9 @@ from usdt.base.errors import SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.bpf.perf_sideband import MmapRecord, PerfSideband
 from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
-from usdt.procfs import process
+from usdt.procfs.mapped_files import MappedFile, file_identity, mapped_files, same_file
+from usdt.procfs.namespaces import pid_visible_to_bpf
+from usdt.procfs.process import parent, processes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -44,7 +46,7 @@ class NewFile:
         renewed: device and inode are those of an earlier file, which is gone or was overwritten.
     """
 
-    file: process.MappedFile
+    file: MappedFile
     renewed: bool
 
 
@@ -175,9 +177,9 @@ def descendants(pids: Collection[int]) -> Iterator[int]:
     A child that lost its parent belongs to another one: it is nobody's descendant any more.
     """
     children: dict[int, list[int]] = {}
-    for pid in process.processes():
+    for pid in processes():
         with contextlib.suppress(TargetError):  # ended meanwhile
-            children.setdefault(process.parent(pid), []).append(pid)
+            children.setdefault(parent(pid), []).append(pid)
     ahead, seen = list(pids), set(pids)
     while ahead:
         for pid in children.get(ahead.pop(), ()):
@@ -189,7 +191,7 @@ def descendants(pids: Collection[int]) -> Iterator[int]:
 
 def _numbered(pid: int) -> bool:
     try:
-        return process.pid_visible_to_bpf(pid)
+        return pid_visible_to_bpf(pid)
     except TargetError:
         return True  # ended
 
@@ -203,13 +205,13 @@ def _written(event: MmapRecord) -> int:
     return found.st_mtime_ns if found.st_ino == event.inode else 0
 
 
-def _look(event: MmapRecord) -> Iterator[process.MappedFile]:
+def _look(event: MmapRecord) -> Iterator[MappedFile]:
     # By its name, which outlives the process; else as the process has it, if that is still there.
     path = os.fsdecode(event.path)
-    named = process.MappedFile(path, path, event.device, event.inode, deleted=False)
+    named = MappedFile(path, path, event.device, event.inode, deleted=False)
     with contextlib.suppress(TargetError):
-        if path.startswith("/") and process.same_file(path, named):
-            device, inode = process.file_identity(path)
-            yield process.MappedFile(path, path, device, inode, deleted=False)
+        if path.startswith("/") and same_file(path, named):
+            device, inode = file_identity(path)
+            yield MappedFile(path, path, device, inode, deleted=False)
         elif event.pid:
-            yield from process.mapped_files(event.pid)
+            yield from mapped_files(event.pid)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.probes.probe import FileProbes, read_probes
-from usdt.procfs import process
+from usdt.procfs.mapped_files import MappedFile, mapped_files
+from usdt.procfs.process import processes, thread_group
 from usdt.targets.target_files import resolve_target
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ def find_probes(
                 yield read_probes(target.path, open_path=target.open_path)
         return
     seen: set[tuple[tuple[int, int], int]] = set()
-    for pid in process.processes() if everything else pids:
+    for pid in processes() if everything else pids:
         try:
-            files = process.mapped_files(process.thread_group(pid).pid)
+            files = mapped_files(thread_group(pid).pid)
         except TargetError:
             if everything:  # ended meanwhile, or somebody else's
                 continue
@@ -48,7 +49,7 @@ def find_probes(
 
 
 def _unseen(
-    files: Sequence[process.MappedFile], seen: set[tuple[tuple[int, int], int]]
+    files: Sequence[MappedFile], seen: set[tuple[tuple[int, int], int]]
 ) -> Iterator[FileProbes]:
     for file in files:
         identity = (file.device, file.inode)

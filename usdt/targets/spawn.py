@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from usdt.base.errors import ElfError, SyscallError, TargetError
 from usdt.engine.run.options import split_command
-from usdt.procfs.process import MappedFile, executable_of, file_identity, open_pidfd
+from usdt.procfs.mapped_files import MappedFile, executable_of, file_identity
+from usdt.procfs.process import open_pidfd
 from usdt.targets.executables import find_program, program_chain
 from usdt.targets.library_search import dependencies
 
@@ -129,7 +130,7 @@ class StoppedCommand:
         """What it will have mapped after its start: its program, scripts' interpreters, libraries.
 
         What a program loads later (dlopen, another exec) is not among them: see
-        :class:`usdt.procfs.process.MapsPoller`.
+        :class:`usdt.procfs.mapped_files.MapsPoller`.
         """
         return _with_libraries(self._chain, self._environment)
 

@@ -31,14 +31,8 @@ import stat
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
-from usdt.procfs.process import (
-    MappedFile,
-    command_name,
-    executable_of,
-    mapped_files,
-    processes,
-    same_file,
-)
+from usdt.procfs.mapped_files import MappedFile, executable_of, mapped_files, same_file
+from usdt.procfs.process import command_name, processes
 from usdt.targets.executables import DEFAULT_PROGRAM_PATH, find_program
 from usdt.targets.library_search import find_library, in_root, library_names, name_rank
 

@@ -24,7 +24,7 @@ from usdt.base.frozen import frozen
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.probes.probe import FileProbes, read_probes
 from usdt.probes.sites import attachable, closest_match, declared_arguments, is_typo_of, matching
-from usdt.procfs import process
+from usdt.procfs import mapped_files, namespaces, process
 from usdt.targets.target_files import resolve_target
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Tracer:
         self._targets = targets
         self._requests = [_Request(text, keys) for text in probes]
         self._pids = self._given = self._processes()
-        self._namespace = None if process.in_initial_pid_namespace() else process.pid_namespace()
+        self._namespace = namespaces.nested_pid_namespace()
         self._probes: dict[Any, FileProbes] = {}
         self._held: set[Any] = set()  # files with something attached, by identity
         self._pidfds: dict[int, int] = {}
@@ -123,7 +123,7 @@ class Tracer:
             if targets.follow and self._pids:
                 self._family = self._following(undo)
                 patience = None  # children may become other programs at any time
-            self._watches = {pid: process.MapsPoller(pid) for pid in self._pids}
+            self._watches = {pid: mapped_files.MapsPoller(pid) for pid in self._pids}
             self._rescan = time.monotonic()
             self._patience = None if patience is None else self._rescan + patience
             located = self._locate()
@@ -204,7 +204,7 @@ class Tracer:
         for group in groups:
             if process.is_kernel_thread(group.pid):
                 raise TargetError(f"{_described(group.pid)} is a kernel thread: it runs no program")
-            if not process.pid_visible_to_bpf(group.pid):
+            if not namespaces.pid_visible_to_bpf(group.pid):
                 raise TargetError(
                     f"{_described(group.pid)} is in a PID namespace below this one: it can only be "
                     "traced from its own namespace, or from the initial one"
@@ -252,7 +252,7 @@ class Tracer:
         word = request.text.path or ""
         command = self._targets.command
         target = resolve_target(word, pid=pid if pid and command is None else None)
-        identity = process.file_identity(target.open_path)
+        identity = mapped_files.file_identity(target.open_path)
         if request.functions is not None:
             # In no process of -c yet; with -p, in that one's mount namespace.
             request.functions.functions(target.path, target.open_path, pid if not command else 0)
@@ -288,13 +288,13 @@ class Tracer:
 
     def _of_command(self, command: StoppedCommand) -> Iterator[_File]:
         for path in command.files():
-            yield _File(path, path, process.file_identity(path), self._only(command.pid))
+            yield _File(path, path, mapped_files.file_identity(path), self._only(command.pid))
         # What children are likely to execute, before they do.
         for path in command.guess_programs() if self._family is not None else ():
             with contextlib.suppress(TargetError):
-                yield _File(path, path, process.file_identity(path))
+                yield _File(path, path, mapped_files.file_identity(path))
 
-    def _changed(self, watch: process.MapsPoller) -> Iterator[_File]:
+    def _changed(self, watch: mapped_files.MapsPoller) -> Iterator[_File]:
         for file in watch.changed():
             if file.open_path is None:
                 self.notices.append(
@@ -309,7 +309,7 @@ class Tracer:
         seen: set[Any] = set()
         for pid in process.processes():
             with contextlib.suppress(TargetError):  # ended meanwhile, or somebody else's
-                for file in process.mapped_files(pid):
+                for file in mapped_files.mapped_files(pid):
                     identity = (file.device, file.inode)
                     if file.open_path is not None and identity not in seen:
                         seen.add(identity)
