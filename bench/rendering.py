@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf.ringbuf import HEADER
 from usdt.btf.lookup import find_type
-from usdt.engine.compiler.plan import HEADER_SIZE
-from usdt.engine.compiler.record.layout import layout_of
+from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
@@ -87,8 +86,8 @@ def rendering() -> None:
     from usdt.btf.values.compact import CompactFormatter  # noqa: PLC0415
 
     taken, data = _records()
-    layout = layout_of(taken.cases[0][2])
-    place = HEADER + layout.fields[0].offset + 16
+    layout = taken.cases[0][2].layout
+    place = HEADER + (layout.fields[0].offset or 0) + 16
     step = HEADER + layout.size
     btf = Btf.from_kernel()
     number = find_type(btf, "struct sk_buff")

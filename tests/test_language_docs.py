@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from planning import argument, plan
+from support.planning import form
 from test_readme import consoles, needs_python, run, shape
 
 from usdt.base.errors import LanguageError
@@ -83,7 +84,7 @@ def test_casts_are_as_said(row: list[str]) -> None:
         with pytest.raises(LanguageError):
             plan(item, _ARGUMENTS)
     else:
-        assert plan(item, _ARGUMENTS).outputs[0].form == "integer"
+        assert form(plan(item, _ARGUMENTS).outputs[0]) == "integer"
 
 
 @pytest.mark.parametrize("item", [code(row[0])[0] for row in rows("Strings")])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fixtures import FIXTURES, build
 from planning import plan
+from support.planning import form
 
 import usdt
 from kprobe.events import Dialect, parse
@@ -168,7 +169,7 @@ def test_what_is_computed_from_fields_follows_the_rules_of_c(item: str, expected
 def test_items_that_cannot_be_fetched_are_shown_with_their_reason() -> None:
     made = plan_event(plan("arg4, uid, ustack"), FetchArgBuilder(OFFSET, 8, "x86_64"))
     assert [key for key, _ in made.problems] == ["uid", "ustack"]
-    assert [field.form for field in made.layout.fields] == ["integer", "opaque", "opaque"]
+    assert [form(field) for field in made.layout.fields] == ["integer", "opaque", "opaque"]
 
 
 FORMAT = """name: e

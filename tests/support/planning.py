@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Memory, Register, Unreadable, ValueClass, ValueType
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.compiler.record.layout import RecordField
 from usdt.engine.language import parse_probe
 
 if TYPE_CHECKING:
     from usdt.arch.locations import Location
+    from usdt.engine.compiler.outputs import Output
 
 __all__ = ("EVERY_TYPE", "INTEGERS", "argument", "memory", "plan", "register", "scalar_type")
 
@@ -78,3 +80,8 @@ def plan(
         declared=len(arguments) if declared is None else declared,
         max_string=max_string,
     )
+
+
+def form(shown: Output | RecordField) -> str:
+    """The word by which recordings know a value's column."""
+    return str(RecordField("", shown.column).to_json()["form"])

@@ -10,6 +10,7 @@ from usdt.base.errors import TracingError
 from usdt.cli.functions import files_of
 from usdt.engine.cli.click_group import escaped
 from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.record.columns import UnavailableColumn
 from usdt.engine.language import parse_probe
 from usdt.uprobes.parameters import problem_of
 from usdt.uprobes.provider import FunctionRequest
@@ -85,9 +86,8 @@ def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
         yield str(err)
         return
     for output in plan.outputs if request.text.items else ():
-        if output.form == "opaque":
-            reason = getattr(output.node, "reason", "")
-            yield f"{output.key} cannot be read: {reason}"
+        if isinstance(output.column, UnavailableColumn):
+            yield f"{output.key} cannot be read: {output.column.reason}"
 
 
 def _write(path: str, results: dict[str, list[str]], bad: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import TracingError
@@ -18,6 +18,22 @@ from usdt.base.machine import KERNEL_MACHINE, word_size
 from usdt.engine.compiler.entry_return import needs_return
 from usdt.engine.compiler.ir import Builtin, Number, StringEquals, StringEqualsConst
 from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+)
 from usdt.engine.runtime.tracefs_backend.evaluate import leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
 from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder, UnsupportedFetch
@@ -28,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Output, ProbePlan
+    from usdt.engine.compiler.outputs import Output
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg
@@ -230,41 +247,53 @@ class _SiteWriter:
 
     def _output(self, output: Output) -> None:
         node, key = output.node, output.key
-        match output.form:
-            case "comm":
+        column = output.column
+        match column:
+            case CommColumn():
                 self.arguments["comm"] = "$comm:string"
-            case "func":
+            case ConstColumn():
                 pass  # the event's name says it
-            case "opaque":
-                raise UnsupportedFetch(getattr(node, "reason", "unreadable"))
-            case "string":
+            case UnavailableColumn():
+                raise UnsupportedFetch(column.reason)
+            case StringColumn():
                 self.texts[node] = self._add(key, self.fetching.string(node))
-            case "buffer" | "bytes":
+            case BufferColumn() | BytesColumn():
                 self._bytes(output)
-            case "integer" | "hex" | "usym" | "ksym" | "float":
+            case IntColumn(format=IntFormat.BOOL):
+                raise UnsupportedFetch("bool, which an event does not record")
+            case IntColumn() | SymbolColumn() | FloatColumn():
                 if isinstance(node, Builtin) and _HEADS.get(node.name):
                     self.notes.append(f"{key}: in every record: {_HEADS[node.name]}")
                     return
                 self._number(output)
-            case form:
-                raise UnsupportedFetch(f"{form}, which an event does not record")
+            case ArrayColumn():
+                raise UnsupportedFetch("array, which an event does not record")
+            case StructColumn() | StructListColumn():
+                raise UnsupportedFetch("typed, which an event does not record")
+            case StackColumn():
+                raise UnsupportedFetch(f"{column.kind}, which an event does not record")
+            case _:
+                assert_never(column)
 
     def _number(self, output: Output) -> None:
         node, key = output.node, output.key
         field = self.fetching.number(node)
-        name = self._add(key, field, hexadecimal=output.form not in ("integer", "float"))
-        unsigned = node.type.signed and (field.code.isupper() or output.form != "integer")
+        column = output.column
+        is_float = isinstance(column, FloatColumn)
+        decimal = isinstance(column, IntColumn) and column.format is IntFormat.DECIMAL
+        name = self._add(key, field, hexadecimal=not (decimal or is_float))
+        unsigned = node.type.signed and (field.code.isupper() or not decimal)
         if not unsigned:  # else a filter would compare it as what it is not
             self.numbers[node] = name
-        if output.form == "float":
+        if is_float:
             self.notes.append(f"{key}: the bits of a float")
-        elif unsigned and output.form == "integer":
+        elif unsigned and decimal:
             self.notes.append(f"{key}: without its sign, as the bits of a part of a register")
 
     def _bytes(self, output: Output) -> None:
         node = output.node
-        if output.form == "bytes":
-            fields = self.fetching.array(node, node.type.size)
+        if isinstance(output.column, BytesColumn):
+            fields = self.fetching.array(node, output.column.length)
         elif isinstance(output.length, Number):
             fields = self.fetching.buffer(node, min(output.length.value, output.size))
         else:

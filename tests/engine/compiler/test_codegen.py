@@ -38,7 +38,7 @@ from usdt.engine.compiler.codegen.model import (
 )
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
-from usdt.engine.compiler.plan import HEADER_SIZE
+from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.output.decode import CONTEXT
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from planning import argument, plan
+from support.planning import form
 
 from usdt.arch.locations import AtFunctionReturn, Captured, Memory, Register, ValueClass, ValueType
 from usdt.engine.compiler.arguments import Argument
@@ -18,7 +19,7 @@ from usdt.engine.compiler.entry_return import (
     split_entry_return,
 )
 from usdt.engine.compiler.ir import ArgumentValue
-from usdt.engine.compiler.record.layout import RecordLayout, layout_of
+from usdt.engine.compiler.record.layout import RecordLayout
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
@@ -55,11 +56,11 @@ def test_what_needs_no_entry_value_has_no_entry(items: str) -> None:
 def test_records_look_the_same_wherever_values_were_taken() -> None:
     whole = plan("arg0, str(arg1), return, arg3", _ARGUMENTS)
     _, returned = ends("arg0, str(arg1), return, arg3")
-    assert [(one.key, one.form, one.offset, one.size) for one in returned.outputs] == [
-        (one.key, one.form, one.offset, one.size) for one in whole.outputs
+    assert [(one.key, form(one), one.offset, one.size) for one in returned.outputs] == [
+        (one.key, form(one), one.offset, one.size) for one in whole.outputs
     ]
-    assert (returned.size, returned.marks) == (whole.size, whole.marks)
-    layout = layout_of(returned)
+    assert (returned.size, returned.bitmap_offset) == (whole.size, whole.bitmap_offset)
+    layout = returned.layout
     assert layout.returns
     assert RecordLayout.from_json(layout.to_json()) == layout
 
@@ -67,7 +68,7 @@ def test_records_look_the_same_wherever_values_were_taken() -> None:
 def test_each_value_is_kept_once() -> None:
     entry, _ = ends('arg0, arg0 + return, hex(arg0), str(arg1), str(arg1) == "x", return')
     assert entry is not None
-    assert [one.form for one in entry.outputs] == ["integer", "string"]
+    assert [form(one) for one in entry.outputs] == ["integer", "string"]
     assert len(entry.predicates) == 1
 
 
@@ -75,21 +76,21 @@ def test_parts_without_return_are_taken_at_entry() -> None:
     entry, returned = ends("*(long *)(arg0 + 8) + return")
     assert entry is not None
     (kept,) = entry.outputs
-    assert kept.fallible
+    assert kept.may_fault
     (shown,) = returned.outputs
-    assert shown.fallible
-    assert "memory not readable" in layout_of(returned).fields[0].reason
+    assert shown.may_fault
+    assert "memory not readable" in returned.layout.fields[0].reason
 
 
 def test_a_buffer_whose_length_is_returned_is_read_at_return() -> None:
     entry, returned = ends("buf(arg1, return), buf(arg1, arg2)")
     assert entry is not None
-    assert [one.form for one in entry.outputs] == ["integer", "buffer"]
+    assert [form(one) for one in entry.outputs] == ["integer", "buffer"]
     late, early = returned.outputs
-    assert late.whole is None
+    assert late.captured is None
     assert isinstance(late.node, ArgumentValue)
     assert isinstance(late.node.fetch, Captured)
-    assert early.whole is not None
+    assert early.captured is not None
 
 
 def test_predicates_are_decided_as_soon_as_they_can_be() -> None:

@@ -38,7 +38,9 @@ from usdt.engine.compiler.ir import (
     Unavailable,
     can_fail,
 )
-from usdt.engine.compiler.plan import Output, ProbePlan
+from usdt.engine.compiler.outputs import Output
+from usdt.engine.compiler.plan import ProbePlan
+from usdt.engine.compiler.record.columns import IntColumn
 
 FETCHES = (
     Constant(0),
@@ -119,7 +121,7 @@ def test_so_does_what_is_kept_from_the_entry_to_the_return() -> None:
     for _ in range(ROUNDS):
         first, second = (expression(chance, chance.randrange(4)) for _ in range(2))
         outputs = tuple(
-            Output(name, "integer", node, 40 + 8 * at, 8, fallible=can_fail(node))
+            Output(name, IntColumn(U64), node, 40 + 8 * at, may_fault=can_fail(node))
             for at, (name, node) in enumerate((("a", first), ("b", second)))
         )
         split = calls.split_entry_return(ProbePlan((), outputs, 56, 24))
@@ -127,5 +129,5 @@ def test_so_does_what_is_kept_from_the_entry_to_the_return() -> None:
             for output in () if plan is None else plan.outputs:
                 failed = jumps(output.node, sleepable=False)
                 failing += failed
-                assert output.fallible or not failed, (output, first, second)
+                assert output.may_fault or not failed, (output, first, second)
     assert failing > ROUNDS // 8

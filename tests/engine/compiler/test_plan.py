@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 from planning import EVERY_TYPE, argument, memory, plan
+from support.planning import form
 
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
 from usdt.engine.compiler.ir import S32, U64, Builtin, Number, Unavailable, can_fail
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
-from usdt.engine.compiler.plan import HEADER_SIZE, ProbePlan, make_plan
+from usdt.engine.compiler.outputs import Output
+from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.compiler.record.columns import ConstColumn
+from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.language import parse_probe
 
 
-def layout(made: ProbePlan) -> dict[str, tuple[str, int, int]]:
+def layout(made: ProbePlan) -> dict[str, tuple[str, int | None, int]]:
     """Key → (form, offset, room) of each value shown."""
-    return {output.key: (output.form, output.offset, output.size) for output in made.outputs}
+    return {output.key: (form(output), output.offset, output.size) for output in made.outputs}
 
 
 _TWO = (argument(0, "s32"), argument(1, "u64"))
@@ -60,7 +64,7 @@ _TWO = (argument(0, "s32"), argument(1, "u64"))
         ),
         pytest.param(
             "comm, arg0, comm",
-            {"comm": ("comm", -1, 0), "arg0": ("integer", 40, 8)},
+            {"comm": ("comm", None, 0), "arg0": ("integer", 40, 8)},
             48,
             id="the command's name is in every record anyway",
         ),
@@ -77,7 +81,7 @@ _TWO = (argument(0, "s32"), argument(1, "u64"))
         ),
         pytest.param(
             "arg2, arg1",
-            {"arg2": ("opaque", -1, 0), "arg1": ("integer", 40, 8)},
+            {"arg2": ("opaque", None, 0), "arg1": ("integer", 40, 8)},
             48,
             id="what only other sites have takes no room",
         ),
@@ -113,32 +117,32 @@ _TWO = (argument(0, "s32"), argument(1, "u64"))
         ),
     ],
 )
-def test_layout(items: str, expected: dict[str, tuple[str, int, int]], size: int) -> None:
+def test_layout(items: str, expected: dict[str, tuple[str, int | None, int]], size: int) -> None:
     made = plan(items, _TWO, declared=3)
     assert layout(made) == expected
     assert list(layout(made)) == list(expected)
     assert made.size == size
-    assert made.marks == -1
+    assert made.bitmap_offset is None
     assert not made.always_false
 
 
 def test_every_argument_is_laid_out_behind_the_marks() -> None:
     made = plan("")
-    assert made.marks == HEADER_SIZE
-    forms = {output.key: (output.form, output.offset) for output in made.outputs}
+    assert made.bitmap_offset == HEADER_SIZE
+    forms = {output.key: (form(output), output.offset) for output in made.outputs}
     assert forms == {f"arg{n}": ("integer", 48 + 8 * n) for n in range(9)} | {
         "arg9": ("float", 120),
         "arg10": ("float", 128),
         "arg11": ("bytes", 136),
-        "arg12": ("opaque", -1),
+        "arg12": ("opaque", None),
     }
     assert made.size == 160
-    fallible = [output.key for output in made.outputs if output.fallible]
+    fallible = [output.key for output in made.outputs if output.may_fault]
     assert fallible == ["arg8", "arg9", "arg10", "arg11"], "what lies in memory"
 
 
 def test_a_probe_without_arguments_has_only_its_context() -> None:
-    assert plan("", ()) == ProbePlan((), (), HEADER_SIZE, -1)
+    assert plan("", ()) == ProbePlan((), (), HEADER_SIZE)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +161,8 @@ def test_a_probe_without_arguments_has_only_its_context() -> None:
 )
 def test_values_that_may_be_unreadable_have_marks(items: str, fallible: bool) -> None:
     made = plan(items, declared=20)
-    assert [output.fallible for output in made.outputs] == [fallible]
-    assert made.marks == (HEADER_SIZE if fallible else -1)
+    assert [output.may_fault for output in made.outputs] == [fallible]
+    assert made.bitmap_offset == (HEADER_SIZE if fallible else None)
     assert made.faultable is fallible
     assert made.outputs[0].offset == HEADER_SIZE + (8 if fallible else 0)
 
@@ -217,7 +221,7 @@ def test_predicates(items: str, predicates: int, never: bool) -> None:
 )
 def test_what_cannot_be_read_says_why(item: str, reason: str) -> None:
     (output,) = plan(item, declared=20).outputs
-    assert output.form == "opaque"
+    assert form(output) == "opaque"
     assert isinstance(output.node, Unavailable)
     assert output.node.reason == reason
 
@@ -263,20 +267,20 @@ def test_limits(items: str, reason: str) -> None:
 
 def test_symbols_are_addresses() -> None:
     made = plan("usym(arg4), ksym(arg7), ksym((char *)arg7), usym(*(int **)arg7), usym(arg12)")
-    forms = [(output.form, output.node.type, output.size) for output in made.outputs[:4]]
-    assert forms == [(form, U64, 8) for form in ("usym", "ksym", "ksym", "usym")]
-    assert [output.fallible for output in made.outputs[:4]] == [False, False, False, True]
-    assert made.outputs[4].form == "opaque"
+    forms = [(form(output), output.node.type, output.size) for output in made.outputs[:4]]
+    assert forms == [(kind, U64, 8) for kind in ("usym", "ksym", "ksym", "usym")]
+    assert [output.may_fault for output in made.outputs[:4]] == [False, False, False, True]
+    assert form(made.outputs[4]) == "opaque"
 
 
 def test_func_is_a_text_that_takes_no_room() -> None:
     (output, _) = plan("func, arg4").outputs
-    assert (output.form, output.text, output.offset) == ("func", "p:q", -1)
+    assert output == Output("func", ConstColumn("p:q"))
     assert plan("func").size == HEADER_SIZE
     made = make_plan(
         parse_probe("p:q(func)").items, (), text="", probe="p:q", declared=0, function="do_exit"
     )
-    assert made.outputs[0].text == "do_exit"
+    assert made.outputs[0].column == ConstColumn("do_exit")
     assert plan('func == "p:*"').predicates == ()
     assert plan('func != "p:*"').always_false
 
@@ -317,7 +321,7 @@ def test_constants_are_shown_as_well() -> None:
 def test_an_unreadable_argument_among_all() -> None:
     arguments = (argument(0, "s32", Unreadable("of %xmm0")), argument(1, "s32"))
     made = plan("", arguments)
-    assert [(output.key, output.form) for output in made.outputs] == [
+    assert [(output.key, form(output)) for output in made.outputs] == [
         ("arg0", "opaque"),
         ("arg1", "integer"),
     ]

@@ -15,7 +15,6 @@ from recordings import record, text
 
 from usdt.arch.locations import Unreadable
 from usdt.bpf.ringbuf import BUSY, DISCARD
-from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output import decode
 from usdt.engine.output.decode import BadRecord, Decoder
 from usdt.engine.output.formatters import EventFormatter, Formatter, JsonFormatter, TextFormatter
@@ -253,7 +252,7 @@ def test_values_that_could_not_be_read_are_marked() -> None:
 )
 def test_any_item_can_be_a_key(item: str) -> None:
     made = plan(item)
-    marks = struct.pack("=Q", 0) if made.marks >= 0 else b""
+    marks = struct.pack("=Q", 0) if made.bitmap_offset is not None else b""
     payload = marks + struct.pack("=q", 42)
     assert args(made, payload) == ({item: 42}, {item: 42})
     (line,) = decoded(TextFormatter(), made, record(payload))
@@ -305,7 +304,7 @@ def test_records_that_take_turns_come_in_portions() -> None:
 def test_hidden_cases_are_passed_over() -> None:
     decoder = Decoder(EventFormatter())
     decoder.add(1, "p:one", plan("arg6"))
-    decoder.add_layout(2, "p:two", layout_of(plan("", ())), hidden=True)
+    decoder.add_layout(2, "p:two", plan("", ()).layout, hidden=True)
     order = [1, 2, 2, 1] * 20 + [2] * 5000 + [1] * 20
     payloads = {1: struct.pack("=q", 1), 2: b""}
     data = b"".join(record(payloads[case], case=case, time=n) for n, case in enumerate(order))

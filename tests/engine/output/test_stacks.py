@@ -6,9 +6,13 @@ import json
 import struct
 
 import pytest
+from support.planning import plan
 
 from usdt.arch.locations import Unreadable
+from usdt.engine.compiler.ir import U64
 from usdt.engine.compiler.limits import MAX_FRAMES
+from usdt.engine.compiler.record.columns import IntColumn, StackColumn
+from usdt.engine.compiler.record.layout import RecordField
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import (
     EventFormatter,
@@ -16,6 +20,7 @@ from usdt.engine.output.formatters import (
     JsonFormatter,
     TextFormatter,
 )
+from usdt.engine.output.formatters.formatter import FieldSource
 from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols
@@ -151,17 +156,25 @@ def test_nobody_is_looked_at_unless_user_stacks_are_shown() -> None:
     assert not users.looks
     for form in (JsonFormatter(resolver), TextFormatter(stacks=resolver), EventFormatter(resolver)):
         resolver.wanted = False
-        form.stack("kstack", "v0", "n0")
+        form.begin(plan("kstack").layout)
         assert not resolver.wanted
-        form.symbol("ustack", "v0")
+        form.begin(plan("usym(arg7)").layout)
         assert resolver.wanted
     resolver.begin((1, 2))
     assert users.looks
 
 
+_KSTACK = RecordField("kstack", StackColumn("kstack", 16))
+_USTACK = RecordField("ustack", StackColumn("ustack", 16))
+_NUMBER = RecordField("arg0", IntColumn(U64))
+
+
 def test_text_shows_stacks_behind_all_values() -> None:
     form = TextFormatter(stacks=StackResolver(kernel=KERNEL))
-    values = [("kstack", form.stack("kstack", "v0", "n0")), ("arg0", form.integer("v1"))]
+    values = [
+        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0")),
+        FieldSource(_NUMBER, form.integer("v1")),
+    ]
     made = eval(f"lambda t, contexts, c, v0, n0, v1: {form.record(values)}", form.names)
     line = made(0, {0: ("head", "comm", 1)}, 0, RAW, 16, 42)
     assert line.endswith(
@@ -172,9 +185,9 @@ def test_text_shows_stacks_behind_all_values() -> None:
 def test_folded_lines_leave_values_out() -> None:
     form = FoldedFormatter(StackResolver(lambda: Users(), KERNEL))  # noqa: PLW0108
     values = [
-        ("kstack", form.stack("kstack", "v0", "n0")),
-        ("arg0", form.integer("v1")),
-        ("ustack", form.stack("ustack", "v0", "n0")),
+        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0")),
+        FieldSource(_NUMBER, form.integer("v1")),
+        FieldSource(_USTACK, form.stack("ustack", "v0", "n0")),
     ]
     made = eval(f"lambda t, contexts, c, v0, n0, v1: {form.record(values)}", form.names)
     context = form.context(7, 7, 0, "a;b\n", "p:n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bpfmachine import Machine
+from support.planning import form
 from typedthings import IDS, NUMBERS, SIZE, thing, things, typed_plan
 
 from usdt.arch.locations import Unreadable
@@ -17,7 +18,7 @@ from usdt.btf.values.value_reader import ValueReader
 from usdt.engine.compiler.codegen.expressions import memory as reading
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
-from usdt.engine.compiler.record.layout import RecordLayout, layout_of
+from usdt.engine.compiler.record.layout import RecordLayout
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter, titled
 
@@ -292,9 +293,9 @@ def test_of_a_process_nothing_is_said_of_whose_memory_it_is() -> None:
 
 
 def test_a_layout_is_what_it_was_after_json() -> None:
-    layout = layout_of(typed_plan("t, n, t->ok, t->colour, t->fn, s"))
+    layout = typed_plan("t, n, t->ok, t->colour, t->fn, s").layout
     again = RecordLayout.from_json(json.loads(json.dumps(layout.to_json())))
     assert again == layout
     assert hash(again) == hash(layout)
-    forms = [field.form for field in layout.fields]
+    forms = [form(field) for field in layout.fields]
     assert forms == ["typed", "integer", "bool", "integer", "ksym", "string"]

@@ -12,7 +12,6 @@ import pytest
 from planning import plan
 from recordings import header, make, read, record
 
-from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.frames import Frame
 from usdt.engine.output.output_file import OutputFile
@@ -172,7 +171,7 @@ def test_symbols_of_the_kernel() -> None:
     ],
 )
 def test_what_is_noted_for_which_records(items: str, user: bool, kernel: bool, whole: bool) -> None:
-    layout = layout_of(plan(items))
+    layout = plan(items).layout
     assert (wants_processes(layout), wants_kernel(layout), wants_stacks(layout)) == (
         user,
         kernel,

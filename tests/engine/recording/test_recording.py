@@ -18,7 +18,8 @@ from recordings import NATIVE, frames, header, make, reader, record, text
 from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.ringbuf import DISCARD
 from usdt.engine.compiler.record import layout
-from usdt.engine.compiler.record.layout import BadLayout, RecordLayout, layout_of
+from usdt.engine.compiler.record.columns import FloatColumn
+from usdt.engine.compiler.record.layout import BadLayout, RecordLayout
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import blocks, writer
@@ -45,7 +46,7 @@ def number(value: int) -> bytes:
 
 @pytest.mark.parametrize("items", ITEMS)
 def test_a_layout_survives_its_own_json(items: str) -> None:
-    layout = layout_of(plan(items))
+    layout = plan(items).layout
     assert RecordLayout.from_json(json.loads(dump(layout.to_json()))) == layout
 
 
@@ -58,10 +59,11 @@ def test_a_layout_survives_its_own_json(items: str) -> None:
     ],
 )
 def test_a_layout_says_why(items: str, reasons: list[str]) -> None:
-    assert [field.reason for field in layout_of(plan(items)).fields] == reasons
+    fields = [field.to_json() for field in plan(items).layout.fields]
+    assert [field["reason"] for field in fields] == reasons
 
 
-GOOD = layout_of(plan("*(int *)arg7, arg6, str(arg7, 15), comm")).to_json()
+GOOD = plan("*(int *)arg7, arg6, str(arg7, 15), comm").layout.to_json()
 
 
 def changed(index: int | None, **changes: Any) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def changed(index: int | None, **changes: Any) -> dict[str, Any]:
         pytest.param(changed(None, size=48), "bytes of values", id="too small for its values"),
         pytest.param(changed(None, size=1 << 40), "a number from", id="huge"),
         pytest.param(changed(None, size=True), "a number from", id="a size that is true"),
-        pytest.param(changed(None, marks=-1), "nothing says when", id="fallible without marks"),
+        pytest.param(changed(None, marks=-1), "has no bitmap", id="fallible without marks"),
         pytest.param(changed(None, marks=8), "marks at 8", id="marks inside the context"),
         pytest.param(changed(None, fields={}), "list of at most", id="fields that are no list"),
         pytest.param(
@@ -121,7 +123,7 @@ def test_layouts_that_no_plan_has(data: Any, reason: str) -> None:
     [
         pytest.param(header(), id="header"),
         pytest.param(Header.here("tool 1", ["a", "\udcff"], ["p:q"]), id="of this machine"),
-        pytest.param(Case(7, "p:\udcff", layout_of(plan("arg0"))), id="case"),
+        pytest.param(Case(7, "p:\udcff", plan("arg0").layout), id="case"),
         pytest.param(Closing(Clock(1, 2), 3, (("p:q", 4, 5),)), id="closing"),
         pytest.param(Clock(0, (1 << 63) - 1), id="clock"),
     ],
@@ -348,7 +350,8 @@ def test_the_recorder_passes_bytes_on_as_they_are() -> None:
 
 def test_floats_of_both_sizes_are_described() -> None:
     made = plan("arg0, arg1", (argument(0, "f64"), argument(1, "f32")))
-    assert [field.type.size for field in layout_of(made).fields] == [8, 4]
+    columns = [field.column for field in made.layout.fields]
+    assert columns == [FloatColumn(8), FloatColumn(4)]
 
 
 def test_more_probes_than_a_reader_takes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +370,7 @@ def test_the_documentation_tells_everything() -> None:
     prose = Path(__file__).parents[3].joinpath("docs", "recordings.md").read_text()
     kinds_known = {blocks.HEAD, blocks.CASE, blocks.FILE, blocks.MAPS, blocks.KSYM, blocks.DATA}
     words = {kind.decode() for kind in kinds_known} | {"END\\0", blocks.FORMAT}
-    words |= {*header().to_json(), *Closing(Clock(1, 2), 3, ()).to_json(), *layout._FORMS}
+    words |= {*header().to_json(), *Closing(Clock(1, 2), 3, ()).to_json(), *layout._READERS}
     words |= {*GOOD, *GOOD["fields"][0]}
     described = set(re.findall(r"[\w\\-]+", " ".join(re.findall(r"`([^`]*)`", prose))))
     assert words <= described

@@ -32,7 +32,6 @@ from recordings import (
 )
 
 from usdt.bpf.ringbuf import BUSY, DISCARD
-from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import (
     EventFormatter,
@@ -203,7 +202,7 @@ def start(*parts: bytes) -> bytes:
 
 def described(*cases: tuple[int, str, Any]) -> bytes:
     found = [
-        {"case": number, "probe": probe, "layout": layout_of(made).to_json()}
+        {"case": number, "probe": probe, "layout": made.layout.to_json()}
         for number, probe, made in cases
     ]
     return block(b"CASE", dump({"cases": found}))

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from support.planning import form
 
 from kprobe.tracepoints import syscall_numbers_32bit as numbers32
 from kprobe.tracepoints.fields import arguments_of, names_of
@@ -16,8 +17,8 @@ from kprobe.tracepoints.syscall_numbers import FORMATS, numbers, read_table
 from usdt.arch.locations import ContextArea, Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
 from usdt.bpf.ringbuf import HEADER
-from usdt.engine.compiler.plan import HEADER_SIZE, ProbePlan, make_plan
-from usdt.engine.compiler.record.layout import BadLayout, RecordField, layout_of
+from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.compiler.record.layout import HEADER_SIZE, BadLayout, RecordField
 from usdt.engine.compiler.value_names import NamedNumber, ValueNames
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
@@ -100,7 +101,7 @@ def test_fields_become_arguments_by_their_types() -> None:
 
 
 def test_without_items_every_field_is_shown() -> None:
-    forms = {output.key: output.form for output in plan("").outputs}
+    forms = {output.key: form(output) for output in plan("").outputs}
     assert forms == {
         "location": "ksym",
         "reason": "integer",
@@ -186,7 +187,7 @@ def test_numbers_without_a_name_stay_numbers() -> None:
 
 
 def test_layouts_with_names_can_be_written_and_read() -> None:
-    layout = layout_of(plan("reason, parts, flags"))
+    layout = plan("reason, parts, flags").layout
     again = type(layout).from_json(json.loads(json.dumps(layout.to_json())))
     assert again == layout
     damaged = layout.to_json()["fields"][0]

@@ -11,17 +11,35 @@ A buffer is preceded by a u64: the bytes that count. A stack is its number in th
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from usdt.arch.locations import ValueClass
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.spec import is_stack
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    Column,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StackKind,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+    padded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.plan import Output
-    from usdt.engine.compiler.value_names import ValueNames
+    from usdt.engine.compiler.outputs import Output
     from usdt.engine.language.tree import Item
 
 __all__ = (
@@ -71,62 +89,64 @@ class KeyField:
 
     Attributes:
         name: the item as written.
-        form: as in :class:`usdt.engine.compiler.plan.Output`; or ``ustack``, ``kstack``.
-        offset: in the key; -1 for what takes no room.
-        size: bytes of room, less the length of a buffer.
-        kind: how a number is read.
-        width: bytes of the number itself.
-        text: of func, what is always shown.
-        names: of an integer's values, if they have some.
+        column: what it is.
+        offset: in the key; None: it is not stored there.
+        size: bytes reserved, without the length of a buffer.
     """
 
     name: str
-    form: str
-    offset: int
+    column: Column
+    offset: int | None
     size: int
-    kind: ValueClass = ValueClass.UNSIGNED
-    width: int = 8
-    text: str = ""
-    names: ValueNames | None = None
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Bytes in the key."""
-        return -(-self.size // 8) * 8 + (8 if self.form == "buffer" else 0)
+        return padded(self.size) + (8 if isinstance(self.column, BufferColumn) else 0)
 
     def read(self, key: bytes) -> Any:
-        """The value: int, float, str, :class:`Stack` or :class:`Address`."""
-        data = key[self.offset : self.offset + self.room]
-        match self.form:
-            case "func":
-                return self.text
-            case "string" | "comm":
+        """Return the value: int, float, str, :class:`Stack` or :class:`Address`."""
+        start = self.offset or 0
+        data = key[start : start + self.capacity]
+        column = self.column
+        match column:
+            case ConstColumn():
+                return column.text
+            case StringColumn() | CommColumn():
                 return self._string(data)
-            case "buffer":
+            case BufferColumn():
                 length = min(int(struct.unpack_from("=Q", data)[0]), self.size)
                 return data[8 : 8 + length].decode("utf-8", "surrogateescape")
-            case "bytes":
+            case BytesColumn():
                 return data[: self.size].hex()
-            case "ustack" | "kstack":
+            case StackColumn():
                 number, pid = struct.unpack("=II", data)
-                return Stack(self.form, number, pid)
-            case "usym" | "ksym":
+                return Stack(column.kind, number, pid)
+            case SymbolColumn():
                 address, pid = struct.unpack("=QQ", data)
-                return Address("ustack" if self.form == "usym" else "kstack", address, pid)
-        return self._number(data)
+                return Address(column.kind, address, pid)
+            case FloatColumn():
+                return struct.unpack_from("=f" if column.width == 4 else "=d", data)[0]
+            case IntColumn():
+                return _number(column, data)
+            case ArrayColumn() | StructColumn() | StructListColumn() | UnavailableColumn():
+                raise TypeError(f"{self.name}: {type(column).__name__} in a key")
+            case _:
+                assert_never(column)
 
     def _string(self, data: bytes) -> str:
         raw = data[: self.size].split(b"\0", 1)[0]
         text = raw.decode("utf-8", "surrogateescape")
-        return TruncatedStr(text) if self.form == "string" and len(raw) == self.size - 1 else text
+        cut = isinstance(self.column, StringColumn) and len(raw) == self.size - 1
+        return TruncatedStr(text) if cut else text
 
-    def _number(self, data: bytes) -> Any:
-        if self.kind is ValueClass.FLOAT:
-            return struct.unpack_from("=f" if self.width == 4 else "=d", data)[0]
-        number = int(struct.unpack("=q" if self.kind is ValueClass.SIGNED else "=Q", data)[0])
-        if self.form == "hex":
-            return hex(number & ((1 << 8 * self.width) - 1))
-        return number if self.names is None else self.names.number(number)
+
+def _number(column: IntColumn, data: bytes) -> Any:
+    signed = column.type.kind is ValueClass.SIGNED
+    number = int(struct.unpack("=q" if signed else "=Q", data)[0])
+    if column.format is IntFormat.HEX:
+        return hex(number & ((1 << 8 * column.type.size) - 1))
+    return number if column.names is None else column.names.number(number)
 
 
 @frozen
@@ -138,7 +158,7 @@ class KeyLayout:
     @property
     def size(self) -> int:
         """Bytes of the key."""
-        return max([HEADER.size, *(field.offset + field.room for field in self.fields)])
+        return max([HEADER.size, *((field.offset or 0) + field.capacity for field in self.fields)])
 
     def read(self, key: bytes) -> tuple[Any, ...]:
         """The values of all parts."""
@@ -152,28 +172,27 @@ def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
     fields = []
     for item in items:
         if is_stack(item):
-            field = KeyField(item.text, item.text, offset, 8)
+            kind: StackKind = "ustack" if item.text == "ustack" else "kstack"
+            field = KeyField(item.text, StackColumn(kind, 8), offset, 8)
         else:
             field = _field(next(ahead), offset)
         fields.append(field)
-        if field.offset >= 0:
-            offset += field.room
+        if field.offset is not None:
+            offset += field.capacity
     return KeyLayout(tuple(fields))
 
 
 def _field(output: Output, offset: int) -> KeyField:
-    kind = output.node.type
-    match output.form:
-        case "opaque":
-            return KeyField(output.key, output.form, -1, 0)
-        case "func":
-            return KeyField(output.key, output.form, -1, 0, text=output.text)
-        case "comm":
-            return KeyField(output.key, output.form, offset, COMM_SIZE)
-        case "string" | "buffer":
-            return KeyField(output.key, output.form, offset, output.size)
-        case "bytes":
-            return KeyField(output.key, output.form, offset, kind.size)
-        case "usym" | "ksym":
-            return KeyField(output.key, output.form, offset, 16)
-    return KeyField(output.key, output.form, offset, 8, kind.kind, kind.size, names=output.names)
+    column = output.column
+    match column:
+        case UnavailableColumn() | ConstColumn():
+            return KeyField(output.key, column, None, 0)
+        case CommColumn():
+            return KeyField(output.key, column, offset, COMM_SIZE)
+        case BytesColumn():
+            return KeyField(output.key, column, offset, column.length)
+        case SymbolColumn():
+            return KeyField(output.key, column, offset, 16)
+        case ArrayColumn() | StructColumn() | StructListColumn():  # by its address
+            return KeyField(output.key, IntColumn(output.node.type), offset, 8)
+    return KeyField(output.key, column, offset, column.size)

@@ -10,7 +10,16 @@ from usdt.engine.aggregate.codegen.action import AggregateAction
 from usdt.engine.aggregate.keys import KeyLayout, lay_out
 from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
 from usdt.engine.compiler.ir import Unavailable
-from usdt.engine.compiler.plan import HEADER_SIZE, Output, ProbePlan, make_plan
+from usdt.engine.compiler.outputs import Output, unavailable_output
+from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BytesColumn,
+    FloatColumn,
+    IntColumn,
+    UnavailableColumn,
+)
+from usdt.engine.compiler.record.layout import HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +120,7 @@ class AggregatePlanner:
 
         number = self.number_of(request)
         if not request.items and not any(self._keys_of(number)):
-            return ProbePlan((), (), HEADER_SIZE, -1, kernel=kernel)  # of thousands, as a rule
+            return ProbePlan((), (), HEADER_SIZE, kernel=kernel)  # of thousands, as a rule
         outputs: list[Output] = []
         value = self._values[number]
         if value is not None:
@@ -121,9 +130,9 @@ class AggregatePlanner:
             if plain:
                 made = planned(plain, part.text).outputs
                 for item, output in zip(plain, made, strict=False):
-                    if output.form == "array":
+                    if isinstance(output.column, ArrayColumn):
                         reason = f"{item.text} is an array: name an element, {item.text}[0]"
-                        if output.text == "B" and output.size > 1:
+                        if output.column.element_code == "B" and output.size > 1:
                             reason = f"{item.text} holds several values: name a member or element"
                         raise LanguageError(part.text, item.expression.start, reason)
                 outputs += made
@@ -131,9 +140,7 @@ class AggregatePlanner:
         checks = planned(predicates, request.text).predicates if predicates else ()
         returns = [item for item in request.items if is_return(item)]
         planned(returns, request.text)  # an error where nothing returns
-        return ProbePlan(
-            checks, tuple(outputs), HEADER_SIZE, -1, returns=bool(returns), kernel=kernel
-        )
+        return ProbePlan(checks, tuple(outputs), HEADER_SIZE, returns=bool(returns), kernel=kernel)
 
     def action(self, plan: ProbePlan, probe: str, request: ProbeText) -> AggregateAction:
         """What a case with this plan does."""
@@ -180,10 +187,10 @@ class AggregatePlanner:
 
 
 def _integer(request: ProbeText, item: Item, output: Output) -> Output:
-    if output.form in ("integer", "bool", "hex", "opaque"):
+    if isinstance(output.column, IntColumn | UnavailableColumn):
         return output
     reason = f"{item.text} is no integer: only integers can be aggregated"
-    if is_pattern(request) and output.form in ("float", "bytes"):
+    if is_pattern(request) and isinstance(output.column, FloatColumn | BytesColumn):
         # One probe of many: its hits are counted as those whose value cannot be read.
-        return Output(item.text, "opaque", Unavailable(reason))
+        return unavailable_output(item.text, Unavailable(reason))
     raise LanguageError(request.text, item.expression.start, reason)

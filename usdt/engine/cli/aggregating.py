@@ -120,7 +120,7 @@ def _keys(values: dict[str, Any]) -> str | None:
     parse_keys(by, "--by")  # errors point into what was written
     words = [by] if by is not None else []
     given = [word.strip() for word in (by or "").split(",")]
-    stacks = stacks_of(values)
+    stacks: tuple[str, ...] = stacks_of(values)
     if values.get("folded"):
         stacks = ("comm", *(() if {"ustack", "kstack"} & set(given) else stacks))
     words += [word for word in stacks if word not in given]

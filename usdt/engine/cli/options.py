@@ -27,6 +27,7 @@ from usdt.engine.run.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import Item, ProbeKind, ProbeText
 
 __all__ = (
@@ -139,10 +140,11 @@ def _check(values: dict[str, Any]) -> None:
             raise click.UsageError(f"{flag}: nan is not a number of seconds")
 
 
-def stacks_of(values: dict[str, Any]) -> tuple[str, ...]:
+def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
     """``ustack`` and ``kstack``, as far as the options ask for them."""
-    stacks = [name for name in ("ustack", "kstack") if values.get(name) or values.get("stack")]
-    return tuple(stacks or (["ustack"] if values.get("folded") else []))
+    kinds: tuple[StackKind, ...] = ("ustack", "kstack")
+    given = tuple(kind for kind in kinds if values.get(kind) or values.get("stack"))
+    return given or (kinds[:1] if values.get("folded") else ())
 
 
 def _show_progress(done: int, total: int) -> None:

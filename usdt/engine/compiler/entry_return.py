@@ -18,7 +18,7 @@ frame where its predicates hold; the return program does nothing without one, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import AtFunctionReturn, Captured, Constant
 from usdt.base.errors import TracingError
@@ -38,7 +38,24 @@ from usdt.engine.compiler.ir import (
     children,
     why_unreadable,
 )
-from usdt.engine.compiler.plan import LED, Output, ProbePlan
+from usdt.engine.compiler.outputs import Output
+from usdt.engine.compiler.plan import ProbePlan
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    StackColumn,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+    padded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +78,6 @@ BITMAP_OFFSET = 16  # in a frame: the word that marks unreadable captures
 _CAPTURES = BITMAP_OFFSET + 8  # offset in a frame of the captures
 _ROUND = 64  # frames' sizes are multiples of it, so that probes share maps
 _CAPTURED = 64  # bits of the word that marks unreadable ones
-_TEXTS = ("string", "buffer", "array", "typed", "bytes")  # forms of what takes more than a number
-_AT_ADDRESS = ("string", "buffer", "typed")  # forms whose expression is an address
-_AS_THEY_ARE = ("comm", "func", "opaque", "ustack", "kstack")  # forms of what is not computed
 
 
 @frozen
@@ -166,12 +180,20 @@ def for_32bit_process(plan: ProbePlan) -> ProbePlan:
     outputs = tuple(
         replace(
             output,
-            node=_unsigned(output.node) if output.form in _AT_ADDRESS else _narrowed(output.node),
+            node=_narrowed_output(output),
             length=None if output.length is None else _narrowed(output.length),
         )
         for output in plan.outputs
     )
     return replace(plan, predicates=predicates, outputs=outputs)
+
+
+def _narrowed_output(output: Output) -> Node:
+    if isinstance(
+        output.column, StringColumn | BufferColumn | StructColumn | StructListColumn
+    ):  # whose node is an address
+        return _unsigned(output.node)
+    return _narrowed(output.node)
 
 
 def _narrowed(node: Node) -> Node:
@@ -213,19 +235,36 @@ def _needs_entry(node: Node) -> bool:
 class _CaptureRewriter:
     # Replaces what is of the entry by what will be in the frame.
     def __init__(self) -> None:
-        self.captures: dict[tuple[str, Node, Node | None, int], Output] = {}
+        self.captures: dict[tuple[type, Node, Node | None, int], Output] = {}
         self.size = _CAPTURES
 
     def output(self, output: Output) -> Output:
-        node, length = output.node, output.length
-        parts = [node] if length is None else [node, length]
-        if output.form in _TEXTS and not any(map(needs_return, parts)):
-            if any(map(_needs_entry, parts)):
-                node = self._text(output)
-        elif output.form not in _AS_THEY_ARE:
-            node = self.node(node)
-            length = None if length is None else self.node(length)
-        return replace(output, node=node, length=length)
+        match output.column:
+            case CommColumn() | ConstColumn() | UnavailableColumn() | StackColumn():
+                return output
+            case IntColumn() | SymbolColumn() | FloatColumn():
+                return self._computed(output)
+            case (
+                StringColumn()
+                | BufferColumn()
+                | BytesColumn()
+                | ArrayColumn()
+                | StructColumn()
+                | StructListColumn()
+            ):
+                return self._bytes(output)
+            case _:
+                assert_never(output.column)
+
+    def _computed(self, output: Output) -> Output:
+        length = None if output.length is None else self.node(output.length)
+        return replace(output, node=self.node(output.node), length=length)
+
+    def _bytes(self, output: Output) -> Output:
+        parts = [output.node] if output.length is None else [output.node, output.length]
+        if any(map(needs_return, parts)):
+            return self._computed(output)
+        return replace(output, node=self._text(output)) if any(map(_needs_entry, parts)) else output
 
     def node(self, node: Node) -> Node:
         """What is evaluated at return instead of a number."""
@@ -237,28 +276,28 @@ class _CaptureRewriter:
         if isinstance(node, PointerExpr):  # its type serves what is built on it
             return replace(node, address=self.node(node.address))
         fallible = can_fail(node)
-        form = "integer"
-        made = self._keep(Output("", form, node, size=8, fallible=fallible))
+        made = self._keep(Output("", IntColumn(U64), node, may_fault=fallible))
         reason = why_unreadable(node) if fallible else ""
         bit = self._bit(made) if fallible else None
-        return ArgumentValue(Captured(made.offset, 0, bit, reason), node.type)
+        return ArgumentValue(Captured(made.offset or 0, 0, bit, reason), node.type)
 
     def _text(self, output: Output) -> Node:
         made = self._keep(output)
-        fallible = output.form == "bytes"  # the others have their errno
+        fallible = isinstance(output.column, BytesColumn)  # the others have an errno
         reason = why_unreadable(output.node) if fallible else ""
-        fetch = Captured(made.offset, output.size, self._bit(made) if fallible else None, reason)
+        fetch = Captured(
+            made.offset or 0, output.size, self._bit(made) if fallible else None, reason
+        )
         return ArgumentValue(fetch, output.node.type if fallible else U64)
 
     def _bit(self, made: Output) -> int:
         return next(n for n, known in enumerate(self.captures.values()) if known is made)
 
     def _keep(self, output: Output) -> Output:
-        key = output.form, output.node, output.length, output.size
+        key = type(output.column), output.node, output.length, output.size
         if key not in self.captures:
             if len(self.captures) == _CAPTURED:
                 raise TracingError(f"more than {_CAPTURED} values of a function's entry are kept")
-            lead = 8 if output.form in LED else 0
             self.captures[key] = replace(output, key="", offset=self.size)
-            self.size += lead + -(-output.size // 8) * 8
+            self.size += output.column.prefix_size + padded(output.size)
         return self.captures[key]

@@ -42,8 +42,8 @@ class DefaultFormat:
     """How a value of a known type is shown.
 
     Attributes:
-        form: as of :class:`usdt.engine.compiler.plan.Output`; ``typed``: what lies there, or what
-        it points at. shape: of that.
+        form: as recordings name columns; ``typed``: what is there, or what it points at.
+        shape: of that.
         cast: its type in C.
         begin: of a text (form ``buffer``), of numbers (``array``) or of what else there is a list
             of (``typed``; the shape is of an array) that a value holds: where they are.

@@ -15,13 +15,30 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
-from usdt.arch.locations import ValueClass
 from usdt.base.errors import TracingError
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
-from usdt.engine.compiler.plan import HEADER_SIZE
-from usdt.engine.compiler.record.layout import RecordLayout, layout_of
+from usdt.engine.compiler.record.columns import (
+    WORD,
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+    padded,
+)
+from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordLayout
+from usdt.engine.output.formatters.formatter import FieldSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +89,7 @@ class Decoder:
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a case before its first record comes."""
-        self.add_layout(number, probe, layout_of(plan))
+        self.add_layout(number, probe, plan.layout)
 
     def add_layout(
         self, number: int, probe: str, layout: RecordLayout, *, hidden: bool = False
@@ -181,58 +198,46 @@ class _Contexts(dict[bytes, Any]):
         tid, pid, cpu, case, comm = self._format.unpack(key)
         name = comm.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
         value = self._form.context(pid, tid, cpu, name, self.probes[case])
-        self[key] = value = self._form.returned(value) if case in self.returns else value
+        self[key] = value = self._form.as_return(value) if case in self.returns else value
         return value
 
 
 def record_format(layout: RecordLayout, order: str = "=") -> struct.Struct:
-    """Unpacks records of a layout, each with the ring buffer's header before it.
+    """Return what unpacks records of a layout, each with the ring buffer's header before it.
 
     Args:
         layout: of the records.
         order: of the bytes: "=" this machine's, "<" or ">".
     """
     parts = [f"{order}{HEADER}xQ32s"]
-    if layout.marks >= 0:
+    end = HEADER_SIZE
+    if layout.bitmap_offset is not None:
         parts.append("Q")
-    end = HEADER_SIZE + (8 if layout.marks >= 0 else 0)
+        end += WORD
     for field in layout.fields:
-        if field.offset >= 0:
-            parts.append(f"{field.offset - end}x{_codes(field)}")
-            end = field.end
+        if field.offset is not None:
+            parts.append(f"{field.offset - end}x{field.column.struct_code}")
+            end = field.offset + field.column.prefix_size + padded(field.column.size)
     parts.append(f"{layout.size - end}x")
     return struct.Struct("".join(parts))
-
-
-def _codes(field: RecordField) -> str:
-    padding = -field.size % 8
-    size = field.type.size
-    match field.form:
-        case "string" | "buffer" | "array" | "typed" | "ustack" | "kstack":
-            return f"q{field.size}s{padding}x"
-        case "float":
-            return "d" if size == 8 else "f4x"
-        case "bytes":
-            return f"{size}s{field.size + padding - size}x"
-    return "q" if field.type.kind is ValueClass.SIGNED and field.form != "hex" else "Q"
 
 
 def compile_renderer(
     layout: RecordLayout, form: Formatter, order: str = "="
 ) -> Callable[..., list[Any]]:
-    """A function (rows, contexts) → list, made for one layout.
+    """Return a function (rows, contexts) → list, made for one layout.
 
-    Its source is made of names, numbers and the keys of the items; a form quotes the keys. The
-    elements of arrays have the byte order given.
+    Its source is made of names, numbers and the keys of the items; a formatter quotes the keys.
+    The elements of arrays have the byte order given.
     """
-    names = ["t", "c"] + (["m"] if layout.marks >= 0 else [])
+    names = ["t", "c"] + (["m"] if layout.bitmap_offset is not None else [])
     values = []
     form.begin(layout)
     for index, field in enumerate(layout.fields):
-        values.append((field.key, _expression(index, field, form, order)))
-        if field.lead:
+        values.append(FieldSource(field, _expression(index, field, form, order)))
+        if field.column.prefix_size:
             names.append(f"n{index}")
-        if field.offset >= 0:
+        if field.column.stored:
             names.append(f"v{index}")
     source = f"lambda rows, contexts: [{form.record(values)} for {', '.join(names)} in rows]"
     names_known = form.names | (form.return_names if layout.returns else {})
@@ -242,38 +247,50 @@ def compile_renderer(
 
 def _expression(index: int, field: RecordField, form: Formatter, order: str) -> str:
     value, length = f"v{index}", f"n{index}"
-    match field.form:
-        case "comm":
+    column = field.column
+    match column:
+        case CommColumn():
             return form.comm()
-        case "opaque":
-            return form.unreadable(field.reason)
-        case "func":
-            return form.constant(field.reason)
-        case "string":
-            return form.text(value, length, field.size, field.key if field.reason else "")
-        case "buffer":
+        case UnavailableColumn():
+            return form.unreadable(column.reason)
+        case ConstColumn():
+            return form.constant(column.text)
+        case StringColumn():
+            return form.text(value, length, column.size, field.key if column.kernel else "")
+        case BufferColumn():
             return form.text(value, length, 0)
-        case "typed":
-            return form.typed(value, length, field, order)
-        case "array":
-            return form.array(value, length, order + field.reason)
-        case "float":
-            expression = form.real(value)
-        case "bytes":
-            expression = form.raw(value)
-        case "ustack" | "kstack":
-            return form.stack(field.form, value, length)
-        case "usym" | "ksym":
-            expression = form.symbol("ustack" if field.form == "usym" else "kstack", value)
-        case "hex":
-            expression = form.hexadecimal(f"({value} & {(1 << 8 * field.type.size) - 1})")
-        case "bool":
-            expression = form.truth(value)
-        case _ if field.names is not None:
-            shown = f"(None if m & {1 << index} else {value})" if field.fallible else value
-            expression = form.named(field.key, shown, field.names)
+        case StructColumn() | StructListColumn():
+            return form.struct(value, length, field.key, column, order)
+        case ArrayColumn():
+            return form.array(value, length, order + column.element_code)
+        case StackColumn():
+            return form.stack(column.kind, value, length)
+        case FloatColumn():
+            expression = form.floating(value)
+        case BytesColumn():
+            expression = form.raw_bytes(value)
+        case SymbolColumn():
+            expression = form.symbol(column.kind, value)
+        case IntColumn():
+            expression = _integer(index, field, column, form)
         case _:
-            expression = form.integer(value)
-    if field.fallible:
+            assert_never(column)
+    if field.may_fault:
         return f"({form.unreadable(field.reason)} if m & {1 << index} else {expression})"
     return expression
+
+
+def _integer(index: int, field: RecordField, column: IntColumn, form: Formatter) -> str:
+    value = f"v{index}"
+    match column.format:
+        case IntFormat.HEX:
+            return form.hexadecimal(f"({value} & {(1 << 8 * column.type.size) - 1})")
+        case IntFormat.BOOL:
+            return form.boolean(value)
+        case IntFormat.DECIMAL:
+            if column.names is None:
+                return form.integer(value)
+            shown = f"(None if m & {1 << index} else {value})" if field.may_fault else value
+            return form.named(field.key, shown, column.names)
+        case _:
+            assert_never(column.format)

@@ -10,20 +10,27 @@ from __future__ import annotations
 
 import struct
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from usdt.arch.locations import Unreadable
+from usdt.engine.compiler.record.columns import (
+    StackColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+)
 from usdt.engine.language.tree import Call, Name, walk
 from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.engine.compiler.record.columns import Column, StackKind
+    from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
 
 __all__ = (
-    "StackKind",
     "StackResolver",
     "UserSymbols",
     "addresses_in",
@@ -34,8 +41,6 @@ __all__ = (
 
 _INDENT = " " * 8
 _KEPT = 1 << 14  # distinct stacks whose rendering is kept
-
-StackKind = Literal["ustack", "kstack"]
 
 
 class UserSymbols(Protocol):
@@ -146,10 +151,11 @@ class StackResolver:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def source(self, method: str, kind: str, pid: str, *values: str) -> str:
-        """The source of a call of one of the methods for records; ``stacks`` is the resolver."""
-        self.wanted = self.wanted or kind == "ustack"
-        return f"stacks.{method}({kind!r}, {pid}, {', '.join(values)})"
+    def expect(self, layout: RecordLayout, *, structures: bool = False) -> None:
+        """Announce records of a layout; ``structures``: pointers to code in them are named too."""
+        self.wanted = self.wanted or any(
+            needs_user_symbols(field.column, structures=structures) for field in layout.fields
+        )
 
     def close(self) -> None:
         """Free what is held; again is fine."""
@@ -219,6 +225,18 @@ class StackResolver:
                 self._kept.clear()
             found = self._kept[key] = render(kind, self.value(kind, pid, data, length))
         return str(found)
+
+
+def needs_user_symbols(column: Column, *, structures: bool) -> bool:
+    """Return whether showing a column needs names of addresses of processes."""
+    match column:
+        case StackColumn() | SymbolColumn():
+            return column.kind == "ustack"
+        case StructColumn():
+            return structures and not column.kernel
+        case StructListColumn():
+            return structures
+    return False
 
 
 def wants_user_symbols(request: ProbeText) -> bool:

@@ -12,6 +12,14 @@ import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.bpf.ringbuf import HEADER, equal_runs
+from usdt.engine.compiler.record.columns import (
+    Column,
+    StackColumn,
+    StackKind,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+)
 from usdt.engine.output.frames import Frame
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver
@@ -21,7 +29,8 @@ from usdt.engine.recording.description import dump, load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.btf.values.type_snapshot import TypeSnapshot
+    from usdt.engine.compiler.record.layout import RecordLayout
 
 __all__ = (
     "Notes",
@@ -70,31 +79,35 @@ class Snapshots(Protocol):
 
 def wants_processes(layout: RecordLayout) -> bool:
     """Whether records of a layout hold addresses of processes."""
-    return any(
-        field.form in ("ustack", "usym") or _holds_code(field, "") for field in layout.fields
-    )
+    return any(_has_addresses(field.column, "ustack") for field in layout.fields)
 
 
 def wants_kernel(layout: RecordLayout) -> bool:
     """Whether they hold addresses of the kernel."""
-    return any(
-        field.form in ("kstack", "ksym") or _holds_code(field, "k") for field in layout.fields
-    )
+    return any(_has_addresses(field.column, "kstack") for field in layout.fields)
 
 
-def _holds_code(field: RecordField, mark: str) -> bool:
-    # Whether a structure has pointers to code: of the kernel (mark "k") or of a process.
-    if field.shape is None or ("k" in field.reason) is not bool(mark):
-        return False
+def _has_addresses(column: Column, kind: StackKind) -> bool:
+    # Whether a column has addresses of code: of processes (``ustack``) or of the kernel.
+    match column:
+        case StackColumn() | SymbolColumn():
+            return column.kind == kind
+        case StructColumn() | StructListColumn():
+            kernel = isinstance(column, StructColumn) and column.kernel
+            return kernel is (kind == "kstack") and _has_code(column.shape)
+    return False
+
+
+def _has_code(shape: TypeSnapshot) -> bool:
     from usdt.btf.lookup import has_code_pointers  # noqa: PLC0415
-    from usdt.btf.reader import Btf  # noqa: PLC0415 - seldom needed
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - rarely needed
 
-    return has_code_pointers(Btf(field.shape.types))
+    return has_code_pointers(Btf(shape.types))
 
 
 def wants_stacks(layout: RecordLayout) -> bool:
     """Whether they hold whole stacks."""
-    return any(field.form in ("ustack", "kstack") for field in layout.fields)
+    return any(isinstance(field.column, StackColumn) for field in layout.fields)
 
 
 def pids_in(data: bytes) -> set[int]:

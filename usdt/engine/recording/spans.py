@@ -19,6 +19,8 @@ from usdt.engine.output.formatters import JsonFormatter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from usdt.engine.output.formatters.formatter import FieldSource
+
 __all__ = ("ChromeForm", "Spans")
 
 _STARTS = ("start", "begin", "entry", "enter")
@@ -33,11 +35,11 @@ class ChromeForm(JsonFormatter):
         """Who, and the name for items."""
         return (pid, tid, comm, probe), quote(comm), pid
 
-    def returned(self, context: Any) -> Any:
+    def as_return(self, context: Any) -> Any:
         """The same: ``probe`` and what begins it are one name."""
         return context
 
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
+    def record(self, values: Sequence[FieldSource]) -> str:
         """A tuple of three."""
         return f"(t, contexts[c][0], f'''{self.arguments(values)}''')"
 

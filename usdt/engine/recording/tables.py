@@ -10,13 +10,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
+from usdt.engine.compiler.record.columns import IntColumn, IntFormat
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.recording.blocks import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.compiler.record.layout import RecordLayout
+    from usdt.engine.output.formatters.formatter import FieldSource
     from usdt.engine.output.stacks import StackResolver
 
 __all__ = ("CsvForm", "columns_of")
@@ -42,7 +45,9 @@ class CsvForm(EventFormatter):
         super().__init__(stacks)
         self.names["cell"] = _cell
         self._columns = columns
-        self._integers: set[str] = set()
+
+    def begin(self, layout: RecordLayout) -> None:
+        """Announce records of a layout: nothing to do, as cells know their field."""
 
     def title(self) -> str:
         """The first line."""
@@ -56,31 +61,27 @@ class CsvForm(EventFormatter):
         """The thread's name, which is quoted like any other text."""
         return "contexts[c][1]"
 
-    def stack(self, kind: str, value: str, length: str) -> str:
+    def stack(self, kind: StackKind, value: str, length: str) -> str:
         """A stack in one cell, outermost frame first."""
         return f"stacks.fold({kind!r}, contexts[c][2], {value}, {length})"
 
-    def symbol(self, kind: str, value: str) -> str:
+    def symbol(self, kind: StackKind, value: str) -> str:
         """What is at an address, as text."""
         return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
 
-    def integer(self, value: str) -> str:
-        """An integer, which never needs quotes."""
-        self._integers.add(value)
-        return value
-
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
+    def record(self, values: Sequence[FieldSource]) -> str:
         """A whole line."""
-        own = dict(values)
+        own = {value.field.key: value for value in values}
         if not own.keys() <= set(self._columns):
             raise RecordingError("the recording has grown since its columns were looked up")
         cells = (self._cell(own[key]) if key in own else "" for key in self._columns)
         return "f'''" + ",".join(("{t}", "{contexts[c][0]}", *cells)) + "\\n'''"
 
-    def _cell(self, expression: str) -> str:
-        if expression in self._integers:
-            return f"{{{expression}}}"
-        return f"{{cell({expression})}}"
+    def _cell(self, value: FieldSource) -> str:
+        match value.field.column:
+            case IntColumn(format=IntFormat.DECIMAL, names=None) if not value.field.may_fault:
+                return f"{{{value.source}}}"  # never needs quotes
+        return f"{{cell({value.source})}}"
 
 
 def _cell(value: Any) -> str:

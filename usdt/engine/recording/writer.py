@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.ringbuf import DISCARD, count_committed, equal_runs
-from usdt.engine.compiler.record.layout import layout_of
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.recording.blocks import (
     CASE,
@@ -79,7 +78,7 @@ class Recorder:
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a case before its first record comes."""
-        case = Case(number, probe, layout_of(plan))
+        case = Case(number, probe, plan.layout)
         self._cases.append(case)
         self._processes = self._processes or wants_processes(case.layout)
         if wants_kernel(case.layout) and not self._kernel:

@@ -13,6 +13,7 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import Item
 
 __all__ = (
@@ -70,7 +71,7 @@ class TraceOptions:
     buffer: int = DEFAULT_BUFFER
     max_string: int = 128
     max_struct: int = 4096
-    stacks: tuple[str, ...] = ()
+    stacks: tuple[StackKind, ...] = ()
     via: str | None = None
     keys: tuple[Item, ...] = ()
     aggregated: bool = False

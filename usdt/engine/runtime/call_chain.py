@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.compiler.entry_return import EntryReturnMatch
-    from usdt.engine.compiler.plan import Output, ProbePlan
+    from usdt.engine.compiler.outputs import Output
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.decode import RecordConsumer
     from usdt.engine.runtime.attach.attach_points import AttachPoint

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import HitCondition
     from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnPlans
+    from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
@@ -56,7 +57,7 @@ class AttachPlanner:
         *,
         max_string: int,
         max_struct: int = 0,
-        stacks: Sequence[str] = (),
+        stacks: Sequence[StackKind] = (),
     ) -> None:
         if not 0 < max_string < MAX_READ:
             raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")

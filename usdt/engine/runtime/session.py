@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.codegen.model import ActionEmitter
+    from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
@@ -233,7 +234,7 @@ class RingBufferSession(BpfSession):
         max_string: int = DEFAULT_STRING,
         max_struct: int = DEFAULT_STRUCT,
         via: UprobeMethod | None = None,
-        stacks: Sequence[str] = (),
+        stacks: Sequence[StackKind] = (),
     ) -> None:
         planner = self._make_planner(max_string=max_string, max_struct=max_struct, stacks=stacks)
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)

@@ -24,6 +24,7 @@ from usdt.engine.aggregate.values import value_size
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import EXIT, ActionEmitter
+from usdt.engine.compiler.record.columns import UnavailableColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
-    from usdt.engine.compiler.plan import Output
+    from usdt.engine.compiler.outputs import Output
 
 __all__ = (
     "DEEP",
@@ -81,7 +82,10 @@ class AggregateAction:
     @property
     def unreadable(self) -> bool:
         """Whether some part of a key can never be read."""
-        return any(output.form == "opaque" for output in (*self.pair_outputs, *self.key_outputs))
+        return any(
+            isinstance(output.column, UnavailableColumn)
+            for output in (*self.pair_outputs, *self.key_outputs)
+        )
 
     @property
     def signed(self) -> bool:
@@ -173,7 +177,7 @@ class _VariantEmitter:
         self._add()
 
     def _number(self, output: Output) -> None:
-        if output.form == "opaque":
+        if isinstance(output.column, UnavailableColumn):
             self.asm.goto(self.unread)
             return
         writer = ExpressionEmitter(

@@ -8,7 +8,7 @@ Register use: r8, beside the scratch registers; r7 is kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import Captured, Memory
 from usdt.base.errors import LanguageError
@@ -33,6 +33,22 @@ from usdt.engine.compiler.ir import (
     children,
     of_kernel,
 )
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    StackColumn,
+    StackKind,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +56,7 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.keys import KeyField, KeyLayout
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Output
+    from usdt.engine.compiler.outputs import Output
 
 __all__ = ("EPOCH", "STACK_MAP", "KeyEmitter")
 
@@ -122,14 +138,15 @@ class KeyEmitter:
             asm.store(R10, self.base + 4, 0, 4)
         ahead = iter(self.outputs)
         for field in self.layout.fields:
-            if field.form in ("ustack", "kstack"):
-                self._stack(field)
+            if isinstance(field.column, StackColumn):
+                self._stack(field, field.column.kind)
             else:
                 self._part(field, next(ahead))
 
     def _part(self, field: KeyField, output: Output) -> None:
         asm = self.asm
-        place = self.base + field.offset
+        place = self.base + (field.offset or 0)
+        column = field.column
         writer = ExpressionEmitter(
             asm,
             sleepable=self.sleepable,
@@ -137,35 +154,39 @@ class KeyEmitter:
             bottom=self.bottom,
             kernel=self.kernel,
         )
-        match field.form:
-            case "opaque":
+        match column:
+            case UnavailableColumn():
                 asm.goto(self.unread)
-            case "func":
+            case ConstColumn():
                 pass
-            case "comm":
+            case CommColumn():
                 asm.mov(R1, R10)
                 asm.add(R1, place)
                 asm.mov(R2, COMM_SIZE)
                 asm.call(Helper.GET_CURRENT_COMM)
-            case "string" | "buffer":
+            case StringColumn() | BufferColumn():
                 self._text(field, output, writer)
-            case "bytes":
-                self._zero(place, field.room)
-                if output.whole is not None:
-                    writer.copy_kept(output.whole, R10, place, field.size)
+            case BytesColumn():
+                self._zero(place, field.capacity)
+                if output.captured is not None:
+                    writer.copy_kept(output.captured, R10, place, field.size)
                     return
                 writer.address(_memory(output.node))
                 asm.mov(R8, R3)
                 self._read(writer, output, place, field.size)
-            case _:
+            case IntColumn() | FloatColumn() | SymbolColumn():
                 writer.value(output.node)
                 if self.tasks and isinstance(output.node, Builtin) and output.node.name == "tid":
                     self._idle()
                 asm.store(R10, place, R0)
-                if field.form in ("usym", "ksym"):
+                if isinstance(column, SymbolColumn):
                     asm.mov(R1, R9)
                     asm.alu(Alu.RSH, R1, 32)
                     asm.store(R10, place + 8, R1)
+            case ArrayColumn() | StructColumn() | StructListColumn() | StackColumn():
+                raise TypeError(f"{field.name}: {type(column).__name__} in a key")
+            case _:
+                assert_never(column)
 
     def _idle(self) -> None:
         # The thread in r0, of idle tasks (CPU + 1) << 32.
@@ -177,35 +198,36 @@ class KeyEmitter:
         asm.alu(Alu.LSH, R0, 32)
         asm.label(numbered)
 
-    def _stack(self, field: KeyField) -> None:
+    def _stack(self, field: KeyField, kind: StackKind) -> None:
         asm = self.asm
+        place = self.base + (field.offset or 0)
         asm.mov(R1, R6)
         asm.load_map(R2, STACK_MAP)
-        asm.mov(R3, _USER_STACK if field.form == "ustack" else 0)
+        asm.mov(R3, _USER_STACK if kind == "ustack" else 0)
         asm.call(Helper.GET_STACKID)
         kept = asm.new_label("kept")
         asm.jump(Jump.SGE, R0, 0, kept)
         asm.jump(Jump.NE, R0, _FAULT, self.lost)  # EEXIST: two stacks claim one place; ENOMEM
         asm.mov(R0, NO_FRAMES)  # a probe in user space has no kernel stack
         asm.label(kept)
-        asm.store(R10, self.base + field.offset, R0, 4)
+        asm.store(R10, place, R0, 4)
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
-        if field.form == "kstack":
+        if kind == "kstack":
             asm.mov(R1, 0)
-        asm.store(R10, self.base + field.offset + 4, R1, 4)
+        asm.store(R10, place + 4, R1, 4)
 
     def _text(self, field: KeyField, output: Output, writer: ExpressionEmitter) -> None:
         asm = self.asm
-        place = self.base + field.offset
-        self._zero(place, field.room)
-        if output.whole is not None:
-            self._kept(field, output.whole, writer)
+        place = self.base + (field.offset or 0)
+        self._zero(place, field.capacity)
+        if output.captured is not None:
+            self._kept(field, output.captured, writer)
             return
         if output.length is None:
             writer.value(output.node)
             asm.mov(R8, R0)
-            self._read(writer, output, place, output.reach)
+            self._read(writer, output, place, output.read_size)
             return
         writer.value(output.length)
         self._clamp(field.size, signed=output.length.type.signed)
@@ -218,11 +240,11 @@ class KeyEmitter:
     def _kept(self, field: KeyField, kept: Captured, writer: ExpressionEmitter) -> None:
         # What was taken at a function's entry: its length, or a negative errno, and its bytes.
         asm = self.asm
-        place = self.base + field.offset
+        place = self.base + (field.offset or 0)
         asm.load(R0, R10, ENTRY_STATE_SLOT)
         asm.load(R0, R0, kept.offset)
         asm.jump(Jump.SLT, R0, 0, self.unread)
-        if field.form == "buffer":
+        if isinstance(field.column, BufferColumn):
             asm.store(R10, place, R0)
             place += 8
         text = Captured(kept.offset + 8, kept.size)
@@ -238,7 +260,7 @@ class KeyEmitter:
     ) -> None:
         # From the address in r8 into the stack; ``length``: where the size is found.
         asm = self.asm
-        text = output.form == "string"
+        text = isinstance(output.column, StringColumn)
         helper = Helper.PROBE_READ_USER_STR if text else Helper.PROBE_READ_USER
 
         def prepare() -> None:

@@ -13,7 +13,7 @@ Register use: r6 context, r7 record, r8 attempt (0, then 1), r9 pid_tgid.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import Memory, ValueClass
 from usdt.bpf._uapi import Helper
@@ -21,6 +21,21 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter
 from usdt.engine.compiler.ir import ArgumentValue, Number, RegisterAggregate, of_kernel
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    StackColumn,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+)
 from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
@@ -28,7 +43,7 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.insn import Reg
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Output
+    from usdt.engine.compiler.outputs import Output
 
 __all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 
@@ -91,11 +106,10 @@ class RecordEmitter:
         asm.goto(self.labels.exit)
 
     def _values(self) -> None:
-        if self.plan.marks >= 0:
-            self.asm.store(R7, self.plan.marks, 0)
+        if self.plan.bitmap_offset is not None:
+            self.asm.store(R7, self.plan.bitmap_offset, 0)
         for index, output in enumerate(self.plan.outputs):
-            if output.offset >= 0:
-                self._output(index, output)
+            self._output(index, output)
 
     def _header(self) -> None:
         asm = self.asm
@@ -117,70 +131,91 @@ class RecordEmitter:
         return ExpressionEmitter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)
 
     def _output(self, index: int, output: Output) -> None:
-        if output.form in ("string", "buffer", "array", "typed"):
-            if output.whole is None and output.form == "typed":
-                self._structure(output)
-            elif output.whole is None:
-                self._text(output)
-            else:
+        column = output.column
+        match column:
+            case CommColumn() | ConstColumn() | UnavailableColumn():
+                pass
+            case StackColumn():
+                self._stack(output, column)
+            case IntColumn() | SymbolColumn():
+                self._number(index, output, 8)
+            case FloatColumn():
+                self._number(index, output, column.width)
+            case BytesColumn():
+                self._copy(index, output, column.length)
+            case _ if output.captured is not None:
                 emitter = ExpressionEmitter(self.asm, sleepable=False, fail=self.labels.exit)
-                emitter.copy_kept(output.whole, R7, output.offset, 8 + output.size)
-            return
-        if output.form in ("ustack", "kstack"):
-            self._stack(output)
-            return
-        fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
-        emitter = self._emitter(fail)
-        if output.form == "bytes":
-            self._copy(emitter, output)
-        else:
-            emitter.value(output.node)
-            size = output.node.type.size if output.form == "float" else 8
-            self.asm.store(*self._place(output, R1), R0, size)
-        if output.fallible:
-            self.asm.goto(done)
-            self.asm.label(fail)
-            self._retry()
-            self.asm.load(R1, R7, self.plan.marks)
-            if index < 31:
-                self.asm.alu(Alu.OR, R1, 1 << index)
-            else:
-                self.asm.mov(R2, 1 << index)
-                self.asm.alu(Alu.OR, R1, R2)
-            self.asm.store(R7, self.plan.marks, R1)
-            self.asm.label(done)
+                size = column.prefix_size + column.size
+                emitter.copy_kept(output.captured, R7, _offset(output), size)
+            case StringColumn() | BufferColumn() | ArrayColumn():
+                self._text(output)
+            case StructColumn() if isinstance(output.node, RegisterAggregate):
+                self._gathered(output, column, output.node)
+            case StructColumn():
+                self._structure(output, column)
+            case StructListColumn():
+                self._list(output, column)
+            case _:
+                assert_never(column)
 
-    def _stack(self, output: Output) -> None:
+    def _number(self, index: int, output: Output, size: int) -> None:
+        fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
+        self._emitter(fail).value(output.node)
+        self.asm.store(*self._place(output, R1), R0, size)
+        self._mark_unreadable(index, output, fail, done)
+
+    def _mark_unreadable(self, index: int, output: Output, fail: str, done: str) -> None:
+        # Where the value could not be read, set its bit in the bitmap.
+        asm, bitmap = self.asm, self.plan.bitmap_offset
+        if not output.may_fault or bitmap is None:
+            return
+        asm.goto(done)
+        asm.label(fail)
+        self._retry()
+        asm.load(R1, R7, bitmap)
+        if index < 31:
+            asm.alu(Alu.OR, R1, 1 << index)
+        else:
+            asm.mov(R2, 1 << index)
+            asm.alu(Alu.OR, R1, R2)
+        asm.store(R7, bitmap, R1)
+        asm.label(done)
+
+    def _stack(self, output: Output, column: StackColumn) -> None:
         # Addresses, and before them how many bytes they are, or a negative errno.
         asm = self.asm
         asm.mov(R1, R6)
         asm.mov(R2, R7)
-        asm.add(R2, output.offset + 8)
+        asm.add(R2, _offset(output) + 8)
         asm.mov(R3, output.size)
-        asm.mov(R4, _USER_STACK if output.form == "ustack" else 0)
+        asm.mov(R4, _USER_STACK if column.kind == "ustack" else 0)
         asm.call(Helper.GET_STACK)
         asm.store(*self._place(output, R1), R0)
 
-    def _copy(self, emitter: ExpressionEmitter, output: Output) -> None:
+    def _copy(self, index: int, output: Output, length: int) -> None:
         # A value of any size, from memory into the record.
-        if output.whole is not None:
-            emitter.copy_kept(output.whole, R7, output.offset, output.node.type.size)
-            return
-        emitter.address(_memory(output.node))
+        fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
+        emitter = self._emitter(fail)
+        if output.captured is not None:
+            emitter.copy_kept(output.captured, R7, _offset(output), length)
+        else:
+            emitter.address(_memory(output.node))
 
-        def prepare() -> None:
-            self._to(output.offset)
-            self.asm.mov(R2, output.node.type.size)
+            def prepare() -> None:
+                self._to(_offset(output))
+                self.asm.mov(R2, length)
 
-        emitter.call_reader(Helper.PROBE_READ_USER, prepare)
-        self.asm.jump(Jump.NE, R0, 0, emitter.fail)
+            emitter.call_reader(Helper.PROBE_READ_USER, prepare)
+            self.asm.jump(Jump.NE, R0, 0, emitter.fail)
+        self._mark_unreadable(index, output, fail, done)
 
     def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
         # An instruction's offset reaches 32 KiB; what lies farther gets a register of its own.
-        if output.offset < _MAX_OFFSET:
-            return R7, output.offset
+        offset = _offset(output)
+        if offset < _MAX_OFFSET:
+            return R7, offset
         self.asm.mov(scratch, R7)
-        self.asm.add(scratch, output.offset)
+        self.asm.add(scratch, offset)
         return scratch, 0
 
     def _to(self, offset: int) -> None:
@@ -197,7 +232,8 @@ class RecordEmitter:
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
         emitter = self._emitter(fail)
-        helper = Helper.PROBE_READ_USER_STR if output.form == "string" else Helper.PROBE_READ_USER
+        string = isinstance(output.column, StringColumn)
+        helper = Helper.PROBE_READ_USER_STR if string else Helper.PROBE_READ_USER
         asm.store(*self._place(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
             emitter.value(output.length)
@@ -206,22 +242,22 @@ class RecordEmitter:
             asm.store(*self._place(output, R1), output.size)
         emitter.value(output.node)
         kernel = of_kernel(output.node) and self.plan.kernel
-        if kernel and output.form == "string":
+        if kernel and string:
             asm.jump(Jump.EQ, R0, 0, null := asm.new_label("null"))
         asm.mov(R3, R0)
 
         def prepare() -> None:
-            self._to(output.offset + 8)
-            if output.form == "string" or isinstance(output.length, Number):
-                asm.mov(R2, output.reach)
+            self._to(_offset(output) + 8)
+            if string or isinstance(output.length, Number):
+                asm.mov(R2, output.read_size)
             else:
                 asm.load(R2, *self._place(output, R2))
                 asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
 
-        mark = kernel and output.form == "string"
+        mark = kernel and string
         emitter.call_reader(helper, prepare, kernel=kernel, mark=mark)
         asm.jump(Jump.SLT, R0, 0, fail)
-        if output.form == "string":
+        if string:
             emitter.count_nul()
             asm.store(*self._place(output, R1), R0)
         asm.goto(done)
@@ -234,23 +270,24 @@ class RecordEmitter:
         asm.store(*self._place(output, R1), FAULT)
         asm.label(done)
 
-    def _list(self, output: Output, length: Node) -> None:
+    def _list(self, output: Output, column: StructListColumn) -> None:
         # Lead, address, and as many bytes as are said to lie there, if there is room for them.
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
         emitter = self._emitter(fail)
         asm.store(*self._place(output, R1), 0)
-        emitter.value(length)
-        self._clamp(output, output.size - 8, signed=length.type.signed)
+        if output.length is not None:
+            emitter.value(output.length)
+            self._clamp(output, column.capacity, signed=output.length.type.signed)
         emitter.value(output.node)
-        self._to(output.offset)
+        self._to(_offset(output))
         asm.store(R1, 8, R0)
         asm.mov(R3, R0)
 
         def prepare() -> None:
-            self._to(output.offset + 16)
+            self._to(_offset(output) + 16)
             asm.load(R2, *self._place(output, R2))
-            asm.jump(Jump.GT, R2, output.size - 8, fail)  # never; tells the verifier the bound
+            asm.jump(Jump.GT, R2, column.capacity, fail)  # never; tells the verifier the bound
 
         emitter.call_reader(Helper.PROBE_READ_USER, prepare)
         asm.jump(Jump.SLT, R0, 0, fail)
@@ -260,41 +297,35 @@ class RecordEmitter:
         asm.store(*self._place(output, R1), FAULT)
         asm.label(done)
 
-    def _gathered(self, output: Output, node: RegisterAggregate) -> None:
+    def _gathered(self, output: Output, column: StructColumn, node: RegisterAggregate) -> None:
         # Lead, no address, and the bytes of some registers; what lies between them is 0.
         asm = self.asm
-        self._to(output.offset)
-        asm.store(R1, 0, output.size - 8)
-        for offset in range(8, 8 + output.size, 8):
+        self._to(_offset(output))
+        asm.store(R1, 0, column.capacity)
+        for offset in range(8, 8 + column.size, 8):
             asm.store(R1, offset, 0)
         for start, part in node.parts:
-            if start + part.type.size > output.size - 8:
+            if start + part.type.size > column.capacity:
                 continue  # beyond what is kept
             self._emitter(self.labels.exit).value(part)
-            self._to(output.offset)
+            self._to(_offset(output))
             asm.store(R1, 16 + start, R0, part.type.size)
 
-    def _structure(self, output: Output) -> None:
+    def _structure(self, output: Output, column: StructColumn) -> None:
         # Lead, address, and what lies there.
-        if isinstance(output.node, RegisterAggregate):
-            self._gathered(output, output.node)
-            return
-        if output.length is not None:
-            self._list(output, output.length)
-            return
         asm = self.asm
         unknown, fault, null, done = map(asm.new_label, ("unknown", "fault", "null", "done"))
         emitter = self._emitter(unknown)
         kernel = of_kernel(output.node) and self.plan.kernel
-        size = output.size - 8
+        size = column.capacity
         emitter.value(output.node)
-        self._to(output.offset)
+        self._to(_offset(output))
         asm.store(R1, 8, R0)
         asm.jump(Jump.EQ, R0, 0, null)
         asm.mov(R3, R0)
 
         def prepare() -> None:
-            self._to(output.offset + 16)
+            self._to(_offset(output) + 16)
             asm.mov(R2, size)
 
         emitter.call_reader(Helper.PROBE_READ_USER, prepare, kernel=kernel, mark=kernel)
@@ -308,7 +339,7 @@ class RecordEmitter:
         for label, lead in ((fault, FAULT), (unknown, NO_ADDRESS)):
             asm.label(label)
             self._retry()
-            self._to(output.offset)
+            self._to(_offset(output))
             asm.store(R1, 0, lead)
             if lead == NO_ADDRESS:
                 asm.store(R1, 8, 0)
@@ -333,16 +364,17 @@ class RecordEmitter:
         asm.label(self._fault_in_label)
         self.discard()
         for output in self.plan.outputs:
-            if output.whole is not None or isinstance(output.node, RegisterAggregate):
+            if output.captured is not None or isinstance(output.node, RegisterAggregate):
                 continue
             if output.length is not None:
                 self._fault_in(output.length)
-            if output.form in ("string", "buffer", "bytes"):
-                self._fault_in(output.node, output.size)
-            elif output.form == "typed":
-                self._fault_in(output.node, output.size - 8)
-            elif output.fallible:
-                self._fault_in(output.node)
+            match output.column:
+                case StringColumn() | BufferColumn() | BytesColumn():
+                    self._fault_in(output.node, output.size)
+                case StructColumn(capacity=capacity) | StructListColumn(capacity=capacity):
+                    self._fault_in(output.node, capacity)
+                case _ if output.may_fault:
+                    self._fault_in(output.node)
         asm.mov(R8, 1)
         asm.goto(self.again)
 
@@ -373,3 +405,9 @@ def _memory(node: Node) -> Memory:
     if isinstance(node, ArgumentValue) and isinstance(node.fetch, Memory):
         return node.fetch
     raise TypeError(f"an aggregate lies in memory, not in {node}")
+
+
+def _offset(output: Output) -> int:
+    if output.offset is None:
+        raise TypeError(f"{output.key}: not stored in the record")
+    return output.offset

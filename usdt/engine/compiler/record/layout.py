@@ -1,4 +1,19 @@
-"""What decoding needs to know of a plan: where each value of a record lies, and what it is.
+"""Where the values of a record are.
+
+A record, as the program writes it into the ring buffer and :mod:`usdt.engine.output.decode` reads
+it:
+
+    0    u64   time, CLOCK_MONOTONIC nanoseconds
+    8    u32   thread ID
+    12   u32   process ID
+    16   u32   CPU
+    20   u32   case: which probe, which plan
+    24   char  comm[16]
+    40   u64   bitmap, only if some value may be unreadable: bit n = output n was not readable
+    …          outputs, each padded to eight bytes
+
+A string, buffer, array, structure or stack is preceded by an s64, its length prefix
+(:mod:`usdt.engine.compiler.record.length_prefix`); a structure also by its address.
 
 A :class:`RecordLayout` has no expressions: it can be written into a recording and read on another
 machine. What is read is checked as untrusted input, because decoding compiles code from it.
@@ -6,26 +21,44 @@ machine. What is read is checked as untrusted input, because decoding compiles c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.btf.values.type_snapshot import TypeSnapshot
-from usdt.engine.compiler.ir import why_unreadable
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
-from usdt.engine.compiler.plan import HEADER_SIZE, LED, Output, ProbePlan
+from usdt.engine.compiler.record.columns import (
+    WORD,
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    Column,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StackKind,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+    padded,
+)
 from usdt.engine.compiler.value_names import ValueNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("BadLayout", "RecordField", "RecordLayout", "layout_of")
+__all__ = ("HEADER_SIZE", "BadLayout", "RecordField", "RecordLayout")
 
-_WORD = 8  # bytes that every value is padded to
-_LONGEST_TEXT = 1 << 16  # characters of a key or a reason
-_ROOMLESS = ("comm", "func", "opaque")
-_LARGEST = 1 << 30  # bytes of a record: the ring buffer's own limit
+HEADER_SIZE = 40
+_MAX_TEXT = 1 << 16  # characters of a key or a reason
+_MAX_RECORD = 1 << 30  # bytes: the ring buffer's own limit
+_POINTER = ValueType(ValueClass.UNSIGNED, 8)
 
 
 class BadLayout(TracingError, ValueError):  # noqa: N818 - short for what it says
@@ -38,124 +71,181 @@ class RecordField:
 
     Attributes:
         key: the item as written, without spaces.
-        form: integer, bool, hex, usym, ksym, float, bytes, string, buffer, array, typed, ustack,
-            kstack, comm, func, or opaque.
-        type: the kind and size of the value itself; of no meaning for text, comm, func and opaque.
-        offset: where it is in the record; -1 for comm, func and opaque, which take no room.
-        size: bytes of room for it, less the leading length of a string, buffer or stack.
-        fallible: whether its bit in the word of unreadable values can be set.
-        reason: why it cannot be read, where it cannot; of func, the text to show; of an array, its
-            elements in the words of :mod:`struct`; of typed, what Output.text says.
-        names: of an integer's values, if they have some.
-        shape: of typed, what it is.
-        cast: the type in C, where one is known.
+        column: what it is.
+        offset: in the record, of the length prefix if there is one; None: it is not stored.
+        may_fault: whether its bit in the bitmap of unreadable values can be set.
+        reason: why it may be unreadable.
     """
 
     key: str
-    form: str
-    type: ValueType
-    offset: int = -1
-    size: int = 0
-    fallible: bool = False
+    column: Column
+    offset: int | None = None
+    may_fault: bool = False
     reason: str = ""
-    names: ValueNames | None = None
-    shape: TypeSnapshot | None = None
-    cast: str = ""
-
-    @property
-    def lead(self) -> int:
-        """Bytes before the room: the length of a string, buffer or stack."""
-        return _WORD if self.form in LED else 0
-
-    @property
-    def end(self) -> int:
-        """Offset in the record of what comes behind it."""
-        return self.offset + self.lead + -(-self.size // _WORD) * _WORD
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with all of it."""
-        made: dict[str, Any] = {
+        """Return it as a JSON object; the keys are those of the first recordings."""
+        column = self.column
+        form, kind, reason = _described(column)
+        members: dict[str, Any] = {
             "key": self.key,
-            "form": self.form,
-            "kind": self.type.kind.value,
-            "bytes": self.type.size,
-            "offset": self.offset,
-            "size": self.size,
-            "fallible": self.fallible,
-            "reason": self.reason,
+            "form": form,
+            "kind": kind.kind.value,
+            "bytes": kind.size,
+            "offset": -1 if self.offset is None else self.offset,
+            "size": column.size,
+            "fallible": self.may_fault,
+            "reason": self.reason if self.may_fault else reason,
         }
-        if self.names is not None:
-            made["names"] = self.names.to_json()
-        if self.shape is not None:
-            made["shape"] = self.shape.to_json()
-        if self.cast:
-            made["cast"] = self.cast
-        return made
+        if isinstance(column, IntColumn) and column.names is not None:
+            members["names"] = column.names.to_json()
+        if isinstance(column, StructColumn | StructListColumn):
+            members["shape"] = column.shape.to_json()
+        if isinstance(column, IntColumn | FloatColumn | BytesColumn) and column.cast:
+            members["cast"] = column.cast
+        return members
 
     @classmethod
     def from_json(cls, data: Any) -> RecordField:
-        """What to_json() made.
+        """Read what to_json() has made.
 
         Raises:
-            BadLayout: it did not make this.
+            BadLayout: to_json() cannot have made this.
         """
         members = _members(data, "field")
-        made = cls(
-            _text(members, "key"),
-            _text(members, "form"),
-            ValueType(_kind(members), _number(members, "bytes", 0, MAX_READ)),
-            _number(members, "offset", -1, _LARGEST),
-            _number(members, "size", 0, _WORD + MAX_READ),
-            _flag(members, "fallible"),
-            _text(members, "reason"),
-            ValueNames.from_json(members["names"], BadLayout) if "names" in members else None,
-            TypeSnapshot.from_json(members["shape"], BadLayout) if "shape" in members else None,
-            _text(members, "cast") if "cast" in members else "",
-        )
-        check = _FORMS.get(made.form)
-        if check is None:
-            raise BadLayout(f"field {made.key!r}: form {made.form!r} is not known to this version")
-        if not check(made) or (made.offset < 0) != (made.form in _ROOMLESS):
-            raise BadLayout(f"field {made.key!r}: no {made.form} can be like this")
-        return made
+        key, form = _text(members, "key"), _text(members, "form")
+        reader = _READERS.get(form)
+        if reader is None:
+            raise BadLayout(f"field {key!r}: form {form!r} is not known to this version")
+        offset = _number(members, "offset", -1, _MAX_RECORD)
+        column = reader(members)
+        if column is None or (offset >= 0) is not column.stored:
+            raise BadLayout(f"field {key!r}: no {form} can be like this")
+        may_fault = _flag(members, "fallible")
+        reason = _text(members, "reason") if may_fault else ""
+        return cls(key, column, offset if column.stored else None, may_fault, reason)
 
 
-def _is_integer(field: RecordField) -> bool:
-    integer = field.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED)
-    return integer and field.size == _WORD and field.type.size in (1, 2, 4, 8)
+def _described(column: Column) -> tuple[str, ValueType, str]:
+    # Form, type and reason: the words of recordings.
+    match column:
+        case IntColumn():
+            return column.format.value, column.type, ""
+        case SymbolColumn():
+            return "usym" if column.kind == "ustack" else "ksym", column.type, ""
+        case FloatColumn():
+            return "float", ValueType(ValueClass.FLOAT, column.width), ""
+        case BytesColumn():
+            return "bytes", ValueType(ValueClass.BYTES, column.length), ""
+        case StringColumn():
+            return "string", _POINTER, "k" if column.kernel else ""
+        case BufferColumn():
+            return "buffer", _POINTER, ""
+        case ArrayColumn():
+            return "array", _POINTER, column.element_code
+        case StructColumn():
+            flags = ("*" if column.by_pointer else "") + ("k" if column.kernel else "")
+            return "typed", _POINTER, flags
+        case StructListColumn():
+            return "typed", _POINTER, "v"
+        case StackColumn():
+            return column.kind, _POINTER, ""
+        case CommColumn():
+            return "comm", _POINTER, ""
+        case ConstColumn():
+            return "func", _POINTER, column.text
+        case UnavailableColumn():
+            return "opaque", _POINTER, column.reason
+        case _:
+            assert_never(column)
 
 
-def _is_typed(field: RecordField) -> bool:
-    shape = field.shape
-    return shape is not None and _WORD < field.size <= _WORD + min(shape.size, MAX_READ)
+# Each reader gives None for what no column of its kind can be.
 
 
-def _is_float(field: RecordField) -> bool:
-    return field.type.kind is ValueClass.FLOAT and field.size == _WORD and field.type.size in (4, 8)
+def _int(members: dict[str, Any]) -> Column | None:
+    kind = _type(members)
+    is_integer = kind.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED)
+    if not is_integer or kind.size not in (1, 2, 4, 8) or _size(members) != WORD:
+        return None
+    names = None
+    if "names" in members:
+        names = ValueNames.from_json(members["names"], BadLayout)
+    return IntColumn(kind, IntFormat(members["form"]), names, _cast(members))
 
 
-def _is_aggregate(field: RecordField) -> bool:
-    return field.type.kind is ValueClass.BYTES and 0 < field.type.size <= field.size
+def _symbol(members: dict[str, Any]) -> Column | None:
+    plain = _int({**members, "form": "integer"})
+    if not isinstance(plain, IntColumn):
+        return None
+    return SymbolColumn(plain.type, "ustack" if members["form"] == "usym" else "kstack")
 
 
-# Form of a value → whether a field may be like that.
-_FORMS: dict[str, Callable[[RecordField], bool]] = {
-    "integer": _is_integer,
-    "bool": _is_integer,
-    "hex": _is_integer,
-    "usym": _is_integer,
-    "ksym": _is_integer,
-    "float": _is_float,
-    "bytes": _is_aggregate,
-    "string": lambda field: field.size > 0,
-    "buffer": lambda _: True,
-    "array": lambda field: field.reason in set("bBhHiIqQ"),
-    "typed": _is_typed,
-    "ustack": lambda field: field.size > 0 and not field.size % _WORD,
-    "kstack": lambda field: field.size > 0 and not field.size % _WORD,
-    "comm": lambda _: True,
-    "func": lambda _: True,
-    "opaque": lambda _: True,
+def _float(members: dict[str, Any]) -> Column | None:
+    kind = _type(members)
+    if kind.kind is not ValueClass.FLOAT or kind.size not in (4, 8) or _size(members) != WORD:
+        return None
+    return FloatColumn(kind.size, _cast(members))
+
+
+def _bytes(members: dict[str, Any]) -> Column | None:
+    kind = _type(members)
+    if kind.kind is not ValueClass.BYTES or not 0 < kind.size <= _size(members):
+        return None
+    column = BytesColumn(kind.size, _cast(members))
+    return column if column.size == _size(members) else None
+
+
+def _string(members: dict[str, Any]) -> Column | None:
+    size = _size(members)
+    kernel = not _flag(members, "fallible") and bool(_text(members, "reason"))
+    return StringColumn(size, kernel) if size else None
+
+
+def _buffer(members: dict[str, Any]) -> Column:
+    return BufferColumn(_size(members))
+
+
+def _array(members: dict[str, Any]) -> Column | None:
+    code = _text(members, "reason")
+    return ArrayColumn(_size(members), code) if code in set("bBhHiIqQ") else None
+
+
+def _typed(members: dict[str, Any]) -> Column | None:
+    if "shape" not in members:
+        return None
+    shape = TypeSnapshot.from_json(members["shape"], BadLayout)
+    capacity, flags = _size(members) - WORD, _text(members, "reason")
+    if not 0 < capacity <= min(shape.size, MAX_READ):
+        return None
+    if "v" in flags:
+        return StructListColumn(shape, capacity)
+    return StructColumn(shape, capacity, "*" in flags, "k" in flags)
+
+
+def _stack(members: dict[str, Any]) -> Column | None:
+    size = _size(members)
+    kind: StackKind = "ustack" if members["form"] == "ustack" else "kstack"
+    return StackColumn(kind, size) if size > 0 and not size % WORD else None
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
+    "integer": _int,
+    "bool": _int,
+    "hex": _int,
+    "usym": _symbol,
+    "ksym": _symbol,
+    "float": _float,
+    "bytes": _bytes,
+    "string": _string,
+    "buffer": _buffer,
+    "array": _array,
+    "typed": _typed,
+    "ustack": _stack,
+    "kstack": _stack,
+    "comm": lambda _: CommColumn(),
+    "func": lambda members: ConstColumn(_text(members, "reason")),
+    "opaque": lambda members: UnavailableColumn(_text(members, "reason")),
 }
 
 
@@ -165,78 +255,59 @@ class RecordLayout:
 
     Attributes:
         size: bytes of the record, without the ring buffer's header.
-        marks: offset of the word of unreadable values, or -1.
+        bitmap_offset: where the bitmap of unreadable values is; None: there is none.
         fields: in the order in which they are shown, which is that of their offsets.
         returns: whether its records are of a function's return.
     """
 
     size: int
-    marks: int
+    bitmap_offset: int | None
     fields: tuple[RecordField, ...]
     returns: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with all of it."""
+        """Return it as a JSON object."""
         fields = [field.to_json() for field in self.fields]
-        made = {"size": self.size, "marks": self.marks, "fields": fields}
-        return {**made, "returns": True} if self.returns else made
+        marks = -1 if self.bitmap_offset is None else self.bitmap_offset
+        members = {"size": self.size, "marks": marks, "fields": fields}
+        return {**members, "returns": True} if self.returns else members
 
     @classmethod
     def from_json(cls, data: Any) -> RecordLayout:
-        """What to_json() made.
+        """Read what to_json() has made.
 
         Raises:
-            BadLayout: it did not make this.
+            BadLayout: to_json() cannot have made this.
         """
         members = _members(data, "layout")
-        size = _number(members, "size", HEADER_SIZE, _LARGEST)
+        size = _number(members, "size", HEADER_SIZE, _MAX_RECORD)
         marks = _number(members, "marks", -1, HEADER_SIZE)
         given = members.get("fields")
         if not isinstance(given, list) or len(given) > MAX_OUTPUTS:
             raise BadLayout(f"layout: a list of at most {MAX_OUTPUTS} fields expected")
         fields = tuple(RecordField.from_json(item) for item in given)
-        if size % _WORD or marks not in (-1, HEADER_SIZE):
+        if size % WORD or marks not in (-1, HEADER_SIZE):
             raise BadLayout(f"layout: a record of {size} bytes with marks at {marks}")
         if len({field.key for field in fields}) < len(fields):
             raise BadLayout("layout: one key is shown twice")
-        end = HEADER_SIZE + (_WORD if marks >= 0 else 0)
+        end = HEADER_SIZE + (WORD if marks >= 0 else 0)
         for field in fields:
-            if field.fallible and marks < 0:
-                raise BadLayout(f"field {field.key!r}: fallible, but nothing says when it failed")
-            if field.offset >= 0:
-                if field.offset < end or field.offset % _WORD:
-                    raise BadLayout(
-                        f"field {field.key!r}: offset {field.offset} is not behind {end}"
-                    )
-                end = field.end
+            if field.may_fault and marks < 0:
+                raise BadLayout(f"field {field.key!r}: fallible, but the record has no bitmap")
+            end = _end(field, end)
         if end > size:
             raise BadLayout(f"layout: {end} bytes of values in a record of {size}")
-        return cls(size, marks, fields, "returns" in members and _flag(members, "returns"))
+        returns = "returns" in members and _flag(members, "returns")
+        return cls(size, None if marks < 0 else marks, fields, returns)
 
 
-def layout_of(plan: ProbePlan) -> RecordLayout:
-    """The layout of a plan's records."""
-    return RecordLayout(plan.size, plan.marks, tuple(map(_field, plan.outputs)), plan.returns)
-
-
-def _field(output: Output) -> RecordField:
-    reason = output.text
-    if output.form == "opaque":
-        reason = getattr(output.node, "reason", "unreadable")
-    elif output.fallible:
-        reason = why_unreadable(output.node)
-    return RecordField(
-        output.key,
-        output.form,
-        output.node.type,
-        output.offset,
-        output.size,
-        output.fallible,
-        reason,
-        output.names,
-        output.shape,
-        output.cast,
-    )
+def _end(field: RecordField, start: int) -> int:
+    # Offset behind a field that must not begin before ``start``.
+    if field.offset is None:
+        return start
+    if field.offset < start or field.offset % WORD:
+        raise BadLayout(f"field {field.key!r}: offset {field.offset} is not behind {start}")
+    return field.offset + field.column.prefix_size + padded(field.column.size)
 
 
 def _members(data: Any, what: str) -> dict[str, Any]:
@@ -247,8 +318,8 @@ def _members(data: Any, what: str) -> dict[str, Any]:
 
 def _text(members: dict[str, Any], name: str) -> str:
     value = members.get(name)
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise BadLayout(f"{name}: a text expected")
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise BadLayout(f"{name}: a string expected")
     return value
 
 
@@ -266,8 +337,17 @@ def _flag(members: dict[str, Any], name: str) -> bool:
     return value
 
 
-def _kind(members: dict[str, Any]) -> ValueClass:
+def _size(members: dict[str, Any]) -> int:
+    return _number(members, "size", 0, WORD + MAX_READ)
+
+
+def _cast(members: dict[str, Any]) -> str:
+    return _text(members, "cast") if "cast" in members else ""
+
+
+def _type(members: dict[str, Any]) -> ValueType:
     try:
-        return ValueClass(members.get("kind"))
+        kind = ValueClass(members.get("kind"))
     except ValueError as err:
-        raise BadLayout("kind: none of a value's kinds") from err
+        raise BadLayout("kind: not a value class") from err
+    return ValueType(kind, _number(members, "bytes", 0, MAX_READ))

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.length_prefix import reason_of
-from usdt.engine.output.formatters.formatter import Event, constant, decode_text, numbers
+from usdt.engine.output.formatters.formatter import (
+    Event,
+    FieldSource,
+    constant,
+    decode_text,
+    numbers,
+)
 from usdt.engine.output.stacks import StackResolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
+    from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("EventFormatter",)
@@ -37,18 +44,18 @@ class EventFormatter:
         self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
 
     def begin(self, layout: RecordLayout) -> None:
-        pass
+        self._stacks.expect(layout)
 
     def context(
         self, pid: int, tid: int, cpu: int, comm: str, probe: str
     ) -> tuple[int, int, int, str, str]:
         return pid, tid, cpu, comm, probe
 
-    def returned(self, context: Any) -> Any:
+    def as_return(self, context: Any) -> Any:
         return context
 
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
-        args = ", ".join(f"{key!r}: {value}" for key, value in values)
+    def record(self, values: Sequence[FieldSource]) -> str:
+        args = ", ".join(f"{field.key!r}: {value}" for field, value in values)
         return f"Event(t, *contexts[c], {{{args}}})"
 
     def integer(self, value: str) -> str:
@@ -57,22 +64,26 @@ class EventFormatter:
     def hexadecimal(self, value: str) -> str:
         return f"hex({value})"
 
-    def real(self, value: str) -> str:
+    def floating(self, value: str) -> str:
         return value
 
-    def raw(self, value: str) -> str:
+    def raw_bytes(self, value: str) -> str:
         return value
 
     def text(self, value: str, length: str, room: int, key: str = "") -> str:
         del key
         return f"text({value}, {length}, {room})"
 
-    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
+    def struct(
+        self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
+    ) -> str:
         from usdt.engine.output.formatters.structures import StructValueFormatter  # noqa: PLC0415 - rarely needed
 
-        return f"{constant(self.names, StructValueFormatter(field, order))}({length}, {value})"
+        return (
+            f"{constant(self.names, StructValueFormatter(key, column, order))}({length}, {value})"
+        )
 
-    def truth(self, value: str) -> str:
+    def boolean(self, value: str) -> str:
         return f"({value} != 0)"
 
     def array(self, value: str, length: str, code: str) -> str:
@@ -91,11 +102,11 @@ class EventFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, Unreadable(reason))
 
-    def stack(self, kind: str, value: str, length: str) -> str:
-        return self._stacks.source("value", kind, "contexts[c][0]", value, length)
+    def stack(self, kind: StackKind, value: str, length: str) -> str:
+        return f"stacks.value({kind!r}, contexts[c][0], {value}, {length})"
 
-    def symbol(self, kind: str, value: str) -> str:
-        return self._stacks.source("frame", kind, "contexts[c][0]", value)
+    def symbol(self, kind: StackKind, value: str) -> str:
+        return f"stacks.frame({kind!r}, contexts[c][0], {value})"
 
 
 def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:

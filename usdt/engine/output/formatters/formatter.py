@@ -10,11 +10,13 @@ from usdt.engine.compiler.record.length_prefix import USERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = (
     "Event",
+    "FieldSource",
     "Formatter",
     "constant",
     "decode_text",
@@ -49,6 +51,13 @@ class Event(NamedTuple):
     event: str = "hit"
 
 
+class FieldSource(NamedTuple):
+    """A field of a record, and the source of the expression that shows it."""
+
+    field: RecordField
+    source: str
+
+
 class Formatter(Protocol):
     """How one kind of output is written; every method but the first three returns source.
 
@@ -66,11 +75,11 @@ class Formatter(Protocol):
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
         """What is shown for a distinct context, computed once."""
 
-    def returned(self, context: Any) -> Any:
+    def as_return(self, context: Any) -> Any:
         """The same of a function's return."""
 
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
-        """The expression of a whole record from (key, expression of the value)."""
+    def record(self, values: Sequence[FieldSource]) -> str:
+        """The expression of a whole record."""
 
     def integer(self, value: str) -> str:
         """An integer."""
@@ -78,10 +87,10 @@ class Formatter(Protocol):
     def hexadecimal(self, value: str) -> str:
         """An unsigned integer in hexadecimal."""
 
-    def real(self, value: str) -> str:
+    def floating(self, value: str) -> str:
         """A float."""
 
-    def raw(self, value: str) -> str:
+    def raw_bytes(self, value: str) -> str:
         """An aggregate's bytes."""
 
     def text(self, value: str, length: str, room: int, key: str = "") -> str:
@@ -90,10 +99,12 @@ class Formatter(Protocol):
         With a ``key``, it may be a process's although the kernel's types led there.
         """
 
-    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
-        """A structure with its address, of which ``length`` is the lead; ``order`` of its bytes."""
+    def struct(
+        self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
+    ) -> str:
+        """A structure or a list of values with its address; ``length`` is its prefix."""
 
-    def truth(self, value: str) -> str:
+    def boolean(self, value: str) -> str:
         """A number that is true or false."""
 
     def array(self, value: str, length: str, code: str) -> str:
@@ -111,10 +122,10 @@ class Formatter(Protocol):
     def unreadable(self, reason: str) -> str:
         """A value that could not be read."""
 
-    def stack(self, kind: str, value: str, length: str) -> str:
+    def stack(self, kind: StackKind, value: str, length: str) -> str:
         """A stack, ``ustack`` or ``kstack``; ``length`` counts its bytes, or is an errno."""
 
-    def symbol(self, kind: str, value: str) -> str:
+    def symbol(self, kind: StackKind, value: str) -> str:
         """What is at an address of the process (``ustack``) or of the kernel (``kstack``)."""
 
 

@@ -7,13 +7,20 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.compiler.record.length_prefix import USERS, reason_of
-from usdt.engine.output.formatters.formatter import constant, decode_text, numbers, piece
+from usdt.engine.output.formatters.formatter import (
+    FieldSource,
+    constant,
+    decode_text,
+    numbers,
+    piece,
+)
 from usdt.engine.output.stacks import StackResolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
+    from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("JsonFormatter",)
@@ -43,16 +50,16 @@ class JsonFormatter:
         }
 
     def begin(self, layout: RecordLayout) -> None:
-        pass
+        self._stacks.expect(layout)
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
         head = f'"pid": {pid}, "tid": {tid}, "cpu": {cpu}, "comm": {quote(comm)}'
         return f'{head}, "probe": {quote(probe)}', quote(comm), pid
 
-    def returned(self, context: Any) -> Any:
+    def as_return(self, context: Any) -> Any:
         return f'{context[0]}, "event": "return"', *context[1:]
 
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
+    def record(self, values: Sequence[FieldSource]) -> str:
         head = '{{"time": {t}, {contexts[c][0]}, "args": '
         labels = ", ".join(self._labels)
         tail = f"{{labels(({labels},))}}" if labels else ""
@@ -60,11 +67,11 @@ class JsonFormatter:
         tail += f"{{places(({places},))}}" if places else ""
         return f"f'''{head}{self.arguments(values)}{tail}}}}}\\n'''"
 
-    def arguments(self, values: Sequence[tuple[str, str]]) -> str:
+    def arguments(self, values: Sequence[FieldSource]) -> str:
         """What stands in an f-string for the object of all values."""
         self._labels.clear()
         self._places.clear()
-        args = ", ".join(f"{piece(quote(key))}: {{{value}}}" for key, value in values)
+        args = ", ".join(f"{piece(quote(field.key))}: {{{value}}}" for field, value in values)
         return f"{{{{{args}}}}}"
 
     def integer(self, value: str) -> str:
@@ -73,10 +80,10 @@ class JsonFormatter:
     def hexadecimal(self, value: str) -> str:
         return f"hexadecimal({value})"
 
-    def real(self, value: str) -> str:
+    def floating(self, value: str) -> str:
         return f"real({value})"
 
-    def raw(self, value: str) -> str:
+    def raw_bytes(self, value: str) -> str:
         return f"raw({value})"
 
     def text(self, value: str, length: str, room: int, key: str = "") -> str:
@@ -85,14 +92,16 @@ class JsonFormatter:
             self._places.append(f"({name}, {length}, b'')")
         return f"text({value}, {length}, {room})"
 
-    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
+    def struct(
+        self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
+    ) -> str:
         from usdt.engine.output.formatters.structures import StructJsonFormatter  # noqa: PLC0415 - seldom needed
 
-        name = constant(self.names, StructJsonFormatter(field, order))
+        name = constant(self.names, StructJsonFormatter(key, column, order))
         self._places.append(f"({name}.place, {length}, {value})")
         return f"{name}({length}, {value})"
 
-    def truth(self, value: str) -> str:
+    def boolean(self, value: str) -> str:
         return f"('true' if {value} else 'false')"
 
     def array(self, value: str, length: str, code: str) -> str:
@@ -112,11 +121,11 @@ class JsonFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, _json_error(reason))
 
-    def stack(self, kind: str, value: str, length: str) -> str:
-        return self._stacks.source("json", kind, "contexts[c][2]", value, length)
+    def stack(self, kind: StackKind, value: str, length: str) -> str:
+        return f"stacks.json({kind!r}, contexts[c][2], {value}, {length})"
 
-    def symbol(self, kind: str, value: str) -> str:
-        return self._stacks.source("symbol_json", kind, "contexts[c][2]", value)
+    def symbol(self, kind: StackKind, value: str) -> str:
+        return f"stacks.symbol_json({kind!r}, contexts[c][2], {value})"
 
 
 def _json_error(reason: str) -> str:

@@ -13,7 +13,6 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from usdt.arch.locations import Unreadable
-from usdt.base.errors import BtfError
 from usdt.btf.format import parse_header
 from usdt.btf.reader import Btf
 from usdt.btf.types import Array
@@ -23,12 +22,12 @@ from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import Options
 from usdt.btf.values.renderer import Renderer
 from usdt.btf.values.value_reader import ValueReader
+from usdt.engine.compiler.record.columns import StructColumn, StructListColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
-    from usdt.engine.compiler.record.layout import RecordField
     from usdt.engine.output.stacks import StackResolver
 
 __all__ = ("PAD", "StructJsonFormatter", "StructTextFormatter", "StructValueFormatter", "is_small")
@@ -52,16 +51,14 @@ def is_small(shape: TypeSnapshot) -> bool:
 
 class _Structure:
     # What all forms need of a field.
-    def __init__(self, field: RecordField, order: str) -> None:
-        if field.shape is None:
-            raise BtfError(f"{field.key}: a structure without a type")
-        self.key = field.key
-        self.shape = field.shape
-        self.btf = _types(field.shape.types)
-        self.pointer = "*" in field.reason
-        self.kernel = "k" in field.reason
+    def __init__(self, key: str, column: StructColumn | StructListColumn, order: str) -> None:
+        self.key = key
+        self.shape = column.shape
+        self.btf = _types(column.shape.types)
+        self.pointer = isinstance(column, StructColumn) and column.by_pointer
+        self.kernel = isinstance(column, StructColumn) and column.kernel
         # Of a list: the type of its elements, and their size.
-        row = self.btf.resolve(self.shape.type_id) if "v" in field.reason else None
+        row = self.btf.resolve(self.shape.type_id) if isinstance(column, StructListColumn) else None
         self.element = row.type_id if isinstance(row, Array) else 0
         self.step = self.btf.size_of(self.element) if self.element else 0
         self._order: Literal["little", "big"] = "big" if _is_big(order) else "little"
@@ -81,16 +78,23 @@ class StructTextFormatter(_Structure):
     """A structure for eyes: lines of its own, or one.
 
     Args:
-        field: of the layout.
+        key: the item as written.
+        column: what is shown.
         stacks: names for code.
         order: of the record's bytes.
         wide: whether it has lines of its own.
     """
 
     def __init__(
-        self, field: RecordField, stacks: StackResolver, order: str, *, wide: bool
+        self,
+        key: str,
+        column: StructColumn | StructListColumn,
+        stacks: StackResolver,
+        order: str,
+        *,
+        wide: bool,
     ) -> None:
-        super().__init__(field, order)
+        super().__init__(key, column, order)
         self._stacks = stacks
         self._pid = 0
         self._wide = wide
@@ -163,12 +167,12 @@ def escape_lines(text: str) -> str:
 
 
 class StructValueFormatter(_Structure):
-    """A structure as dicts, lists, strings and numbers; a field and the order of its bytes."""
+    """A structure as dicts, lists, strings and numbers; a column and the order of its bytes."""
 
     text = False  # whether it is JSON
 
-    def __init__(self, field: RecordField, order: str) -> None:
-        super().__init__(field, order)
+    def __init__(self, key: str, column: StructColumn | StructListColumn, order: str) -> None:
+        super().__init__(key, column, order)
         number = self.shape.type_id
         self._extent = TypeLimits(self.btf).extent(number)
         self._whole = JsonCodegen(self.btf, text=self.text).function(number)

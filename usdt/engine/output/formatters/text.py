@@ -5,13 +5,29 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from usdt.engine.compiler.record.columns import (
+    BytesColumn,
+    FloatColumn,
+    IntColumn,
+    StackColumn,
+    StructColumn,
+    StructListColumn,
+)
 from usdt.engine.compiler.record.length_prefix import USERS, reason_of
-from usdt.engine.output.formatters.formatter import constant, decode_text, escape, numbers, piece
+from usdt.engine.output.formatters.formatter import (
+    FieldSource,
+    constant,
+    decode_text,
+    escape,
+    numbers,
+    piece,
+)
 from usdt.engine.output.stacks import StackResolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
 
@@ -52,8 +68,6 @@ class TextFormatter:
         self._second = (-1, "")
         self.header: str | None = ""
         self._wide = False
-        self._casts: dict[str, str] = {}
-        self._structures: set[str] = set()
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "text": _eye_text,
@@ -70,8 +84,8 @@ class TextFormatter:
         return f"{self._second[1]}.{rest // 1000:06}"
 
     def begin(self, layout: RecordLayout) -> None:
+        self._stacks.expect(layout, structures=True)
         self._wide = any(map(_is_wide, layout.fields))
-        self._casts = {field.key: field.cast for field in layout.fields}
         if self._wide and self.header is not None:
             self.header = _HEADER
 
@@ -84,24 +98,28 @@ class TextFormatter:
         function = escape(probe.removeprefix("kprobe:").removeprefix("fentry:"))
         return line, _quoted(comm), pid, f"{cpu:4} {pid:8} {before}{function}{after}("
 
-    def returned(self, context: Any) -> Any:
+    def as_return(self, context: Any) -> Any:
         return f"{context[0]}  returned", *context[1:]
 
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
+    def record(self, values: Sequence[FieldSource]) -> str:
         # Frames have lines of their own, so stacks come last.
-        values = sorted(values, key=lambda pair: pair[1].startswith("stacks.text("))
+        values = sorted(values, key=lambda value: isinstance(value.field.column, StackColumn))
         if self._wide:
             return self._lines(values)
-        args = "  ".join(f"{piece(escape(key))}={{{value}}}" for key, value in values)
+        args = "  ".join(f"{piece(escape(field.key))}={{{value}}}" for field, value in values)
         return f"f'''{{clock(t)}}  {{contexts[c][0]}}  {args}\\n'''"
 
-    def _lines(self, values: Sequence[tuple[str, str]]) -> str:
+    def _lines(self, values: Sequence[FieldSource]) -> str:
         # As ksnoop has it: a value begins on a line of its own, under its name.
         texts = []
-        for key, value in values:
-            start = f"{' ' * _NAME}{piece(escape(key))} = "
-            cast = piece(escape(self._casts.get(key, "")))
-            begin = "" if value in self._structures else f"\\n{' ' * PAD}"
+        for field, value in values:
+            column = field.column
+            start = f"{' ' * _NAME}{piece(escape(field.key))} = "
+            cast = ""
+            if isinstance(column, IntColumn | FloatColumn | BytesColumn):
+                cast = piece(escape(column.cast))
+            structure = isinstance(column, StructColumn | StructListColumn)
+            begin = "" if structure else f"\\n{' ' * PAD}"
             texts.append(f"{start}{begin}{f'({cast})' if cast else ''}{{{value}}}")
         args = ",\\n".join(texts)
         return f"f'''{{t:16}} {{contexts[c][3]}}\\n{args}\\n{' ' * _END});\\n\\n'''"
@@ -112,26 +130,25 @@ class TextFormatter:
     def hexadecimal(self, value: str) -> str:
         return f"hex({value})"
 
-    def real(self, value: str) -> str:
+    def floating(self, value: str) -> str:
         return f"repr({value})"
 
-    def raw(self, value: str) -> str:
+    def raw_bytes(self, value: str) -> str:
         return f"{value}.hex()"
 
     def text(self, value: str, length: str, room: int, key: str = "") -> str:
         del key
         return f"text({value}, {length}, {room})"
 
-    def typed(self, value: str, length: str, field: RecordField, order: str) -> str:
+    def struct(
+        self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
+    ) -> str:
         from usdt.engine.output.formatters.structures import StructTextFormatter  # noqa: PLC0415 - seldom needed
 
-        made = StructTextFormatter(field, self._stacks, order, wide=self._wide)
-        self._stacks.wanted = self._stacks.wanted or not made.kernel
-        source = f"{constant(self.names, made)}({length}, {value}, contexts[c][2])"
-        self._structures.add(source)
-        return source
+        made = StructTextFormatter(key, column, self._stacks, order, wide=self._wide)
+        return f"{constant(self.names, made)}({length}, {value}, contexts[c][2])"
 
-    def truth(self, value: str) -> str:
+    def boolean(self, value: str) -> str:
         return f"('true' if {value} else 'false')"
 
     def array(self, value: str, length: str, code: str) -> str:
@@ -150,11 +167,11 @@ class TextFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, f"?({escape(reason)})")
 
-    def stack(self, kind: str, value: str, length: str) -> str:
-        return self._stacks.source("text", kind, "contexts[c][2]", value, length)
+    def stack(self, kind: StackKind, value: str, length: str) -> str:
+        return f"stacks.text({kind!r}, contexts[c][2], {value}, {length})"
 
-    def symbol(self, kind: str, value: str) -> str:
-        return self._stacks.source("symbol_text", kind, "contexts[c][2]", value)
+    def symbol(self, kind: StackKind, value: str) -> str:
+        return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
 
 
 def _eye_text(value: bytes, length: int, room: int) -> str:
@@ -178,11 +195,11 @@ def _quoted(text: str) -> str:
 
 def _is_wide(field: RecordField) -> bool:
     # Whether a value needs lines of its own.
-    if field.shape is None or "v" in field.reason:
+    if not isinstance(field.column, StructColumn):
         return False
     from usdt.engine.output.formatters.structures import is_small  # noqa: PLC0415 - seldom needed
 
-    return not is_small(field.shape)
+    return not is_small(field.column.shape)
 
 
 def titled(form: object, batch: list[str]) -> list[str]:
@@ -204,13 +221,18 @@ class FoldedFormatter(TextFormatter):
         del tid, cpu, probe
         return escape(comm).replace(";", ":"), "", pid
 
-    def returned(self, context: Any) -> Any:
+    def as_return(self, context: Any) -> Any:
         return context
 
-    def record(self, values: Sequence[tuple[str, str]]) -> str:
+    def record(self, values: Sequence[FieldSource]) -> str:
         # The user's part is further out than the kernel's.
-        stacks = sorted((v for _, v in values if v.startswith("stacks.fold(")), reverse=True)
-        return f"f'''{{contexts[c][0]}}{''.join(f';{{{value}}}' for value in stacks)} 1\\n'''"
+        stacks = "".join(
+            f";{{{value}}}"
+            for kind in ("ustack", "kstack")
+            for field, value in values
+            if isinstance(field.column, StackColumn) and field.column.kind == kind
+        )
+        return f"f'''{{contexts[c][0]}}{stacks} 1\\n'''"
 
-    def stack(self, kind: str, value: str, length: str) -> str:
-        return self._stacks.source("fold", kind, "contexts[c][2]", value, length)
+    def stack(self, kind: StackKind, value: str, length: str) -> str:
+        return f"stacks.fold({kind!r}, contexts[c][2], {value}, {length})"

@@ -8,7 +8,7 @@ come out of the same forms.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from usdt.arch.locations import Address, Constant, ValueClass, ValueType
 from usdt.base.errors import TracingError
@@ -22,8 +22,23 @@ from usdt.engine.compiler.ir import (
     Unavailable,
     wrap,
 )
-from usdt.engine.compiler.record.layout import RecordField as Shown
-from usdt.engine.compiler.record.layout import RecordLayout, layout_of
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+)
+from usdt.engine.compiler.record.layout import RecordField, RecordLayout
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
 from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, UnsupportedFetch
@@ -32,7 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.engine.compiler.ir import Node
-    from usdt.engine.compiler.plan import Output, ProbePlan
+    from usdt.engine.compiler.outputs import Output
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder
     from usdt.tracefs.format import EventFormat
 
@@ -65,7 +81,7 @@ class EventPlan:
         fields: what the definition fetches, named a0, a1, ….
         numbers: which field a leaf of an expression is.
         texts: which field the string at an address is.
-        parts: which fields the bytes of a buffer or an aggregate are, by its form.
+        parts: which fields the bytes of a buffer or an aggregate are, by the type of its column.
         layout: the plan's, with what no event can fetch shown as unreadable.
         problems: (item, why no event can fetch it).
         filter: in the kernel's language: passes every hit that the predicates do, and perhaps more.
@@ -75,7 +91,7 @@ class EventPlan:
     fields: tuple[FetchArg, ...]
     numbers: dict[Node, int]
     texts: dict[Node, int]
-    parts: dict[tuple[Node, str], tuple[int, ...]]
+    parts: dict[tuple[Node, type], tuple[int, ...]]
     layout: RecordLayout
     problems: tuple[tuple[str, str], ...]
     filter: str
@@ -98,7 +114,7 @@ class _Planner:
         self.kept: list[FetchArg] = []
         self.numbers: dict[Node, int] = {}
         self.texts: dict[Node, int] = {}
-        self.parts: dict[tuple[Node, str], tuple[int, ...]] = {}
+        self.parts: dict[tuple[Node, type], tuple[int, ...]] = {}
 
     def keep(self, field: FetchArg) -> int:
         number = self.fields.setdefault(field.text, len(self.kept))
@@ -144,28 +160,37 @@ class _Planner:
         self.texts[address] = self.keep(self.fetching.string(address))
 
     def pieces(self, output: Output, fields: list[FetchArg]) -> None:
-        self.parts[output.node, output.form] = tuple(map(self.keep, fields))
+        self.parts[output.node, type(output.column)] = tuple(map(self.keep, fields))
 
     def output(self, output: Output) -> None:
-        match output.form:
-            case "comm" | "func":
+        column = output.column
+        match column:
+            case CommColumn() | ConstColumn():
                 pass
-            case "opaque":
-                raise UnsupportedFetch(getattr(output.node, "reason", "unreadable"))
-            case "string":
+            case UnavailableColumn():
+                raise UnsupportedFetch(column.reason)
+            case StringColumn():
                 self.text(output.node)
-            case "buffer":
+            case BufferColumn():
                 length = output.length
                 if not isinstance(length, Number):
                     raise UnsupportedFetch("a length that is not constant")
                 size = min(length.value, output.size)
                 self.pieces(output, self.fetching.buffer(output.node, size))
-            case "bytes":
-                self.pieces(output, self.fetching.array(output.node, output.node.type.size))
-            case "integer" | "hex" | "usym" | "ksym" | "float":
+            case BytesColumn():
+                self.pieces(output, self.fetching.array(output.node, column.length))
+            case IntColumn(format=IntFormat.BOOL):
+                raise UnsupportedFetch("bool, which an event does not record")
+            case IntColumn() | SymbolColumn() | FloatColumn():
                 self.expression(output.node)
-            case form:
-                raise UnsupportedFetch(f"{form}, which an event does not record")
+            case ArrayColumn():
+                raise UnsupportedFetch("array, which an event does not record")
+            case StructColumn() | StructListColumn():
+                raise UnsupportedFetch("typed, which an event does not record")
+            case StackColumn():
+                raise UnsupportedFetch(f"{column.kind}, which an event does not record")
+            case _:
+                assert_never(column)
 
 
 def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
@@ -180,7 +205,7 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
             planner.expression(predicate)
         except UnsupportedFetch as err:
             raise TracingError(f"a predicate cannot be decided through tracefs: {err}") from err
-    layout = layout_of(plan)
+    layout = plan.layout
     shown = list(layout.fields)
     problems = []
     for index, output in enumerate(plan.outputs):
@@ -188,14 +213,14 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
             planner.output(output)
         except UnsupportedFetch as err:
             problems.append((output.key, str(err)))
-            shown[index] = Shown(output.key, "opaque", shown[index].type, reason=str(err))
+            shown[index] = RecordField(output.key, UnavailableColumn(str(err)))
     return EventPlan(
         plan,
         tuple(planner.kept),
         planner.numbers,
         planner.texts,
         planner.parts,
-        RecordLayout(layout.size, layout.marks, tuple(shown), layout.returns),
+        RecordLayout(layout.size, layout.bitmap_offset, tuple(shown), layout.returns),
         tuple(problems),
         kernel_filter(plan.predicates, planner.name).text,
     )
@@ -302,10 +327,10 @@ class EventDecoder:
 
     def _compile(self) -> Callable[..., tuple[Any, ...]]:
         # Its source is made of numbers alone.
-        parts = ["t", "c"] + (["m"] if self._event.layout.marks >= 0 else [])
+        parts = ["t", "c"] + (["m"] if self._event.layout.bitmap_offset is not None else [])
         names: dict[str, Any] = {"text": _text, "wrap": wrap}
         for index, output in enumerate(self._event.plan.outputs):
-            if self._event.layout.fields[index].offset >= 0:
+            if self._event.layout.fields[index].offset is not None:
                 parts += self._parts(index, output, names)
         source = f"lambda t, c, u, d, m, x: ({', '.join(parts)},)"
         made: Callable[..., tuple[Any, ...]] = eval(source, names)  # noqa: S307 - see above
@@ -313,14 +338,14 @@ class EventDecoder:
 
     def _parts(self, index: int, output: Output, names: dict[str, Any]) -> list[str]:
         event, node = self._event, output.node
-        if output.form == "string":
+        if isinstance(output.column, StringColumn):
             place = event.texts[node] + _FIRST
             return [f"*text(d, u[{place}], {output.size}, u[-1])"]
-        if output.form in ("buffer", "bytes"):
-            numbers = event.parts[node, output.form]
+        if isinstance(output.column, BufferColumn | BytesColumn):
+            numbers = event.parts[node, type(output.column)]
             value = " + ".join(f"u[{number + _FIRST}]" for number in numbers)
             size = sum(int(event.fields[number].code[:-1]) for number in numbers)
-            return [value] if output.form == "bytes" else [str(size), value]
+            return [value] if isinstance(output.column, BytesColumn) else [str(size), value]
         if isinstance(node, ArgumentValue) and isinstance(node.fetch, Constant):
             names[f"k{index}"] = _constant(node.fetch.value, node.type)
             return [f"k{index}"]

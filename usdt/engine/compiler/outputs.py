@@ -1,0 +1,322 @@
+"""Outputs: what a plan records of a hit, made from items and arguments.
+
+:func:`output_of` decides which column shows an item, by its syntax and by what type providers know
+of its type. Where an output is in the record is decided later, by the plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import (
+    AtFunctionReturn,
+    Captured,
+    ContextArea,
+    Register,
+    Unreadable,
+    ValueClass,
+)
+from usdt.base.frozen import frozen
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    U32,
+    U64,
+    ArgumentValue,
+    Arithmetic,
+    Convert,
+    LValue,
+    Node,
+    Number,
+    PointerExpr,
+    RegisterAggregate,
+    Unavailable,
+    can_fail,
+    of_kernel,
+)
+from usdt.engine.compiler.limits import MAX_FRAMES, MAX_READ
+from usdt.engine.compiler.record.columns import (
+    WORD,
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    Column,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StackKind,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+)
+from usdt.engine.compiler.resolve import Resolver, Scope, address_of_lvalue, resolve
+from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.language.tree import Call, Name
+
+if TYPE_CHECKING:
+    from usdt.arch.locations import ValueType
+    from usdt.btf.values.type_snapshot import TypeSnapshot
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.scope import DefaultFormat
+    from usdt.engine.language.tree import Item
+
+__all__ = ("Output", "argument_output", "output_of", "stack_output", "unavailable_output")
+
+_NOTHING = Number(0, U64)  # the node of an output that computes nothing
+_TRUTH = ValueNames("symbols", ((0, "false"), (1, "true")))
+
+
+@frozen
+class Output:
+    """One value to show.
+
+    Attributes:
+        key: the item as written, without spaces.
+        column: how it is recorded and shown.
+        node: the value; of strings, buffers, arrays and structures their address.
+        offset: in the record; None: it is not stored, or has no place yet.
+        length: of buffers, arrays and lists, how many bytes to read.
+        may_fault: whether its bit in the bitmap of unreadable values can be set.
+    """
+
+    key: str
+    column: Column
+    node: Node = _NOTHING
+    offset: int | None = None
+    length: Node | None = None
+    may_fault: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes reserved in the record, without padding and without the length prefix."""
+        return self.column.size
+
+    @property
+    def read_size(self) -> int:
+        """Bytes to read of a string: not more than the event's record has of it."""
+        location = self.node.fetch if isinstance(self.node, ArgumentValue) else None
+        if isinstance(location, ContextArea) and location.location == "here":
+            return min(self.size, location.size)
+        return self.size
+
+    @property
+    def captured(self) -> Captured | None:
+        """Where the bytes are that were captured at the function's entry."""
+        location = self.node.fetch if isinstance(self.node, ArgumentValue) else None
+        return location if isinstance(location, Captured) and location.size else None
+
+
+def output_of(item: Item, scope: Scope) -> Output:
+    """Return the output of an item.
+
+    Raises:
+        LanguageError: the item has no meaning here.
+    """
+    tree, key = item.expression, item.text
+    if isinstance(tree, Call):
+        return _call(tree, key, scope)
+    if isinstance(tree, Name):
+        if tree.name in scope.arguments:
+            return argument_output(scope.arguments[tree.name], key, scope)
+        if tree.name == "comm":
+            return Output(key, CommColumn())
+        if tree.name == "func":
+            return Output(key, ConstColumn(scope.function))
+        if tree.name == "ustack":
+            return stack_output("ustack", key)
+        if tree.name == "kstack":
+            return stack_output("kstack", key)
+    return _typed(key, resolve(tree, scope), scope)
+
+
+def stack_output(kind: StackKind, key: str = "") -> Output:
+    """Return the output of a stack; its key is the kind, unless another is given."""
+    return Output(key or kind, StackColumn(kind, WORD * MAX_FRAMES))
+
+
+def unavailable_output(key: str, node: Unavailable) -> Output:
+    """Return the output of a value that cannot be read here."""
+    return Output(key, UnavailableColumn(node.reason), node)
+
+
+def argument_output(
+    argument: Argument, key: str, scope: Scope, *, expand_pointers: bool = True
+) -> Output:
+    """Return the output of an argument.
+
+    With ``expand_pointers``, a pointer to a structure is shown with the structure.
+    """
+    if isinstance(argument.fetch, Unreadable):
+        return unavailable_output(key, Unavailable(argument.fetch.reason, argument.type))
+    node = ArgumentValue(argument.fetch, argument.type)
+    if argument.form == "string":
+        # A string of a fixed size is never cut: one byte is reserved for a NUL that it lacks.
+        fixed = argument.type.size if node.type.kind is ValueClass.STRING else 0
+        return _string(key, node, min(fixed + 1 if fixed else MAX_READ, scope.max_string + 1))
+    if argument.element is not None and isinstance(argument.fetch, ContextArea):
+        return _context_array(key, node, argument.fetch, argument.element, scope)
+    if scope.types is not None and argument.handle is not None:
+        typed = scope.types.argument(argument, node)
+        return _typed(key, typed, scope, expand_pointers=expand_pointers)
+    return _plain(key, node, argument.form or "integer", argument.names)
+
+
+def _context_array(
+    key: str, node: Node, area: ContextArea, element: ValueType, scope: Scope
+) -> Output:
+    # Integers in the event's record. If they are elsewhere in it, the upper half of the word that
+    # says where is their length.
+    code = _element_code(element)
+    if area.location == "here":
+        size = min(area.size, MAX_READ)
+        return Output(key, ArrayColumn(size, code), node, length=Number(size, U64))
+    word = ArgumentValue(Register(area.offset, 4), U32)
+    length = Arithmetic(">>", word, Number(16, U32), U32)
+    return Output(key, ArrayColumn(_array_size(element, scope), code), node, length=length)
+
+
+def _element_code(element: ValueType) -> str:
+    code = "_bh_i___q"[element.size]
+    return code if element.signed else code.upper()
+
+
+def _array_size(element: ValueType, scope: Scope) -> int:
+    # Whole elements, at least one.
+    return max(scope.max_string // element.size, 1) * element.size
+
+
+def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) -> Output:
+    # The output of an expression that a type provider may know more of.
+    shown = scope.types.shown(node) if scope.types is not None else None
+    if shown is not None and shown.form == "chosen":
+        return _tagged_union(key, node, shown, scope, expand_pointers=expand_pointers)
+    if shown is not None and shown.begin is not None:
+        return _container(key, shown, scope)
+    if isinstance(node, LValue):
+        return _lvalue(key, node, shown, scope)
+    names = scope.types.names(node) if scope.types is not None else None
+    if shown is None:
+        form = "hex" if isinstance(node, PointerExpr) and node.handle is not None else "integer"
+        return _plain(key, node, form, names)
+    if shown.form == "string":
+        return _string(key, node, scope.max_string + 1)
+    if shown.form == "typed":
+        if expand_pointers and scope.max_struct and shown.shape is not None:
+            return _struct(key, node, shown.shape, scope, by_pointer=True)
+        return _plain(key, node, "hex", cast=shown.cast)
+    names = _TRUTH if shown.form == "bool" else names
+    return _plain(key, node, shown.form, names, shown.cast)
+
+
+def _container(key: str, shown: DefaultFormat, scope: Scope) -> Output:
+    # The contents of a C++ or Rust container: a string, integers, or values of another type.
+    begin = shown.begin or Number(0, U64)
+    if shown.shape is not None and shown.length is not None:
+        return _counted(key, StructListColumn(shown.shape, shown.shape.size), begin, shown.length)
+    if shown.element is None:
+        return _counted(key, BufferColumn(scope.max_string), begin, shown.length)
+    column = ArrayColumn(_array_size(shown.element, scope), _element_code(shown.element))
+    return _counted(key, column, begin, shown.length)
+
+
+def _counted(key: str, column: Column, address: Node, length: Node | None) -> Output:
+    for node in (address, length):
+        if isinstance(node, Unavailable):
+            return unavailable_output(key, node)
+    return Output(key, column, address, length=length)
+
+
+def _string(key: str, address: Node, size: int) -> Output:
+    return _counted(key, StringColumn(size, of_kernel(address)), address, None)
+
+
+def _tagged_union(
+    key: str, node: Node, shown: DefaultFormat, scope: Scope, *, expand_pointers: bool
+) -> Output:
+    # An enum with data: with its data if they fit and all can be read, else the variant's name.
+    if shown.shape is not None and expand_pointers and scope.max_struct:
+        output = None
+        if isinstance(node, PointerExpr):
+            output = _struct(key, node, shown.shape, scope, by_pointer=True)
+        elif isinstance(node, LValue):
+            output = _lvalue(key, node, shown, scope)
+        if output is not None and isinstance(output.column, StructColumn):
+            return output
+    begin = shown.begin or Number(0, U64)
+    return _plain(key, begin, names=scope.types.names(begin) if scope.types else None)
+
+
+def _lvalue(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -> Output:
+    address = node.address
+    match address:
+        case ArgumentValue(fetch=AtFunctionReturn(register=Unreadable())):
+            return _plain(key, address)  # as a number it keeps its reason
+    if node.type.kind is ValueClass.STRING:
+        size = min(node.type.size, scope.max_string) + 1
+        return _string(key, address_of_lvalue(node), size)
+    if node.element is None and shown is not None and shown.shape is not None and scope.max_struct:
+        start = address if isinstance(address, RegisterAggregate) else address_of_lvalue(node)
+        return _struct(key, start, shown.shape, scope, by_pointer=False)
+    if isinstance(address, Unavailable):
+        return unavailable_output(key, address)
+    size = min(node.type.size, MAX_READ)
+    column = ArrayColumn(size, "B" if node.element is None else _element_code(node.element))
+    return Output(key, column, address_of_lvalue(node), length=Number(size, U64))
+
+
+def _struct(
+    key: str, address: Node, shape: TypeSnapshot, scope: Scope, *, by_pointer: bool
+) -> Output:
+    if isinstance(address, PointerExpr) and isinstance(address.address, Unavailable):
+        address = address.address
+    if isinstance(address, Unavailable):
+        return unavailable_output(key, address)
+    capacity = min(shape.size, scope.max_struct)
+    column = StructColumn(shape, capacity, by_pointer, of_kernel(address))
+    return Output(key, column, address)
+
+
+def _plain(
+    key: str, node: Node, form: str = "integer", names: ValueNames | None = None, cast: str = ""
+) -> Output:
+    # A number, or an aggregate that is shown as its bytes.
+    if isinstance(node, PointerExpr) and isinstance(node.address, Unavailable):
+        node = node.address
+    if isinstance(node, Unavailable):
+        return unavailable_output(key, node)
+    if node.type.kind is ValueClass.BYTES:  # a copy may fail, wherever it is from
+        return Output(key, BytesColumn(node.type.size, cast), node, may_fault=True)
+    column: Column
+    if node.type.kind is ValueClass.FLOAT:
+        column = FloatColumn(node.type.size, cast)
+    elif form == "usym":
+        column = SymbolColumn(node.type, "ustack")
+    elif form == "ksym":
+        column = SymbolColumn(node.type, "kstack")
+    else:
+        column = IntColumn(node.type, IntFormat(form), names, cast)
+    return Output(key, column, node, may_fault=can_fail(node))
+
+
+def _call(tree: Call, key: str, scope: Scope) -> Output:
+    resolver = Resolver(scope)
+    first = tree.arguments[0]
+    if tree.function == "hex":
+        node = resolver.resolve(first)
+        if node.type.kind is ValueClass.FLOAT:
+            raise scope.error(first, "hex() shows integers, not floating-point values")
+        return _plain(key, node, "hex")
+    if tree.function in ("usym", "ksym"):
+        return _plain(key, fold(Convert(resolver.scalar(first), U64)), tree.function)
+    if tree.function == "str":
+        limit = resolver.given_limit(tree) or scope.max_string
+        return _string(key, resolver.address_of(first), limit + 1)
+    length = resolver.scalar(tree.arguments[1])
+    limit = length.value if isinstance(length, Number) else scope.max_string
+    if not 0 <= limit <= MAX_READ:
+        raise scope.error(tree, f"buf() reads 0 to {MAX_READ} bytes, not {limit}")
+    return _counted(key, BufferColumn(limit), resolver.address_of(first), length)
