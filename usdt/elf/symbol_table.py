@@ -55,18 +55,18 @@ _MAX_NESTED = 64  # symbols that may begin between an address and the start of i
 
 @frozen
 class ElfSymbol:
-    """A symbol.
+    """A symbol of code or data.
 
     Attributes:
-        name: as it stands in the table, without a version.
-        address: link-time address in the file itself; 0 for one that is imported.
-        size: in bytes, 0 if unknown.
+        name: as in the table, without a version.
+        address: link-time address in the file itself; 0 if the symbol is imported.
+        size: in bytes; 0 if unknown.
         type: STT_….
         binding: STB_….
         imported: whether another file defines it.
-        thumb: whether it is Thumb code, of 32-bit ARM.
-        local_entry: bytes from the address to where callers in the same file enter, of 64-bit
-            PowerPC; those of other files come by there as well.
+        thumb: whether it is Thumb code of 32-bit ARM.
+        local_entry: on 64-bit PowerPC, bytes from the address to the local entry point, which
+            callers in the same file use and callers in other files pass.
     """
 
     name: str
@@ -91,6 +91,9 @@ class SymbolTable:
         bias: what to add to the caller's link-time addresses for those of ``elf``, which may be a
             debug file.
 
+    Attributes:
+        dynamic: whether it is ``.dynsym``.
+
     Raises:
         ElfError: the table or its strings lie outside the file, or are larger than real ones.
     """
@@ -100,7 +103,7 @@ class SymbolTable:
         if not 0 < section.link < len(sections):
             raise ElfError(
                 f"{elf.path}: section {excerpt(section.name)} has its strings in section"
-                f" {section.link}: no such"
+                f" {section.link}, which does not exist"
             )
         self._elf = elf
         self._bias = bias
@@ -126,7 +129,7 @@ class SymbolTable:
     # ------------------------------------------------------------ by name
 
     def named(self, name: str) -> Iterator[ElfSymbol]:
-        """Yield the symbols of a name, in the table's order; of a version's names, without it."""
+        """Yield the symbols with a name, in table order; versions of symbols do not count."""
         wanted = name.encode("utf-8", "surrogateescape")
         if wanted and b"\0" not in wanted:
             for row in self._rows_named(wanted + b"\0", wanted + b"@"):  # memcpy@@GLIBC_2.14
@@ -134,7 +137,7 @@ class SymbolTable:
                     yield from self._symbols(row, name)
 
     def addresses(self, name: str) -> tuple[int, ...]:
-        """Return the distinct addresses of symbols of that very name, in the table's order.
+        """Return the distinct addresses of symbols with exactly this name, in table order.
 
         Thread-local, undefined and common symbols and names of source files have no address.
 
@@ -172,8 +175,8 @@ class SymbolTable:
         return name if end else b""
 
     def _rows_named(self, *strings: bytes) -> Iterator[_Row]:
-        # The symbols whose names begin one of the strings' occurrences: linkers store a name as
-        # the tail of another.
+        # The symbols whose names are at an occurrence of one of the strings. Linkers store a name
+        # as the tail of another.
         positions: set[int] = set()
         for wanted in strings:
             for position in self._elf.find_in(self._string_section, wanted):
@@ -192,8 +195,8 @@ class SymbolTable:
 
     @functools.cached_property
     def _index(self) -> tuple[array[int], array[int]]:
-        # Addresses and numbers of symbols, by address: twelve bytes of each, for a browser has a
-        # million of them.
+        # Addresses and numbers of symbols, sorted by address. Twelve bytes per symbol, since a
+        # browser has a million of them.
         mask = (1 << _INDEX_BITS) - 1
         packed = sorted(self._packed())
         return (
@@ -202,7 +205,7 @@ class SymbolTable:
         )
 
     def _packed(self) -> Iterator[int]:
-        # Of each symbol its address, and in the low bits its number.
+        # For each symbol its address, and in the low bits its number.
         rows = enumerate(self._sym.iter_unpack(self._rows))
         thumb = ~1 if self._elf.machine == _EM_ARM else ~0
         if self._wide:
@@ -218,7 +221,7 @@ class SymbolTable:
         return len(self._index[0])
 
     def find(self, address: int) -> ElfSymbol | None:
-        """Return the symbol that covers a link-time address; the one that people would name."""
+        """Return the symbol that covers a link-time address, the preferred of several."""
         starts, numbers = self._index
         address += self._bias
         last = bisect.bisect_right(starts, address) - 1
@@ -239,7 +242,7 @@ class SymbolTable:
         return self._with_names(rows)
 
     def containing(self, address: int) -> list[ElfSymbol]:
-        """Return the functions that a link-time address lies in, by their sizes."""
+        """Return the functions that contain a link-time address, by their sizes."""
         starts, numbers = self._index
         address += self._bias
         last = bisect.bisect_right(starts, address)
@@ -249,13 +252,13 @@ class SymbolTable:
         )
 
     def _rows_with(self, last: int) -> list[_Row]:
-        # The symbols that begin where that one does, up to it.
+        # The symbols with the same address as one in the index, up to it.
         starts, numbers = self._index
         first = bisect.bisect_left(starts, starts[last])
         return [self._row(number) for number in numbers[max(first, last - _MAX_NESTED) : last + 1]]
 
     def _unsized(self, last: int, address: int) -> ElfSymbol | None:
-        # Assembly often gives no size: such a symbol reaches to the next, within its section.
+        # Assembly code often gives no size: such a symbol extends to the next in its section.
         starts, numbers = self._index
         if last < 0 or self._row(numbers[last])[2]:
             return None

@@ -111,11 +111,11 @@ class SymbolTables:
 
     @property
     def stripped(self) -> bool:
-        """Whether only symbols that other files link to are known."""
+        """Whether only the symbols that other files link to are known."""
         return all(table.dynamic for table in self._tables)
 
     def named(self, name: str) -> list[ElfSymbol]:
-        """Return the symbols of that very name, each address once."""
+        """Return the symbols with exactly this name, each address once."""
         return _distinct(found for table in self._tables for found in table.named(name))
 
     def matching(self, wanted: Callable[[str], bool]) -> list[ElfSymbol]:
@@ -128,7 +128,7 @@ class SymbolTables:
         return sorted(found, key=_order)
 
     def containing(self, address: int) -> ElfSymbol | None:
-        """Return the innermost function that a link-time address lies in, by its size."""
+        """Return the innermost function that contains a link-time address, by its size."""
         found = _distinct(found for table in self._tables for found in table.containing(address))
         return max(reversed(found), key=_order, default=None)
 

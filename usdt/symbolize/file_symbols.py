@@ -141,7 +141,7 @@ class FileSymbols:
             except ElfError:
                 found = False
             if found:
-                opener = functools.partial(_open_below, self._roots)  # no reference to us: a circle
+                opener = functools.partial(_open_below, self._roots)  # must not refer to self
                 lines = SourceLines(elf, opener, path=self._elf.path, debug_root=self._debug_root)
                 return lines, elf.first_address - self._elf.first_address
             if elf is not self._elf:

@@ -1,16 +1,16 @@
-"""Perf map files: what JIT compilers write so that tracers can name their code.
+"""Perf map files: the names of functions that a JIT compiler has made.
 
-``/tmp/perf-PID.map``, the number as the process itself sees it (its own PID namespace), in its own
-mount namespace; one function a line: ``START SIZE name``, both numbers in hexadecimal. A compiler
-appends; what it compiled later at the same place replaces what was there
+The file is ``/tmp/perf-PID.map`` in the process's own mount namespace; PID is the number in its own
+PID namespace. Each line is a function, ``START SIZE name``, with both numbers in hexadecimal. A
+compiler appends lines; a later function replaces an earlier one at the same address
 (tools/perf/Documentation/jit-interface.txt of the kernel's sources).
 
-Anybody can put a file there, so it counts only if it is a regular file that belongs to the
-process's user or to root, is reached without a symbolic link, and only its first
-:data:`MAX_BYTES` are read.
+Anybody can put a file there. So it is used only if it is a regular file that belongs to the
+process's user or to root and is reached without a symbolic link; only its first :data:`MAX_BYTES`
+are read.
 """
 
-# Descriptors and dir_fd, which pathlib has not:
+# Descriptors and dir_fd, which pathlib does not support:
 # ruff: noqa: PTH116
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from usdt.procfs.namespaces import namespace_pids
 __all__ = ("MAX_BYTES", "PerfMap")
 
 MAX_BYTES = 64 << 20
-_PAUSE = 20  # times as long as the last reading took
+_PAUSE = 20  # the pause between two reads, in durations of a read
 _MAX_NAME = 4096
 _MAX_LINES = 1 << 20
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,8 +40,8 @@ class PerfMap:
         pid: the process, as we see it.
 
     Attributes:
-        name: ``perf-PID.map``, with the number the process has for itself.
-        notices: why a file that is there was not used.
+        name: ``perf-PID.map``, with the number in the process's own PID namespace.
+        notices: why an existing file was not used.
     """
 
     def __init__(self, pid: int) -> None:
@@ -56,7 +56,7 @@ class PerfMap:
             self.name = f"perf-{namespace_pids(pid)[-1]}.map"
 
     def find(self, address: int) -> tuple[int, str] | None:
-        """(start, name) of the function at an address."""
+        """Return (start, name) of the function at an address; None if there is none."""
         at = bisect.bisect_right(self._starts, address) - 1
         if at < 0:
             return None
@@ -66,9 +66,9 @@ class PerfMap:
         return start, name.decode("utf-8", "surrogateescape")
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; whether it had.
+        """Read the file if it has changed; return whether it had.
 
-        A large file that grows all the time is read as often as leaves time for other things.
+        The longer a read takes, the longer the pause before the next one.
         """
         began = time.monotonic()
         if began < self._not_before:
@@ -79,27 +79,27 @@ class PerfMap:
             self._not_before = time.monotonic() + _PAUSE * (time.monotonic() - began)
 
     def _refresh(self) -> bool:
-        number = self._open()
-        if number is None:
+        descriptor = self._open()
+        if descriptor is None:
             return False
         try:
-            found = os.fstat(number)
+            found = os.fstat(descriptor)
             state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
             if state == self._state:
                 return False
             self._state = state
             if self._refused(found):
                 return False
-            with open(number, "rb", closefd=False) as file:
+            with open(descriptor, "rb", closefd=False) as file:
                 self.load(file.read(MAX_BYTES))
         except OSError:
             return False
         finally:
-            os.close(number)
+            os.close(descriptor)
         return True
 
     def load(self, data: bytes) -> None:
-        """Take the contents of a perf map; lines that make no sense are left out."""
+        """Take over the contents of a perf map; skip malformed lines."""
         rows: dict[int, tuple[int, int, bytes]] = {}
         for line in data.split(b"\n", _MAX_LINES):
             fields = line.split(None, 2)
@@ -114,11 +114,11 @@ class PerfMap:
         self._starts = [row[0] for row in self._rows]
 
     def dump(self) -> bytes:
-        """The functions known, in the format of a perf map."""
+        """Return the functions known, in the format of a perf map."""
         return b"".join(b"%x %x %s\n" % row for row in self._rows)
 
     def _open(self) -> int | None:
-        # Step by step: a link inside the process's root would lead out of it, into ours.
+        # One directory at a time: a link in the process's root would lead into ours.
         steps: list[int] = []
         try:
             steps.append(os.open(f"/proc/{self._pid}/root", _FOLDER & ~os.O_NOFOLLOW))
@@ -141,7 +141,7 @@ class PerfMap:
         if not stat.S_ISREG(found.st_mode) or found.st_uid not in {0, owner}:
             self.notices.append(
                 f"{self.name} is not used: it belongs to uid {found.st_uid}, "
-                f"process {self._pid} to uid {owner}"
+                f"but process {self._pid} to uid {owner}"
             )
             return True
         return False

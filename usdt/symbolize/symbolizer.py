@@ -115,9 +115,9 @@ class Symbolizer:
     def snapshot(self, pid: int) -> dict[str, Any]:
         """Return what is needed to name a process's addresses later: plain values, fit for JSON.
 
-        ``mappings`` lists start, end, the link-time address of the start (the offset where the file
-        is none that has such), path and build ID (or None) of each executable mapping, a later
-        one behind one that it replaced; ``perf_map`` the functions of a JIT compiler, if there are.
+        ``mappings`` lists for each executable mapping: start, end, the link-time address of the
+        start (the file offset if the file is not ELF), path, and build ID or None. A mapping comes
+        after those that it replaced. ``perf_map`` contains the functions of a JIT compiler.
         """
         process = self._current(pid)
         mappings = []
@@ -133,10 +133,10 @@ class Symbolizer:
     def restore(self, pid: int, snapshot: dict[str, Any]) -> None:
         """Take over a process that snapshot() described; its files are found by their build IDs.
 
-        It replaces what was known of the process. Of very many processes the oldest is forgotten.
+        It replaces what was known of the process. Beyond a limit the oldest are forgotten.
 
         Raises:
-            ValueError: snapshot() has not made this.
+            ValueError: it is not a result of snapshot().
         """
         made = ProcessMaps.from_snapshot(pid, self._cache, snapshot)
         self.forget(pid)
@@ -148,7 +148,7 @@ class Symbolizer:
         self._processes[pid] = made
 
     def forget(self, pid: int) -> None:
-        """Drop what is known of a process."""
+        """Forget a process."""
         found = self._processes.pop(pid, None)
         if found is not None:
             self._restored_size -= found.size

@@ -172,9 +172,9 @@ class SplitUnits:
             return None
         compiled = unit.text(unit.root, At.COMP_DIR)
         beside = os.path.dirname(self._path)  # noqa: PTH120
-        places = [f"{beside}/{os.path.basename(name)}"]  # noqa: PTH119
-        places.insert(0, name if name.startswith("/") else f"{compiled}/{name}")
-        for elf in self._opener(places):
+        paths = [f"{beside}/{os.path.basename(name)}"]  # noqa: PTH119
+        paths.insert(0, name if name.startswith("/") else f"{compiled}/{name}")
+        for elf in self._opener(paths):
             file = DebugFile(DebugSections(elf))
             units = (
                 one for one in file.headers if one.kind not in (UnitType.TYPE, UnitType.SPLIT_TYPE)

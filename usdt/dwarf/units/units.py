@@ -67,7 +67,7 @@ class UnitHeader:
         self.end = place + length
         if self.end > len(data) or length < 7:
             raise MalformedDwarf(
-                f"a unit at {at:#x} of {length} bytes, of which {len(data) - place} are present"
+                f"a unit at {at:#x} of {length} bytes, of which {len(data) - place} exist"
             )
         version = plain.number(data, place, 2)
         place += 2
