@@ -1,8 +1,8 @@
-"""How a structure must be written so that a C compiler lays it out as BTF says.
+"""Padding and packing that make a C compiler place members where BTF has them.
 
-Compilers place members by alignment; where BTF has them elsewhere, unnamed bit fields fill the gap,
-or the structure is packed. Alignments that were asked for by attributes are not in BTF: they show
-as gaps and as sizes.
+Compilers place members by their alignment. Where BTF has a member elsewhere, unnamed bit fields
+fill the gap, or the structure is packed. BTF does not record alignment attributes; they are visible
+only as gaps and as larger sizes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ("CAlignment", "padding")
 
 _UNITS = ((64, "long long"), (32, "int"), (16, "short"), (8, "char"))
-_LONGEST_ALIGNMENT = 16
-_LARGEST_GAP = 8 << 16  # bits; the kernel's largest are a page. What is larger is damage.
+_MAX_ALIGNMENT = 16
+_MAX_GAP = 8 << 16  # bits; the kernel's largest gaps are a page, so a larger one means damaged BTF
 
 
 def padding(start: int, end: int) -> Iterator[str]:
-    """Unnamed bit fields from one bit to another, none of which a compiler would move."""
+    """Yield unnamed bit fields that fill the bits from ``start`` to ``end`` without being moved."""
     while start < end:
         if start % 8 or end - start < 8:
             bits = min(end - start, 8 - start % 8)
@@ -40,14 +40,14 @@ def padding(start: int, end: int) -> Iterator[str]:
 
 
 class CAlignment:
-    """Alignments as C has them for the text we write, which is not always what BTF's C had."""
+    """Alignments of types as a C compiler computes them from the printed definitions."""
 
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
         self._alignments: dict[int, int] = {}
 
     def align(self, type_id: int, depth: int = 0) -> int:
-        """Alignment of a type in bytes.
+        """Return the alignment of a type in bytes.
 
         Raises:
             BtfError: types contain one another, or one has no size.
@@ -59,7 +59,7 @@ class CAlignment:
             raise nesting_error(self._btf.name, type_id)
         found = self._btf.resolve(type_id)
         if isinstance(found, Int | Enum | Float):
-            result = min(_LONGEST_ALIGNMENT, found.size)
+            result = min(_MAX_ALIGNMENT, found.size)
         elif isinstance(found, Pointer):
             result = self._btf.pointer_size
         elif isinstance(found, Array):
@@ -75,7 +75,7 @@ class CAlignment:
         return max((self.align(member.type_id, depth + 1) for member in found.members), default=1)
 
     def packed(self, found: Composite, depth: int = 0) -> bool:
-        """Whether it must be written with the attribute ``packed``."""
+        """Return True if the definition needs the attribute ``packed``."""
         if found.size % self._widest(found, depth):
             return True
         for member in found.members:
@@ -89,10 +89,10 @@ class CAlignment:
         return False
 
     def gaps(self, found: Composite) -> tuple[list[list[str]], list[str]]:
-        """Padding before each member, and at the end.
+        """Return the padding before each member, and the padding at the end.
 
         Raises:
-            BtfError: no C structure has its members there.
+            BtfError: no C structure has such members.
         """
         packed = self.packed(found)
         at, before = 0, []
@@ -110,14 +110,16 @@ class CAlignment:
         align = 8 if packed else 8 * self.align(found.id)
         whole = -(-end // align) * align
         if whole > 8 * found.size or (found.kind == Kind.UNION and any(before)):
-            raise BtfError(f"{self._btf.name}: members of {found.name or 'a type'} do not fit it")
+            raise BtfError(
+                f"{self._btf.name}: members of {found.name or 'a type'} do not fit its size"
+            )
         if whole == 8 * found.size:
             return before, []
         start = 0 if found.kind == Kind.UNION else end
         return before, self._gap(found, start, 8 * found.size)
 
     def _gap(self, found: Composite, start: int, end: int) -> list[str]:
-        if end - start > _LARGEST_GAP:
+        if end - start > _MAX_GAP:
             size = (end - start) // 8
             raise BtfError(f"{self._btf.name}: {found.name or 'a type'} has a gap of {size} bytes")
         return [*padding(start, end)]

@@ -1,4 +1,4 @@
-"""Definitions in C: one type's, or all of them in an order that a compiler accepts."""
+"""Print definitions in C: of one type, or of all types in an order that a compiler accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Definitions", "definition", "header")
 
-_MOST_DEPTH = 200
+_MAX_DEPTH = 200
 _BUILTIN = {"__builtin_va_list"}
 _MODES = {1: "QI", 2: "HI", 8: "DI"}
 _PLAIN = {1: "unsigned char", 2: "unsigned short", 8: "unsigned long long"}
@@ -55,19 +55,21 @@ _BOTTOM = """\
 
 
 def definition(btf: Btf, type_id: int) -> str:
-    """What C says of one type, without what it needs: a definition or, of others, a declaration.
+    """Return the definition of one type in C, without the types that it needs.
+
+    Types that have no definition (pointers, for example) are declared.
 
     Raises:
-        BtfError: the type is absurd.
+        BtfError: the type is nested too deeply.
     """
     return Definitions(btf).text(btf.type(type_id)) + ";\n"
 
 
 def header(btf: Btf) -> Iterator[str]:
-    """A header with every type, the base's included, each before it is needed.
+    """Yield a C header with all types, including the base's, each before its first use.
 
     Raises:
-        BtfError: types are absurd.
+        BtfError: types contain one another, or are nested too deeply.
     """
     definitions = Definitions(btf)
     yield _TOP
@@ -76,7 +78,9 @@ def header(btf: Btf) -> Iterator[str]:
         found = btf.type(type_id)
         if found.name:
             yield from definitions.needed(type_id)
-    for type_id in btf.ids(Kind.ENUM, Kind.ENUM64):  # they are there for their constants
+    for type_id in btf.ids(
+        Kind.ENUM, Kind.ENUM64
+    ):  # anonymous enumerations are wanted for their constants
         found = btf.type(type_id)
         if isinstance(found, Enum) and not found.name and type_id not in definitions.inlined:
             yield f"{definitions.text(found)};\n\n"
@@ -84,7 +88,7 @@ def header(btf: Btf) -> Iterator[str]:
 
 
 def _polynomials(btf: Btf) -> Iterator[str]:
-    # Built into compilers for Arm (arm_neon.h), unknown to others.
+    # These types are built into compilers for Arm (arm_neon.h); other compilers need a typedef.
     for type_id in btf.ids(Kind.INT):
         found = btf.type(type_id)
         if found.name.startswith("__Poly") and isinstance(found, Int) and found.size in _PLAIN:
@@ -93,7 +97,7 @@ def _polynomials(btf: Btf) -> Iterator[str]:
 
 class _UniqueNames:
     # Structures, unions and enumerations share one name space, typedefs and enumerators another.
-    # Of several with a name, all but the first get a suffix: ___2.
+    # Where several share a name, all but the first get a suffix: ___2.
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
         self._counts: dict[tuple[str, str], int] = {}
@@ -110,7 +114,7 @@ class _UniqueNames:
         if isinstance(found, Typedef):
             return self.unique("identifier", found.name)
         word = keyword(found)
-        if isinstance(found, Forward):  # stands for what is defined under its name
+        if isinstance(found, Forward):  # declares the type of this name
             if self._tags.setdefault(found.name, word) == word:
                 return found.name
         elif self._counts.get(("tag", found.name), 0) == 0:
@@ -126,17 +130,17 @@ class _UniqueNames:
 
 
 def keyword(found: Type) -> str:
-    """``struct``, ``union`` or ``enum``."""
+    """Return the C keyword of a type: ``struct``, ``union`` or ``enum``."""
     if isinstance(found, Forward):
         return "union" if found.union else "struct"
     return "enum" if isinstance(found, Enum) else "union" if found.kind == Kind.UNION else "struct"
 
 
 class Definitions:
-    """Writes definitions and remembers what it has written.
+    """Prints definitions, each once.
 
     Attributes:
-        inlined: IDs of the anonymous types that were written where they are used.
+        inlined: IDs of the anonymous types that were printed where they are used.
     """
 
     def __init__(self, btf: Btf) -> None:
@@ -149,10 +153,10 @@ class Definitions:
         self.inlined: set[int] = set()
 
     def text(self, found: Type) -> str:
-        """One type's definition, without the semicolon at its end.
+        """Return the definition of one type, without the final semicolon.
 
         Raises:
-            BtfError: the type is absurd.
+            BtfError: the type is nested too deeply.
         """
         if isinstance(found, Composite):
             return self._composite(found, 0)
@@ -163,7 +167,7 @@ class Definitions:
         return self._declarer.declare(found.id)
 
     def needed(self, type_id: int) -> Iterator[str]:
-        """Definitions of a type and of what it needs, as far as not written yet.
+        """Yield the definitions of a type and of the types it needs that were not printed yet.
 
         Raises:
             BtfError: types contain one another.
@@ -171,7 +175,7 @@ class Definitions:
         yield from self._need(type_id, complete=True, depth=0)
 
     def _need(self, type_id: int, *, complete: bool, depth: int) -> Iterator[str]:
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             raise nesting_error(self._btf.name, type_id)
         found = self._btf.type(type_id)
         depth += 1
@@ -266,8 +270,8 @@ class Definitions:
             return f"{self._declarer.declare(member.type_id, member.name)}: {member.bitfield_size}"
         name = member.name
         if not name and not self._anonymous(member.type_id):
-            # Linux 7.0 is built with -fms-extensions: a type with a name may stand as a member
-            # without one. To others that declares nothing, so what is in it stands there instead.
+            # Linux 7.0 is built with -fms-extensions, where a type with a name may be a member
+            # without one. Other compilers declare nothing then, so print the members in place.
             inner = self._btf.resolve(member.type_id)
             if isinstance(inner, Composite):
                 return self._composite(inner, level, named=False)

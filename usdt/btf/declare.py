@@ -1,7 +1,7 @@
-"""Types and declarations in C, spaced as libbpf spaces them: ``int (*fn)(struct sock *, int)``.
+"""Print types and declarations as C, with libbpf's spacing: ``int (*fn)(struct sock *, int)``.
 
-BTF leads from the name inwards (pointer → array → int); C writes the innermost type first and puts
-pointers before the name, arrays and parameters after it.
+BTF goes from the outermost type inwards (pointer → array → int). C writes the innermost type first,
+pointers before the name, and arrays and parameters after it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.format import Kind
+from usdt.btf.format import Kind, nesting_error
 from usdt.btf.types import (
     Array,
     Composite,
@@ -32,35 +32,36 @@ if TYPE_CHECKING:
 
 __all__ = ("CDeclarationPrinter", "declaration")
 
-_MOST_PIECES = 20_000  # of one declaration: prototypes may nest prototypes, or themselves
-_MOST_DEPTH = 32
-_MOST_CHAIN = 128
+_MAX_PIECES = 20_000  # of one declaration: prototypes may contain prototypes, even themselves
+_MAX_DEPTH = 32
+_MAX_CHAIN = 128
 _QUALIFIERS = {Kind.CONST: "const", Kind.VOLATILE: "volatile", Kind.RESTRICT: "restrict"}
 _INNERMOST = (Void, Int, Float, Composite, Enum, Forward, Typedef)
 
 
 def declaration(btf: Btf, type_id: int, name: str = "", *, strip: bool = False) -> str:
-    """A type as C writes it, of a variable called ``name`` or by itself.
+    """Return the C declaration of a variable called ``name``, or the type alone.
 
     Args:
-        btf: whose types.
+        btf: the types.
         type_id: ID of the type.
-        name: what is declared; "" for the type alone.
+        name: the name that is declared; "" for the type alone.
         strip: leave out const, volatile, restrict and tags.
 
     Raises:
-        BtfError: the type is no such thing, or absurd.
+        BtfError: the type cannot be declared (sections, for example), or is nested too deeply.
     """
     return CDeclarationPrinter(btf).declare(type_id, name, strip=strip)
 
 
 class CDeclarationPrinter:
-    """Writes declarations; ``names`` and ``inline`` say how types that were defined look.
+    """Prints declarations; ``names`` and ``inline`` decide how the innermost types look.
 
     Args:
-        btf: whose types.
-        names: the name of a named type, where it is not simply its own.
-        inline: text of an anonymous structure, union or enumeration at a level of indentation.
+        btf: the types.
+        names: returns the name to print for a named type; by default its own.
+        inline: returns the definition of an anonymous structure, union or enumeration, for a level
+            of indentation; by default these are printed without one.
     """
 
     def __init__(
@@ -77,18 +78,20 @@ class CDeclarationPrinter:
         self._depth = 0
 
     def declare(self, type_id: int, name: str = "", *, strip: bool = False, level: int = 0) -> str:
-        """See :func:`declaration`.
+        """Return a declaration, as :func:`declaration` does.
 
         Raises:
-            BtfError: the type is no such thing, or absurd.
+            BtfError: the type cannot be declared, or is nested too deeply.
         """
         if not self._depth:
             self._pieces = 0
         self._depth += 1
         try:
             chain = self._chain(type_id, strip=strip)
-            if self._depth > _MOST_DEPTH or self._pieces > _MOST_PIECES:
-                raise BtfError(f"{self._btf.name}: BTF type {type_id} is nested without an end")
+            if self._depth > _MAX_DEPTH or self._pieces > _MAX_PIECES:
+                raise BtfError(
+                    f"{self._btf.name}: BTF type {type_id} is nested too deeply, or in itself"
+                )
             start = self._innermost(chain, level)
             return start + self._rest(chain, name, pointer=False, strip=strip)
         finally:
@@ -97,7 +100,7 @@ class CDeclarationPrinter:
     def _chain(self, type_id: int, *, strip: bool) -> list[Type]:
         # From the outermost to the innermost.
         chain: list[Type] = []
-        for _ in range(_MOST_CHAIN):
+        for _ in range(_MAX_CHAIN):
             found = self._btf.type(type_id)
             self._pieces += 1
             if not (strip and isinstance(found, Modifier)):
@@ -105,12 +108,9 @@ class CDeclarationPrinter:
             if isinstance(found, _INNERMOST):
                 return chain
             if not isinstance(found, Modifier | Pointer | Array | FunctionProto):
-                raise BtfError(
-                    f"{self._btf.name}: BTF type {type_id} cannot stand in a declaration"
-                )
-            inner = found.return_type_id if isinstance(found, FunctionProto) else found.type_id
-            type_id = inner
-        raise BtfError(f"{self._btf.name}: BTF type {type_id} is a chain without an end")
+                raise BtfError(f"{self._btf.name}: BTF type {type_id} cannot be declared in C")
+            type_id = found.return_type_id if isinstance(found, FunctionProto) else found.type_id
+        raise nesting_error(self._btf.name, type_id)
 
     def _innermost(self, chain: list[Type], level: int) -> str:
         found = chain.pop()
@@ -159,7 +159,7 @@ class CDeclarationPrinter:
         pointer: bool,
         strip: bool,
     ) -> str:
-        # Compilers repeat an element's qualifiers on its array, and write noreturn as volatile.
+        # Compilers repeat an element's qualifiers on its array, and record noreturn as volatile.
         while chain and isinstance(chain[-1], Modifier):
             chain.pop()
         if isinstance(found, Array):
@@ -189,7 +189,7 @@ class CDeclarationPrinter:
 
 
 def _qualifiers(chain: list[Type]) -> str:
-    # Takes those of the type that follows off the chain.
+    # Removes the qualifiers of the type that follows from the chain.
     text = ""
     while chain and chain[-1].kind in _QUALIFIERS:
         text += f"{_QUALIFIERS[Kind(chain.pop().kind)]} "

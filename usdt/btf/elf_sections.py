@@ -1,4 +1,7 @@
-"""Just enough of ELF to reach a section by its name: both classes, both byte orders, bounded."""
+"""Find sections of an ELF file by name, of both classes and byte orders.
+
+``usdt.elf`` stands on a higher floor, so BTF has this small reader of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ __all__ = ("find_sections", "is_elf")
 _NOBITS = 8
 _XINDEX = 0xFFFF
 _COMPRESSED = 1 << 11
-_MOST_SECTIONS = 1 << 20
+_MAX_SECTIONS = 1 << 20
 
 
 def is_elf(data: bytes) -> bool:
-    """Whether it begins like an ELF file."""
+    """Return True if the data begins with the ELF magic."""
     return data[:4] == b"\x7fELF"
 
 
 def find_sections(data: bytes, names: tuple[str, ...], path: str) -> dict[str, bytes]:
-    """Contents of the first section of each of some names, as far as they are there.
+    """Return the contents of the first section with each of the names; leave out missing ones.
 
     Raises:
         BtfError: the ELF file is damaged.
@@ -43,7 +46,7 @@ def _find(data: bytes, wanted: dict[bytes, str], path: str) -> dict[str, bytes]:
     first = layout.unpack_from(data, where)
     count = count or first[5]  # more sections than the header has bits for
     names_at = first[6] if names_at == _XINDEX else names_at
-    if count > _MOST_SECTIONS or where + count * size > len(data):
+    if count > _MAX_SECTIONS or where + count * size > len(data):
         raise BtfError(f"{path}: ELF file ends before its {count} section headers")
     rows = [layout.unpack_from(data, where + index * size) for index in range(count)]
     if names_at >= count:
@@ -59,7 +62,7 @@ def _find(data: bytes, wanted: dict[bytes, str], path: str) -> dict[str, bytes]:
 
 def _ident(data: bytes, path: str) -> tuple[bool, str]:
     if len(data) < 52 or data[4] not in (1, 2) or data[5] not in (1, 2):
-        raise BtfError(f"{path}: damaged ELF file (its first bytes)")
+        raise BtfError(f"{path}: damaged ELF file (e_ident)")
     return data[4] == 2, "<" if data[5] == 1 else ">"
 
 
@@ -68,7 +71,11 @@ def _contents(data: bytes, row: tuple[int, ...], path: str) -> bytes:
     if kind == _NOBITS:
         return b""
     if offset + size > len(data):
-        raise BtfError(f"{path}: ELF section of {size} bytes at {offset} ends behind the file")
+        raise BtfError(
+            f"{path}: ELF section of {size} bytes at {offset} ends after the end of the file"
+        )
     if flags & _COMPRESSED:
-        raise BtfError(f"{path}: the section is compressed (objcopy --decompress-debug-sections)")
+        raise BtfError(
+            f"{path}: the section is compressed; decompress it: objcopy --decompress-debug-sections"
+        )
     return data[offset : offset + size]

@@ -81,9 +81,9 @@ def _decompressed(data: bytes, path: str) -> bytes:
             try:
                 plain = decompress(data)
             except (OSError, EOFError, ValueError) as err:
-                raise BtfError(f"{path}: cannot be unpacked ({err})") from err
+                raise BtfError(f"{path}: cannot be decompressed ({err})") from err
             if len(plain) > _MAX_SIZE:
-                raise BtfError(f"{path}: more than {_MAX_SIZE >> 20} MiB when unpacked")
+                raise BtfError(f"{path}: more than {_MAX_SIZE >> 20} MiB when decompressed")
             return plain
     return data
 
@@ -113,7 +113,7 @@ def _unzstd(data: bytes) -> bytes:
     try:
         from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415
     except ImportError as err:
-        raise ValueError("zstd needs Python 3.14; unpack it first: zstd -d FILE") from err
+        raise ValueError("zstd needs Python 3.14; decompress the file first: zstd -d FILE") from err
     try:
         plain: bytes = zstd.ZstdDecompressor().decompress(data, _MAX_SIZE + 1)
     except zstd.ZstdError as err:

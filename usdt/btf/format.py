@@ -1,8 +1,9 @@
-"""The layout of BTF, ``include/uapi/linux/btf.h``: header, kinds, sizes of records.
+"""The format of BTF, ``include/uapi/linux/btf.h``: header, kinds, sizes of records.
 
-A record is three words (name, info, size or type) and what its kind adds. Since 2026 the header may
-have a section that says how much each kind adds, so that kinds from the future can be skipped; the
-number of items has 24 bits and the kind 7, which reads older files alike.
+A record is three words (name, info, size or type) and more data that depends on its kind. Since
+2026 BTF may have a layout section with the amount of data for each kind, so that readers can skip
+kinds they do not know. The number of items then has 24 bits and the kind 7; older files read the
+same way.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ __all__ = (
 
 MAGIC = 0xEB9F
 _VERSION = 1
-_LEAST_HEADER = 24
+_MIN_HEADER = 24
 _LAYOUT_HEADER = 32
-_LAYOUT = struct.Struct("BBH")  # info_sz, elem_sz, flags: the flags do not matter for skipping
+_LAYOUT = struct.Struct("BBH")  # info_sz, elem_sz, flags (not needed to skip records)
 _KIND_NUMBERS = 128
 
 
@@ -68,14 +69,14 @@ class Encoding(enum.IntFlag):
 
 
 class Linkage(enum.IntEnum):
-    """``enum btf_func_linkage``; those of variables have the same numbers."""
+    """``enum btf_func_linkage``; variables use the same numbers."""
 
     STATIC = 0
     GLOBAL = 1
     EXTERN = 2
 
 
-#: Kind → bytes it adds to the 12 of every record: once, and per item.
+#: Kind → bytes after the first 12 of a record: once, and per item.
 RECORD_SIZES: dict[int, tuple[int, int]] = {
     Kind.INT: (4, 0),
     Kind.PTR: (0, 0),
@@ -99,29 +100,29 @@ RECORD_SIZES: dict[int, tuple[int, int]] = {
 }
 
 
-#: Types within types; Linux has a dozen.
+#: Levels of types within types; Linux has a dozen.
 MAX_NESTING = 64
 
 
 def nesting_error(name: str, number: int) -> BtfError:
-    """The error for types that contain one another, or are nested absurdly."""
+    """Return the error for types that contain one another, or are nested too deeply."""
     return BtfError(f"{name}: BTF type {number} is nested too deeply, or in itself")
 
 
 def kind_of(info: int) -> int:
-    """The kind in an info word, perhaps one that :class:`Kind` does not have."""
+    """Return the kind in an info word; :class:`Kind` may not have it."""
     return info >> 24 & 0x7F
 
 
 @frozen
 class Header:
-    """Where things are, in bytes from the start of the data, all checked to lie within it.
+    """The sections of BTF, in bytes from the start of the data; all lie within the data.
 
     Attributes:
         order: "little" or "big".
         types: start and end of the records.
         strings: start and end of the strings.
-        sizes: :data:`RECORD_SIZES`, and what the file itself says about other kinds.
+        sizes: :data:`RECORD_SIZES`, and the sizes of other kinds from the layout section.
     """
 
     order: str
@@ -134,26 +135,28 @@ def parse_header(data: bytes, name: str) -> Header:
     """Read and check the header of BTF.
 
     Raises:
-        BtfError: it is no BTF, or its sections do not fit.
+        BtfError: the data is not BTF, or its sections lie outside it.
     """
-    if len(data) < _LEAST_HEADER:
-        raise BtfError(f"{name}: BTF has a header of {_LEAST_HEADER} bytes, found {len(data)}")
+    if len(data) < _MIN_HEADER:
+        raise BtfError(
+            f"{name}: BTF header of {_MIN_HEADER} bytes expected, found {len(data)} bytes"
+        )
     order = _byte_order(data, name)
     mark = "<" if order == "little" else ">"
     _, version, _, size, *sections = struct.unpack_from(f"{mark}HBBIIIII", data)
     if version != _VERSION:
-        raise BtfError(f"{name}: BTF version {version}, only version {_VERSION} is known")
-    if not _LEAST_HEADER <= size <= len(data):
+        raise BtfError(f"{name}: BTF version {version} is not supported, only version {_VERSION}")
+    if not _MIN_HEADER <= size <= len(data):
         raise BtfError(f"{name}: BTF header of {size} bytes in {len(data)} bytes of data")
     types = _section(data, name, "types", size, tuple(sections[:2]))
     strings = _section(data, name, "strings", size, tuple(sections[2:]))
     if types[0] % 4 or (types[1] - types[0]) % 4:
-        raise BtfError(f"{name}: BTF types are not made of whole words")
+        raise BtfError(f"{name}: BTF types are not whole words")
     if strings[1] > strings[0] and data[strings[1] - 1]:
-        raise BtfError(f"{name}: the strings of BTF do not end with a NUL")
+        raise BtfError(f"{name}: the BTF strings do not end with a NUL")
     sizes = RECORD_SIZES
     if size >= _LAYOUT_HEADER:
-        where = struct.unpack_from(f"{mark}II", data, _LEAST_HEADER)
+        where = struct.unpack_from(f"{mark}II", data, _MIN_HEADER)
         start, end = _section(data, name, "layout", size, where)
         sizes = _sizes(data[start:end], mark)
     return Header(order, types, strings, sizes)
@@ -163,7 +166,7 @@ def _byte_order(data: bytes, name: str) -> str:
     for order, mark in (("little", "<"), ("big", ">")):
         if struct.unpack_from(mark + "H", data)[0] == MAGIC:
             return order
-    raise BtfError(f"{name}: not BTF, it begins with {data[:4].hex(' ')} and not with 9f eb")
+    raise BtfError(f"{name}: not BTF: it begins with {data[:4].hex(' ')}, not with 9f eb")
 
 
 def _section(
@@ -173,15 +176,15 @@ def _section(
     start = header + offset
     if start + length > len(data):
         raise BtfError(
-            f"{name}: BTF {what} of {length} bytes at {start} end behind the {len(data)} bytes"
-            " there are"
+            f"{name}: BTF {what} section of {length} bytes at {start} ends after the data,"
+            f" which has {len(data)} bytes"
         )
     return start, start + length
 
 
 def _sizes(layout: bytes, mark: str) -> dict[int, tuple[int, int]]:
-    # What this toolkit knows about a kind it reads by its own knowledge.
+    # Kinds that this toolkit knows have the sizes it knows.
     rows = list(struct.iter_unpack(mark + _LAYOUT.format, layout[: len(layout) & ~3]))
-    told = {kind: (info, item) for kind, (info, item, _) in enumerate(rows[:_KIND_NUMBERS])}
-    told.pop(Kind.VOID, None)
-    return {**told, **RECORD_SIZES}
+    given = {kind: (info, item) for kind, (info, item, _) in enumerate(rows[:_KIND_NUMBERS])}
+    given.pop(Kind.VOID, None)
+    return {**given, **RECORD_SIZES}

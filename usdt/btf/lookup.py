@@ -1,4 +1,4 @@
-"""Types by the names that people write: ``struct sk_buff``, ``unsigned long``, ``u32 *``."""
+"""Find types by their C names: ``struct sk_buff``, ``unsigned long``, ``u32 *``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _WORDS = {"unsigned", "signed", "int", "long", "short", "char"}
 
 
 def find_type(btf: Btf, text: str) -> int:
-    """ID of a type by its name in C (with ``*`` for pointers to it), or by its ID in digits.
+    """Return the ID of a type, given by its name in C (with ``*`` for pointers) or by its ID.
 
-    Of several types with a name, the first.
+    If several types have the name, return the first.
 
     Raises:
-        BtfError: there is none; the message names the nearest.
+        BtfError: no type has the name; the message names the closest one.
     """
     text = " ".join(text.split())
     if text.isascii() and text.isdigit() and len(text) < 11:
@@ -68,14 +68,14 @@ def _named(btf: Btf, name: str) -> int | None:
 
 
 def _best(btf: Btf, found: list[int]) -> int | None:
-    # An enumeration without values is only named.
+    # Prefer definitions: an enumeration without values is a forward declaration.
     whole = [type_id for type_id in found if getattr(btf.type(type_id), "values", True)]
     every = [*whole, *found]
     return every[0] if every else None
 
 
 def _spellings(words: list[str]) -> list[str]:
-    # gcc says "long unsigned int", clang "unsigned long".
+    # gcc writes "long unsigned int", clang "unsigned long".
     signs = [word for word in words if word in ("unsigned", "signed")]
     longs = [word for word in words if word in ("long", "short")]
     if "char" in words:
@@ -93,11 +93,11 @@ def _pointer_to(btf: Btf, target: int, text: str) -> int:
         found = btf.type(type_id)
         if isinstance(found, Pointer) and found.type_id == target:
             return type_id
-    raise BtfError(f"{btf.name}: no type {text!r} (nothing in it is such a pointer)")
+    raise BtfError(f"{btf.name}: no type {text!r} (it has no pointer to that type)")
 
 
 def closest_type(btf: Btf, name: str) -> str | None:
-    """The name of a type that looks most like another, with its tag; None if none does."""
+    """Return the type name that is most like ``name``, with its tag; None if none is."""
     import difflib  # noqa: PLC0415 - only for a message
 
     tag, _, rest = name.partition(" ")

@@ -1,7 +1,7 @@
-"""The few types that a value is made of, as BTF of their own: what a recording takes along.
+"""Copy the types that a value consists of into BTF of their own, for recordings.
 
-What is in the value is there in full. What its pointers point at is there by name, as far as C
-needs it to name the pointer; characters and prototypes stay what they are.
+Types within the value are copied in full. Targets of its pointers are copied without members, only
+as far as C needs them to name the pointer; characters and prototypes are copied in full.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = ("minimize",)
 
-_MOST = 1 << 14  # types of one value
+_MAX_TYPES = 1 << 14  # within one value
 
 
 def minimize(btf: Btf, type_id: int) -> tuple[bytes, int]:
-    """BTF with a type and what values of it are made of; and the type's ID in it.
+    """Return BTF with a type and all types within its values, and the type's ID there.
 
     Raises:
-        BtfError: the type is absurd.
+        BtfError: the type has too many types within it, or they contain one another.
     """
     return _Minimizer(btf).made(type_id)
 
@@ -47,15 +47,15 @@ def minimize(btf: Btf, type_id: int) -> tuple[bytes, int]:
 class _Minimizer:
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
-        self._ids: dict[int, int] = {0: 0}  # of the types that are taken along, in their order
-        self._whole: set[int] = set()  # those of them that values are made of
+        self._ids: dict[int, int] = {0: 0}  # old ID → new ID, in the order of the new ones
+        self._whole: set[int] = set()  # old IDs of the types that are copied in full
 
     def made(self, type_id: int) -> tuple[bytes, int]:
         self._collect(type_id, 0, whole=True)
         writer = BtfWriter(self._btf.order)
         for known in list(self._ids)[1:]:
             self._write(writer, self._btf.type(known))
-        if self._btf.pointer_size == 4:  # which no BTF says but by its long
+        if self._btf.pointer_size == 4:  # readers take it from the size of long
             writer.integer("long int", 4, Encoding.SIGNED)
         return writer.data(), self._ids[type_id]
 
@@ -65,9 +65,9 @@ class _Minimizer:
             return
         if depth > MAX_NESTING:
             raise nesting_error(self._btf.name, type_id)
-        if len(self._ids) > _MOST:
+        if len(self._ids) > _MAX_TYPES:
             raise BtfError(
-                f"{self._btf.name}: BTF type {type_id} is made of {_MOST} types and more"
+                f"{self._btf.name}: BTF type {type_id} consists of more than {_MAX_TYPES} types"
             )
         if new:
             self._ids[type_id] = len(self._ids)
@@ -77,7 +77,7 @@ class _Minimizer:
             self._collect(inner, depth + 1, whole=its)
 
     def _inner(self, found: Type, *, whole: bool) -> Iterator[tuple[int, bool]]:
-        # What a type refers to, and whether values are made of that.
+        # The types that a type refers to, and whether to copy them in full.
         if isinstance(found, Composite):
             for member in found.members if whole else ():
                 yield member.type_id, True
@@ -115,7 +115,7 @@ class _Minimizer:
         elif isinstance(found, Composite):
             self._composite(writer, found)
         else:
-            raise BtfError(f"{self._btf.name}: BTF type {found.id} is no part of a value")
+            raise BtfError(f"{self._btf.name}: BTF type {found.id} cannot be part of a value")
 
     def _enum(self, writer: BtfWriter, found: Enum) -> None:
         values = found.values if found.id in self._whole else ()

@@ -1,4 +1,4 @@
-"""All types of BTF as bpftool prints them: ``format raw``, to the byte, and its JSON."""
+"""Print types exactly as ``bpftool btf dump`` does: ``format raw``, and JSON."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ENCODINGS = {0: "(none)", 1: "SIGNED", 2: "CHAR", 4: "BOOL"}
 _LINKAGES = ("static", "global", "extern")
 _ANONYMOUS = "(anon)"
 
-# Names of the keys in JSON where the items of a kind stand.
+# JSON keys of the lists of items.
 _ITEMS = ("members", "values", "params", "vars")
 
 
 def to_json(btf: Btf, found: Type) -> dict[str, Any]:
-    """One type, with bpftool's keys in bpftool's order."""
+    """Return one type as a JSON object, with bpftool's keys in bpftool's order."""
     kind = found.kind.name if isinstance(found.kind, Kind) else "UNKNOWN"
     start: dict[str, Any] = {"id": found.id, "kind": kind, "name": found.name or _ANONYMOUS}
     return start | _fields(btf, found)
@@ -114,7 +114,7 @@ def _member(name: str, target: int, bit_offset: int, bits: int) -> dict[str, Any
 
 
 def raw_lines(btf: Btf) -> Iterator[str]:
-    """Every type of its own (not the base's) as text of one or more lines, each with its end.
+    """Yield each type, without the base's, as text of one or more lines that end with a newline.
 
     Raises:
         BtfError: a type is damaged.
@@ -124,7 +124,7 @@ def raw_lines(btf: Btf) -> Iterator[str]:
 
 
 def raw_text(btf: Btf, found: Type) -> str:
-    """One type as ``bpftool btf dump`` prints it."""
+    """Return one type as ``bpftool btf dump`` prints it."""
     row = to_json(btf, found)
     parts = [f"[{row.pop('id')}] {row.pop('kind')} '{row.pop('name')}'"]
     long = isinstance(found, Enum) and found.kind == Kind.ENUM64

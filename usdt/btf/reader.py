@@ -1,8 +1,8 @@
-"""``Btf``: the types of a kernel, a module or an object, decoded when they are asked for.
+"""``Btf``: the types of a kernel, a module or an object file, each decoded on first use.
 
-Opening costs one pass over the records that notes where each begins; everything else is read on
-demand. A module's types continue those of its base: IDs from ``base.end`` on, string offsets from
-the length of the base's strings on.
+Opening costs one pass over the records, to find where each begins. Split BTF (a module's)
+continues its base: its type IDs start at ``base.end``, its string offsets at the length of the
+base's strings.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = ("Btf",)
 
-_MOST_STEPS = 256  # of typedefs, modifiers and arrays on the way to a size
-_MANY_HITS = 1000
+_MAX_STEPS = 256  # typedefs, modifiers and arrays followed to find a size
+_MAX_HITS = 1000  # of a string offset's bytes among the records
 _VOID = Void(0, "")
 _LONG = {"long int", "long unsigned int", "long", "unsigned long", "long signed int"}
 _LONG |= {"unsigned long int", "signed long", "signed long int"}
 
 
 class _Steps(dict[int, int]):
-    # info word → words of the whole record, worked out once for each distinct word.
+    # Info word → length of the whole record in words, computed once for each distinct info word.
     def __init__(self, sizes: dict[int, tuple[int, int]], name: str) -> None:
         self._sizes = sizes
         self._name = name
@@ -55,27 +55,27 @@ class _Steps(dict[int, int]):
         sizes = self._sizes.get(kind)
         if sizes is None or not kind:
             raise BtfError(
-                f"{self._name}: BTF kind {kind} is unknown, and no layout section says how to"
-                " skip it"
+                f"{self._name}: BTF kind {kind} is unknown, and no layout section gives the size"
+                " of its records"
             )
         extra = sizes[0] + items * sizes[1]
         if extra % 4:
-            raise BtfError(f"{self._name}: BTF kind {kind} is not made of whole words")
+            raise BtfError(f"{self._name}: BTF kind {kind} has records that are not whole words")
         self[info] = steps = 3 + extra // 4
         return steps
 
 
 class Btf:
-    """BTF in memory: types by ID, found by name; sizes and offsets are bytes unless they say bits.
+    """BTF in memory: types by ID and by name. Sizes and offsets are in bytes, unless named bits.
 
     Attributes:
-        name: what messages call it, a path for example.
-        base: the BTF whose types these continue, or None.
-        first: ID of the first type of its own, 1 without a base.
-        order: "little" or "big".
+        name: the name in error messages, for example a path.
+        base: the BTF that this one continues, or None.
+        first: ID of the first type that is not the base's; 1 without a base.
+        order: byte order, "little" or "big".
 
     Raises:
-        BtfError: it is damaged, or has no type of that ID.
+        BtfError: the BTF is damaged, or has no type with that ID.
 
     Example:
         >>> btf = usdt.bpf.BTF.from_kernel()
@@ -125,10 +125,10 @@ class Btf:
         return Btf(file.types, name=path, base=base)
 
     def __init__(self, data: bytes, *, name: str = "BTF", base: Btf | None = None) -> None:
-        """Check the header; the records are looked at when they are needed.
+        """Check the header; records are checked when they are decoded.
 
         Raises:
-            BtfError: the header does not fit the data.
+            BtfError: the header contradicts the data.
         """
         header = parse_header(data, name)
         self.name = name
@@ -145,13 +145,13 @@ class Btf:
 
     @property
     def strings_end(self) -> int:
-        """Length of the strings, the base's included."""
+        """Length of the strings in bytes, including the base's."""
         start, end = self._header.strings
         return self._strings_before + end - start
 
     @functools.cached_property
     def end(self) -> int:
-        """One more than the last ID."""
+        """One more than the last type ID."""
         return self.first + len(self._places)
 
     @functools.cached_property
@@ -165,8 +165,8 @@ class Btf:
 
     @functools.cached_property
     def _places(self) -> array[int]:
-        # Index of each record's first word. This loop is most of what opening costs: a plain dict
-        # is quicker than one that makes what is missing, and looking without adding 1 is, too.
+        # Index of each record's first word. Opening spends most of its time in this loop: a plain
+        # dict is faster than one with __missing__, and indexing ``infos`` is faster than adding 1.
         end, infos = len(self._words), self._words[1:]
         every, steps = _Steps(self._header.sizes, self.name), dict[int, int]()
         places: list[int] = []
@@ -183,11 +183,11 @@ class Btf:
             at = end + 1
         if at > end:
             type_id = self.first + len(places) - 1
-            raise BtfError(f"{self.name}: BTF type {type_id} is cut off by the end of the types")
+            raise BtfError(f"{self.name}: BTF type {type_id} is cut off at the end of the types")
         return array("I", places)
 
     def __len__(self) -> int:
-        """Number of types, void and the base's included."""
+        """Number of types, including void and the base's."""
         return self.end
 
     def _place(self, type_id: int) -> int:
@@ -196,10 +196,10 @@ class Btf:
         return self._places[type_id - self.first]
 
     def kind(self, type_id: int) -> int:
-        """The kind of a type, without decoding it.
+        """Return the kind of a type, without decoding it.
 
         Raises:
-            BtfError: no such type.
+            BtfError: no type has this ID.
         """
         if not type_id:
             return Kind.VOID
@@ -208,10 +208,10 @@ class Btf:
         return kind_of(self._words[self._place(type_id) + 1])
 
     def type(self, type_id: int) -> Type:
-        """The type with an ID.
+        """Return the type with an ID.
 
         Raises:
-            BtfError: no such type, or it is damaged.
+            BtfError: no type has this ID, or it is damaged.
         """
         found = self._types.get(type_id)
         if found is not None:
@@ -230,7 +230,7 @@ class Btf:
         return end - self._places[index]
 
     def string(self, offset: int) -> str:
-        """The string at an offset; bytes that are not UTF-8 become surrogates.
+        """Return the string at an offset; bytes that are not UTF-8 become surrogates.
 
         Raises:
             BtfError: the offset lies outside the strings.
@@ -242,33 +242,33 @@ class Btf:
         if at >= end:
             if not offset:
                 return ""
-            raise BtfError(f"{self.name}: string at {offset} in {self.strings_end} bytes of them")
+            raise BtfError(f"{self.name}: string offset {offset} in {self.strings_end} bytes")
         return self._data[at : self._data.index(b"\0", at, end)].decode("utf-8", "surrogateescape")
 
     def own_ids(self, *kinds: Kind) -> Iterator[int]:
-        """IDs of its own types (not the base's) of some kinds, in order."""
+        """Yield the IDs of the types of some kinds, in order, without the base's."""
         words, wanted = self._words, set(map(int, kinds))
         for type_id, place in enumerate(self._places, self.first):
             if (words[place + 1] >> 24 & 0x7F) in wanted:
                 yield type_id
 
     def ids(self, *kinds: Kind) -> Iterator[int]:
-        """IDs of the types of some kinds, the base's first."""
+        """Yield the IDs of the types of some kinds, the base's first."""
         if self.base:
             yield from self.base.ids(*kinds)
         yield from self.own_ids(*kinds)
 
     def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
-        """ID and name of its own types of some kinds."""
+        """Yield ID and name of the types of some kinds, without the base's."""
         words, places, first = self._words, self._places, self.first
         for type_id in self.own_ids(*kinds):
             yield type_id, self.string(words[places[type_id - first]])
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
-        """IDs of every type of a name and of one of some kinds, the base's first.
+        """Return the IDs of all types with this name and one of these kinds, the base's first.
 
-        The name is searched among the strings and its offset among the records: a few
-        milliseconds where decoding all types takes a third of a second.
+        This searches the strings for the name and the records for its offset. It takes a few
+        milliseconds; decoding all types takes a third of a second.
         """
         wanted = name.encode("utf-8", "surrogateescape")
         if not wanted or b"\0" in wanted:
@@ -276,7 +276,7 @@ class Btf:
         found = self.base.find(name, *kinds) if self.base else []
         offsets = self._offsets_of(b"\0" + wanted + b"\0", 1)
         own = [type_id for offset in offsets for type_id in self._with_name(offset)]
-        if not own:  # strings may share their tails
+        if not own:  # the name may be the end of another string
             tails = set(self._offsets_of(wanted + b"\0", 0)) - set(offsets)
             own = list(self._with_names(tails)) if tails else []
         return found + sorted(type_id for type_id in own if self.kind(type_id) in kinds)
@@ -293,7 +293,7 @@ class Btf:
         return found
 
     def _with_name(self, offset: int) -> Iterator[int]:
-        # Records that begin with an offset. Its bytes are found elsewhere, too.
+        # Records that begin with a string offset; the same bytes also occur elsewhere.
         start, end = self._header.types
         word = offset.to_bytes(4, "little" if self.order == "little" else "big")
         places = self._places
@@ -301,7 +301,7 @@ class Btf:
         at = self._data.find(word, start, end)
         while at >= 0:
             hits.append(at - start)
-            if len(hits) > _MANY_HITS:  # a type_id that other words have, too
+            if len(hits) > _MAX_HITS:  # too common a number: compare all records instead
                 yield from self._with_names({offset})
                 return
             at = self._data.find(word, at + 1, end)
@@ -318,27 +318,29 @@ class Btf:
                 yield type_id
 
     def resolve(self, type_id: int) -> Type:
-        """The type behind typedefs and modifiers.
+        """Return the type behind typedefs and modifiers.
 
         Raises:
-            BtfError: they go round in a circle.
+            BtfError: the typedefs form a cycle.
         """
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             found = self.type(type_id)
             if not isinstance(found, Typedef | Modifier):
                 return found
             type_id = found.type_id
-        raise BtfError(f"{self.name}: BTF type {type_id} is behind too many typedefs, or itself")
+        raise BtfError(
+            f"{self.name}: BTF type {type_id} is a typedef of itself, or of too many others"
+        )
 
     def size_of(self, type_id: int) -> int:
-        """Size of a value of a type, in bytes.
+        """Return the size of a type's values in bytes.
 
         Raises:
-            BtfError: values of it have no size (void, functions, types only named).
+            BtfError: the type has no size (void, functions, forward declarations).
         """
         factor = 1
         found = self.resolve(type_id)
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if isinstance(found, Array):
                 factor *= found.count
             elif not isinstance(found, Variable):
@@ -351,7 +353,7 @@ class Btf:
         raise BtfError(f"{self.name}: BTF type {type_id} ({_kind_name(found)}) has no size")
 
     def align_of(self, type_id: int, depth: int = 0) -> int:
-        """Alignment of a type in bytes, as C compilers of 64-bit CPUs have it; 0 if it has none.
+        """Return a type's alignment in bytes, as C compilers for 64-bit CPUs have it; 0 for none.
 
         Raises:
             BtfError: types contain one another.
@@ -388,7 +390,7 @@ class Btf:
 
     @functools.cached_property
     def pointer_size(self) -> int:
-        """Bytes of a pointer: those of a ``long``, or 8 where no ``long`` is described."""
+        """Size of a pointer in bytes: the size of ``long``, or 8 if the BTF has no ``long``."""
         for type_id in self.ids(Kind.INT):
             found = self.type(type_id)
             if isinstance(found, Int) and found.name in _LONG and found.size in (4, 8):

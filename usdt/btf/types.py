@@ -1,7 +1,7 @@
-"""Types as BTF has them: one immutable record per kind, which refer to one another by ID.
+"""The types of BTF: one immutable record per kind. Records refer to one another by ``type_id``.
 
-Every record has ``id``, ``kind`` and ``name`` ("" for none). ID 0 is void. Sizes are in bytes
-unless a name says bits.
+Every record has ``id``, ``kind`` and ``name`` ("" for none). ID 0 is void. Sizes are in bytes,
+bit sizes and bit offsets in bits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MIN_FLAGS = 3  # enumerators of one bit that make an enumeration one of flags
 
 @frozen
 class Void:
-    """ID 0."""
+    """``void``, ID 0."""
 
     id: int
     name: str
@@ -51,7 +51,7 @@ class Void:
 
 @frozen
 class Int:
-    """An integer, character or boolean; ``bits`` at ``bit_offset`` in it are used."""
+    """An integer, character or boolean that uses ``bits`` bits from ``bit_offset`` on."""
 
     id: int
     name: str
@@ -63,7 +63,7 @@ class Int:
 
     @property
     def signed(self) -> bool:
-        """Whether it is signed."""
+        """True for signed integers."""
         return bool(self.encoding & Encoding.SIGNED)
 
 
@@ -89,7 +89,7 @@ class Pointer:
 
 @frozen
 class Array:
-    """``count`` elements of ``type_id``."""
+    """An array of ``count`` elements of ``type_id``."""
 
     id: int
     name: str
@@ -123,7 +123,7 @@ class Composite:
 
 @frozen
 class Enumerator:
-    """A name for a number."""
+    """A name and its value in an enumeration."""
 
     name: str
     value: int
@@ -143,7 +143,7 @@ class Enum:
 
 @frozen
 class Forward:
-    """A structure or union that is only named."""
+    """A forward declaration: a structure or union without its members."""
 
     id: int
     name: str
@@ -163,7 +163,7 @@ class Typedef:
 
 @frozen
 class Modifier:
-    """CONST, VOLATILE, RESTRICT or TYPE_TAG; with ``flag``, a tag is an attribute by itself."""
+    """CONST, VOLATILE, RESTRICT or TYPE_TAG; with ``flag``, a tag is an attribute of its own."""
 
     id: int
     kind: Kind
@@ -185,7 +185,7 @@ class Function:
 
 @frozen
 class Parameter:
-    """A parameter of a prototype; the last, without name and type, stands for further ones."""
+    """A parameter of a prototype; a last one without name and type means ``...``."""
 
     name: str
     type_id: int
@@ -203,7 +203,7 @@ class FunctionProto:
 
     @property
     def variadic(self) -> bool:
-        """Whether it takes any number of further arguments."""
+        """True if the parameters end with ``...``."""
         last = self.parameters[-1:]
         return bool(last) and not last[0].type_id and not last[0].name and len(self.parameters) > 1
 
@@ -221,7 +221,7 @@ class Variable:
 
 @frozen
 class SectionItem:
-    """A variable's place in a section."""
+    """A variable in a section: its type, offset and size."""
 
     type_id: int
     offset: int
@@ -230,7 +230,7 @@ class SectionItem:
 
 @frozen
 class DataSection:
-    """A section with variables."""
+    """An ELF section with variables."""
 
     id: int
     name: str
@@ -253,7 +253,7 @@ class DeclTag:
 
 @frozen
 class Unknown:
-    """A kind from the future, which the layout section lets one skip."""
+    """A type of a kind that this toolkit does not know and skips."""
 
     id: int
     name: str

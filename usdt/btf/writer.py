@@ -1,11 +1,11 @@
-"""BTF from types that come from elsewhere: records and strings put together as bytes.
+"""Write BTF: build records and strings, and join them to bytes.
 
     types = BtfWriter()
     number = types.integer("int", 4, Encoding.SIGNED)
     types.composite(Kind.STRUCT, "point", 8, [("x", number, 0, 0), ("y", number, 32, 0)])
     btf = Btf(types.data())
 
-Methods return the ID of what they add. Nothing is checked: tests write damaged BTF with it, too.
+Methods return the ID of the type they add. They check nothing: tests also write damaged BTF.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _WORD = 0xFFFFFFFF
 
 
 class BtfWriter:
-    """Collects types.
+    """Builds BTF, type by type.
 
     Args:
         order: "little" or "big".
-        first: ID of the first type, more than 1 for split BTF.
-        strings_before: bytes of the base's strings, for split BTF.
+        first: ID of the first type; more than 1 for split BTF.
+        strings_before: length of the base's strings in bytes, for split BTF.
     """
 
     def __init__(self, order: str = "little", *, first: int = 1, strings_before: int = 0) -> None:
@@ -43,7 +43,7 @@ class BtfWriter:
         self._records: list[bytes] = []
 
     def string(self, text: str) -> int:
-        """Offset of a string."""
+        """Return the offset of a string; add it if it is new."""
         if text not in self._offsets:
             self._offsets[text] = self._before + len(self._strings)
             self._strings += text.encode("utf-8", "surrogateescape") + b"\0"
@@ -59,7 +59,7 @@ class BtfWriter:
         items: int = 0,
         flag: bool = False,
     ) -> int:
-        """Any record: ``value`` is its size or type, ``items`` its number of items."""
+        """Add any record: ``value`` is its size or type, ``items`` its number of items."""
         info = items | kind << 24 | flag << 31
         every = [self.string(name), info, value, *words]
         masked = [word & _WORD for word in every]
@@ -67,22 +67,22 @@ class BtfWriter:
         return self._first + len(self._records) - 1
 
     def integer(self, name: str, size: int, encoding: int = 0, bits: int | None = None) -> int:
-        """An integer."""
+        """Add an integer."""
         used = 8 * size if bits is None else bits
         return self.record(Kind.INT, name, size, [encoding << 24 | used & 0xFF])
 
     def pointer(self, target: int) -> int:
-        """A pointer."""
+        """Add a pointer."""
         return self.record(Kind.PTR, "", target)
 
     def array(self, target: int, count: int, index: int = 1) -> int:
-        """An array."""
+        """Add an array."""
         return self.record(Kind.ARRAY, "", 0, [target, index, count])
 
     def composite(
         self, kind: Kind, name: str, size: int, members: Iterable[tuple[str, int, int, int]]
     ) -> int:
-        """A structure or union; members are (name, type, offset in bits, bits or 0)."""
+        """Add a structure or union; members are (name, type, bit offset, bit field size or 0)."""
         rows = list(members)
         flag = any(bits for *_, bits in rows)
         words = [
@@ -95,7 +95,7 @@ class BtfWriter:
     def enum(
         self, name: str, size: int, values: Iterable[tuple[str, int]], *, signed: bool = False
     ) -> int:
-        """An enumeration of 32-bit values."""
+        """Add an enumeration of 32-bit values."""
         rows = list(values)
         words = [word for label, value in rows for word in (self.string(label), value)]
         return self.record(Kind.ENUM, name, size, words, items=len(rows), flag=signed)
@@ -103,25 +103,25 @@ class BtfWriter:
     def enum64(
         self, name: str, size: int, values: Iterable[tuple[str, int]], *, signed: bool = False
     ) -> int:
-        """An enumeration of 64-bit values."""
+        """Add an enumeration of 64-bit values."""
         rows = [(self.string(label), value, value >> 32) for label, value in values]
         words = [word for row in rows for word in row]
         return self.record(Kind.ENUM64, name, size, words, items=len(rows), flag=signed)
 
     def prototype(self, target: int, parameters: Iterable[tuple[str, int]]) -> int:
-        """What a function takes and returns; a last ("", 0) means "..."."""
+        """Add a prototype; a last parameter ("", 0) means ``...``."""
         rows = list(parameters)
         words = [word for label, kind in rows for word in (self.string(label), kind)]
         return self.record(Kind.FUNC_PROTO, "", target, words, items=len(rows))
 
     def section(self, name: str, size: int, items: Iterable[tuple[int, int, int]]) -> int:
-        """A section; items are (variable, offset, size)."""
+        """Add a data section; items are (variable, offset, size)."""
         rows = list(items)
         words = [word for row in rows for word in row]
         return self.record(Kind.DATASEC, name, size, words, items=len(rows))
 
     def data(self, *, layout: dict[int, tuple[int, int]] | None = None) -> bytes:
-        """All of it; with ``layout``, kind → (bytes once, bytes per item), the header of 2026."""
+        """Return the BTF; ``layout`` (kind → bytes once, bytes per item) adds a layout section."""
         types, strings = b"".join(self._records), bytes(self._strings)
         strings += bytes(-len(strings) % 4) if layout is not None else b""
         size = _HEADER if layout is None else _LAYOUT_HEADER

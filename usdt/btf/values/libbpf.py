@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ("render_libbpf",)
 
-_MOST_TEXTS = 1 << 22
+_MAX_TEXTS = 1 << 22
 _LINKAGES = {0: "static ", 2: "extern "}
 _CHARACTERS = {sign: character_texts(signed=sign) for sign in (False, True)}
 
@@ -105,8 +105,8 @@ class _Dump:
 
     def put(self, text: str) -> None:
         self.out.append(text)
-        if len(self.out) > _MOST_TEXTS:
-            raise BtfError(f"{self.btf.name}: a value with more than {_MOST_TEXTS} parts")
+        if len(self.out) > _MAX_TEXTS:
+            raise BtfError(f"{self.btf.name}: a value with more than {_MAX_TEXTS} parts")
 
     def finish(self, text: str) -> None:
         self.put(text + ("," if self.depth else "") + self.newline())

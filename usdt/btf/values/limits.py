@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ("TypeLimits",)
 
-_MOST_VALUES = 1 << 22
+_MAX_VALUES = 1 << 22
 
 
 class TypeLimits:
@@ -64,7 +64,7 @@ class TypeLimits:
             for item in found.items:
                 inner, each = self._measure(item.type_id, depth + 1)
                 size, values = max(size, item.offset + inner), values + each
-        if values > _MOST_VALUES:
+        if values > _MAX_VALUES:
             raise BtfError(f"{self._btf.name}: BTF type {type_id} holds {values} values")
         self._known[type_id] = size, values
         return size, values

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = ("TreeCodegen",)
 
-_MOST_BASE = 16
+_MAX_BASE = 16
 _INLINED = 100  # values of a structure that has no function of its own
 
 
@@ -169,10 +169,10 @@ class TreeCodegen:
             return Scalar(code, found.size, "{@v}", "@v")
         if isinstance(found, Int | Float):
             size = found.size
-            text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MOST_BASE else ""
+            text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MAX_BASE else ""
             if isinstance(found, Float) and size in (4, 8, 16):
                 text = "{FLOAT(@v)}"
-            return Scalar(f"{size}s", size, text, f"@v != {bytes(min(size, _MOST_BASE))!r}")
+            return Scalar(f"{size}s", size, text, f"@v != {bytes(min(size, _MAX_BASE))!r}")
         return None
 
 
@@ -268,7 +268,7 @@ class FunctionBody:
 
     def _number(self, member: Member, scalar: Scalar) -> None:
         self._bound(member, scalar.size)
-        if not scalar.code or not 1 <= scalar.size <= _MOST_BASE:
+        if not scalar.code or not 1 <= scalar.size <= _MAX_BASE:
             if self.always:
                 self.add(f'e(f"{self.lead(member)}")')
             self.fail("EINVAL")

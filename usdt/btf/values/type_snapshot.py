@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ("TypeSnapshot", "snapshot_of")
 
-_MOST = 1 << 20  # bytes of types of one value
-_LARGEST = 1 << 30
+_MAX_BYTES = 1 << 20  # bytes of types of one value
+_MAX_SIZE = 1 << 30
 
 
 @frozen
@@ -50,11 +50,11 @@ class TypeSnapshot:
         from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
 
         type_id, size = (data.get(key) if isinstance(data, dict) else None for key in _NUMBERS)
-        if type(type_id) is not int or type(size) is not int or not 0 < size <= _LARGEST:
+        if type(type_id) is not int or type(size) is not int or not 0 < size <= _MAX_SIZE:
             raise refuse("shape: a type and its size expected")
         try:
             inflate = zlib.decompressobj()
-            types = inflate.decompress(base64.b64decode(data.get("types")), _MOST)
+            types = inflate.decompress(base64.b64decode(data.get("types")), _MAX_BYTES)
             btf = Btf(types, name="the recorded types")
             TypeLimits(btf).extent(type_id)
             if inflate.unconsumed_tail or btf.size_of(type_id) != size:
@@ -81,7 +81,7 @@ def snapshot_of(btf: Btf, type_id: int) -> TypeSnapshot | None:
         size = btf.size_of(type_id)
     except BtfError:
         return None
-    if not 0 < size <= _LARGEST:
+    if not 0 < size <= _MAX_SIZE:
         return None
     TypeLimits(btf).extent(type_id)
     types, own = minimize(btf, type_id)
