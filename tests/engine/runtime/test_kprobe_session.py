@@ -67,7 +67,7 @@ def _point() -> AttachPoint:
 
 
 def _run(selector: SessionDispatch, accept: TaskFilter | None = None, **state: Any) -> _Kernel:
-    cases = [item.case for one in selector.ends for item in (one.returned, one.entry) if item]
+    cases = [item.variant for one in selector.pairs for item in (one.returned, one.entry) if item]
     machine = _Kernel(context=struct.pack("=Q", _WHERE).rjust(160, b"\0").ljust(168, b"\0"))
     for name, value in state.items():
         setattr(machine, name, value)
@@ -119,14 +119,15 @@ def test_ends_of_a_call_are_found_by_their_number() -> None:
             ProgramVariant(
                 number, 0, made, EntryReturnRole(entry=entry, pair=pair, size=64, stack=_CALL)
             ),
-            returns=not entry,
+            on_return=not entry,
         )
         for where, number, entry, pair in (
             (point, 1, False, 1), (point, 2, True, 1), (other, 3, False, 1), (point, 4, False, 2)
         )
     ]  # fmt: skip
-    plain = AttachRequest(point, ProgramVariant(5, 0, made), returns=True)
+    plain = AttachRequest(point, ProgramVariant(5, 0, made), on_return=True)
     ends = pair_returns([*pairs, plain])
-    numbers = [(one.returned.case.number, one.entry and one.entry.case.number) for one in ends]
+    variants = [(one.returned.variant, one.entry and one.entry.variant) for one in ends]
+    numbers = [(returned.number, entry and entry.number) for returned, entry in variants]
     assert numbers == [(1, 2), (3, None), (4, None)]
     assert {one.size for one in ends} == {64}

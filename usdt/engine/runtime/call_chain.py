@@ -241,8 +241,8 @@ class ChainPlanner(AttachPlanner):
         for one in self._entry_and_return(
             request, point, self._split(point, plan), call, condition
         ):
-            if one.returns:
-                self._filter.place(one.case.number, position, entry=False)
+            if one.on_return:
+                self._filter.place(one.variant.number, position, entry=False)
             yield one
 
     def _split(self, point: AttachPoint, plan: ProbePlan) -> EntryReturnPlans:

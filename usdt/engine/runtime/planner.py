@@ -163,7 +163,7 @@ class AttachPlanner:
         at_return = self._variant(
             request, point.probe, ends.returned, ends, match, condition=condition
         )
-        yield AttachRequest(point, at_return, returns=True)
+        yield AttachRequest(point, at_return, on_return=True)
         if ends.entry is not None and at_return.call is not None:
             yield AttachRequest(point, self._entry(at_return, ends.entry, at_return.call))
 

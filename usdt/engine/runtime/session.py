@@ -135,7 +135,7 @@ class BpfSession(Pollable):
             SyscallError: programs cannot be loaded at all.
         """
         requests = self._planner.plan(request, points, declared or 0)
-        for role in dict.fromkeys(one.case.call for one in requests):
+        for role in dict.fromkeys(one.variant.call for one in requests):
             if role is not None:
                 self._attacher.add_maps(self._frames.maps(role.size))
         self._start()

@@ -84,18 +84,18 @@ class FunctionTarget:
         symbol: what the kernel knows it by.
         address: of the instruction; 0: not known.
         offset: in the function.
-        way: how to attach.
-        module: "" for the kernel itself.
-        number: its ID in the BTF of that, 0: none.
+        method: how to attach.
+        module: the kernel module; "" for the kernel itself.
+        btf_id: its type ID in the BTF of the module or kernel; 0: none.
     """
 
     name: str
     symbol: str
     address: int
     offset: int
-    way: KprobeMethod
+    method: KprobeMethod
     module: str = ""
-    number: int = 0
+    btf_id: int = 0
 
 
 KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | FunctionTarget

@@ -48,7 +48,7 @@ class Attacher(ProgramLoader):
         super().__init__(maps, accept, action)
         self._uprobes = UprobeAttacher(self, via, may_sleep=may_sleep)
 
-    def attach(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
+    def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach every point; what fails is reported and does not keep the rest from it.
 
         Raises:
@@ -56,15 +56,17 @@ class Attacher(ProgramLoader):
             NotSupported: system calls of this CPU.
         """
         failures: list[AttachFailure] = []
-        sites = [item for item in placed if item.point.kernel_target is None]
+        sites = [request for request in requests if request.point.kernel_target is None]
         functions = [
-            item for item in placed if isinstance(item.point.kernel_target, FunctionTarget)
+            request
+            for request in requests
+            if isinstance(request.point.kernel_target, FunctionTarget)
         ]
         events = [
-            item
-            for item in placed
-            if item.point.kernel_target is not None
-            and not isinstance(item.point.kernel_target, FunctionTarget)
+            request
+            for request in requests
+            if request.point.kernel_target is not None
+            and not isinstance(request.point.kernel_target, FunctionTarget)
         ]
         if functions:
             from usdt.engine.runtime.attach.kernel_functions import attach_kernel_functions  # noqa: PLC0415 - not for files

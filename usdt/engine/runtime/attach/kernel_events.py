@@ -1,22 +1,20 @@
-"""Attaching to the kernel's own places: which targets share a program, and how each is linked.
+"""Attaching to the kernel's events: which targets share a program, and how each is linked.
 
-Cookies say which target was hit, where the kernel has them; system calls have numbers.
+Cookies tell which target was hit, if the kernel has them; system calls have numbers.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Constant
 from usdt.base.closeable import allow_descriptors
-from usdt.base.errors import NotSupported, SyscallError, TracingError
-from usdt.base.frozen import frozen
+from usdt.base.errors import NotSupported, SyscallError
+from usdt.base.frozen import frozen, replace
 from usdt.bpf import features
 from usdt.bpf._uapi import Helper, ProgType
-from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
 from usdt.engine.compiler.codegen.model import EXIT
@@ -24,7 +22,6 @@ from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
 from usdt.engine.compiler.ir import ArgumentValue, children
 from usdt.engine.runtime.attach.attach_points import (
     TS_COMPAT,
-    AttachPoint,
     EventTarget,
     RawTracepointTarget,
     SyscallRegisters,
@@ -32,10 +29,18 @@ from usdt.engine.runtime.attach.attach_points import (
     compat_status,
     syscall_registers,
 )
-from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest, program_too_large
+from usdt.engine.runtime.attach.requests import (
+    MAX_VARIANTS,
+    AttachFailure,
+    AttachRequest,
+    bisect_load,
+    chunks,
+    explain,
+    variants_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Sequence
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.link import Link
@@ -47,13 +52,16 @@ if TYPE_CHECKING:
 
 __all__ = ("attach_kernel_events", "reads_context")
 
-_CASES = 256  # in one program
-_CASES_BY_NUMBER = 512  # of system calls, whose number is found by a few comparisons
+_MAX_SYSCALLS = 512  # in one program: the call's number is found by a few comparisons
+_HINTS = {
+    errno.EACCES: "the program reads beyond the event's record",
+    errno.EINVAL: "the kernel has no such event any more, or lets no program read so much of it",
+}
 
 
 @frozen
-class _ByNumber:
-    # Selects the case by the system call's number.
+class _DispatchByNumber:
+    # Finds the variant by the system call's number.
     registers: SyscallRegisters
     keys: tuple[tuple[int, int], ...]
 
@@ -104,90 +112,85 @@ def _reads(node: Node) -> bool:
 
 
 def attach_kernel_events(
-    loader: ProgramLoader, placed: Sequence[AttachRequest]
+    loader: ProgramLoader, requests: Sequence[AttachRequest]
 ) -> list[AttachFailure]:
-    """Attach points whose target is an event, a raw tracepoint or a system call.
+    """Attach to events, raw tracepoints and system calls; return what could not be attached.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
         NotSupported: system calls of this CPU.
     """
-    allow_descriptors(2 * len(placed))
-    return _Attaching(loader).all(placed)
+    allow_descriptors(2 * len(requests))
+    attacher = _EventAttacher(loader)
+    attacher.attach(requests)
+    return attacher.failures
 
 
-class _Attaching:
+class _EventAttacher:
+    # Groups the requests that can share a program, then loads and attaches each group.
     def __init__(self, loader: ProgramLoader) -> None:
         self.loader = loader
         self.cookies = features.have_cookies()
+        self.failures: list[AttachFailure] = []
 
-    def all(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
+    def attach(self, requests: Sequence[AttachRequest]) -> None:
         groups: dict[Hashable, list[AttachRequest]] = {}
         seen: dict[tuple[Hashable, KernelTarget | None], int] = {}
-        for item in placed:
-            family = self._family(item)
-            target = item.point.kernel_target
-            # One program is attached to a place once: what is there again goes into another.
+        for request in requests:
+            family = self._family(request)
+            target = request.point.kernel_target
+            # A program attaches to a place once: a second request there needs another program.
             times = seen[family, target] = seen.get((family, target), 0) + 1
-            groups.setdefault((family, times), []).append(item)
-        failures: list[AttachFailure] = []
-        # Returns first: so no begin is followed whose return would be missed.
+            groups.setdefault((family, times), []).append(request)
+        # Returns first, so that no entry is traced whose return would be missed.
         for group in sorted(groups.values(), key=lambda group: not _at_return(group[0])):
-            limit = (
-                _CASES_BY_NUMBER
-                if isinstance(group[0].point.kernel_target, SyscallTarget)
-                else _CASES
-            )
-            for part in _chunks(group, limit):
-                failures += self._part(part)
-        return failures
+            is_syscall = isinstance(group[0].point.kernel_target, SyscallTarget)
+            for part in chunks(group, _MAX_SYSCALLS if is_syscall else MAX_VARIANTS):
+                bisect_load(part, self._attach, lambda request: request.point.probe)
 
-    def _family(self, item: AttachRequest) -> Hashable:
-        # Points of one family can share a program.
-        match item.point.kernel_target:
+    def _family(self, request: AttachRequest) -> Hashable:
+        # Requests of one family can share a program.
+        variant = request.variant
+        match request.point.kernel_target:
             case SyscallTarget():
-                # Frames are of one size in a program.
-                frame = 0 if item.case.call is None else item.case.call.size
-                return "syscall", _at_return(item), frame
+                # A program has entry states of one size.
+                size = 0 if variant.call is None else variant.call.size
+                return "syscall", _at_return(request), size
             case EventTarget(size=size) if self.cookies:
                 return "event", size
             case RawTracepointTarget(name=name):
-                free = features.have_raw_cookies() and not reads_context(item.case.plan)
+                free = features.have_raw_cookies() and not reads_context(variant.plan)
                 return "raw", "" if free else name
-        return "event", item.case.number, item.point.kernel_target
+        return "event", variant.number, request.point.kernel_target
 
-    def _part(self, placed: list[AttachRequest]) -> list[AttachFailure]:
-        try:
-            return self._attach(placed)
-        except CodeTooLarge as err:
-            if len(placed) == 1:
-                raise program_too_large(placed[0]) from err
-        middle = len(placed) // 2
-        return self._part(placed[:middle]) + self._part(placed[middle:])
-
-    def _attach(self, placed: list[AttachRequest]) -> list[AttachFailure]:
-        first = placed[0].point.kernel_target
+    def _attach(self, requests: Sequence[AttachRequest]) -> None:
+        first = requests[0].point.kernel_target
         if isinstance(first, SyscallTarget):
-            return self._syscalls(placed, "sys_exit" if _at_return(placed[0]) else "sys_enter")
-        cases = list(dict.fromkeys(item.case for item in placed))
+            self._attach_syscalls(requests, "sys_exit" if _at_return(requests[0]) else "sys_enter")
+            return
+        variants = variants_of(requests)
         raw = isinstance(first, RawTracepointTarget)
-        program = self.loader.load(cases, ProgType.RAW_TRACEPOINT if raw else ProgType.TRACEPOINT)
-        failures, others = [], []
-        for item in placed:
-            target = item.point.kernel_target
+        kind = ProgType.RAW_TRACEPOINT if raw else ProgType.TRACEPOINT
+        program = self.loader.load(variants, kind)
+        attached, others = 0, []
+        for request in requests:
+            target = request.point.kernel_target
             try:
-                cookie = item.case.number if len(cases) > 1 else 0
+                cookie = request.variant.number if len(variants) > 1 else 0
                 self.loader.add_link(self._link(program, target, cookie))
+                attached += 1
             except (NotSupported, SyscallError) as err:
                 if isinstance(err, SyscallError) and err.errno == errno.EPERM:
                     raise
                 if isinstance(target, RawTracepointTarget) and target.fallback is not None:
-                    others.append(_moved(item, target.fallback))
+                    others.append(_at_event(request, target.fallback))
                 else:
-                    failures.append(AttachFailure((item.point,), _explained(err, item.point.probe)))
-        way = "raw tracepoints" if raw else "perf events of tracepoints"
-        self.loader.attach_log.append(f"{len(placed) - len(failures) - len(others)} {way}")
-        return failures + (self.all(others) if others else [])
+                    error = explain(err, request.point.probe, _HINTS)
+                    self.failures.append(AttachFailure((request.point,), error))
+        name = "raw tracepoints" if raw else "perf events of tracepoints"
+        self.loader.attach_log.append(f"{attached} {name}")
+        if others:
+            self.attach(others)
 
     def _link(self, program: Program, target: KernelTarget | None, cookie: int) -> Link:
         match target:
@@ -195,60 +198,33 @@ class _Attaching:
                 return attach_raw_tracepoint(program, name, cookie=cookie)
             case EventTarget(number=number):
                 return attach_tracepoint(program, number, cookie=cookie if self.cookies else None)
-        raise TypeError(f"no place for one link: {target}")
+        raise TypeError(f"neither an event nor a raw tracepoint: {target}")
 
-    def _syscalls(self, placed: list[AttachRequest], name: str) -> list[AttachFailure]:
-        targets = ((item.point.kernel_target, item.case.number) for item in placed)
-        keys = [
-            (target.number, case) for target, case in targets if isinstance(target, SyscallTarget)
-        ]
+    def _attach_syscalls(self, requests: Sequence[AttachRequest], name: str) -> None:
+        targets = ((one.point.kernel_target, one.variant.number) for one in requests)
+        keys = [(at.number, variant) for at, variant in targets if isinstance(at, SyscallTarget)]
         registers = syscall_registers()
-        kept = [item.case.number for item in placed if item.case.call is not None]
+        paired = [one.variant.number for one in requests if one.variant.call is not None]
         replaced = registers.replaced
-        if kept and _at_return(placed[0]) and replaced >= 0 and replaced not in dict(keys):
-            # Calls without a frame from their begin are passed over there.
-            keys.append((replaced, kept[0]))
-        cases = list(dict.fromkeys(item.case for item in placed))
-        select = _ByNumber(registers, tuple(keys))
-        kind = ProgType.RAW_TRACEPOINT
-        program = self.loader.load(cases, kind, select, excluded=os.getpid())
+        if paired and _at_return(requests[0]) and replaced >= 0 and replaced not in dict(keys):
+            # Calls without an entry state are passed over there.
+            keys.append((replaced, paired[0]))
+        program = self.loader.load(
+            variants_of(requests),
+            ProgType.RAW_TRACEPOINT,
+            _DispatchByNumber(registers, tuple(keys)),
+            excluded=os.getpid(),
+        )
         self.loader.add_link(attach_raw_tracepoint(program, name))
-        self.loader.attach_log.append(f"{len(placed)} system calls: one raw tracepoint {name}")
-        return []
+        self.loader.attach_log.append(f"{len(requests)} system calls: one raw tracepoint {name}")
 
 
-def _at_return(item: AttachRequest) -> bool:
-    # Of a pair the entry's case is of the begin, whatever its point says.
-    target, call = item.point.kernel_target, item.case.call
-    return (
-        isinstance(target, SyscallTarget)
-        and target.returns
-        and not (call is not None and call.entry)
-    )
+def _at_return(request: AttachRequest) -> bool:
+    # Of a pair, the variant at the entry belongs to sys_enter, whatever its point says.
+    target, role = request.point.kernel_target, request.variant.call
+    at_entry = role is not None and role.entry
+    return isinstance(target, SyscallTarget) and target.returns and not at_entry
 
 
-def _moved(item: AttachRequest, target: EventTarget) -> AttachRequest:
-    point = item.point
-    there = AttachPoint(
-        point.probe, "", "", 0, 0, point.arguments, kernel_target=target, types=point.types
-    )
-    return AttachRequest(there, item.case)
-
-
-def _chunks(items: list[AttachRequest], size: int) -> Iterator[list[AttachRequest]]:
-    # Parts with at most so many cases; there is one for each item.
-    ahead = iter(items)
-    while part := list(islice(ahead, size)):
-        yield part
-
-
-def _explained(err: TracingError, probe: str) -> TracingError:
-    if not isinstance(err, SyscallError):
-        return TracingError(f"{probe}: {err}")
-    number = err.errno or 0
-    hint = err.hint
-    if number == errno.EACCES:
-        hint = "the program reads beyond the event's record"
-    elif number == errno.EINVAL:
-        hint = "the kernel has no such event any more, or lets no program read so much of it"
-    return SyscallError(number, f"attach to {probe}", hint)
+def _at_event(request: AttachRequest, event: EventTarget) -> AttachRequest:
+    return replace(request, point=replace(request.point, kernel_target=event))

@@ -1,8 +1,8 @@
-"""Attaching to functions of the kernel, each point by the way that its target names.
+"""Attaching to functions of the kernel, each by the method that its target names.
 
-One program serves many functions where a cookie says which was hit. Programs on returns come
-first, so that no entry is followed whose return would be missed; where a return is refused, its
-entry is left out.
+One program serves many functions where a cookie tells which was hit. Programs on returns are
+attached first, so that no entry is traced whose return would be missed; where attaching to a return
+fails, its entry is left out.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import time
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import allow_descriptors
-from usdt.base.errors import NotSupported, SyscallError, TracingError, VerifierError
+from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType, ProgType
-from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.kprobes import (
     KprobeMethod,
     KprobeSite,
@@ -30,24 +29,41 @@ from usdt.bpf.objects import open_module_btf
 from usdt.engine.runtime.attach.attach_points import FunctionTarget
 from usdt.engine.runtime.attach.kprobe_batch import MAX_DEFINITIONS, KprobeBatch
 from usdt.engine.runtime.attach.kprobe_session import SessionDispatch, pair_returns
-from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest, program_too_large
+from usdt.engine.runtime.attach.requests import (
+    MAX_VARIANTS,
+    AttachFailure,
+    bisect_load,
+    chunks,
+    explain,
+    halves,
+    variants_of,
+)
 from usdt.tracefs.kprobe_events import define_kprobe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from usdt.bpf.link import Link
     from usdt.bpf.program import Program
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.kprobe_session import EntryReturnPair
     from usdt.engine.runtime.attach.loader import ProgramLoader
+    from usdt.engine.runtime.attach.requests import AttachRequest
 
 __all__ = ("attach_kernel_functions",)
 
-_CASES = 256  # in one program
-_ALIKE = 4096  # places that are attached by one call, if one short program serves them
-_MANY = 256  # places whose progress is told
+_MAX_INDEXED = 4096  # functions attached by one call, if one short program serves them all
+_SHOW_PROGRESS = 256  # functions or more whose progress is reported
 _ENOTSUPP = 524
+_HINTS = {
+    errno.EINVAL: "the kernel allows no probe there (notrace, or on its blacklist)",
+    errno.ENOENT: "the kernel has no such symbol",
+    errno.ESRCH: "the kernel has no such symbol, or not once",
+    errno.EADDRNOTAVAIL: "several functions have this name",
+    errno.EILSEQ: "no instruction begins there",
+    errno.EBUSY: "something else holds the function's entry",
+    errno.EOPNOTSUPP: "the kernel cannot probe this instruction",
+}
 _NAMES = {
     KprobeMethod.FENTRY: ("fentry", "fexit"),
     KprobeMethod.KPROBE_MULTI: (
@@ -64,234 +80,226 @@ _NAMES = {
 
 
 def attach_kernel_functions(
-    loader: ProgramLoader, placed: Sequence[AttachRequest]
+    loader: ProgramLoader, requests: Sequence[AttachRequest]
 ) -> list[AttachFailure]:
-    """Attach points whose target is a function.
+    """Attach to functions of the kernel; return what could not be attached.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
     """
-    allow_descriptors(2 * len(placed))
+    allow_descriptors(2 * len(requests))
     began = time.monotonic()
-    failures = _Functions(loader, len(placed)).all(placed)
-    number = len(placed) - len(failures)
+    failures = _FunctionAttacher(loader, len(requests)).attach(requests)
+    number = len(requests) - len(failures)
     loader.attach_log.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
     return failures
 
 
-def _target_of(item: AttachRequest) -> FunctionTarget:
-    target = item.point.kernel_target
+def _target_of(request: AttachRequest) -> FunctionTarget:
+    target = request.point.kernel_target
     if not isinstance(target, FunctionTarget):
         raise TypeError(f"no function: {target}")
     return target
 
 
-def _keeps(item: AttachRequest) -> bool:
-    # Whether it goes by kprobe_multi, and the kernel keeps something of the call.
-    call = item.point.call
-    return (
-        _target_of(item).way is KprobeMethod.KPROBE_MULTI
-        and call is not None
-        and call.kernel_keeps_sp
-    )
+def _uses_session(request: AttachRequest) -> bool:
+    # Whether kprobe_multi attaches it and the kernel keeps the entry's stack pointer.
+    match = request.point.call
+    is_multi = _target_of(request).method is KprobeMethod.KPROBE_MULTI
+    return is_multi and match is not None and match.kernel_keeps_sp
 
 
-class _Functions:
+class _FunctionAttacher:
+    # Groups the requests that can share a program, then loads and attaches each group.
     def __init__(self, loader: ProgramLoader, total: int) -> None:
         self.loader = loader
         self.total = total
         self.done = 0
         self.failed: set[int] = set()  # identities of points
         self.failures: list[AttachFailure] = []
-        self.many = KprobeBatch(loader, self._tell, self._fail)
+        self.batch = KprobeBatch(loader, self._progress, self._fail)
 
-    def all(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
-        """Attach them; what could not be attached."""
-        placed = self._sessions(placed)
+    def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
+        """Attach them; return what could not be attached."""
+        requests = self._attach_sessions(requests)
         times: dict[tuple[FunctionTarget, bool], int] = {}
         keyed = []
-        for item in placed:
-            # One program is attached to a place once: what is there again goes into another.
-            place = _target_of(item), item.returns
+        for request in requests:
+            target = _target_of(request)
+            # A program attaches to a place once: a second request there needs another program.
+            place = target, request.on_return
             times[place] = times.get(place, 0) + 1
-            size = 0 if item.case.call is None else item.case.call.size
-            key = not item.returns, _target_of(item).way, size, times[place]
-            shares = _shares(_target_of(item)) or self._are_many(_target_of(item))
-            alone = () if shares else (item.case.number, *_itself(_target_of(item)))
-            keyed.append(((*key, *alone), item))
-        keyed.sort(key=lambda one: one[0])
-        for _, group in groupby(keyed, key=lambda one: one[0]):
-            items = [item for _, item in group]
-            for part in _chunks(items, self._most(items)):
-                self._part([item for item in part if id(item.point) not in self.failed])
-        self.many.arm()
+            role = request.variant.call
+            size = 0 if role is None else role.size
+            key = not request.on_return, target.method, size, times[place]
+            shares = _cookie_tells_variant(target) or self._in_batch(target)
+            alone = () if shares else (request.variant.number, *_identity(target))
+            keyed.append(((*key, *alone), request))
+        keyed.sort(key=lambda pair: pair[0])
+        for _, group in groupby(keyed, key=lambda pair: pair[0]):
+            together = [request for _, request in group]
+            for part in chunks(together, self._max_together(together)):
+                self._attach_part([one for one in part if id(one.point) not in self.failed])
+        self.batch.attach()
         return self.failures
 
-    def _sessions(self, placed: Sequence[AttachRequest]) -> list[AttachRequest]:
-        # Attach the returns by kprobe_multi that need to know of their entries; what is left.
-        ends = pair_returns([item for item in placed if _keeps(item)])
+    def _attach_sessions(self, requests: Sequence[AttachRequest]) -> list[AttachRequest]:
+        # Attach the returns that kprobe sessions attach together with their entries; return the
+        # requests that are left.
+        pairs = pair_returns([request for request in requests if _uses_session(request)])
         times: dict[FunctionTarget, int] = {}
         groups: dict[tuple[int, int], list[EntryReturnPair]] = {}
-        for one in ends:
-            target = _target_of(one.returned)
+        for pair in pairs:
+            target = _target_of(pair.returned)
             times[target] = times.get(target, 0) + 1
-            groups.setdefault((one.size, times[target]), []).append(one)
+            groups.setdefault((pair.size, times[target]), []).append(pair)
         for group in groups.values():
-            for start in range(0, len(group), _CASES // 2):
-                self._session(group[start : start + _CASES // 2])
-        taken = {id(item) for one in ends for item in (one.returned, one.entry)} | self.failed
-        return [item for item in placed if not {id(item), id(item.point)} & taken]
+            for part in chunks(group, MAX_VARIANTS // 2):
+                bisect_load(part, self._attach_session, lambda pair: pair.returned.point.probe)
+        taken = {id(one) for pair in pairs for one in (pair.returned, pair.entry)} | self.failed
+        return [one for one in requests if not {id(one), id(one.point)} & taken]
 
-    def _session(self, ends: list[EntryReturnPair]) -> None:
-        pairs = [(one.entry, one.returned) for one in ends]
-        cases = [item.case for pair in pairs for item in pair if item is not None]
-        first = ends[0].returned
-        stack = first.point.call
-        if stack is None or stack.pointer is None:
+    def _attach_session(self, pairs: Sequence[EntryReturnPair]) -> None:
+        both = [one for pair in pairs for one in (pair.entry, pair.returned) if one is not None]
+        first = pairs[0].returned
+        match = first.point.call
+        if match is None or match.pointer is None:
             raise TypeError("a call without a stack pointer")
         try:
             program = self.loader.load(
-                list(dict.fromkeys(cases)),
+                variants_of(both),
                 ProgType.KPROBE,
-                SessionDispatch(tuple(ends), stack.pointer),
+                SessionDispatch(tuple(pairs), match.pointer),
                 excluded=os.getpid(),
                 attach_type=AttachType.TRACE_KPROBE_SESSION,
             )
-            sites = [_site(one.returned) for one in ends]
+            sites = [_site(pair.returned) for pair in pairs]
             self.loader.add_link(attach_kprobe_multi(program, sites, session=True))
-        except (CodeTooLarge, NotSupported, SyscallError) as err:
-            if len(ends) > 1:
-                self._session(ends[: len(ends) // 2])
-                self._session(ends[len(ends) // 2 :])
-            elif isinstance(err, CodeTooLarge):
-                raise program_too_large(first) from err
-            else:
+        except (NotSupported, SyscallError) as err:
+            if len(pairs) == 1:
                 self._fail(first, err)
+                return
+            for half in halves(pairs):
+                bisect_load(half, self._attach_session, lambda pair: pair.returned.point.probe)
         else:
-            self._tell(len(cases))
-            self.loader.attach_log.append(f"{len(ends)} entries and returns by a kprobe_multi link")
+            self._progress(len(both))
+            self.loader.attach_log.append(
+                f"{len(pairs)} entries and returns by a kprobe_multi link"
+            )
 
-    def _most(self, placed: list[AttachRequest]) -> int:
-        # How many go together: of those that one short program serves, more.
-        many = len(placed) > _CASES and _target_of(placed[0]).way is KprobeMethod.KPROBE_MULTI
-        alike = many and self.loader.can_index([item.case for item in placed])
-        return _ALIKE if alike else _CASES
+    def _max_together(self, requests: list[AttachRequest]) -> int:
+        # More of those that one short program serves.
+        is_multi = _target_of(requests[0]).method is KprobeMethod.KPROBE_MULTI
+        many = is_multi and len(requests) > MAX_VARIANTS
+        indexed = many and self.loader.can_index([one.variant for one in requests])
+        return _MAX_INDEXED if indexed else MAX_VARIANTS
 
-    def _are_many(self, target: FunctionTarget) -> bool:
-        return target.way is KprobeMethod.KPROBE_EVENTS and self.total > MAX_DEFINITIONS
+    def _in_batch(self, target: FunctionTarget) -> bool:
+        return target.method is KprobeMethod.KPROBE_EVENTS and self.total > MAX_DEFINITIONS
 
-    def _part(self, placed: list[AttachRequest]) -> None:
-        if not placed:
-            return
-        try:
-            self._attach(placed)
-        except CodeTooLarge as err:
-            if len(placed) == 1:
-                raise program_too_large(placed[0]) from err
-            self._halves(placed)
+    def _attach_part(self, requests: Sequence[AttachRequest]) -> None:
+        if requests:
+            bisect_load(requests, self._attach, lambda request: request.point.probe)
 
-    def _halves(self, placed: list[AttachRequest]) -> None:
-        middle = len(placed) // 2
-        self._part(placed[:middle])
-        self._part(placed[middle:])
-
-    def _attach(self, placed: list[AttachRequest]) -> None:
-        way = _target_of(placed[0]).way
-        if self._are_many(_target_of(placed[0])):
-            self.many.add(placed)
+    def _attach(self, requests: Sequence[AttachRequest]) -> None:
+        target = _target_of(requests[0])
+        if self._in_batch(target):
+            self.batch.add(requests)
             return
         before = len(self.failed)
-        match way:
+        match target.method:
             case KprobeMethod.FENTRY:
-                self._traced(placed)
+                self._attach_fentry(requests)
             case KprobeMethod.KPROBE_MULTI:
-                if not self._multi(placed):
+                if not self._attach_multi(requests):
                     return
             case _:
-                self._each(placed)
-        number = len(placed) - (len(self.failed) - before)
-        if way in (KprobeMethod.FENTRY, KprobeMethod.KPROBE_MULTI):
-            self._tell(len(placed))
+                self._attach_each(requests)
+        number = len(requests) - (len(self.failed) - before)
+        if target.method in (KprobeMethod.FENTRY, KprobeMethod.KPROBE_MULTI):
+            self._progress(len(requests))
         if number:
-            self.loader.attach_log.append(f"{number} {_NAMES[way][placed[0].returns]}")
+            name = _NAMES[target.method][requests[0].on_return]
+            self.loader.attach_log.append(f"{number} {name}")
 
-    def _tell(self, more: int) -> None:
+    def _progress(self, more: int) -> None:
         self.done += more
-        if self.loader.progress is not None and self.total >= _MANY:
+        if self.loader.progress is not None and self.total >= _SHOW_PROGRESS:
             self.loader.progress(self.done, self.total)
 
-    def _fail(self, item: AttachRequest, err: TracingError) -> None:
+    def _fail(self, request: AttachRequest, err: TracingError) -> None:
         if isinstance(err, SyscallError) and err.errno == errno.EPERM:
             raise err
-        self.failed.add(id(item.point))
-        self.failures.append(AttachFailure((item.point,), _explained(err, item.point)))
+        self.failed.add(id(request.point))
+        self.failures.append(AttachFailure((request.point,), _explained(err, request.point)))
 
-    def _traced(self, placed: list[AttachRequest]) -> None:
-        for item in placed:
-            target = _target_of(item)
+    def _attach_fentry(self, requests: Sequence[AttachRequest]) -> None:
+        for request in requests:
+            target = _target_of(request)
+            kind = AttachType.TRACE_FEXIT if request.on_return else AttachType.TRACE_FENTRY
             module = open_module_btf(target.module) if target.module else None
             try:
                 program = self.loader.load(
-                    [item.case],
+                    [request.variant],
                     ProgType.TRACING,
                     excluded=os.getpid(),
-                    attach_type=AttachType.TRACE_FEXIT if item.returns else AttachType.TRACE_FENTRY,
-                    function=target.number,
+                    attach_type=kind,
+                    function=target.btf_id,
                     module=module.fileno() if module is not None else 0,
                 )
                 self.loader.add_link(attach_tracing(program))
             except (NotSupported, SyscallError) as err:
-                self._fail(item, err)
+                self._fail(request, err)
             finally:
                 if module is not None:
                     module.close()
 
-    def _multi(self, placed: list[AttachRequest]) -> bool:
-        # Whether it was done; else it was done in halves.
-        cannot = "values of a function's entry at its return" if placed[0].case.call else ""
-        if any(_target_of(item).offset for item in placed):
+    def _attach_multi(self, requests: Sequence[AttachRequest]) -> bool:
+        # Returns False if the requests were attached in two halves instead, each of which counts.
+        cannot = "values of a function's entry at its return" if requests[0].variant.call else ""
+        if any(_target_of(request).offset for request in requests):
             cannot = "an instruction within a function"
         if cannot:
-            for item in placed:
-                self._fail(item, NotSupported(f"{cannot}, by kprobe_multi"))
+            for request in requests:
+                self._fail(request, NotSupported(f"{cannot}, by kprobe_multi"))
             return True
-        cases = list(dict.fromkeys(item.case for item in placed))
+        variants = variants_of(requests)
         kind, own = AttachType.TRACE_KPROBE_MULTI, os.getpid()
         program = None
-        if len(cases) > 1:
-            program = self.loader.load_indexed(cases, excluded=own, attach_type=kind)
+        if len(variants) > 1:
+            program = self.loader.load_indexed(variants, excluded=own, attach_type=kind)
         if program is None:
-            program = self.loader.load(cases, ProgType.KPROBE, excluded=own, attach_type=kind)
-        sites = [_site(item) for item in placed]
+            program = self.loader.load(variants, ProgType.KPROBE, excluded=own, attach_type=kind)
+        sites = [_site(request) for request in requests]
         try:
-            link = attach_kprobe_multi(program, sites, on_return=placed[0].returns)
+            link = attach_kprobe_multi(program, sites, on_return=requests[0].on_return)
         except (NotSupported, SyscallError) as err:
-            if len(placed) > 1:
-                self._halves(placed)
-                return False
-            self._fail(placed[0], err)
-        else:
-            self.loader.add_link(link)
+            if len(requests) == 1:
+                self._fail(requests[0], err)
+                return True
+            for half in halves(requests):
+                self._attach_part(half)
+            return False
+        self.loader.add_link(link)
         return True
 
-    def _each(self, placed: list[AttachRequest]) -> None:
-        cases = list(dict.fromkeys(item.case for item in placed))
-        program = self.loader.load(cases, ProgType.KPROBE, excluded=os.getpid())
-        for item in placed:
+    def _attach_each(self, requests: Sequence[AttachRequest]) -> None:
+        program = self.loader.load(variants_of(requests), ProgType.KPROBE, excluded=os.getpid())
+        for request in requests:
             try:
-                link = self._link(program, item)
+                link = self._link(program, request)
             except TracingError as err:
-                self._fail(item, err)
+                self._fail(request, err)
             else:
                 self.loader.add_link(link)
-            self._tell(1)
+            self._progress(1)
 
-    def _link(self, program: Program, item: AttachRequest) -> Link:
-        way, site = _target_of(item).way, _site(item)
-        cookies = way is not KprobeMethod.PERF_EVENT and features.have_cookies()
-        if way is not KprobeMethod.KPROBE_EVENTS:
-            return attach_kprobe(program, site, on_return=item.returns, cookies=cookies)
-        event = define_kprobe(_target(site), on_return=item.returns)
+    def _link(self, program: Program, request: AttachRequest) -> Link:
+        method, site = _target_of(request).method, _site(request)
+        cookies = method is not KprobeMethod.PERF_EVENT and features.have_cookies()
+        if method is not KprobeMethod.KPROBE_EVENTS:
+            return attach_kprobe(program, site, on_return=request.on_return, cookies=cookies)
+        event = define_kprobe(_place_text(site), on_return=request.on_return)
         try:
             cookie = site.cookie if cookies else None
             event.link = attach_tracepoint(program, event.number, cookie=cookie)
@@ -301,50 +309,31 @@ class _Functions:
         return event
 
 
-def _target(site: KprobeSite) -> str:
-    # As a definition names it.
+def _place_text(site: KprobeSite) -> str:
+    # As definitions in tracefs name it.
     if site.address:
         return f"{site.address:#x}"
     return f"{site.symbol}+{site.offset}" if site.offset else site.symbol
 
 
-def _shares(target: FunctionTarget) -> bool:
-    # Whether a cookie tells its case, so that one program serves several.
-    if target.way is KprobeMethod.FENTRY or target.way is KprobeMethod.PERF_EVENT:
+def _cookie_tells_variant(target: FunctionTarget) -> bool:
+    # Whether one program can serve several variants.
+    if target.method is KprobeMethod.FENTRY or target.method is KprobeMethod.PERF_EVENT:
         return False
     return features.have_cookies()
 
 
-def _itself(target: FunctionTarget) -> tuple[object, ...]:
-    return (target.name, target.address) if target.way is KprobeMethod.FENTRY else ()
+def _identity(target: FunctionTarget) -> tuple[object, ...]:
+    return (target.name, target.address) if target.method is KprobeMethod.FENTRY else ()
 
 
-def _site(item: AttachRequest) -> KprobeSite:
-    target = _target_of(item)
-    return KprobeSite(target.address, target.symbol, target.offset, item.case.number)
-
-
-def _chunks(items: list[AttachRequest], most: int) -> Iterator[list[AttachRequest]]:
-    ahead = iter(items)
-    while part := list(islice(ahead, most)):
-        yield part
+def _site(request: AttachRequest) -> KprobeSite:
+    target = _target_of(request)
+    return KprobeSite(target.address, target.symbol, target.offset, request.variant.number)
 
 
 def _explained(err: TracingError, point: AttachPoint) -> TracingError:
-    if isinstance(err, VerifierError) or not isinstance(err, SyscallError):
-        return TracingError(f"{point.probe}: {err}")
-    number = err.errno or 0
-    hints = {
-        errno.EINVAL: "the kernel allows no probe there (notrace, or on its blacklist)",
-        errno.ENOENT: "the kernel has no such symbol",
-        errno.ESRCH: "the kernel has no such symbol, or not once",
-        errno.EADDRNOTAVAIL: "several functions have this name",
-        errno.EILSEQ: "no instruction begins there",
-        errno.EBUSY: "something else holds the function's entry",
-        errno.EOPNOTSUPP: "the kernel cannot probe this instruction",
-        _ENOTSUPP: "this CPU's trampolines cannot carry its arguments",
-    }
-    call = f"attach to {point.probe}"
-    if number == _ENOTSUPP:
-        return TracingError(f"{call}: {hints[number]}")
-    return SyscallError(number, call, hints.get(number, err.hint))
+    if isinstance(err, SyscallError) and err.errno == _ENOTSUPP:  # has no name for users
+        hint = "this CPU's trampolines cannot carry its arguments"
+        return TracingError(f"attach to {point.probe}: {hint}")
+    return explain(err, point.probe, _HINTS)

@@ -15,14 +15,13 @@ from usdt.base.errors import NotSupported, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper, MapType, ProgType
-from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.asm.insn import R0, R6, R10, Jump
 from usdt.bpf.maps import MapSpec
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
 from usdt.engine.runtime.attach.attach_points import FunctionTarget
-from usdt.engine.runtime.attach.requests import program_too_large
+from usdt.engine.runtime.attach.requests import bisect_load, variants_of
 from usdt.tracefs.multi_probe_events import MultiProbeEvents, multi_probe_supported
 
 if TYPE_CHECKING:
@@ -90,17 +89,17 @@ class KprobeBatch:
         self._waiting: list[tuple[MultiProbeEvent, Program, Sequence[AttachRequest]]] = []
         self._alike: list[tuple[MultiProbeEvent, dict[int, AttachRequest]]] = []
 
-    def add(self, placed: Sequence[AttachRequest]) -> None:
+    def add(self, requests: Sequence[AttachRequest]) -> None:
         """Take them in, as one event's places."""
         first: dict[int, AttachRequest] = {}
         again: list[AttachRequest] = []
-        for item in placed:
-            why = _unfit(item)
+        for request in requests:
+            why = _unfit(request)
             if why:
-                self._fail(item, NotSupported(why, None))
+                self._fail(request, NotSupported(why, None))
                 self._tell(1)
-            elif first.setdefault(_address(item), item) is not item:
-                again.append(item)  # an alias
+            elif first.setdefault(_address(request), request) is not request:
+                again.append(request)  # an alias
         if first:
             self._groups.append(first)
         if again:
@@ -118,43 +117,42 @@ class KprobeBatch:
         if not groups:
             return
         for group in groups:
-            self._set.names.update((at, item.point.function) for at, item in group.items())
+            self._set.names.update((at, request.point.function) for at, request in group.items())
         try:
             events = self._set.define([list(group) for group in groups], self._tell)
         except NotSupported as err:
-            for item in (item for group in groups for item in group.values()):
-                self._fail(item, err)
+            for request in (request for group in groups for request in group.values()):
+                self._fail(request, err)
             return
         for event, group in zip(events, groups, strict=True):
             for address, error in event.refused.items():
                 self._fail(group[address], error)
-            rest = {at: item for at, item in group.items() if at not in event.refused}
-            if rest and self._loader.can_index([item.case for item in rest.values()]):
+            rest = {at: request for at, request in group.items() if at not in event.refused}
+            if rest and self._loader.can_index([request.variant for request in rest.values()]):
                 self._alike.append((event, rest))
             elif rest:
-                self._load(event, rest)
+                self._load_bisected(event, rest)
 
-    def _load(self, event: MultiProbeEvent, items: dict[int, AttachRequest]) -> None:
-        numbers = {address: item.case.number for address, item in items.items()}
-        keys = tuple(
-            (pointer - (1 << 64), numbers[address])
-            for pointer, address in event.pointers.items()
-            if address in numbers
+    def _load_bisected(self, event: MultiProbeEvent, requests: dict[int, AttachRequest]) -> None:
+        # An event takes several programs.
+        bisect_load(
+            list(requests.items()),
+            lambda pairs: self._load(event, pairs),
+            lambda pair: pair[1].point.probe,
         )
-        cases = list(dict.fromkeys(item.case for item in items.values()))
-        try:
-            program = self._loader.load(
-                cases, ProgType.KPROBE, DispatchByIp(keys), excluded=os.getpid()
-            )
-        except CodeTooLarge as err:
-            if len(items) == 1:
-                raise program_too_large(next(iter(items.values()))) from err
-            pairs = list(items.items())  # an event takes several programs
-            middle = len(pairs) // 2
-            self._load(event, dict(pairs[:middle]))
-            self._load(event, dict(pairs[middle:]))
-        else:
-            self._waiting.append((event, program, list(items.values())))
+
+    def _load(self, event: MultiProbeEvent, pairs: Sequence[tuple[int, AttachRequest]]) -> None:
+        requests = dict(pairs)
+        keys = tuple(
+            (pointer - (1 << 64), requests[address].variant.number)
+            for pointer, address in event.pointers.items()
+            if address in requests
+        )
+        variants = variants_of(list(requests.values()))
+        program = self._loader.load(
+            variants, ProgType.KPROBE, DispatchByIp(keys), excluded=os.getpid()
+        )
+        self._waiting.append((event, program, list(requests.values())))
 
     def _load_indexed(self) -> None:
         # One program, which finds the case's number in a map by the pointer.
@@ -162,7 +160,7 @@ class KprobeBatch:
         if not alike:
             return
         numbers = [
-            (_POINTER.pack(pointer), _NUMBER.pack(items[address].case.number))
+            (_POINTER.pack(pointer), _NUMBER.pack(items[address].variant.number))
             for event, items in alike
             for pointer, address in event.pointers.items()
             if address in items
@@ -171,13 +169,13 @@ class KprobeBatch:
         self._loader.own_map(table)
         self._loader.add_maps({POINTERS: table})
         table.set_many(numbers)
-        cases = [item.case for _, items in alike for item in items.values()]
-        program = self._loader.load_indexed(cases, emit_find_variant, excluded=os.getpid())
+        variants = [request.variant for _, items in alike for request in items.values()]
+        program = self._loader.load_indexed(variants, emit_find_variant, excluded=os.getpid())
         if program is None:
-            raise TypeError("cases that differ")
+            raise TypeError("variants that differ in more than their number")
         self._waiting += [(event, program, list(items.values())) for event, items in alike]
 
-    def arm(self) -> None:
+    def attach(self) -> None:
         """Define and attach all of them.
 
         Raises:
@@ -187,14 +185,14 @@ class KprobeBatch:
         self._load_indexed()
         waiting, self._waiting = self._waiting, []
         number = 0
-        for event, program, placed in waiting:
+        for event, program, requests in waiting:
             try:
                 self._set.arm(event, program)
             except TracingError as err:
-                for item in placed:
-                    self._fail(item, err)
+                for request in requests:
+                    self._fail(request, err)
             else:
-                number += len(placed)
+                number += len(requests)
         if number:
             events = len({event.name for event, _, _ in waiting})
             self._loader.attach_log.append(
@@ -202,16 +200,16 @@ class KprobeBatch:
             )
 
 
-def _address(item: AttachRequest) -> int:
-    target = item.point.kernel_target
+def _address(request: AttachRequest) -> int:
+    target = request.point.kernel_target
     return target.address if isinstance(target, FunctionTarget) else 0
 
 
-def _unfit(item: AttachRequest) -> str:
-    target = item.point.kernel_target
+def _unfit(request: AttachRequest) -> str:
+    target = request.point.kernel_target
     if not multi_probe_supported():
         return f"more than {MAX_DEFINITIONS} definitions in tracefs at a time, on this CPU"
-    if item.returns:
+    if request.on_return:
         return f"returns of more than {MAX_DEFINITIONS} functions, by tracefs"
     if not isinstance(target, FunctionTarget) or target.offset or not target.address:
         return "a place among many that is not a function's known entry, by tracefs"

@@ -39,24 +39,24 @@ class EntryReturnPair:
     @property
     def size(self) -> int:
         """Bytes of a frame."""
-        call = self.returned.case.call
+        call = self.returned.variant.call
         return 0 if call is None else call.size
 
 
-def pair_returns(placed: Sequence[AttachRequest]) -> list[EntryReturnPair]:
+def pair_returns(requests: Sequence[AttachRequest]) -> list[EntryReturnPair]:
     """The returns that need to know of their entries, with what these keep for them."""
     entries = {
-        (id(item.point), item.case.call.pair): item
-        for item in placed
-        if item.case.call is not None and item.case.call.entry
+        (id(request.point), request.variant.call.pair): request
+        for request in requests
+        if request.variant.call is not None and request.variant.call.entry
     }
-    ends = []
-    for item in placed:
-        call = item.case.call
-        if item.returns and (call is not None or item.case.condition is not None):
-            entry = None if call is None else entries.get((id(item.point), call.pair))
-            ends.append(EntryReturnPair(item, entry))
-    return ends
+    pairs = []
+    for request in requests:
+        call = request.variant.call
+        if request.on_return and (call is not None or request.variant.condition is not None):
+            entry = None if call is None else entries.get((id(request.point), call.pair))
+            pairs.append(EntryReturnPair(request, entry))
+    return pairs
 
 
 @frozen
@@ -66,22 +66,22 @@ class SessionDispatch:
     The cookie is the number of the return's case.
 
     Attributes:
-        ends: what the program serves.
+        pairs: what the program serves.
         pointer: where a program at an entry finds the stack pointer.
     """
 
-    ends: tuple[EntryReturnPair, ...]
+    pairs: tuple[EntryReturnPair, ...]
     pointer: Register
 
     @property
     def keys(self) -> list[tuple[int, int]]:
         """Twice the cookie, and one more at a return."""
         found = []
-        for one in self.ends:
-            number = one.returned.case.number
+        for one in self.pairs:
+            number = one.returned.variant.number
             found.append((2 * number + 1, number))
             if one.entry is not None:
-                found.append((2 * number, one.entry.case.number))
+                found.append((2 * number, one.entry.variant.number))
         return list(dict.fromkeys(found))  # functions may share a case
 
     def emit(self, asm: Assembler) -> None:

@@ -16,7 +16,6 @@ from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType
-from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.link import (
     UprobeMethod,
     UprobeSite,
@@ -24,7 +23,15 @@ from usdt.bpf.link import (
     attach_uprobe_multi,
     attach_uprobe_perf,
 )
-from usdt.engine.runtime.attach.requests import AttachFailure, program_too_large
+from usdt.engine.runtime.attach.requests import (
+    MAX_VARIANTS,
+    AttachFailure,
+    AttachRequest,
+    bisect_load,
+    explain,
+    halves,
+    variants_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,11 +40,8 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.loader import ProgramLoader
-    from usdt.engine.runtime.attach.requests import AttachRequest
 
 __all__ = ("UprobeAttacher",)
-
-_CASES = 256  # in one program at most: the verifier's work grows with each
 
 
 class UprobeAttacher:
@@ -45,75 +49,66 @@ class UprobeAttacher:
 
     Args:
         loader: whose programs and links these are.
-        via: how to attach; None asks the kernel for its newest way.
+        method: how to attach; None: the newest that the kernel has.
         may_sleep: whether programs may take page faults, where the kernel lets them.
     """
 
-    def __init__(self, loader: ProgramLoader, via: UprobeMethod | None, *, may_sleep: bool) -> None:
+    def __init__(
+        self, loader: ProgramLoader, method: UprobeMethod | None, *, may_sleep: bool
+    ) -> None:
         self._loader = loader
-        self._via = via
+        self._method = method
         self._may_sleep = may_sleep
+        self._failures: list[AttachFailure] = []
         self._programs: dict[tuple[ProgramVariant, ...], Program] = {}
 
-    def attach(self, placed: Sequence[AttachRequest]) -> list[AttachFailure]:
-        """Attach every point; what fails is reported and does not keep the rest from it."""
-        if self._via is None:
-            self._via = features.best_uprobe_method()
-        # Without cookies a program cannot know which site was hit: each case has its own.
-        limit = 1 if self._via is UprobeMethod.PERF_EVENT else _CASES
-        ordered = sorted(placed, key=_file if limit > 1 else _case)
-        failures: list[AttachFailure] = []
+    def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
+        """Attach to every site; return what could not be attached."""
+        if self._method is None:
+            self._method = features.best_uprobe_method()
+        # Without cookies a program cannot tell which site was hit: each variant has its own.
+        limit = 1 if self._method is UprobeMethod.PERF_EVENT else MAX_VARIANTS
+        ordered = sorted(requests, key=_file if limit > 1 else _file_and_variant)
+        self._failures = []
         for _, group in groupby(ordered, key=_file):
             for part in _parts(list(group), limit):
-                failures += self._attach_part(part)
-        return failures
+                bisect_load(part, self._attach, lambda request: request.point.probe)
+        return self._failures
 
-    def _attach_part(self, placed: list[AttachRequest]) -> list[AttachFailure]:
-        cases = tuple(dict.fromkeys(item.case for item in placed))
+    def _attach(self, requests: Sequence[AttachRequest]) -> None:
+        program = self._program(tuple(variants_of(requests)))
         try:
-            program = self._program(cases)
-        except CodeTooLarge as err:
-            if len(placed) == 1:
-                raise program_too_large(placed[0]) from err
-            return self._halves(placed)
-        try:
-            self._link(program, placed)
+            self._link(program, requests)
         except (SyscallError, NotSupported) as err:
             if isinstance(err, SyscallError) and err.errno in (errno.EPERM, errno.EACCES):
                 raise
-            if len(placed) > 1 and not (isinstance(err, OSError) and err.errno == errno.ESRCH):
-                return self._halves(placed)
-            return [
-                AttachFailure(
-                    tuple(item.point for item in placed), _explained(err, placed[0].point)
-                )
-            ]
-        return []
+            if len(requests) > 1 and not (isinstance(err, OSError) and err.errno == errno.ESRCH):
+                for half in halves(requests):
+                    bisect_load(half, self._attach, lambda request: request.point.probe)
+                return
+            points = tuple(request.point for request in requests)
+            self._failures.append(AttachFailure(points, _explained(err, points[0])))
 
-    def _halves(self, placed: list[AttachRequest]) -> list[AttachFailure]:
-        middle = len(placed) // 2
-        return self._attach_part(placed[:middle]) + self._attach_part(placed[middle:])
-
-    def _program(self, cases: tuple[ProgramVariant, ...]) -> Program:
-        if cases not in self._programs:
-            faultable = any(case.plan.faultable for case in cases)
+    def _program(self, variants: tuple[ProgramVariant, ...]) -> Program:
+        if variants not in self._programs:
+            faultable = any(variant.plan.faultable for variant in variants)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
             note = "sleepable " if sleepable else ""
             if faultable and not sleepable:
                 note = "non-sleepable (memory not paged in will be unreadable) "
-            multi = self._via is UprobeMethod.UPROBE_MULTI
+            multi = self._method is UprobeMethod.UPROBE_MULTI
             kind = AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE
-            program = self._loader.load_for_uprobes(cases, kind, sleepable=sleepable, note=note)
-            self._programs[cases] = program
-        return self._programs[cases]
+            program = self._loader.load_for_uprobes(variants, kind, sleepable=sleepable, note=note)
+            self._programs[variants] = program
+        return self._programs[variants]
 
-    def _link(self, program: Program, placed: list[AttachRequest]) -> None:
-        point = placed[0].point
-        sites = list(dict.fromkeys(_site(item) for item in placed))
-        on_return = placed[0].returns
+    def _link(self, program: Program, requests: Sequence[AttachRequest]) -> None:
+        point = requests[0].point
+        sites = list(dict.fromkeys(_site(request) for request in requests))
+        on_return = requests[0].on_return
         what = f"{len(sites)} {'returns' if on_return else 'sites'}"
         where = f"{what} of {point.path}" + (f" in {point.pid}" if point.pid else "")
-        if self._via is UprobeMethod.UPROBE_MULTI:
+        if self._method is UprobeMethod.UPROBE_MULTI:
             link = attach_uprobe_multi(
                 program, point.open_path, sites, pid=point.pid, on_return=on_return
             )
@@ -121,7 +116,9 @@ class UprobeAttacher:
             self._loader.attach_log.append(f"{where}: one uprobe_multi link")
             return
         allow_descriptors(2 * len(sites))
-        attach = attach_uprobe_perf if self._via is UprobeMethod.PERF_LINK else attach_uprobe_ioctl
+        attach = (
+            attach_uprobe_perf if self._method is UprobeMethod.PERF_LINK else attach_uprobe_ioctl
+        )
         with contextlib.ExitStack() as stack:  # closes what was made, if one fails
             made = [
                 stack.enter_context(
@@ -133,53 +130,50 @@ class UprobeAttacher:
         for link in made:
             self._loader.add_link(link)
         kind = (
-            "with links and cookies" if self._via is UprobeMethod.PERF_LINK else "without cookies"
+            "with links and cookies"
+            if self._method is UprobeMethod.PERF_LINK
+            else "without cookies"
         )
         self._loader.attach_log.append(f"{where}: {len(sites)} perf events {kind}")
 
 
-def _file(item: AttachRequest) -> tuple[str, int, bool, int]:
-    # Returns first: so no entry is followed whose return would be missed.
-    frame = 0 if item.case.call is None else item.case.call.size
-    return item.point.open_path, item.point.pid, not item.returns, frame
+def _file(request: AttachRequest) -> tuple[str, int, bool, int]:
+    # Returns first, so that no entry is traced whose return would be missed.
+    role = request.variant.call
+    size = 0 if role is None else role.size
+    return request.point.open_path, request.point.pid, not request.on_return, size
 
 
-def _case(item: AttachRequest) -> tuple[str, int, bool, int, int]:
-    return *_file(item), item.case.number
+def _file_and_variant(request: AttachRequest) -> tuple[str, int, bool, int, int]:
+    return *_file(request), request.variant.number
 
 
-def _site(item: AttachRequest) -> UprobeSite:
-    return UprobeSite(item.point.offset, item.point.ref_ctr_offset, item.case.number)
+def _site(request: AttachRequest) -> UprobeSite:
+    point = request.point
+    return UprobeSite(point.offset, point.ref_ctr_offset, request.variant.number)
 
 
-def _parts(placed: list[AttachRequest], limit: int) -> Iterator[list[AttachRequest]]:
-    # Split so that no part has more cases than one program should.
+def _parts(requests: list[AttachRequest], limit: int) -> Iterator[list[AttachRequest]]:
+    # Split so that no part has more variants than ``limit``.
     part: list[AttachRequest] = []
-    cases: set[int] = set()
-    for item in placed:
-        if item.case.number not in cases and len(cases) == limit:
+    numbers: set[int] = set()
+    for request in requests:
+        number = request.variant.number
+        if number not in numbers and len(numbers) == limit:
             yield part
-            part, cases = [], set()
-        cases.add(item.case.number)
-        part.append(item)
+            part, numbers = [], set()
+        numbers.add(number)
+        part.append(request)
     if part:
         yield part
 
 
 def _explained(err: TracingError, point: AttachPoint) -> TracingError:
-    where = f"{point.probe} in {point.path} at offset {point.offset:#x}"
-    if not isinstance(err, SyscallError):
-        return TracingError(f"{where}: {err}")
-    number = err.errno or 0
-    if number == errno.EINVAL and point.ref_ctr_offset:
-        hint = (
+    invalid = "another tracer may hold this place with a semaphore, or it is no instruction"
+    if point.ref_ctr_offset:
+        invalid = (
             "another tracer may hold this place with a different semaphore, or none, as bcc's "
             "USDT class does: stop it and try again"
         )
-    elif number == errno.EINVAL:
-        hint = "another tracer may hold this place with a semaphore, or it is no instruction"
-    elif number == errno.ESRCH:
-        hint = f"process {point.pid} has ended"
-    else:
-        hint = err.hint
-    return SyscallError(number, f"attach to {where}", hint)
+    hints = {errno.EINVAL: invalid, errno.ESRCH: f"process {point.pid} has ended"}
+    return explain(err, f"{point.probe} in {point.path} at offset {point.offset:#x}", hints)
