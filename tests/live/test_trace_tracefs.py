@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import build, start
+from paced import BATCHES, ROUNDS, fire_and_wait, lines_of, loop, numbers
 from patience import patient
 from skips import need_program, requires_root
 from tracing_tools import (
@@ -39,7 +40,6 @@ pytestmark = requires_root
 
 VIA = ("--via", "tracefs")
 HITS = 200_000
-MOST = 1_000_000 if patient(1) == 1 else 50_000  # in virtual machines
 
 # All fixtures are in test_tracefs_fixtures.py, by other means.
 _PROGRAMS = pytest.mark.parametrize(
@@ -138,15 +138,17 @@ def test_a_file_is_traced_in_every_process_that_runs_it(tmp_path: Path) -> None:
 
 
 def test_nothing_is_lost_and_everything_in_order(tmp_path: Path) -> None:
-    path = private(build("default", "loop"), tmp_path)
     output = tmp_path / "lines"
-    done = run_usdt(
-        *("trace", *VIA, "--json", "-o", output, "-c", f"{path} -q -n {MOST}", "loop:hit(arg0)"),
-        timeout=patient(180),
-    )
-    assert f"{MOST} events, 0 lost" in done.stderr
+    with (
+        loop() as program,
+        tracing(*VIA, "-o", output, "-p", program.wait_ready().pid, "loop:hit(arg0)") as tool,
+    ):
+        fire_and_wait(program, lines_of(output))
+        program.finish()
+        tool.finish()
+        assert tool.closing == (ROUNDS * BATCHES, 0)
     rounds = [int(text) for text in re.findall(r'"arg0": (\d+)', output.read_text())]
-    assert rounds == list(range(MOST))
+    assert rounds == numbers()
 
 
 def test_what_found_no_room_is_counted(tmp_path: Path) -> None:
