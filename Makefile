@@ -34,14 +34,14 @@ demo: $(STAMP)  ## start a live Python program and trace its probes (root)
 
 test: lint testbins  ## everything that can be checked on this machine
 	@echo 'test: pytest'
-	@tools/tests.sh $(VENV)/bin/pytest -q --durations=10 $(PYTEST_ARGS) tests
+	@$(VENV)/bin/pytest -q --durations=10 $(PYTEST_ARGS) tests
 	@$(call cells,quick)
 
 # Tests inside other kernels (QEMU), two at a time: tests/vm/README.md. pytest's watch for tests that
 # hang is off: a cell takes minutes, and is watched by its machine.
 cells = tools/packages.sh vm; \
 	echo 'test: virtual machines, $(1)'; \
-	USDT_VM=$(1) tools/tests.sh $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/vm/test_vm.py \
+	USDT_VM=$(1) $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/vm/test_vm.py \
 	$(if $(PYTEST_ARGS),|| [[ $$? == 5 ]])  # which may choose none of them
 
 test-vm: $(STAMP) testbins  ## all live tests inside other kernels (QEMU)
