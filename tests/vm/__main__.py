@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from vm.apt import Unavailable
-from vm.image import image
 from vm.job import job
-from vm.machine import interactive, run
+from vm.machine import interactive, need_emulator, run
 from vm.matrix import CELLS, cell_named
+from vm.supply import SUPPLY
 from vm.verdict import features_that_differ, trouble
 
 if TYPE_CHECKING:
@@ -32,11 +32,15 @@ def main() -> int:
     options, words = parser.parse_known_args()
     try:
         cell = cell_named(options.kernel, options.cpu)
-        made = image(cell)
-        print(f"vm: {cell.name}: Debian's {made.version}")
+        need_emulator(cell)
+        made = SUPPLY.image(cell)
+        cell = made.cell
+        print(
+            f"vm: {cell.name}: {''.join(f'{note}; ' for note in made.notes)}Debian's {made.version}"
+        )
         if not words:
-            return interactive(cell, made, job(cell, (), shell=True))
-        return _summary(cell, run(cell, made, job(cell, words), _show))
+            return interactive(cell, made, job(cell, made.python, (), shell=True))
+        return _summary(cell, run(cell, made, job(cell, made.python, words), _show))
     except (LookupError, Unavailable) as err:
         print(f"vm: {err}", file=sys.stderr)
         return 1

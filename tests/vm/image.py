@@ -1,4 +1,4 @@
-"""Kernels and userlands: made of Debian packages, and kept outside the tree.
+"""How kernels and userlands are made of Debian packages, and kept outside the tree.
 
 ``${XDG_CACHE_HOME:-~/.cache}/usdt-toolkit/vm/`` has one folder for each kernel and userland. Its
 name says of which packages, in which versions and by which recipe (the modules that make it) it
@@ -19,32 +19,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vm.apt import Apt, Unavailable
+from vm.apt import Apt, Unavailable, Unreachable
 from vm.archive import file, write_archive
-from vm.matrix import USERLANDS
 from vm.userland import compile_sources, read_packages, skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vm.archive import Entry
-    from vm.matrix import Cell
 
-__all__ = ("Image", "cache", "image", "logs")
+__all__ = (
+    "MODULES",
+    "USERLAND",
+    "Made",
+    "cache",
+    "kernel_files",
+    "locked",
+    "logs",
+    "make_kernel",
+    "make_userland",
+    "python_of",
+)
 
 _HERE = Path(__file__).parent
 _RECIPE = ("archive.py", "image.py", "userland.py")
-_MODULES = "modules.cpio"
+MODULES = "modules.cpio"
+USERLAND = "userland.cpio"
 _KERNEL = r"boot/vmlinu[xz]-|usr/lib/modules/[^/]+/vmlinu[xz]$"
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """What a cell starts: a kernel, with the version Debian gives it, and a userland."""
-
-    kernel: Path
-    version: str
-    archives: tuple[Path, ...]  # of the userland, and of the kernel's modules
 
 
 def cache() -> Path:
@@ -60,19 +61,9 @@ def logs() -> Path:
     return folder
 
 
-def image(cell: Cell) -> Image:
-    """Kernel and userland of a cell, fetched and made if need be; Unavailable if they cannot."""
-    with _locked():
-        kernel = _kernel(cell)
-        archives = [_userland(cell.cpu), kernel.with_name(_MODULES)]
-        if cell.more:
-            archives.append(_more(cell))
-    version = kernel.parent.name.split("_")[1]
-    return Image(kernel, version, tuple(archives))
-
-
 @contextlib.contextmanager
-def _locked() -> Iterator[None]:
+def locked() -> Iterator[None]:
+    """One process and thread at a time uses the cache."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -88,20 +79,20 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
 
 
-def _apt(suite: str, architecture: str) -> Apt:
-    apt = Apt(cache() / "apt" / f"{suite}-{architecture}", suite, architecture)
-    apt.update()
-    return apt
+def _title(files: tuple[str, ...], start: str) -> str:
+    return next(name for name in files if name.startswith(start))
 
 
-def _kernel(cell: Cell) -> Path:
-    apt = _apt(cell.suite, cell.cpu)
-    shelf = cache() / "kernel" / f"{cell.suite}-{cell.cpu}-{cell.package}"
-    made = _Made(apt, shelf, "linux-", lambda: _kernel_files(apt, cell.package), _make_kernel)
-    return made.folder() / "vmlinuz"
+def python_of(name: str) -> str:
+    """The version of Python, "3.11", that a package or a userland is named after."""
+    match = re.match(r"python(3\.\d+)", name)
+    if not match:
+        raise Unavailable(f"{name} is no Python")
+    return match[1]
 
 
-def _kernel_files(apt: Apt, package: str) -> tuple[str, ...]:
+def kernel_files(apt: Apt, package: str) -> tuple[str, ...]:
+    """The packages of the kernel that a meta package stands for."""
     # The meta package depends on the newest kernel, whose name has its version; that one is empty
     # since Linux 7, and depends on linux-binary-… and linux-modules-….
     image = _versioned(apt.depends(package))
@@ -114,13 +105,14 @@ def _versioned(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if re.match(r"linux-(image|binary|modules)-\d", name))
 
 
-def _make_kernel(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
+def make_kernel(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
+    """Fill a folder with a kernel, and the modules that the tests use."""
     tree = read_packages(apt.download(files, folder / "debs"))
     found = [path for path in tree if re.match(_KERNEL, path)]
     if len(found) != 1:
         raise Unavailable(f"{files[0]} has {len(found)} kernels in it")
     (folder / "vmlinuz").write_bytes(tree[found[0]].data)
-    with (folder / _MODULES).open("wb") as archive:
+    with (folder / MODULES).open("wb") as archive:
         write_archive(archive, dict(_modules(tree)))
 
 
@@ -131,38 +123,19 @@ def _modules(tree: dict[str, Entry]) -> Iterator[tuple[str, Entry]]:
             yield f"mods/{match[1]}", file(lzma.decompress(entry.data) if match[2] else entry.data)
 
 
-def _userland(cpu: str) -> Path:
-    wanted = USERLANDS[cpu]
-    apt = _apt(wanted.suite, cpu)
-    # Its name on the shelf is that of its Python.
-    shelf = cache() / "userland" / f"{wanted.suite}-{cpu}"
-    made = _Made(apt, shelf, "python3.", lambda: apt.closure(*wanted.packages), _make_userland)
-    return made.folder() / "userland.cpio"
-
-
-def _more(cell: Cell) -> Path:
-    apt = _apt(cell.suite, cell.cpu)
-    shelf = cache() / "more" / cell.name
-    first = cell.more[0]
-
-    def files() -> tuple[str, ...]:
-        known = apt.closure(*USERLANDS[cell.cpu].packages)
-        return tuple(name for name in apt.closure(*cell.more) if name not in known)
-
-    return _Made(apt, shelf, f"{first}_", files, _make_userland).folder() / "userland.cpio"
-
-
-def _make_userland(apt: Apt, files: tuple[str, ...], folder: Path) -> None:
+def make_userland(apt: Apt, files: tuple[str, ...], folder: Path, python: str = "") -> None:
+    """Fill a folder with a userland, or with what is added to one of this ``python``."""
     tree = {**read_packages(apt.download(files, folder / "debs")), **skeleton()}
-    version = USERLANDS[apt.architecture].python.split(".")
-    tree.update(compile_sources(tree, (int(version[0]), int(version[1]))))
-    with (folder / "userland.cpio").open("wb") as archive:
+    version = python or python_of(_title(files, "python3."))
+    major, minor = version.split(".")
+    tree.update(compile_sources(tree, (int(major), int(minor))))
+    with (folder / USERLAND).open("wb") as archive:
         write_archive(archive, tree)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """Something made of packages, the only folder on its shelf.
+class Made:
+    """Something that is made of packages: the only folder on its shelf.
 
     ``current`` beside it says for which lists, table and recipe it was last found to be the right
     one, so that apt need not be asked at every run.
@@ -174,20 +147,33 @@ class _Made:
     files: Callable[[], tuple[str, ...]]
     make: Callable[[Apt, tuple[str, ...], Path], None]
 
-    def folder(self) -> Path:
-        current = self.shelf / "current"
-        asked = f"{self.apt.stamp.stat().st_mtime_ns} {_recipe('matrix.py')}"
-        with contextlib.suppress(OSError, ValueError):
-            known, name = current.read_text().rsplit(" ", 1)
-            if known == asked and (self.shelf / name).is_dir():
+    def folder(self, update: Callable[[], None]) -> Path:
+        """It, made anew if need be; the earlier one serves while the mirrors have no newer."""
+        recipe, known = _recipe("matrix.py", "supply.py"), self._known()
+        earlier = self.shelf / known[2] if known[1:2] == [recipe] else None
+        try:
+            update()
+            stamp = str(self.apt.stamp.stat().st_mtime_ns)
+            if earlier is None or known[0] != stamp:
+                name = self._renewed()
+                (self.shelf / "current").write_text(f"{stamp} {recipe} {name}")
                 return self.shelf / name
-        name = self._renewed()
-        current.write_text(f"{asked} {name}")
-        return self.shelf / name
+        except Unreachable:
+            if earlier is None:
+                raise
+        return earlier
+
+    def _known(self) -> list[str]:
+        # The time of the lists, the recipe and the folder's name; nothing if it is gone.
+        with contextlib.suppress(OSError):
+            known = (self.shelf / "current").read_text().split(" ")
+            if len(known) == 3 and (self.shelf / known[2]).is_dir():
+                return known
+        return []
 
     def _renewed(self) -> str:
         files = self.files()
-        title = next(name for name in files if name.startswith(self.named_after))
+        title = _title(files, self.named_after)
         key = _digest(" ".join((_recipe(), *files)).encode())
         name = f"{title.removesuffix('.deb')}_{key}"
         if not (self.shelf / name).is_dir():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vm.archive import directory, file, read_tree, symlink, write_archive
-from vm.matrix import CPUS, USERLANDS
+from vm.matrix import CPUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,9 +41,8 @@ _VENV = "usdt/.venv"
 _COMMAND = "#!/{venv}/bin/python3\nfrom {name}.cli import main\n\nmain()\n"
 
 
-def job(cell: Cell, words: Sequence[str], *, shell: bool = False) -> bytes:
-    """The archive: pytest with these words, or a shell."""
-    python = USERLANDS[cell.cpu].python
+def job(cell: Cell, python: str, words: Sequence[str], *, shell: bool = False) -> bytes:
+    """The archive: pytest with these words, or a shell. ``python`` is the guest's, "3.11"."""
     tree = {**dict(_checkout(cell.cpu)), **dict(_environment(python)), **dict(_guest())}
     tree["job.json"] = file(json.dumps({"pytest": list(words)}))
     tree["etc/sysctl.conf"] = file("".join(f"{line}\n" for line in CPUS[cell.cpu].settings))

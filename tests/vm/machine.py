@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING, Any
 
 from vm.apt import Unavailable
 from vm.matrix import CPUS
+from vm.watch import TIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from vm.image import Image
     from vm.matrix import Cell
+    from vm.supply import Image
 
-__all__ = ("Run", "interactive", "problem_of", "run", "take")
+__all__ = ("Run", "interactive", "need_emulator", "problem_of", "run", "take")
 
 BOOT = 240.0  # seconds until the first result; usually 4, and 60 on a busy machine
 # Seconds between results: more than the guest lets a test and its end take.
 SILENCE = float(os.environ.get("USDT_VM_SILENCE", "400"))
-TIED = ("setpriv", "--pdeathsig", "KILL", "--")  # a program that ends with whoever started it
 _RESULT = re.compile(rb"^@usdt (\d+) ([0-9a-f]{8}) ([A-Za-z0-9+/=]+)\r*$")
 
 
@@ -55,6 +55,13 @@ class Run:
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Results of one kind: start, begin, test, end, broken."""
         return [result for result in self.results if result["kind"] == kind]
+
+
+def need_emulator(cell: Cell) -> None:
+    """Unavailable if this machine has no QEMU for a cell."""
+    cpu = CPUS[cell.cpu]
+    if not shutil.which(cpu.program):
+        raise Unavailable(f"needs {cpu.program}: apt-get install {cpu.package}")
 
 
 def run(
@@ -98,8 +105,6 @@ def _command(
     cell: Cell, image: Image, initrd: int, *, serial: str = "stdio"
 ) -> tuple[str | Path, ...]:
     cpu = CPUS[cell.cpu]
-    if not shutil.which(cpu.program):
-        raise Unavailable(f"needs {cpu.program}: apt-get install {cpu.package}")
     append = (
         f"console={cpu.console} quiet loglevel=1 panic=-1 oops=panic mitigations=off {cpu.append}"
     )

@@ -4,11 +4,18 @@ A cell is one row of ``CELLS``; a CPU is one row of ``CPUS``. Kernels are chosen
 Debian and the name of its meta package, never by version: "5.10" is what bullseye has, whatever
 its last number. What a kernel offers is compared with what the toolkit's feature probes find in
 it, in both directions, and a test that skips for want of an offered feature has failed.
+
+A mirror may lack a suite for a while. So a cell names several kernels, and a CPU several
+userlands; the first that can be had is taken.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = (
     "CELLS",
@@ -18,6 +25,7 @@ __all__ = (
     "USERLANDS",
     "Cell",
     "Cpu",
+    "Kernel",
     "Userland",
     "cell_named",
 )
@@ -39,14 +47,21 @@ class Cpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One kernel on one CPU. ``offers`` names keys of ``FEATURES``."""
+class Kernel:
+    """A kernel of a suite. ``offers`` names keys of ``FEATURES``."""
 
-    kernel: str
-    cpu: str
     suite: str
     package: str
     offers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One kernel on one CPU: the first of ``kernels`` that can be had."""
+
+    kernel: str
+    cpu: str
+    kernels: tuple[Kernel, ...]
     often: bool = False  # whether ``make test`` runs the quick tests in it
     more: tuple[str, ...] = ()  # packages beside those of the userland, of its suite
     tests: tuple[str, ...] = ()  # words for pytest, where they are always the same
@@ -57,13 +72,21 @@ class Cell:
         """As ``pytest -k`` and messages have it, "amd64-6.1"."""
         return f"{self.cpu}-{self.kernel}"
 
+    @property
+    def offers(self) -> frozenset[str]:
+        """What its kernel offers."""
+        return self.kernels[0].offers
+
+    def with_kernel(self, kernel: Kernel) -> Cell:
+        """The cell with one kernel, the one that was had."""
+        return replace(self, kernels=(kernel,))
+
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """What a CPU runs beside its kernel: Debian's packages, and the Python that they bring."""
+    """What a CPU runs beside its kernel: packages of a suite."""
 
     suite: str
-    python: str
     packages: tuple[str, ...]
 
 
@@ -129,39 +152,68 @@ CPUS: dict[str, Cpu] = {
     )
 }
 
-# Kernel → suite of Debian.
-_SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "sid": "sid"}
+# Kernel → suites of Debian that have it, in the order in which they are tried.
+_SUITES = {
+    "5.10": ("bullseye", "bullseye-security"),
+    "6.1": ("bookworm", "bookworm-security"),
+    "6.12": ("trixie", "trixie-security", "bookworm-backports"),
+    "sid": ("sid", "forky"),
+}
+_ABSENT = {("bookworm-backports", "riscv64")}  # it has been in Debian since trixie
 
 
-def _cell(name: str, package: str, offers: frozenset[str], *, often: bool = False) -> Cell:
+def _row(name: str, package: str, offers: frozenset[str], *, often: bool = False) -> Cell:
     cpu, kernel = name.split("-")
-    return Cell(kernel, cpu, _SUITES[kernel], f"linux-image-{package}", offers, often)
+    kernels = (Kernel(suite, f"linux-image-{package}", offers) for suite in _SUITES[kernel])
+    return Cell(kernel, cpu, tuple(kernels), often)
 
 
 # The cloud flavour has the same features in a third of the size, and boots in half of the time.
-CELLS: tuple[Cell, ...] = (
-    _cell("amd64-5.10", "cloud-amd64", _OLDEST | _BTF | _TRACED, often=True),
-    _cell("amd64-6.1", "cloud-amd64", _COOKIES | _BTF | _TRACED, often=True),
-    _cell("amd64-6.12", "cloud-amd64", _MULTI | _BTF | _ALL_MULTI, often=True),
-    _cell("amd64-sid", "cloud-amd64", _MULTI | _BTF | _ALL_MULTI, often=True),
-    _cell("arm64-5.10", "cloud-arm64", _OLDEST | _BTF | _KPROBES),
-    _cell("arm64-6.1", "cloud-arm64", _COOKIES | _BTF | _KPROBES),
-    _cell("arm64-6.12", "cloud-arm64", _MULTI | _BTF | _TRACED, often=True),
-    _cell("arm64-sid", "cloud-arm64", _MULTI | _BTF | _ALL_MULTI),
-    _cell("armhf-6.1", "armmp", _COOKIES | _KPROBES, often=True),
+_ROWS: tuple[Cell, ...] = (
+    _row("amd64-5.10", "cloud-amd64", _OLDEST | _BTF | _TRACED, often=True),
+    _row("amd64-6.1", "cloud-amd64", _COOKIES | _BTF | _TRACED, often=True),
+    _row("amd64-6.12", "cloud-amd64", _MULTI | _BTF | _ALL_MULTI, often=True),
+    _row("amd64-sid", "cloud-amd64", _MULTI | _BTF | _ALL_MULTI, often=True),
+    _row("arm64-5.10", "cloud-arm64", _OLDEST | _BTF | _KPROBES),
+    _row("arm64-6.1", "cloud-arm64", _COOKIES | _BTF | _KPROBES),
+    _row("arm64-6.12", "cloud-arm64", _MULTI | _BTF | _TRACED, often=True),
+    _row("arm64-sid", "cloud-arm64", _MULTI | _BTF | _ALL_MULTI),
+    _row("armhf-6.1", "armmp", _COOKIES | _KPROBES, often=True),
     # uprobe_multi is of 64-bit kernels alone.
-    _cell("armhf-sid", "armmp", _COOKIES | {"raw_cookies"} | _KPROBES),
-    _cell("i386-6.1", "686-pae", _COOKIES | _KPROBES, often=True),
-    _cell("ppc64el-6.1", "powerpc64le", _COOKIES | _KPROBES),
-    _cell("ppc64el-sid", "powerpc64le", _MULTI | _BTF | _ALL_MULTI, often=True),
-    _cell("riscv64-6.12", "riscv64", _MULTI | _BTF | _TRACED, often=True),
-    _cell("riscv64-sid", "riscv64", _MULTI | _BTF | _ALL_MULTI),
-    _cell("s390x-6.1", "s390x", _COOKIES | _KPROBES),
-    _cell("s390x-6.12", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}, often=True),
-    _cell("s390x-sid", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}),
-    # bcc compiles in the guest, and needs a compiler and the kernel's headers there.
+    _row("armhf-sid", "armmp", _COOKIES | {"raw_cookies"} | _KPROBES),
+    _row("i386-6.1", "686-pae", _COOKIES | _KPROBES, often=True),
+    _row("ppc64el-6.1", "powerpc64le", _COOKIES | _KPROBES),
+    _row("ppc64el-sid", "powerpc64le", _MULTI | _BTF | _ALL_MULTI, often=True),
+    _row("riscv64-6.12", "riscv64", _MULTI | _BTF | _TRACED, often=True),
+    _row("riscv64-sid", "riscv64", _MULTI | _BTF | _ALL_MULTI),
+    _row("s390x-6.1", "s390x", _COOKIES | _KPROBES),
+    _row("s390x-6.12", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}, often=True),
+    _row("s390x-sid", "s390x", _MULTI | _BTF | _KPROBES | {"kprobe_multi"}),
+)
+
+
+def _others(cell: Cell) -> Iterator[Kernel]:
+    # Kernels of the same CPU that stand in: newer ones, then older ones, the nearest first. On
+    # amd64 none does: each kernel is a row there because of what it alone has.
+    if cell.cpu != "amd64":
+        same = [row for row in _ROWS if row.cpu == cell.cpu]
+        at = same.index(cell)
+        for row in (*same[at + 1 :], *reversed(same[:at])):
+            yield from row.kernels
+
+
+def _with_others(cell: Cell) -> Cell:
+    found = (*cell.kernels, *_others(cell))
+    return replace(cell, kernels=tuple(k for k in found if (k.suite, cell.cpu) not in _ABSENT))
+
+
+CELLS: tuple[Cell, ...] = (
+    *map(_with_others, _ROWS),
+    # bcc compiles in the guest, and needs a compiler and the kernel's headers there. They are of
+    # one version, so nothing stands in.
     Cell(
-        *("6.1+bcc", "amd64", "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED),
+        *("6.1+bcc", "amd64"),
+        (Kernel("bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED),),
         more=("python3-bpfcc", "linux-headers-cloud-amd64"),
         tests=("tests/peers/test_bcc.py",),
         memory=4096,
@@ -173,12 +225,18 @@ _PACKAGES = (
     *("libstdc++6", "binutils", "gcc", "libc6-dev", "systemtap-sdt-dev"),
 )
 
-#: CPU → its userland; one serves every kernel.
-USERLANDS: dict[str, Userland] = {
-    **{cpu: Userland("bookworm", "3.11", _PACKAGES) for cpu in CPUS},
-    "amd64": Userland("bookworm", "3.11", (*_PACKAGES, "libc6-i386", "lib32stdc++6", "strace")),
-    "riscv64": Userland("trixie", "3.13", _PACKAGES),
-}
+_MORE = {"amd64": ("libc6-i386", "lib32stdc++6", "strace")}
+
+
+def _userlands(cpu: str) -> tuple[Userland, ...]:
+    # The oldest first: its Python is the one that most hosts have, and its modules are compiled.
+    suites = ("bookworm", "trixie", "forky", "sid")
+    packages = (*_PACKAGES, *_MORE.get(cpu, ()))
+    return tuple(Userland(suite, packages) for suite in suites[cpu == "riscv64" :])
+
+
+#: CPU → its userlands, in the order in which they are tried; one serves every kernel.
+USERLANDS: dict[str, tuple[Userland, ...]] = {cpu: _userlands(cpu) for cpu in CPUS}
 
 _FIXTURES = "test_trace_fixtures.py::test_by_process_every_value_is_what_the_program_printed"
 _ALL_FIXTURES = "test_trace_fixtures.py::test_one_trace_takes_all_programs"

@@ -154,8 +154,8 @@ def test_a_machine_that_goes_on_for_too_long_is_ended() -> None:
 _STARTER = """
 import sys
 sys.path.insert(0, "tests")
-from vm import machine
-machine._once((*machine.TIED, "sleep", "1000"), 0, lambda _: None, 1000.0)
+from vm import machine, watch
+machine._once((*watch.TIED, "sleep", "1000"), 0, lambda _: None, 1000.0)
 """
 
 
