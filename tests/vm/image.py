@@ -125,7 +125,8 @@ def _modules(tree: dict[str, Entry]) -> Iterator[tuple[str, Entry]]:
 
 def make_userland(apt: Apt, files: tuple[str, ...], folder: Path, python: str = "") -> None:
     """Fill a folder with a userland, or with what is added to one of this ``python``."""
-    tree = {**read_packages(apt.download(files, folder / "debs")), **skeleton()}
+    tree = read_packages(apt.download(files, folder / "debs"))
+    tree.update(skeleton(tree))
     version = python or python_of(_title(files, "python3."))
     major, minor = version.split(".")
     tree.update(compile_sources(tree, (int(major), int(minor))))

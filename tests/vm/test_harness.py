@@ -21,7 +21,7 @@ from vm import machine
 from vm.archive import Entry, directory, file, read_tree, symlink, write_archive
 from vm.machine import Run, problem_of, take
 from vm.matrix import CELLS, CPUS, FEATURES, USERLANDS, cell_named
-from vm.userland import compile_sources
+from vm.userland import compile_sources, skeleton
 from vm.verdict import failures, features_that_differ, trouble
 
 from usdt.bpf import features
@@ -64,6 +64,12 @@ def test_compiled_modules_are_what_python_would_write() -> None:
     assert path == f"usr/lib/python3/dist-packages/__pycache__/m.{sys.implementation.cache_tag}.pyc"
     assert entry.data[4:8] == b"\1\0\0\0"  # checked by hash, and not even that
     assert compile_sources(tree, (3, 0)) == {}
+
+
+def test_32_bit_programs_find_their_loader_in_a_userland_that_has_one() -> None:
+    name = "usr/lib/ld-linux.so.2"
+    assert skeleton({"usr/lib32/ld-linux.so.2"})[name] == symlink("/lib32/ld-linux.so.2")
+    assert name not in skeleton(set())
 
 
 def test_the_table_holds_together() -> None:

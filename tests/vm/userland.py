@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from vm.archive import Entry, directory, file, symlink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
     from pathlib import Path
 
 __all__ = ("compile_sources", "read_packages", "skeleton")
@@ -50,8 +50,13 @@ _LEFT_OUT = (
 _DROP = re.compile("|".join(map(fnmatch.translate, _LEFT_OUT)))
 
 
-def skeleton() -> dict[str, Entry]:
-    """What no package has: mount points, users, the folders that are links since bookworm."""
+def skeleton(packages: Container[str]) -> dict[str, Entry]:
+    """What no package has: mount points, users, the folders that are links since bookworm.
+
+    ``packages`` are the paths that packages have.
+    """
+    # Since trixie libc6-i386 makes this link when it is installed.
+    loader = "usr/lib32/ld-linux.so.2" in packages
     mounts = (
         "dev",
         "mnt",
@@ -67,6 +72,7 @@ def skeleton() -> dict[str, Entry]:
     return {
         **{name: directory() for name in mounts},
         **{name: symlink(f"usr/{name}") for name in _MERGED},
+        **({"usr/lib/ld-linux.so.2": symlink("/lib32/ld-linux.so.2")} if loader else {}),
         "usr/bin/sh": symlink("busybox"),
         # The kernel opens it before init runs.
         "dev/console": Entry(stat.S_IFCHR | 0o600, device=(5, 1)),
