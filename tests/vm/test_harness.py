@@ -81,6 +81,25 @@ def test_the_table_holds_together() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cell", "suites"),
+    [
+        pytest.param(("5.10", "amd64"), "bullseye bullseye-security", id="one version on amd64"),
+        pytest.param(("6.12", "riscv64"), "trixie trixie-security sid forky", id="newer ones"),
+        pytest.param(("sid", "ppc64el"), "sid forky bookworm bookworm-security", id="older ones"),
+        pytest.param(("6.1+bcc", "amd64"), "bookworm", id="nothing beside packages of its own"),
+    ],
+)
+def test_which_kernels_stand_in(cell: tuple[str, str], suites: str) -> None:
+    assert [kernel.suite for kernel in cell_named(*cell).kernels] == suites.split()
+
+
+def test_a_kernel_that_stands_in_offers_what_it_does_in_its_own_row() -> None:
+    cell, own = cell_named("6.12", "riscv64"), cell_named("sid", "riscv64")
+    assert cell.with_kernel(own.kernels[0]).offers == own.offers != cell.offers
+    assert own.kernels[0] in cell.kernels
+
+
 def test_a_cell_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(LookupError, match=r"no cell amd64-2\.6; there are amd64-5\.10, "):
         cell_named("2.6", "amd64")
