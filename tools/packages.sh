@@ -55,7 +55,7 @@ wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql 
 # packages.sh peers: what tests/peers compares with beyond binutils.
 [[ ${1-} == peers ]] && wanted=(clang libbpf-dev bpftool elfutils python3-bpfcc linux-headers-amd64)
 
-# packages.sh dwarf: compilers and witnesses of debug information (tests/usdt/dwarf).
+# packages.sh dwarf: compilers and witnesses of debug information (tests/dwarf).
 [[ ${1-} == dwarf ]] && wanted=(gcc g++ binutils clang gdb rustc dwz libc++-dev libc++abi-dev)
 
 missing() {

@@ -24,8 +24,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from patience import patient
-
 from usdt.bpf._syscall import bpf_attribute
 from usdt.probes.probe import read_probes
 
@@ -52,7 +50,7 @@ __all__ = (
 USDT = str(Path(sys.executable).parent / "usdt")
 KPROBE = str(Path(sys.executable).parent / "kprobe")
 
-_TIMEOUT = patient(20.0)
+_TIMEOUT = 100.0
 _TRACING = re.compile(r"^tracing (\d+) sites?; end with \^C$")
 _CLOSING = re.compile(r"^(\d+) events?, (\d+) lost$")
 
