@@ -282,5 +282,5 @@ def test_sizes_are_powers_of_two_of_pages(wanted: float, pages: int) -> None:
 
 def test_a_size_that_no_map_can_have_is_an_error() -> None:
     assert ring_size(1 << 31) == 1 << 31
-    with pytest.raises(TracingError, match=r"ring buffer of 2147483649 bytes: at most .*2 GiB"):
+    with pytest.raises(TracingError, match=r"2147483649 bytes: the maximum is .*2 GiB"):
         ring_size((1 << 31) + 1)

@@ -1,7 +1,13 @@
 """The kernel's interface: bpf(2), perf_event_open(2), programs, maps, links, the ring buffer.
 
-Knows nothing of ELF files, probes or commands. Each module is one concept; a *spec* is a value
-that can be made and tested anywhere, and becomes an *object* with ``load()`` or ``attach()``.
+Each module is one concept. A *spec* is a value, made and tested without a kernel; ``load()``,
+``create()`` or ``attach()`` makes an *object* of it.
+
+asm/                       instructions: assembled, encoded, shown as text
+program, maps              specs and objects; ``objects``: those that others made, and BTF objects
+link, kprobes              attaching to user space, tracepoints, kernel functions; ``rcu``
+ringbuf, perf_sideband     the BPF ring buffer; mappings, execs and forks of all processes
+features, capabilities     what the kernel supports; what this process may do; ``kcore``: its code
 
     from usdt import bpf
 
@@ -9,7 +15,7 @@ that can be made and tested anywhere, and becomes an *object* with ``load()`` or
     with bpf.MapSpec(bpf.MapType.HASH, key_size=4, value_size=8, entries=1024).create() as counts:
         counts.set(b"key1", bytes(8))
 
-Names are loaded when they are first used: importing the package is cheap, and asks no kernel.
+Names are loaded on first use, so importing the package is cheap and makes no system call.
 """
 
 from __future__ import annotations

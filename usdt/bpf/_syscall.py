@@ -1,7 +1,7 @@
-"""The one module that talks to libc: bpf(2), perf_event_open(2) and ptrace(2).
+"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), mount(2).
 
-Attributes of bpf(2) are packed from plain values, so no C structure has to be declared twice:
-the layout is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value is
+Attributes of bpf(2) are packed from plain values, so no C structure is declared twice: the layout
+is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value is
 ``bytes`` (copied in), ``bytearray`` (the kernel writes into it) or None (NULL).
 """
 
@@ -42,17 +42,17 @@ _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_
 
 _BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
 
-# Commands that fail with EAGAIN when a signal interrupts the verifier are tried again, as libbpf
-# does; more often than this would hide a real fault.
+# A command fails with EAGAIN when a signal interrupts the verifier. Like libbpf, try again, but not
+# so often that a real fault is hidden.
 _ATTEMPTS = 5
 
 
 def bpf(command: Command, layout: str, *fields: Field) -> int:
-    """Enter the kernel, with an attribute packed from ``fields``; returns its result.
+    """Run a BPF command with an attribute packed from ``fields``, and return its result.
 
     Raises:
-        SyscallError: with the errno and ``bpf(BPF_…)`` as the call's name; EPERM says what this
-            process lacks.
+        SyscallError: with the errno and ``bpf(BPF_…)`` as the call's name; for EPERM with a hint
+            which capability is missing.
     """
     result, number, _ = bpf_attribute(command, layout, *fields)
     if result == -1:
@@ -62,7 +62,7 @@ def bpf(command: Command, layout: str, *fields: Field) -> int:
 
 
 def bpf_attribute(command: Command, layout: str, *fields: Field) -> tuple[int, int, bytes]:
-    """Like :func:`bpf`, for commands that answer in the attribute itself.
+    """Call bpf(2) like :func:`bpf`, for commands that return values in the attribute.
 
     Returns:
         (result, errno, the attribute as the kernel left it).
@@ -77,7 +77,7 @@ def bpf_attribute(command: Command, layout: str, *fields: Field) -> tuple[int, i
         number = ctypes.get_errno() if result == -1 else 0
         if number != errno.EAGAIN:
             break
-    del keep  # lived as long as the call
+    del keep  # pointers were valid until here
     return int(result), number, buffer.raw
 
 
@@ -85,7 +85,7 @@ def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags
     """Open a perf event; ``flags`` defaults to PERF_FLAG_FD_CLOEXEC.
 
     Raises:
-        SyscallError: EACCES and EPERM say what this process lacks.
+        SyscallError: EACCES and EPERM come with a hint which capability is missing.
     """
     buffer = ctypes.create_string_buffer(attribute, len(attribute))
     result = _libc.syscall(
@@ -104,34 +104,38 @@ def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags
 
 
 def perf_attribute(layout: str, *fields: Field) -> tuple[bytes, list[object]]:
-    """Pack a ``struct perf_event_attr``; the second value keeps what its pointers point to."""
+    """Pack a ``struct perf_event_attr``; keep the second value as long as its pointers are used."""
     return _pack(layout, fields)
 
 
-def string_array(words: Sequence[str]) -> tuple[bytes, list[object]]:
-    """Pointers to NUL-terminated strings, each a u64; the second value keeps the strings."""
-    keep = [ctypes.create_string_buffer(word.encode()) for word in words]
+def string_array(strings: Sequence[str]) -> tuple[bytes, list[object]]:
+    """Pack pointers to NUL-terminated strings, a u64 each; keep the second value with them."""
+    keep = [ctypes.create_string_buffer(string.encode()) for string in strings]
     return struct.pack(f"={len(keep)}Q", *map(ctypes.addressof, keep)), [*keep]
 
 
 def address_of(buffer: bytearray) -> tuple[int, object]:
-    """Where a buffer is, for a pointer that the kernel finds in another; keep the second value."""
+    """Return the address of a buffer, for a pointer within another; keep the second value."""
     return _address(buffer)
 
 
 def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
-    """Make a request of ptrace, for requests that return nothing but success."""
+    """Trace another process: make a request that returns no data.
+
+    Raises:
+        SyscallError: the kernel refuses.
+    """
     return _checked(int(_libc.ptrace(request, pid, address, data)), "ptrace")
 
 
-def mount(source: str, target: str, kind: str) -> None:
-    """Mount a file system that needs no options.
+def mount(source: str, target: str, fstype: str) -> None:
+    """Mount a file system without options.
 
     Raises:
-        SyscallError: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel does not know it.
+        SyscallError: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel has no such file system.
     """
-    words = (source.encode(), target.encode(), kind.encode())
-    _checked(int(_libc.mount(*words, ctypes.c_ulong(0), None)), f"mount({target})")
+    names = (source.encode(), target.encode(), fstype.encode())
+    _checked(int(_libc.mount(*names, ctypes.c_ulong(0), None)), f"mount({target})")
 
 
 def prlimit_memlock(size: int) -> None:
@@ -169,7 +173,7 @@ def _pack(layout: str, fields: Sequence[Field]) -> tuple[bytes, list[object]]:
 
 
 def _kinds(layout: str) -> str:
-    # One letter a value: "16s" and "4x" have counts that are not repetitions.
+    # One letter for each value: the counts of "16s" and "4x" are not repetitions.
     kinds = []
     count = ""
     for letter in layout:

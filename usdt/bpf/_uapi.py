@@ -1,7 +1,7 @@
-"""Numbers of the kernel's interface, under the kernel's names.
+"""Constants of the kernel's interface, under the kernel's names.
 
 Sources: ``include/uapi/linux/bpf.h``, ``include/uapi/linux/perf_event.h`` and the system call
-tables of each CPU. Only what the toolkit uses is listed.
+tables of each CPU. Only those that the toolkit uses are listed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SYSCALLS: dict[str, tuple[int, int]] = {
     "generic": (280, 241),  # arm64, riscv, loongarch
 }
 
-# asm-generic/ioctl.h: direction in bits 30 and 31. These have three bits for it, in which "none" is
-# not 0 (arch/*/include/uapi/asm/ioctl.h).
+# asm-generic/ioctl.h: the direction is in bits 30 and 31. On these CPUs it has three bits, and
+# "none" is not 0 (arch/*/include/uapi/asm/ioctl.h).
 _THREE_BITS = ("ppc", "mips", "sparc", "alpha")
 
 
 def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROCESS_MACHINE) -> int:
-    """The number of an ioctl that takes nothing, or with a size writes so many bytes to it."""
+    """Return the number of an ioctl without an argument, or that passes ``size`` bytes to it."""
     if machine.startswith(_THREE_BITS):
         direction = (4 if size else 1) << 29
     else:

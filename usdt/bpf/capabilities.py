@@ -1,17 +1,16 @@
-"""Which capabilities tracing needs and which this process lacks."""
+"""The capabilities that tracing needs, and which of them this process lacks."""
 
 from __future__ import annotations
 
 __all__ = ("missing_capabilities", "privilege_hint")
 
-# <linux/capability.h>; CAP_PERFMON and CAP_BPF came with Linux 5.8 and are implied by
-# CAP_SYS_ADMIN.
+# <linux/capability.h>; CAP_SYS_ADMIN implies CAP_PERFMON and CAP_BPF, which are of Linux 5.8.
 _CAP_SYS_ADMIN = 21
 _NEEDED = {"CAP_PERFMON": 38, "CAP_BPF": 39}
 
 
 def missing_capabilities() -> list[str]:
-    """Names of the capabilities that tracing needs and this process has not, in effect."""
+    """Return the names of the capabilities that tracing needs and this process does not have."""
     effective = _effective()
     if effective >> _CAP_SYS_ADMIN & 1:
         return []
@@ -19,13 +18,13 @@ def missing_capabilities() -> list[str]:
 
 
 def privilege_hint() -> str:
-    """What to do about an EPERM of bpf(2)."""
+    """Return a hint for an EPERM of bpf(2)."""
     missing = missing_capabilities()
     if missing:
         return f"this process lacks {' and '.join(missing)}: run it as root, or with sudo"
     return (
-        "this process has the capabilities but the kernel refuses: it may be in a user namespace "
-        "of a container, or locked down"
+        "this process has the capabilities, but the kernel refuses: the process may be in a user "
+        "namespace of a container, or the kernel locked down"
     )
 
 

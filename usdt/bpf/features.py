@@ -1,7 +1,7 @@
-"""What the running kernel offers: asked by trying, never by its version.
+"""Features of the running kernel: found by trying them, never by comparing versions.
 
-Each ``have_…()`` is cached. Only the errno that means "no" gives False; anything else (no
-privilege, above all) is raised and not cached.
+Each ``have_…()`` is cached. It returns False only for the errno that means "not supported"; any
+other error, above all a missing privilege, is raised and not cached.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def have_uprobe_multi() -> bool:
 
 
 def _accepted(ask: Callable[[], object]) -> bool:
-    # Whether the kernel takes something; EINVAL is its word for what it does not know.
+    # Whether the kernel accepts a request; EINVAL means that it does not know it.
     try:
         ask()
     except SyscallError as err:
@@ -103,7 +103,7 @@ def have_uprobe_pmu() -> bool:
 
 
 def best_uprobe_method() -> UprobeMethod:
-    """The newest way of attaching that this kernel has.
+    """Return the newest method of attaching uprobes that this kernel has.
 
     Raises:
         NotSupported: it has none.
@@ -119,13 +119,13 @@ def best_uprobe_method() -> UprobeMethod:
 def have_batch_operations() -> bool:
     """BPF_MAP_LOOKUP_BATCH on hashes. Linux 5.6, commit cb4d03ab499d."""
     with MapSpec(MapType.HASH, 4, 4, 1).create() as table:
-        # the very call that is asked about
+        # the call in question
         return _accepted(lambda: list(table._batches()))  # noqa: SLF001
 
 
 @functools.cache
 def have_fetching_atomics() -> bool:
-    """Atomic instructions that give what was there. Linux 5.12, commit 5ca419f2864a."""
+    """Atomic instructions that return the old value. Linux 5.12, commit 5ca419f2864a."""
     asm = Assembler()
     asm.store(R10, -8, 0)
     asm.mov(R1, 1)
@@ -153,7 +153,7 @@ def have_kprobe_multi() -> bool:
         try:
             attach_kprobe_multi(program, [KprobeSite(0, " no such function ")]).close()
         except SyscallError as err:
-            # A kernel that looks for the symbol does not find it.
+            # A kernel that supports it looks for the symbol, and does not find it.
             if err.errno in (errno.ESRCH, errno.ENOENT):
                 return True
             if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.E2BIG):
@@ -166,13 +166,14 @@ _SESSIONS = frozenset(("x86_64", "aarch64"))
 
 @functools.cache
 def kprobe_session() -> tuple[int, int]:
-    """The IDs of bpf_session_is_return() and bpf_session_cookie(); (0, 0): there are none.
+    """Return the BTF IDs of bpf_session_is_return() and bpf_session_cookie(); (0, 0): none.
 
-    One program at a function's entry and its return, with a word that the kernel keeps from one to
-    the other: Linux 6.10, commits 535a3692ba72 and 5c919acef851. Only where it keeps that with the
-    task (Linux 6.14, commit 4346ba160409), for any number of calls under way: before that it had
-    room for twice as many as there are CPUs, and passed over the rest. And only on CPUs where it
-    was seen to work: ppc64le's Linux 7.2 takes such programs and never runs them at a return.
+    A kprobe session runs one program at a function's entry and at its return, with a u64 that the
+    kernel keeps in between: Linux 6.10, commits 535a3692ba72 and 5c919acef851. It is used only if
+    the kernel keeps that with the task (Linux 6.14, commit 4346ba160409), for any number of calls
+    in progress: older kernels kept twice as many as there are CPUs, and missed the others. And it
+    is used only on CPUs where it is known to work: Linux 7.2 on ppc64le accepts such programs and
+    never runs them at a return.
     """
     if KERNEL_MACHINE not in _SESSIONS or not (have_vmlinux_btf() and have_kprobe_multi()):
         return 0, 0
@@ -202,29 +203,29 @@ def kprobe_session() -> tuple[int, int]:
     spec = ProgramSpec(asm.assemble(), attach_type=kind, name="probe")
     try:
         spec.load({}).close()
-    except VerifierError:  # EACCES: an answer, as it has been asked for
+    except VerifierError:  # EACCES here means that it is not supported
         return 0, 0
     return is_return, cookie
 
 
 @functools.cache
 def programs_are_preemptible() -> bool:
-    """Whether a task may be preempted within a program that fentry or a raw tracepoint runs.
+    """Return whether a task may be preempted in a program of fentry or of a raw tracepoint.
 
-    Others' hits on that CPU are then not given to the program until the task is back (misses).
-    Kernels with PREEMPT_DYNAMIC say in debugfs which of their kinds is in force.
+    Until the task runs again, the kernel does not run the program for others' hits on that CPU:
+    these are missed. Kernels with PREEMPT_DYNAMIC show the current mode in debugfs.
     """
     try:
         with open("/sys/kernel/debug/sched/preempt") as file:  # noqa: PTH123
-            words = file.read()
+            modes = file.read()
     except OSError:
         return "PREEMPT" in os.uname().version
-    return "(full)" in words or "(lazy)" in words
+    return "(full)" in modes or "(lazy)" in modes
 
 
-# Functions that are there to be traced, net/bpf/test_run.c, since BPF_PROG_TYPE_TRACING.
-_TRACED = ("bpf_fentry_test1", "bpf_fentry_test2")
-_CANNOT = frozenset(  # 524: ENOTSUPP; ENOMEM: no room for the trampolines that s390x lacks
+# Functions that exist to be traced, net/bpf/test_run.c, as old as BPF_PROG_TYPE_TRACING.
+_TEST_TARGETS = ("bpf_fentry_test1", "bpf_fentry_test2")
+_UNSUPPORTED = frozenset(  # 524: ENOTSUPP; ENOMEM: s390x without trampolines
     (errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP, 524, errno.E2BIG, errno.ENOMEM)
 )
 
@@ -233,14 +234,14 @@ _CANNOT = frozenset(  # 524: ENOTSUPP; ENOMEM: no room for the trampolines that 
 def have_fentry() -> bool:
     """Programs at functions' entries and exits. Linux 5.5, commit fec56f5890d9; each CPU later.
 
-    It takes BTF, ftrace with direct calls, and the CPU's trampolines: attaching tells.
+    It needs BTF, ftrace with direct calls, and trampolines for the CPU: found by attaching.
     """
     if not have_vmlinux_btf():
         return False
     from usdt.btf.format import Kind  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
 
-    found = [number for name in _TRACED for number in Btf.from_kernel().find(name, Kind.FUNC)]
+    found = [number for name in _TEST_TARGETS for number in Btf.from_kernel().find(name, Kind.FUNC)]
     if not found:
         return False
     asm = Assembler()
@@ -258,8 +259,8 @@ def have_fentry() -> bool:
             attach_tracing(program).close()
     except SyscallError as err:
         if err.errno == errno.EPERM:
-            _empty().close()  # raises as well where it is our privilege that is missing
-        elif err.errno not in _CANNOT:
+            _empty().close()  # raises, too, if it is our privilege that is missing
+        elif err.errno not in _UNSUPPORTED:
             raise
         return False
     return True

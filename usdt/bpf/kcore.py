@@ -15,15 +15,15 @@ _HEADER = struct.Struct("<4sBB10x16xQ14xHH6x")  # Elf64_Ehdr: magic, class, orde
 _SEGMENT = struct.Struct("<I4xQQ8xQQ8x")  # Elf64_Phdr: type, offset, vaddr, filesz, memsz
 _WIDE, _LITTLE = 2, 1
 _LOAD = 1  # PT_LOAD
-_MOST = 1024  # segments
+_MAX_SEGMENTS = 1024
 
 
 class KcoreReader(Closeable):
-    """Reads code by its address; a context manager.
+    """Reads the kernel's code by address; a context manager.
 
     Raises:
-        NotSupported: it cannot be read (CONFIG_PROC_KCORE, lockdown, no privilege), or is not that
-            of a 64-bit little-endian kernel.
+        NotSupported: /proc/kcore cannot be read (CONFIG_PROC_KCORE, lockdown, no privilege), or
+            the kernel is not a 64-bit little-endian one.
     """
 
     def __init__(self) -> None:
@@ -43,15 +43,15 @@ class KcoreReader(Closeable):
             raise NotSupported(f"{_KCORE}, which is empty", None)
         magic, kind, order, start, size, number = _HEADER.unpack(header)
         if (magic, kind, order) != (b"\x7fELF", _WIDE, _LITTLE) or size != _SEGMENT.size:
-            raise NotSupported(f"{_KCORE} of another kind of CPU", None)
-        data = self._pread(size * min(number, _MOST), start)
+            raise NotSupported(f"{_KCORE} of a 32-bit or big-endian kernel", None)
+        data = self._pread(size * min(number, _MAX_SEGMENTS), start)
         found = (_SEGMENT.unpack_from(data, at) for at in range(0, len(data) - size + 1, size))
         return [
             (address, offset, length) for kind, offset, address, length, _ in found if kind == _LOAD
         ]
 
     def read(self, address: int, size: int) -> bytes:
-        """So many bytes; fewer where its segment ends, none where there is nothing."""
+        """Return up to ``size`` bytes; fewer at the end of a segment, b"" outside all segments."""
         for start, offset, length in self._segments:
             if start <= address < start + length:
                 return self._pread(min(size, start + length - address), offset + address - start)
@@ -62,7 +62,7 @@ class KcoreReader(Closeable):
         while size > 0:
             try:
                 part = os.pread(self._fd.fileno(), size, offset)
-            except OSError:  # a hole, or memory that is gone
+            except OSError:  # not mapped
                 break
             if not part:
                 break

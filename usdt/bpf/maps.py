@@ -1,4 +1,4 @@
-"""Maps: specs and objects, with batch operations where the kernel has them."""
+"""Maps: specs and objects; batch operations, if the kernel has them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _UNBOUNDED = 1 << 62
 _BATCH = 512
 _INFO = struct.Struct("=IIIIII16s")  # struct bpf_map_info: type, id, sizes, entries, flags, name
 _NOEXIST = 1  # BPF_NOEXIST
-_ENOTSUPP = 524  # the kernel's own word for a map type without batch operations
+_ENOTSUPP = 524  # internal to the kernel: a map type without batch operations
 # Kernels before commit d5299b67dd59 ("bpf: Memcg-based memory accounting for bpf maps")
-# (in v5.11) charge maps to RLIMIT_MEMLOCK and say EPERM when it is used up.
+# (in v5.11) charge maps to RLIMIT_MEMLOCK, and return EPERM when it is exceeded.
 _MEMLOCK = 1 << 40
 
 
 @frozen
 class MapSpec:
-    """What a map is: a value that can be made anywhere.
+    """The specification of a map: a value, made and tested without a kernel.
 
     Attributes:
-        type: the kind of map.
-        key_size, value_size: bytes; both 0 for a ring buffer.
+        type: the map type.
+        key_size, value_size: in bytes; 0 for a ring buffer.
         entries: maximum number of entries; for a ring buffer its size in bytes.
         name: up to 15 letters, digits, ``_`` and ``.``, shown by bpftool.
         flags: BPF_F_… of map creation.
@@ -52,11 +52,11 @@ class MapSpec:
     flags: int = 0
 
     def create(self) -> Map:
-        """Make the map.
+        """Create the map; raise RLIMIT_MEMLOCK if the kernel needs it.
 
         Raises:
             NotSupported: the kernel has no maps of this type.
-            SyscallError: anything else the kernel says; RLIMIT_MEMLOCK is raised where it counts.
+            SyscallError: any other error of the kernel.
         """
         try:
             number = self._create()
@@ -81,12 +81,12 @@ class MapSpec:
 class Map(Closeable):
     """A map in the kernel; a context manager.
 
-    Keys and values are bytes of exactly the spec's sizes. A per-CPU map's value is one slot for
-    each possible CPU, each padded to a multiple of eight bytes.
+    Keys and values are bytes of exactly the spec's sizes. The value of a per-CPU map has one slot
+    for each possible CPU, each padded to a multiple of eight bytes.
 
     Raises:
         ValueError: a key or value of another size.
-        SyscallError: what the kernel says; E2BIG where the map is full.
+        SyscallError: the kernel refuses; E2BIG: the map is full.
         TargetError: from_fd() and from_pin(): no map is there.
 
     Example:
@@ -103,19 +103,19 @@ class Map(Closeable):
 
     @classmethod
     def from_fd(cls, number: int) -> Self:
-        """A map that a descriptor of somebody else's refers to; theirs stays theirs to close.
+        """Return the map that a descriptor refers to, by a duplicate of the descriptor.
 
         Raises:
-            TargetError: it is no descriptor of a map, or of a map of a type unknown here.
+            TargetError: it is not a descriptor of a map, or the map's type is unknown here.
         """
         return cls._from(dup_fd(number, "map"))
 
     @classmethod
     def from_pin(cls, path: str | os.PathLike[str]) -> Self:
-        """A map pinned in bpffs.
+        """Return a map pinned in bpffs.
 
         Raises:
-            TargetError: nothing is pinned there, or no map.
+            TargetError: nothing is pinned there, or not a map.
         """
         return cls._from(open_pin(path, "map"))
 
@@ -129,18 +129,18 @@ class Map(Closeable):
 
     @property
     def id(self) -> int:
-        """The kernel's number of the map, as bpftool shows it."""
+        """The map's ID, as bpftool shows it."""
         return int(_INFO.unpack(object_info(self.fd, _INFO.size))[1])
 
     @property
     def value_size(self) -> int:
-        """Bytes that a look-up returns."""
+        """Size in bytes of the value that a lookup returns."""
         if self.spec.type not in _PER_CPU:
             return self.spec.value_size
         return -(-self.spec.value_size // 8) * 8 * possible_cpus()
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of ``key``, or None."""
+        """Return the value of ``key``, or None."""
         self._check(key)
         value = bytearray(self.value_size)
         try:
@@ -157,7 +157,7 @@ class Map(Closeable):
         bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, 0)
 
     def add(self, key: bytes, value: bytes) -> bool:
-        """Write an entry that is not there yet; False, and nothing written, if it is."""
+        """Write an entry unless its key exists; return whether it was written."""
         self._check(key, value)
         try:
             bpf(Command.MAP_UPDATE_ELEM, "I4xPPQ", self.fd.fileno(), key, value, _NOEXIST)
@@ -168,10 +168,10 @@ class Map(Closeable):
         return True
 
     def set_many(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many entries, in one call where the kernel can (Linux 5.6).
+        """Write entries, in one system call if the kernel can (Linux 5.6).
 
         Raises:
-            SyscallError: some may have been written.
+            SyscallError: the kernel refuses; some entries may have been written.
         """
         rows = list(entries)
         for key, value in rows:
@@ -196,7 +196,7 @@ class Map(Closeable):
         return True
 
     def delete(self, key: bytes) -> bool:
-        """Remove one entry; whether it was there."""
+        """Remove one entry; return whether it existed."""
         self._check(key)
         try:
             bpf(Command.MAP_DELETE_ELEM, "I4xPPQ", self.fd.fileno(), key, None, 0)
@@ -207,7 +207,7 @@ class Map(Closeable):
         return True
 
     def keys(self) -> Iterator[bytes]:
-        """Every key; entries that come and go meanwhile may or may not be seen."""
+        """Yield every key; entries added or removed meanwhile may or may not be among them."""
         key: bytes | None = None
         following = bytearray(self.spec.key_size)
         for _ in range(self.spec.entries):
@@ -221,7 +221,7 @@ class Map(Closeable):
             yield key
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Every entry, in batches where the kernel has them (Linux 5.6; per-CPU arrays 5.13)."""
+        """Yield every entry, read in batches if the kernel can (Linux 5.6; per-CPU arrays 5.13)."""
         try:
             yield from self._batches()
         except SyscallError as err:
@@ -233,7 +233,7 @@ class Map(Closeable):
                     yield key, value
 
     def _check(self, key: bytes, value: bytes | None = None) -> None:
-        # The kernel takes sizes from the map and would read on behind bytes that are too few.
+        # The kernel takes the sizes from the map, and would read beyond shorter bytes.
         if len(key) != self.spec.key_size:
             raise ValueError(f"map key: {self.spec.key_size} bytes expected, {len(key)} given")
         if value is not None and len(value) != self.value_size:
@@ -242,7 +242,7 @@ class Map(Closeable):
     def _batches(self) -> Iterator[tuple[bytes, bytes]]:
         position: bytes | None = None
         size = min(_BATCH, self.spec.entries)
-        # An array's cursor wraps around at the end, so its entries are counted.
+        # The cursor of an array wraps around at the end, so count the entries.
         left = self.spec.entries if self.spec.type in _ARRAYS else _UNBOUNDED
         while left > 0:
             following = bytearray(max(4, self.spec.key_size))
@@ -266,31 +266,31 @@ class Map(Closeable):
         values: bytearray,
         size: int,
     ) -> tuple[int, bool]:
-        # One call: (entries written, whether they were the last).
+        # One call: (number of entries, whether they were the last).
         result, number, attribute = bpf_attribute(
             Command.MAP_LOOKUP_BATCH,
             "PPPPIIQQ",
             *(position, following, keys, values, size, self.fd.fileno(), 0, 0),
         )
-        # ENOENT: the last batch, whose size is in the attribute as for every other.
+        # ENOENT: the last batch; its size is in the attribute as for all others.
         if result == -1 and number != errno.ENOENT:
             raise SyscallError(number, "bpf(BPF_MAP_LOOKUP_BATCH)")
         return int(struct.unpack_from("=I", attribute, 32)[0]), result == -1
 
     def close(self) -> None:
-        """Close the descriptor; the map goes when no program uses it."""
+        """Close the descriptor; the kernel frees the map when no program uses it."""
         self.fd.close()
 
 
 @functools.cache
 def possible_cpus() -> int:
-    """How many slots a per-CPU value has (/sys/devices/system/cpu/possible)."""
+    """Return the number of slots of a per-CPU value (/sys/devices/system/cpu/possible)."""
     with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 - pathlib costs an import
         return count_cpus(file.read())
 
 
 def count_cpus(text: str) -> int:
-    """How many CPUs a list of ranges names, "0-3,8": the kernel's slots have no gaps."""
+    """Return how many CPUs a list of ranges names, such as "0-3,8"."""
     ranges = [part.partition("-") for part in text.strip().split(",")]
     return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
 
@@ -301,7 +301,7 @@ def sum_per_cpu(value: bytes) -> int:
 
 
 def raise_memlock() -> bool:
-    """Lift RLIMIT_MEMLOCK; False where that is refused, which is no error of its own."""
+    """Raise RLIMIT_MEMLOCK; return False, without an error, if that is refused."""
     try:
         prlimit_memlock(_MEMLOCK)
     except SyscallError:
@@ -312,7 +312,7 @@ def raise_memlock() -> bool:
 def _described(info: bytes) -> MapSpec:
     kind, _, key_size, value_size, entries, flags, name = _INFO.unpack(info)
     if kind not in set(MapType):
-        raise TargetError(f"a BPF map of type {kind}, which is not known here")
+        raise TargetError(f"a BPF map of type {kind}, which is unknown here")
     text = name.split(b"\0", 1)[0].decode("ascii", "replace")
     return MapSpec(MapType(kind), key_size, value_size, entries, text, flags)
 

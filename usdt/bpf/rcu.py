@@ -1,8 +1,7 @@
-"""Grace periods of the kernel's RCU, hurried while thousands of probes go.
+"""Expedited RCU grace periods, for the time in which thousands of probes are removed.
 
-The switch is the whole machine's, /sys/kernel/rcu_expedited (Documentation/RCU), and stays as it
-was left. So it is a process of its own that turns it back, when our end of a pipe closes: that
-happens even if we are killed.
+/sys/kernel/rcu_expedited (Documentation/RCU) applies to the whole machine and keeps its value. So
+a separate process resets it when our end of a pipe closes, which happens even if we are killed.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ("RCU_EXPEDITED", "expedited_rcu")
 
 RCU_EXPEDITED = "/sys/kernel/rcu_expedited"
-# The signals that end a group of processes are not for it.
-_TURN_BACK = f"trap '' HUP INT QUIT TERM; read -r line; echo 0 > {RCU_EXPEDITED}"
-_PATIENCE = 30.0  # seconds until it is left to itself
+# It ignores the signals that end a process group.
+_RESET = f"trap '' HUP INT QUIT TERM; read -r line; echo 0 > {RCU_EXPEDITED}"
+_TIMEOUT = 30.0  # seconds to wait for the process
 
 
 @contextlib.contextmanager
 def expedited_rcu() -> Iterator[None]:
-    """Have the kernel hurry with grace periods, which costs its CPUs an interruption each.
+    """Expedite grace periods within a ``with`` block, at the cost of an IPI to each CPU for each.
 
-    Perf events are taken out one after the other, each after a grace period or two: with
-    thousands of them that is minutes. Where the switch is on, or not ours, nothing is done.
+    The kernel removes perf events one after the other, each after one or two grace periods:
+    thousands of them take minutes. If the setting is on already, or not writable, do nothing.
     """
     if _value() != "0" or not os.access(RCU_EXPEDITED, os.W_OK):
         yield
@@ -36,13 +35,13 @@ def expedited_rcu() -> Iterator[None]:
 
     try:
         guard = subprocess.Popen(
-            ("sh", "-c", _TURN_BACK),
+            ("sh", "-c", _RESET),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    except OSError:  # no shell, no more processes: slowly, then
+    except OSError:  # no shell, or too many processes: go on without
         yield
         return
     try:
@@ -51,7 +50,7 @@ def expedited_rcu() -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            guard.communicate(timeout=_PATIENCE)
+            guard.communicate(timeout=_TIMEOUT)
 
 
 def _value() -> str:

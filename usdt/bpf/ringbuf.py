@@ -1,33 +1,33 @@
-"""The BPF ring buffer as its reader sees it.
+"""The reader's side of the BPF ring buffer.
 
 Memory, mapped from the map's descriptor (``kernel/bpf/ringbuf.c``):
 
     page 0          consumer position, written by us
     page 1          producer position, read only
-    pages 2…        the data, mapped twice in a row, so that no record is ever cut in two
+    pages 2…        the data, mapped twice in a row, so that every record is contiguous
 
-Both positions only grow (they are ``unsigned long``: on 32-bit kernels of four bytes, and start
-again from 0 after 4 GiB); ``position & (size - 1)`` is the place. A record is an eight-byte
-header, whose first 32 bits are its length with two flags on top, and a body padded to eight
-bytes. BUSY: its program has reserved it and not yet submitted it; nothing behind it may be read.
-DISCARD: the program gave it up; skip it.
+Both positions only grow (they are ``unsigned long``: four bytes on 32-bit kernels, where they wrap
+around to 0 after 4 GiB); the offset in the data is ``position & (size - 1)``. A record is an
+eight-byte header, whose first 32 bits are its length and two flags, and a body padded to eight
+bytes. BUSY: its program has reserved it and not yet submitted it; nothing after it may be read.
+DISCARD: the program discarded it; skip it.
 
-Wake-ups. A program submits with flags 0, for which the kernel wakes the reader only when the
-reader has caught up with the very record submitted. One wake-up per event would cost several
-times the probe itself, so it is the reader's pace that makes batches: after taking something it
-stays away for some milliseconds (see ``usdt.engine.runtime.ringbuf_reader``), and whatever arrives
-meanwhile costs at most one wake-up. There is no timer to wait for: the first event of a quiet spell
-is shown at once. The pause is a fraction of the time that the fastest program needs to fill the
-buffer; where a busy machine keeps the reader away for longer, programs find no room, and count
-that.
+Wake-ups. A program submits with flags 0: the kernel then wakes the reader only if the reader has
+read everything before this record. One wake-up per event would cost several times the probe
+itself, so the reader makes batches: after it has taken records, it sleeps for some milliseconds
+(see ``usdt.engine.runtime.ringbuf_reader``), and all records that arrive meanwhile cost at most one
+wake-up. There is no timer to wait for: the first event of a quiet period is shown at once. The
+pause is a fraction of the time that the fastest program needs to fill the buffer. If a busy machine
+keeps the reader away for longer, the buffer is full, and the programs count the lost records.
 
-Headers are read in the mapping, and only what they say is committed is copied. Copying first and
-looking at the copy tears records: a memcpy reads in no particular order and takes long enough for
-a program to fill and submit a record whose body was read before and whose header is read after.
+The reader looks at headers in the mapping, and copies only committed records. To copy first and
+look at the headers of the copy would tear records: a memcpy reads in no particular order and takes
+long enough for a program to fill and submit a record between the read of its body and that of its
+header.
 
 Reading a position or a header is one aligned load by CPython's memoryview. Between that load and
-the copy of the data lie thousands of instructions and several function calls; on CPUs that
-reorder loads this is what stands in for an acquire barrier, as no barrier can be had here.
+the copy of the data are thousands of instructions and several function calls. On CPUs that
+reorder loads, they stand in for an acquire barrier, which Python does not have.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ _LENGTH = DISCARD - 1
 _LARGEST = 1 << 31
 _POSITION: Literal["I", "Q"] = "Q" if KERNEL_WORD_SIZE == 8 else "I"
 _POSITIONS = (1 << 8 * KERNEL_WORD_SIZE) - 1
-_TAKE = 4 << 20  # bytes copied at once: their place is free again before the next are copied
+_TAKE = 4 << 20  # bytes copied at once and freed before the next are copied
 
 
 def ring_size(wanted: int) -> int:
-    """The size the kernel accepts for ``wanted`` bytes: a power of two of at least a page.
+    """Round ``wanted`` bytes up to what the kernel accepts: a power of two of at least a page.
 
     Raises:
-        TracingError: more than a map's size, a number of 32 bits, can be.
+        TracingError: more than 2 GiB, the largest power of two that a map's size can be.
     """
     if wanted > _LARGEST:
-        raise TracingError(f"ring buffer of {wanted} bytes: at most {_LARGEST} (2 GiB) can be had")
+        raise TracingError(f"ring buffer of {wanted} bytes: the maximum is {_LARGEST} (2 GiB)")
     size = os.sysconf("SC_PAGE_SIZE")
     while size < wanted:
         size *= 2
@@ -87,24 +87,26 @@ def ring_size(wanted: int) -> int:
 
 
 def record_words(header: int) -> int:
-    """Words of 32 bits from a record with this header to the next."""
+    """Return the number of 32-bit words from a record with this header to the next."""
     return ((header & _LENGTH) + HEADER + 7 >> 3) << 1
 
 
 def committed_size(data: bytes | memoryview, limit: int = 1 << 40) -> int:
-    """How many leading bytes of ``data`` are whole records that are not busy; see tally()."""
+    """Return the size in bytes of the leading committed records; see count_committed()."""
     return count_committed(data, limit)[0]
 
 
 def count_committed(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int, int]:
-    """The leading whole records of ``data`` that are not busy: bytes, and how many are submitted.
+    """Count the leading complete records of ``data`` that are not busy.
 
-    Pure: ``data`` begins at a record. Runs of one length are counted by C code, records that
-    take turns by a loop that does little else.
+    C code counts runs of records of one length; a short loop counts records of alternating lengths.
 
     Args:
-        data: what is between the reader and the writers, or some of it.
-        limit: end after this many bytes, but not before the first record has.
+        data: the bytes between reader and writers, or a part of them; they begin with a record.
+        limit: stop after this many bytes, but not before the end of the first record.
+
+    Returns:
+        (bytes, submitted records among them).
     """
     words = memoryview(data).cast("I")
     total = len(words)
@@ -114,7 +116,7 @@ def count_committed(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int
         header = words[position]
         if header & BUSY:
             break
-        step = ((header & _LENGTH) + HEADER + 7 >> 3) << 1  # stride(), without a call
+        step = ((header & _LENGTH) + HEADER + 7 >> 3) << 1  # record_words(), without a call
         count = 1
         if position + step < stop and words[position + step] == header:
             count = max(1, run_length(words, position, step, (stop - position) // step))
@@ -128,9 +130,9 @@ def count_committed(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int
 
 
 def equal_runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (offset, bytes from record to record, records, header) of records of one length.
+    """Yield runs of records of one length: (offset, bytes per record, records, header).
 
-    Discarded records are runs of their own, with DISCARD set in the header.
+    Discarded records are in runs of their own, with DISCARD set in the header.
     """
     words = memoryview(data).cast("I")
     position = 0
@@ -143,10 +145,10 @@ def equal_runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
 
 
 def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> int:
-    """How many words from ``start`` in steps of ``stride`` equal the first one, up to ``limit``.
+    """Count the words from ``start`` in steps of ``stride`` that equal the first, up to ``limit``.
 
-    They are compared in doubling strides: a run of one costs little, and one of thousands is
-    compared by C code.
+    The words are compared in slices of doubling length: a run of one costs little, and C code
+    compares a run of thousands.
     """
     first = words[start]
     total = min(limit, -(-(len(words) - start) // stride))
@@ -161,7 +163,7 @@ def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40)
     return run
 
 
-def _made(size: int, name: str) -> Map:
+def _create(size: int, name: str) -> Map:
     try:
         return MapSpec(MapType.RINGBUF, 0, 0, size, name).create()
     except SyscallError as err:
@@ -169,7 +171,7 @@ def _made(size: int, name: str) -> Map:
             raise
         # bpf_ringbuf_area_alloc() maps the data twice, and 32-bit kernels have some 100 MiB to map.
         what = f"bpf(BPF_MAP_CREATE) of {size} bytes of ring buffer"
-        hint = "the kernel has no room for twice as much; give a smaller buffer"
+        hint = "the kernel cannot map twice that size; use a smaller buffer"
         raise SyscallError(errno.ENOMEM, what, hint) from err
 
 
@@ -182,12 +184,12 @@ class RingBuffer(Closeable):
     Raises:
         TracingError: more than 2 GiB.
         NotSupported: the kernel has no ring buffer.
-        SyscallError: it refuses to make or to map this one.
+        SyscallError: the kernel cannot create or map it.
     """
 
     def __init__(self, size: int, name: str = "events") -> None:
         self.size = ring_size(size)
-        self.map: Map = _made(self.size, name)
+        self.map: Map = _create(self.size, name)
         page = os.sysconf("SC_PAGE_SIZE")
         with contextlib.ExitStack() as undo:
             undo.callback(self.map.close)
@@ -201,22 +203,22 @@ class RingBuffer(Closeable):
 
     @property
     def fd(self) -> FD:
-        """The map's descriptor: readable (epoll) when there is something to take."""
+        """The map's descriptor, readable (epoll) when there are records."""
         return self.map.fd
 
     def pending(self) -> int:
-        """Bytes between the reader and the writers."""
+        """Return the number of bytes between reader and writers."""
         return int(self._producer[0]) - int(self._consumer[0]) & _POSITIONS
 
     def take(self) -> bytes:
-        """Copy out whole records, some megabytes at most, and free their place; b"": none."""
+        """Copy complete records, some megabytes at most, and free them in the buffer; b"": none."""
         position = self._consumer[0]
         length = self._producer[0] - position & _POSITIONS
         if not length:
             return b""
         start = position & (self.size - 1)
         ready = committed_size(self._data[start : start + length], _TAKE)
-        data = bytes(self._data[start : start + ready])  # after the headers, never before them
+        data = bytes(self._data[start : start + ready])  # after the headers, see above
         self._consumer[0] = position + ready & _POSITIONS
         return data
 
@@ -227,7 +229,7 @@ class RingBuffer(Closeable):
             raise SyscallError(err.errno or 0, f"mmap of {length} bytes of ring buffer") from err
 
     def close(self) -> None:
-        """Unmap and close; again is fine."""
+        """Unmap and close; idempotent."""
         if self.fd.closed:
             return
         for view in (self._consumer, self._producer, self._data):

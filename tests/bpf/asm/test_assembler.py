@@ -161,7 +161,7 @@ def test_a_label_may_have_company() -> None:
 def test_a_label_stands_once() -> None:
     asm = Assembler()
     asm.label("a")
-    with pytest.raises(ValueError, match="label a stands twice"):
+    with pytest.raises(ValueError, match="label a is defined twice"):
         asm.label("a")
 
 

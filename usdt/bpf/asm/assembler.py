@@ -1,4 +1,4 @@
-"""An assembler for eBPF with labels and named maps.
+"""An assembler for eBPF, with labels and named maps.
 
     asm = Assembler()
     asm.load_map(R1, "counts")
@@ -8,7 +8,7 @@
     asm.exit()
     code = asm.assemble()
 
-Code is pure: maps are names until :meth:`usdt.bpf.program.ProgramSpec.load` gives them descriptors.
+The code refers to maps by name; :meth:`usdt.bpf.program.ProgramSpec.load` puts in descriptors.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _EXIT = 0x95
 _FETCH = 0x01  # BPF_FETCH, with BPF_ADD, which is 0
 _CMPXCHG = 0xF1
 _PSEUDO_KFUNC_CALL = 2
-_REACH = 1 << 15
+_JUMP_RANGE = 1 << 15
 
 
 class CodeTooLarge(TracingError):  # noqa: N818 - a limit, caught to split the work
-    """A jump is farther than its 16-bit offset reaches."""
+    """The target of a jump is beyond the range of its 16-bit offset."""
 
 
 @frozen
@@ -39,7 +39,7 @@ class Code:
 
     Attributes:
         insns: the instructions, eight bytes each.
-        maps: index of a two-slot load instruction → name of the map it loads, and its register.
+        maps: index of a two-slot load instruction → name of the map that it loads, and register.
     """
 
     insns: bytes
@@ -49,7 +49,7 @@ class Code:
         return len(self.insns) // 8
 
     def link(self, maps: dict[str, int]) -> bytes:
-        """The instructions with every map's name replaced by its descriptor."""
+        """Return the instructions with every map's name replaced by its descriptor."""
         insns = bytearray(self.insns)
         for index, (name, dst) in self.maps.items():
             load = encode(_LD_IMM64, dst, _PSEUDO_MAP_FD, 0, maps[name])
@@ -58,7 +58,7 @@ class Code:
 
 
 class Assembler:
-    """Collects instructions; every method appends one and operands are checked by the kernel."""
+    """Collects instructions: each method appends one. The kernel checks the operands."""
 
     def __init__(self) -> None:
         self._insns: list[bytes] = []
@@ -71,14 +71,14 @@ class Assembler:
         return len(self._insns)
 
     def new_label(self, hint: str = "L") -> str:
-        """A label's name that nobody else uses."""
+        """Return a name for a label that no other has."""
         self._unique += 1
         return f"{hint}.{self._unique}"
 
     def label(self, name: str) -> None:
         """Put ``name`` before the next instruction."""
         if name in self._labels:
-            raise ValueError(f"label {name} stands twice")
+            raise ValueError(f"label {name} is defined twice")
         self._labels[name] = len(self._insns)
 
     def alu(self, op: Alu, dst: Reg, operand: Reg | int = 0, *, width: int = 64) -> None:
@@ -120,11 +120,11 @@ class Assembler:
         self._insns.append(encode(0xDB, base, value, offset))
 
     def fetch_add(self, base: Reg, offset: int, value: Reg) -> None:
-        """The same, and ``value`` becomes what was there (Linux 5.12, commit 5ca419f2864a)."""
+        """``value = atomic_fetch_add(base + offset, value)`` (Linux 5.12, commit 5ca419f2864a)."""
         self._insns.append(encode(0xDB, base, value, offset, _FETCH))
 
     def compare_exchange(self, base: Reg, offset: int, value: Reg) -> None:
-        """Store ``value`` if r0 is there; r0 becomes what was (Linux 5.12, commit 5ffa25502b5a)."""
+        """``r0 = cmpxchg(base + offset, r0, value)`` (Linux 5.12, commit 5ffa25502b5a)."""
         self._insns.append(encode(0xDB, base, value, offset, _CMPXCHG))
 
     def load_map(self, dst: Reg, name: str) -> None:
@@ -151,7 +151,7 @@ class Assembler:
         self._insns.append(encode(0x85, 0, 0, 0, helper))
 
     def call_kernel(self, function: int) -> None:
-        """Call a function of the kernel that programs may call, by its ID in the kernel's BTF."""
+        """Call a kfunc, by its ID in the kernel's BTF."""
         self._insns.append(encode(0x85, 0, _PSEUDO_KFUNC_CALL, 0, function))
 
     def exit(self) -> None:
@@ -159,10 +159,10 @@ class Assembler:
         self._insns.append(encode(_EXIT))
 
     def assemble(self) -> Code:
-        """Leave out what nothing reaches, which the verifier refuses, and resolve the labels.
+        """Resolve the labels, and drop unreachable instructions, which the verifier rejects.
 
         Raises:
-            CodeTooLarge: a jump does not reach its label.
+            CodeTooLarge: a label is out of a jump's range.
         """
         kept = self._reachable()
         place = {old: new for new, old in enumerate(kept)}
@@ -171,14 +171,14 @@ class Assembler:
             if index not in place:
                 continue
             distance = place[self._labels[label]] - place[index] - 1
-            if not -_REACH <= distance < _REACH:
-                raise CodeTooLarge(f"a jump of {distance} instructions is out of reach")
+            if not -_JUMP_RANGE <= distance < _JUMP_RANGE:
+                raise CodeTooLarge(f"a jump of {distance} instructions is out of range")
             insns[place[index]] = encode(opcode, dst, src, distance, immediate)
         maps = {place[index]: item for index, item in self._maps.items() if index in place}
         return Code(b"".join(insns), maps)
 
     def _reachable(self) -> list[int]:
-        # Indices of the instructions that control flow can come to, in order.
+        # Indices of the reachable instructions, in order.
         found: set[int] = set()
         ahead = [0]
         while ahead:

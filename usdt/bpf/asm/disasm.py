@@ -1,13 +1,13 @@
-"""eBPF instructions as text, in the words of the kernel's verifier log and of bpftool.
+"""eBPF instructions as text, as the verifier's log and bpftool print them.
 
        0: (bf) r6 = r1
        1: (85) call bpf_get_current_pid_tgid#14
        2: (18) r1 = map[events]
        4: (55) if r0 != 0x0 goto pc+2
 
-Sources: ``kernel/bpf/disasm.c`` for the words,
-``Documentation/bpf/standardization/instruction-set.rst`` for the encoding. Total: what is no
-instruction is shown as its bytes.
+Sources: ``kernel/bpf/disasm.c`` for the text,
+``Documentation/bpf/standardization/instruction-set.rst`` for the encoding. Any bytes are
+accepted: an invalid instruction is shown as its fields.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class _Insn(NamedTuple):
 
 
 def listing(code: Code) -> list[str]:
-    """Assembled code, one line per instruction; maps under their names."""
+    """Return assembled code as text, one line per instruction, with maps by name."""
     return list(disassemble(code.insns, {index: name for index, (name, _) in code.maps.items()}))
 
 
 def disassemble(insns: bytes, maps: Mapping[int, str] | None = None) -> Iterator[str]:
-    """Yield a line for each instruction of ``insns``; one of two slots is one line.
+    """Yield a line for each instruction of ``insns``; one with two slots has one line.
 
     Args:
-        insns: eight bytes for each slot, in this machine's byte order; what is left over at the
+        insns: eight bytes for each slot, in this machine's byte order; an incomplete slot at the
             end is shown as bytes.
         maps: index of the slot → name of the map that it loads.
     """
@@ -195,7 +195,7 @@ def _call(insn: _Insn) -> str:
 
 
 def _nothing(_insn: _Insn) -> str:
-    return ""  # BPF_LD but for the wide one: packets
+    return ""  # BPF_LD except the wide load: packet access
 
 
 _CLASSES: tuple[Callable[[_Insn], str], ...] = (

@@ -33,7 +33,7 @@ __all__ = (
 
 
 class Reg(enum.IntEnum):
-    """A register. r0: result; r1–r5: arguments, lost by calls; r6–r9: kept; r10: frame pointer."""
+    """A register. r0: result; r1–r5: arguments, clobbered; r6–r9: preserved; r10: frame pointer."""
 
     R0 = 0
     R1 = 1
@@ -92,12 +92,12 @@ _STRUCT = struct.Struct("=BBhi")
 
 
 def size_code(size: int) -> int:
-    """BPF_SIZE bits for an access of 1, 2, 4 or 8 bytes."""
+    """Return the BPF_SIZE bits for an access of 1, 2, 4 or 8 bytes."""
     return _SIZES[size]
 
 
 def encode(opcode: int, dst: int = 0, src: int = 0, offset: int = 0, immediate: int = 0) -> bytes:
-    """One instruction in this machine's byte order; ``immediate`` is taken modulo 2^32."""
+    """Encode one instruction in this machine's byte order; ``immediate`` modulo 2^32."""
     # The two register nibbles are a C bit-field, so big-endian machines store them swapped.
     registers = dst | src << 4 if _LITTLE else dst << 4 | src
     signed = (immediate & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
