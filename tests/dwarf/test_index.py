@@ -232,7 +232,7 @@ def with_section(program: Path, data: bytes) -> Path:
     image = bytearray(made.read_bytes())
     with ElfFile(made) as elf:
         at = next(i for i, one in enumerate(elf.sections) if one.name == ".debug_info")
-        place = elf._shoff + at * ELF_STRUCTS[64, "little"].shdr.size + 8
+        place = elf._header.shoff + at * ELF_STRUCTS[64, "little"].shdr.size + 8
     struct.pack_into("<Q", image, place, 1 << 11)
     made.write_bytes(image)
     return made

@@ -188,19 +188,19 @@ class DebugInfo:
             name = name.removeprefix(tag)
         with checked(self.name, f"the type {name!r}"):
             try:
-                number = find_type(self.btf, name)
+                type_id = find_type(self.btf, name)
             except BtfError as err:
                 self._raise_damage()
                 if self.missing_reason:
                     raise BtfError(f"{err}: {self.missing_reason}") from err
                 raise
         for _ in range(stars):
-            number = self.btf.pointer_to(number)
-        return number
+            type_id = self.btf.pointer_to(type_id)
+        return type_id
 
-    def type_text(self, number: int, language: str = "c") -> str:
+    def type_text(self, type_id: int, language: str = "c") -> str:
         """Return a type as a language writes it."""
-        return self._source.type(language, number)
+        return self._source.type(language, type_id)
 
     def _raise_damage(self) -> None:
         # A missing entry may be in a unit that could not be read.

@@ -21,12 +21,12 @@ _HIDER = f"{_TEXT}::_Alloc_hider"
 _LOCAL = 16  # bytes of the string buffer in the object
 
 
-def abi_known_type(types: DwarfTypes, number: int, name: str) -> Composite | None:
+def abi_known_type(types: DwarfTypes, type_id: int, name: str) -> Composite | None:
     """Return the type with a qualified name; None if no ABI fixes it.
 
     Args:
         types: the types of the program, to which the types of members are added.
-        number: ID of the type.
+        type_id: of the type.
         name: of the type, qualified.
     """
     if name not in (_TEXT, _HIDER):
@@ -35,7 +35,7 @@ def abi_known_type(types: DwarfTypes, number: int, name: str) -> Composite | Non
     char = types.add(lambda one: Int(one, "char", 1, int(Encoding.CHAR), 8, 0))
     pointer = Member("_M_p", types.pointer_to(char), 0, 0)
     if name == _HIDER:
-        return Composite(number, Kind.STRUCT, name, word, (pointer,), flag=False)
+        return Composite(type_id, Kind.STRUCT, name, word, (pointer,), flag=False)
     hider = types.add(lambda one: Composite(one, Kind.STRUCT, _HIDER, word, (pointer,), flag=False))
     length = types.add(lambda one: Int(one, "unsigned long", word, 0, 8 * word, 0))
     local = types.add(lambda one: Array(one, "", char, 0, _LOCAL))
@@ -44,4 +44,4 @@ def abi_known_type(types: DwarfTypes, number: int, name: str) -> Composite | Non
         Member("_M_string_length", length, 8 * word, 0),
         Member("_M_local_buf", local, 16 * word, 0),
     )
-    return Composite(number, Kind.STRUCT, name, 2 * word + _LOCAL, members, flag=False)
+    return Composite(type_id, Kind.STRUCT, name, 2 * word + _LOCAL, members, flag=False)

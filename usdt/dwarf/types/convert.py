@@ -95,7 +95,7 @@ class Converter:
         self.bases: dict[int, dict[int, str]] = {}
         self.variants: dict[int, VariantPart] = {}
 
-    def __call__(self, number: int, die: Die) -> Type:
+    def __call__(self, type_id: int, die: Die) -> Type:
         """Return the type of an entry, with an ID.
 
         Raises:
@@ -103,14 +103,14 @@ class Converter:
         """
         tag = die.tag
         if tag in _COMPOSITES:
-            return self._composite(number, die)
+            return self._composite(type_id, die)
         make = _MAKERS.get(tag)
         if make is not None:
-            return make(self, number, die)
+            return make(self, type_id, die)
         if tag in _MODIFIERS:
             kind, name = _MODIFIERS[tag]
-            return Modifier(number, kind, name, self._target(die), flag=kind == Kind.TYPE_TAG)
-        return Unknown(number, die.text(), tag)
+            return Modifier(type_id, kind, name, self._target(die), flag=kind == Kind.TYPE_TAG)
+        return Unknown(type_id, die.text(), tag)
 
     def _target(self, die: Die) -> int:
         target = die.target(At.TYPE)
@@ -129,14 +129,14 @@ class Converter:
 
     # ------------------------------------------------------------ plain types
 
-    def _base(self, number: int, die: Die) -> Type:
+    def _base(self, type_id: int, die: Die) -> Type:
         size, name, kind = self._size(die), die.text(), die.number(At.ENCODING)
         if kind in _FLOATS:
-            return Float(number, name, size)
+            return Float(type_id, name, size)
         if kind == Ate.COMPLEX_FLOAT:
             plain = name.replace("complex ", "").replace("_Complex ", "")  # gcc's, clang's none
             half = self.types.add(lambda part: Float(part, plain, size // 2))
-            return Array(number, "", half, 0, 2)
+            return Array(type_id, "", half, 0, 2)
         if size > 255:
             raise DwarfError(f"{self._name}: {die.where}: a number of {size} bytes")
         encoding = Encoding.SIGNED if kind in _SIGNED else 0
@@ -145,38 +145,38 @@ class Converter:
         elif name in _STRINGS and size == 1:
             encoding |= Encoding.CHAR
         bits = die.number(At.BIT_SIZE) or 8 * size
-        return Int(number, name, size, int(encoding), bits, die.number(At.DATA_BIT_OFFSET) or 0)
+        return Int(type_id, name, size, int(encoding), bits, die.number(At.DATA_BIT_OFFSET) or 0)
 
-    def _pointer(self, number: int, die: Die) -> Type:
+    def _pointer(self, type_id: int, die: Die) -> Type:
         if die.tag != Tag.POINTER:
-            self.references[number] = "&" if die.tag == Tag.REFERENCE else "&&"
-        return Pointer(number, "", self._target(die))
+            self.references[type_id] = "&" if die.tag == Tag.REFERENCE else "&&"
+        return Pointer(type_id, "", self._target(die))
 
-    def _typedef(self, number: int, die: Die) -> Type:
-        return Typedef(number, self._qualified(die), self._target(die))
+    def _typedef(self, type_id: int, die: Die) -> Type:
+        return Typedef(type_id, self._qualified(die), self._target(die))
 
-    def _unspecified(self, number: int, die: Die) -> Type:
+    def _unspecified(self, type_id: int, die: Die) -> Type:
         # decltype(nullptr) has a value, the others (void, Rust's "!") have none.
         name = die.text()
         target = self.types.pointer_to(0) if "null" in name else 0
-        return Typedef(number, name, target)
+        return Typedef(type_id, name, target)
 
-    def _text(self, number: int, die: Die) -> Type:
+    def _text(self, type_id: int, die: Die) -> Type:
         size = self._size(die)
         char = self.types.add(lambda one: Int(one, "char", 1, int(Encoding.CHAR), 8, 0))
-        return Array(number, "", char, 0, size)
+        return Array(type_id, "", char, 0, size)
 
-    def _array(self, number: int, die: Die) -> Type:
+    def _array(self, type_id: int, die: Die) -> Type:
         counts = [self._count(one) for one in die.children(Tag.SUBRANGE, Tag.ENUMERATION)]
         if len(counts) > _MAX_DIMENSIONS:
             raise DwarfError(f"{self._name}: {die.where}: {len(counts)} dimensions")
         target = self._target(die)
         for count in reversed(counts[1:]):
             target = self._array_of(target, count)
-        return Array(number, "", target, 0, counts[0] if counts else 0)
+        return Array(type_id, "", target, 0, counts[0] if counts else 0)
 
     def _array_of(self, target: int, count: int) -> int:
-        return self.types.add(lambda number: Array(number, "", target, 0, count))
+        return self.types.add(lambda type_id: Array(type_id, "", target, 0, count))
 
     def _count(self, die: Die) -> int:
         if die.tag == Tag.ENUMERATION:
@@ -193,7 +193,7 @@ class Converter:
             raise DwarfError(f"{self._name}: {die.where}: an array of {count} elements")
         return max(0, count)
 
-    def _enum(self, number: int, die: Die) -> Type:
+    def _enum(self, type_id: int, die: Die) -> Type:
         definition = self._defined(die)
         name = self._name_of(die)
         size = self._size(definition, 4)
@@ -209,7 +209,7 @@ class Converter:
                 raise DwarfError(f"{self._name}: {die.where}: more than {_MAX_MEMBERS} values")
         is_signed = signed_type if underlying is not None else any(one.value < 0 for one in values)
         kind = Kind.ENUM if size <= 4 else Kind.ENUM64
-        return Enum(number, kind, name, size, is_signed, tuple(values))
+        return Enum(type_id, kind, name, size, is_signed, tuple(values))
 
     def _is_signed(self, die: Die) -> bool:
         try:
@@ -229,16 +229,16 @@ class Converter:
 
     # ------------------------------------------------------------ functions
 
-    def _prototype(self, number: int, die: Die) -> Type:
+    def _prototype(self, type_id: int, die: Die) -> Type:
         found = []
         for one in die.children(Tag.PARAMETER, Tag.UNSPECIFIED_PARAMETERS):
             target = self._target(one) if one.tag == Tag.PARAMETER else 0
             found.append(Parameter(one.text() if target else "", target))
             if len(found) > _MAX_MEMBERS:
                 raise DwarfError(f"{self._name}: {die.where}: more than {_MAX_MEMBERS} parameters")
-        return FunctionProto(number, "", self._target(die), tuple(found))
+        return FunctionProto(type_id, "", self._target(die), tuple(found))
 
-    def _member_pointer(self, number: int, die: Die) -> Type:
+    def _member_pointer(self, type_id: int, die: Die) -> Type:
         # In the Itanium C++ ABI: an offset, or a function and an adjustment of "this".
         types, size = self.types, self.types.pointer_size
         signed_word = types.add(
@@ -246,19 +246,19 @@ class Converter:
         )
         target = die.target(At.TYPE)
         if target is None or target.tag not in (Tag.SUBROUTINE, Tag.SUBPROGRAM):
-            return Typedef(number, "", signed_word)
+            return Typedef(type_id, "", signed_word)
         pointer = types.pointer_to(types.id_of(target))
         members = (Member("__pfn", pointer, 0, 0), Member("__delta", signed_word, 8 * size, 0))
-        return Composite(number, Kind.STRUCT, "", 2 * size, members, flag=False)
+        return Composite(type_id, Kind.STRUCT, "", 2 * size, members, flag=False)
 
     # ------------------------------------------------------------ structures
 
-    def _composite(self, number: int, die: Die) -> Type:
+    def _composite(self, type_id: int, die: Die) -> Type:
         definition = self._defined(die)
         name = self._name_of(die)
         union = definition.tag == Tag.UNION
         if definition.flag(At.DECLARATION):
-            return abi_known_type(self.types, number, name) or Forward(number, name, union)
+            return abi_known_type(self.types, type_id, name) or Forward(type_id, name, union)
         size = self._size(definition)
         members: list[Member] = []
         bases: dict[int, str] = {}
@@ -282,18 +282,18 @@ class Converter:
                 raise DwarfError(f"{self._name}: {die.where}: more than {_MAX_MEMBERS} members")
         if part is not None:
             variants = read_variants(part, self._member, self.types.size_of)
-            self.variants[number] = variants
+            self.variants[type_id] = variants
             members += self._variant_union(variants, size)
         if any(a.bit_offset > b.bit_offset for a, b in itertools.pairwise(members)):
             bases, members = _by_offset(bases, members)  # Rust orders members by size
-        discriminant = self._discriminant(self.variants.get(number), members)
+        discriminant = self._discriminant(self.variants.get(type_id), members)
         if discriminant is not None and not bases:
             members.insert(0, discriminant)
         if bases:
-            self.bases[number] = bases
+            self.bases[type_id] = bases
         kind = Kind.UNION if union else Kind.STRUCT
         return Composite(
-            number, kind, name, size, tuple(members), any(one.bitfield_size for one in members)
+            type_id, kind, name, size, tuple(members), any(one.bitfield_size for one in members)
         )
 
     def _variant_union(self, part: VariantPart, size: int) -> list[Member]:
@@ -301,9 +301,11 @@ class Converter:
         inner = tuple(one.member for one in part.variants if one.member is not None)
         if not inner:
             return []
-        number = self.types.add(lambda one: Composite(one, Kind.UNION, "", size, inner, flag=False))
-        self.variants[number] = part
-        return [Member("", number, 0, 0)]
+        type_id = self.types.add(
+            lambda one: Composite(one, Kind.UNION, "", size, inner, flag=False)
+        )
+        self.variants[type_id] = part
+        return [Member("", type_id, 0, 0)]
 
     def _tuple_field(self, base: Member, name: str) -> Member | None:
         # A field of a std::tuple, which is a base class. All have one name: it becomes "__0".

@@ -95,27 +95,27 @@ class DwarfTypes(Btf):
         """
         if die is None:
             return 0
-        number = self._numbers.get(die.key)
-        if number is None:
-            number = self._numbers[die.key] = self._allot(die)
-        return number
+        type_id = self._numbers.get(die.key)
+        if type_id is None:
+            type_id = self._numbers[die.key] = self._allot(die)
+        return type_id
 
     def add(self, make: Callable[[int], Type]) -> int:
         """Add a type that no entry describes; return its ID."""
-        number = self._allot(None)
-        self._types[number] = make(number)
-        return number
+        type_id = self._allot(None)
+        self._types[type_id] = make(type_id)
+        return type_id
 
     @functools.cached_property
     def unknown(self) -> int:
         """The ID that stands for types that were not found."""
-        return self.add(lambda number: Unknown(number, "?", 0))
+        return self.add(lambda type_id: Unknown(type_id, "?", 0))
 
     def pointer_to(self, target: int) -> int:
         """Return the ID of a pointer to a type."""
         found = self._pointers.get(target)
         if found is None:
-            found = self._pointers[target] = self.add(lambda number: Pointer(number, "", target))
+            found = self._pointers[target] = self.add(lambda type_id: Pointer(type_id, "", target))
         return found
 
     def _allot(self, die: Die | None) -> int:
@@ -124,30 +124,30 @@ class DwarfTypes(Btf):
         self._dies.append(die)
         return len(self._dies) - 1
 
-    def type(self, number: int) -> Type:
+    def type(self, type_id: int) -> Type:
         """Return the type with an ID.
 
         Raises:
             BtfError: no such type.
             DwarfError: it is damaged.
         """
-        found = self._types.get(number)
+        found = self._types.get(type_id)
         if found is not None:
             return found
-        die = self._dies[number] if 0 < number < len(self._dies) else None
+        die = self._dies[type_id] if 0 < type_id < len(self._dies) else None
         if die is None:
-            raise BtfError(f"{self.name}: no type {number}")
+            raise BtfError(f"{self.name}: no type {type_id}")
         with checked(self.name, die.where):
-            found = self._types[number] = self._convert(number, die)
+            found = self._types[type_id] = self._convert(type_id, die)
         return found
 
-    def die(self, number: int) -> Die | None:
+    def die(self, type_id: int) -> Die | None:
         """Return the entry that describes a type; None if no entry does."""
-        return self._dies[number] if 0 <= number < len(self._dies) else None
+        return self._dies[type_id] if 0 <= type_id < len(self._dies) else None
 
-    def kind(self, number: int) -> int:
+    def kind(self, type_id: int) -> int:
         """Return the kind of a type."""
-        return self.type(number).kind
+        return self.type(type_id).kind
 
     def string(self, offset: int) -> str:
         """Raise an error: there is no string table.
@@ -164,9 +164,9 @@ class DwarfTypes(Btf):
 
     def own_ids(self, *kinds: Kind) -> Iterator[int]:
         """Yield the IDs of the types made so far of some kinds."""
-        for number in range(1, self.end):
-            if self.kind(number) in kinds:
-                yield number
+        for type_id in range(1, self.end):
+            if self.kind(type_id) in kinds:
+                yield type_id
 
     def ids(self, *kinds: Kind) -> Iterator[int]:
         """Yield the IDs of the types made so far of some kinds."""
@@ -185,7 +185,7 @@ class DwarfTypes(Btf):
         for wanted in dict.fromkeys(_KINDS[kind] for kind in kinds if kind in _KINDS):
             die = self._search(wanted, name)
             if die is not None:
-                number = self.id_of(die)
-                if self.kind(number) in kinds or wanted is TypeKind.BASE:
-                    found.append(number)
+                type_id = self.id_of(die)
+                if self.kind(type_id) in kinds or wanted is TypeKind.BASE:
+                    found.append(type_id)
         return found

@@ -88,8 +88,7 @@ class FunctionDebug:
 def language_of(die: Die) -> str:
     """Return the language of the unit that contains an entry; "" if unknown."""
     root = die.unit.root
-    number = die.unit.integer(root, At.LANGUAGE)
-    return _LANGUAGES.get(number or 0, "")
+    return _LANGUAGES.get(die.unit.integer(root, At.LANGUAGE) or 0, "")
 
 
 def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, ...], bool]:
@@ -117,22 +116,22 @@ def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, 
 
 
 def _parameter(die: Die, types: DwarfTypes) -> ParameterDebug:
-    name, artificial, number, problem = "", False, 0, "its type is not in the debug information"
+    name, artificial, type_id, problem = "", False, 0, "its type is not in the debug information"
     try:
         for one in die.origins():
             name = name or one.text()
             artificial = artificial or one.flag(At.ARTIFICIAL)
-            if not number:
+            if not type_id:
                 target = one.target(At.TYPE)
                 if target is not None:
-                    number = types.id_of(target)
-                    types.type(number)
+                    type_id = types.id_of(target)
+                    types.type(type_id)
                     problem = ""
     except TracingError as err:
-        number, problem = 0, str(err)
-    if not number and types.missing_file():
+        type_id, problem = 0, str(err)
+    if not type_id and types.missing_file():
         problem = f"its type is in {types.missing_file()}, which was not found"
-    return ParameterDebug(name, number, problem, artificial)
+    return ParameterDebug(name, type_id, problem, artificial)
 
 
 def clone_problem(name: str) -> str:

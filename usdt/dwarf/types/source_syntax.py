@@ -43,17 +43,17 @@ class SourceSyntax:
         self._types = types
         self._references = references
 
-    def type(self, language: str, number: int, name: str = "") -> str:
+    def type(self, language: str, type_id: int, name: str = "") -> str:
         """Return a type, or the declaration of a variable of that type."""
         try:
             if language == "rust":
-                text = self._rust(number, 0)
+                text = self._rust(type_id, 0)
                 return f"{name}: {text}" if name else text
             if language == "go":
-                text = self._go(number, 0)
+                text = self._go(type_id, 0)
                 return f"{name} {text}" if name else text
             plain = language != "c"
-            return _Declarer(self._types, self._references, plain=plain).declare(number, name)
+            return _Declarer(self._types, self._references, plain=plain).declare(type_id, name)
         except TracingError:  # damaged: show the rest
             return f"{_UNKNOWN} {name}".rstrip()
 
@@ -95,9 +95,9 @@ class SourceSyntax:
         target = self._types.type(found.type_id) if isinstance(found, Pointer) else found
         return target.kind == Kind.CONST
 
-    def _rust(self, number: int, depth: int) -> str:
-        found = self._types.type(number)
-        die = self._types.die(number)
+    def _rust(self, type_id: int, depth: int) -> str:
+        found = self._types.type(type_id)
+        die = self._types.die(type_id)
         if depth > _MAX_DEPTH:
             return "…"
         if isinstance(found, Pointer):
@@ -112,8 +112,8 @@ class SourceSyntax:
             return f"fn({inner})"
         return found.name or _UNKNOWN
 
-    def _go(self, number: int, depth: int) -> str:
-        found = self._types.type(number)
+    def _go(self, type_id: int, depth: int) -> str:
+        found = self._types.type(type_id)
         if depth > _MAX_DEPTH:
             return "…"
         if isinstance(found, Pointer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.dwarf.units.constants import At, UnitType
 from usdt.dwarf.units.forms import MalformedDwarf, UnitEncoding, read_uleb128
@@ -66,7 +66,9 @@ def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
     section = elf.section(_DEBUG_ALTLINK)
     if section is None:
         link = _supplement(elf)
-        return None if link is None or link[0] or len(link[2]) < 4 else link[1:]
+        if link is None or link.is_shared or len(link.checksum) < 4:
+            return None
+        return link.name, link.checksum
     if section.size > _MAX_LINK:
         return None
     # A path, NUL, a build ID.
@@ -76,11 +78,17 @@ def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
 
 def _own_checksum(elf: ElfFile) -> str | None:
     link = _supplement(elf)
-    return link[2] if link is not None and link[0] else None
+    return link.checksum if link is not None and link.is_shared else None
 
 
-def _supplement(elf: ElfFile) -> tuple[bool, bytes, str] | None:
+class _Supplement(NamedTuple):
     # .debug_sup of DWARF 5 (7.3.6): whether this is the shared file; its name and checksum.
+    is_shared: bool
+    name: bytes
+    checksum: str
+
+
+def _supplement(elf: ElfFile) -> _Supplement | None:
     section = elf.section(".debug_sup")
     if section is None or section.size > _MAX_LINK:
         return None
@@ -90,7 +98,9 @@ def _supplement(elf: ElfFile) -> tuple[bool, bytes, str] | None:
         return None
     size, at = read_uleb128(rest, 0)
     checksum = rest[at : at + size]
-    return (bool(data[2]), name, checksum.hex()) if len(checksum) == size else None
+    if len(checksum) != size:
+        return None
+    return _Supplement(bool(data[2]), name, checksum.hex())
 
 
 class SplitUnits:
