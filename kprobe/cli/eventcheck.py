@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kprobe.events import DefinitionError, Dialect, canonical, parse
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 
 __all__ = ("check",)
 
@@ -43,12 +43,12 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
             click.echo(json.dumps(found))
         else:
             # error_log counts characters; an escaped one is longer.
-            click.echo(f"  {escaped(err.text)}", err=True)
-            click.echo(f"  {' ' * len(escaped(err.text[: err.column]))}^", err=True)
+            click.echo(f"  {printable(err.text)}", err=True)
+            click.echo(f"  {' ' * len(printable(err.text[: err.column]))}^", err=True)
             click.echo(f"Error: {err.reason}, at column {err.column + 1}", err=True)
         return 1
     text = canonical(definition)
-    click.echo(json.dumps({"ok": True, "normalized": text}) if as_json else escaped(text))
+    click.echo(json.dumps({"ok": True, "normalized": text}) if as_json else printable(text))
     return 0
 
 

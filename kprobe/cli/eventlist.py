@@ -9,7 +9,7 @@ import click
 
 from kprobe.cli.eventdefine import matches
 from usdt.base.errors import TracingError
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def list_events(*, as_json: bool) -> int:
         notes = ["enabled"] if enabled else []
         notes += ["left behind by a killed run"] if is_orphan(group) else []
         tail = f"  # {', '.join(notes)}" if notes else ""
-        click.echo(escaped(line + tail))
+        click.echo(printable(line + tail))
     return 0
 
 
@@ -54,11 +54,11 @@ def show(event: str, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(_described(event, form)))
         return 0
-    click.echo(escaped(f"{event}  (ID {form.number})"))
+    click.echo(printable(f"{event}  (ID {form.number})"))
     for field in form.own:
         where = f"offset {field.offset}, {field.size} bytes"
-        click.echo(escaped(f"  {field.declaration + ';':<40} {where}"))
-    click.echo(escaped(f"  print fmt: {form.print_fmt}"))
+        click.echo(printable(f"  {field.declaration + ';':<40} {where}"))
+    click.echo(printable(f"  print fmt: {form.print_fmt}"))
     return 0
 
 

@@ -16,7 +16,8 @@ import click
 from kprobe.cli.eventsource import dialect_of, given, lines_of
 from kprobe.events.naming import renamed
 from kprobe.events.values import Argument, Comm
-from usdt.engine.cli.click_group import SIZE, escaped, plural, say
+from usdt.base.text import printable
+from usdt.engine.cli.click_group import SIZE, plural, say
 from usdt.engine.cli.options import output_options, stop_options
 from usdt.engine.output.frames import frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
@@ -166,7 +167,7 @@ class _Watch:
             else f"{key}={_shown(value, hexadecimal=key in spelled)}"
             for key, value in hit.values.items()
         )
-        return escaped(f"{head} {self.shown[hit.name]} {values}".rstrip()) + "\n"
+        return printable(f"{head} {self.shown[hit.name]} {values}".rstrip()) + "\n"
 
     @functools.cached_property
     def _kernel(self) -> KernelSymbols:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kprobe.cli.lines import escaped_lines
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     functions = Functions(symbols)
     found = list(dict.fromkeys(one for word in words for one in functions.find(word)))
     for notice in functions.notices():
-        click.echo(f"Notice: {escaped(notice)}", err=True)
+        click.echo(f"Notice: {printable(notice)}", err=True)
     for one in found:
         text = json.dumps(one.to_json()) + "\n" if as_json else escaped_lines(_text(one))
         sys.stdout.write(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 
 __all__ = ("escaped_lines",)
 
@@ -15,5 +15,5 @@ def escaped_lines(text: str) -> str:
     """Text that does a terminal no harm; tabs and line ends stay."""
     if not _UNUSUAL.search(text):
         return text
-    lines = ("\t".join(map(escaped, line.split("\t"))) for line in text.split("\n"))
+    lines = ("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
     functions = Functions()
     found = [one for pattern in patterns or ("*",) for one in functions.matching(pattern)]
     for notice in functions.notices():
-        click.echo(f"Notice: {escaped(notice)}", err=True)
+        click.echo(f"Notice: {printable(notice)}", err=True)
     if not found:
         raise ProbeNotFound(f"no kernel function matches {' '.join(patterns)}")
     for one in dict.fromkeys(found):
@@ -54,4 +54,6 @@ def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
             record = {"kind": "function", "name": one.name, "module": one.module or None}
             sys.stdout.write(json.dumps(record) + "\n")
         else:
-            sys.stdout.write(escaped(one.name) + (f" [{one.module}]" if one.module else "") + "\n")
+            sys.stdout.write(
+                printable(one.name) + (f" [{one.module}]" if one.module else "") + "\n"
+            )

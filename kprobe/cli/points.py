@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ def found(word: str) -> list[Shown]:
 
 def line(shown: Shown) -> str:
     """Its name, as it is written on a command line."""
-    return escaped(f"{shown.kind}:{shown.pattern}")
+    return printable(f"{shown.kind}:{shown.pattern}")
 
 
 def text(shown: Shown) -> Iterator[str]:
@@ -77,7 +77,7 @@ def text(shown: Shown) -> Iterator[str]:
     for field in shown.fields():
         names = field.get("names")
         tail = f"  {_some(names)}" if names else ""
-        yield escaped(f"    {field['type']}{tail}")
+        yield printable(f"    {field['type']}{tail}")
 
 
 def _some(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
+from usdt.base.text import closest
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.mount import tracefs
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Event", "closest_match", "events", "format_of", "matching", "record_size")
 
-_MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 _NO_EVENTS = frozenset(("ftrace",))  # formats of ftrace's own records, which nothing can be on
 
 
@@ -86,10 +86,7 @@ def matching(category: str, name: str) -> list[Event]:
 
 def closest_match(wanted: str, known: Iterable[str]) -> str | None:
     """The name that a misspelt one most likely stands for, or None."""
-    import difflib  # noqa: PLC0415 - only for a message
-
-    found = difflib.get_close_matches(wanted, list(known)[:_MAX_NEAREST], 1, 0.6)
-    return found[0] if found else None
+    return closest(wanted, known) or None
 
 
 @functools.cache

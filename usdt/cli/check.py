@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.arch.locations import Unreadable
+from usdt.base.text import printable
 from usdt.cli.listing import function_words, select
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
-from usdt.engine.cli.click_group import escaped
 from usdt.engine.cli.options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
 
@@ -56,14 +56,14 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
 
 def _report(file: FileProbes, results: list[tuple[Probe, list[str]]]) -> None:
     for warning in file.warnings:
-        sys.stdout.write(f"{escaped(warning)}\n")
+        sys.stdout.write(f"{printable(warning)}\n")
     for probe, problems in results:
         for problem in problems:
-            sys.stdout.write(f"{escaped(file.path)}: {escaped(probe.full_name)}: {problem}\n")
+            sys.stdout.write(f"{printable(file.path)}: {printable(probe.full_name)}: {problem}\n")
     bad = sum(1 for _, problems in results if problems)
     verdict = "all would attach and decode" if not bad else f"{bad} with problems"
     number = len(results)
-    sys.stdout.write(f"{escaped(file.path)}: {number} probe{'s' * (number != 1)}, {verdict}\n")
+    sys.stdout.write(f"{printable(file.path)}: {number} probe{'s' * (number != 1)}, {verdict}\n")
 
 
 def _problems(probe: Probe) -> Iterator[str]:
@@ -74,10 +74,10 @@ def _problems(probe: Probe) -> Iterator[str]:
         for site in probe.sites:
             reason = site.dead or unsupported_code_reason(elf, probe, site)
             if reason is not None:
-                yield f"site {site.address:#x} cannot be attached: {escaped(reason)}"
+                yield f"site {site.address:#x} cannot be attached: {printable(reason)}"
             for argument in arguments_of(probe, site, elf.type, symbols):
                 if isinstance(argument.fetch, Unreadable):
-                    text = f"{argument.name} cannot be read: {escaped(argument.fetch.reason)}"
+                    text = f"{argument.name} cannot be read: {printable(argument.fetch.reason)}"
                     if text not in seen:
                         seen.add(text)
                         yield text

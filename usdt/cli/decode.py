@@ -10,8 +10,8 @@ import click
 from usdt.arch.operands import MODULES, arch_of
 from usdt.base.errors import TargetError
 from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.text import printable
 from usdt.cli.info import meaning
-from usdt.engine.cli.click_group import escaped
 from usdt.probes.argspec import parse_arguments
 
 __all__ = ("decode",)
@@ -49,7 +49,7 @@ def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:
     name = _ALSO.get(machine, machine)
     if arch_of(name) is None:
         known = ", ".join(MODULES)
-        raise TargetError(f"unknown CPU {escaped(machine)}; known are {known}")
+        raise TargetError(f"unknown CPU {printable(machine)}; known are {known}")
     for spec in specs:
         if spec.startswith("--"):
             raise click.NoSuchOption(spec)
@@ -63,6 +63,6 @@ def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:
             sys.stdout.write(json.dumps(shown) + "\n")
         else:
             sys.stdout.writelines(
-                f"arg{index:<3} {escaped(operand.text):<24} {escaped(meaning(operand))}\n"
+                f"arg{index:<3} {printable(operand.text):<24} {printable(meaning(operand))}\n"
                 for index, operand in enumerate(operands)
             )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from usdt.base.text import printable
 from usdt.cli.listing import function_words, select
-from usdt.engine.cli.click_group import escaped
 from usdt.engine.cli.options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import foreign_reason, matching
@@ -65,26 +65,26 @@ def _functions(request: ProbeText, pid: int | None, taken: set[str]) -> Iterator
 
     asked = FunctionRequest(request)
     target = resolve_target(request.path or "", pid=pid)
-    yield f"# {escaped(request.pattern)} in {escaped(target.path)}\n"
+    yield f"# {printable(request.pattern)} in {printable(target.path)}\n"
     for event in function_events(asked, target.path, target.open_path, taken=taken):
         yield from _shown(event)
 
 
 def _shown(event: SiteEvent) -> Iterator[str]:
-    yield from (f"# {escaped(note)}\n" for note in event.notes)
+    yield from (f"# {printable(note)}\n" for note in event.notes)
     yield f"{event.text}\n"
     if event.filter:
-        yield f"# {event.name}: filter: {escaped(event.filter)}\n"
+        yield f"# {event.name}: filter: {printable(event.filter)}\n"
 
 
 def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
     from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - after the words are known to be right
 
-    yield f"# {escaped(probe.full_name)} in {escaped(probe.path)}\n"
+    yield f"# {printable(probe.full_name)} in {printable(probe.path)}\n"
     if (reason := foreign_reason(probe)) is not None:
         yield f"# {reason}\n"
     for number, site in enumerate(probe.sites):
         if site.dead is not None:
-            yield f"# site {number} is dead: {escaped(site.dead)}\n"
+            yield f"# site {number} is dead: {printable(site.dead)}\n"
     for event in site_events(probe, request, taken=taken):
         yield from _shown(event)

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
+from usdt.base.text import printable
 from usdt.cli.functions import files_of
-from usdt.engine.cli.click_group import escaped
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.record.columns import UnavailableColumn
 from usdt.engine.language import parse_probe
@@ -93,10 +93,10 @@ def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
 def _write(path: str, results: dict[str, list[str]], bad: int) -> None:
     for name, problems in results.items():
         for problem in problems:
-            sys.stdout.write(f"{escaped(path)}: {escaped(name)}: {escaped(problem)}\n")
+            sys.stdout.write(f"{printable(path)}: {printable(name)}: {printable(problem)}\n")
     number = len(results)
     verdict = "all would attach and decode" if not bad else f"{bad} with problems"
-    sys.stdout.write(f"{escaped(path)}: {number} function{'s' * (number != 1)}, {verdict}\n")
+    sys.stdout.write(f"{printable(path)}: {number} function{'s' * (number != 1)}, {verdict}\n")
 
 
 def _write_json(path: str, results: dict[str, list[str]]) -> None:

@@ -11,7 +11,7 @@ import click
 
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 from usdt.engine.language import parse_probe
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.process import thread_group
@@ -104,7 +104,7 @@ def _found(
                     yield file, file.find(request.name)
                     some = True
                     for note in file.notes:
-                        click.echo(escaped(note), err=True)
+                        click.echo(printable(note), err=True)
             except (ProbeNotFound, ElfError) as err:
                 failure = failure or err
                 if named:
@@ -156,23 +156,23 @@ def _table(file: FunctionFile, found: Sequence[ProbeFunction], *, first: bool) -
     if not first:
         yield "\n"
     number = len(found)
-    yield f"{escaped(file.path)}  ({file.machine}, {number} function{'s' * (number != 1)})\n"
+    yield f"{printable(file.path)}  ({file.machine}, {number} function{'s' * (number != 1)})\n"
     yield f"  {'ADDRESS':>18}  {'SIZE':>8}  FUNCTION\n"
     for one in found:
-        also = f"  (also {', '.join(map(escaped, one.aliases))})" if one.aliases else ""
+        also = f"  (also {', '.join(map(printable, one.aliases))})" if one.aliases else ""
         address = f"{one.start + one.offset_in_function:#x}"
-        yield f"  {address:>18}  {one.size or '-':>8}  {escaped(one.label)}{also}\n"
+        yield f"  {address:>18}  {one.size or '-':>8}  {printable(one.label)}{also}\n"
 
 
 def _description(function: ProbeFunction, known: Prototype | None, problem: str) -> Iterator[str]:
-    yield f"{escaped(function.label)}  in {escaped(function.path)}\n"
+    yield f"{printable(function.label)}  in {printable(function.path)}\n"
     size = f"{function.size} bytes" if function.size else "size unknown"
     address = function.start + function.offset_in_function
     yield f"  {function.machine}, address {address:#x}, file offset {function.offset:#x}, {size}\n"
     if function.symbol not in ("", function.name):
-        yield f"  symbol {escaped(function.symbol)}\n"
+        yield f"  symbol {printable(function.symbol)}\n"
     if function.aliases:
-        yield f"  also {', '.join(map(escaped, function.aliases))}\n"
+        yield f"  also {', '.join(map(printable, function.aliases))}\n"
     reason = foreign_machine_reason(function.machine)
     if reason is not None:
         yield f"  cannot be traced here: {reason}\n"
@@ -187,17 +187,19 @@ def _description(function: ProbeFunction, known: Prototype | None, problem: str)
         for name, place in _places(function):
             yield f"    {name:<7} {place}\n"
         if not function.is_go:
-            yield f"  {escaped(problem or 'its file was compiled without debug information')}\n"
+            yield f"  {printable(problem or 'its file was compiled without debug information')}\n"
 
 
 def _prototype(known: Prototype) -> Iterator[str]:
-    yield f"  {escaped(known.declaration)}\n"
+    yield f"  {printable(known.declaration)}\n"
     if known.file:
-        yield f"  {escaped(known.file)}:{known.line}\n"
+        yield f"  {printable(known.file)}:{known.line}\n"
 
 
 def _parameters(function: ProbeFunction, known: Prototype) -> Iterator[str]:
-    rows = [(escaped(one.name), escaped(one.type), escaped(one.where)) for one in known.parameters]
+    rows = [
+        (printable(one.name), printable(one.type), printable(one.where)) for one in known.parameters
+    ]
     if known.returns is None and function.no_return:
         rows.append(("return", "", f"not readable: {function.no_return}"))
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]

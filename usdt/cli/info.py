@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from usdt.base.text import printable
 from usdt.cli.listing import function_words, select
-from usdt.engine.cli.click_group import escaped
 from usdt.engine.cli.options import pid_option
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
 
 def _describe(probe: Probe) -> Iterator[str]:
     number = len(probe.sites)
-    yield f"{escaped(probe.full_name)}  in {escaped(probe.path)}\n"
+    yield f"{printable(probe.full_name)}  in {printable(probe.path)}\n"
     yield f"  {probe.machine}, {number} call site{'s' * (number != 1)}\n"
     for index, site in enumerate(probe.sites):
         yield f"  site {index}: {_place(site)}\n"
@@ -56,7 +56,8 @@ def _describe(probe: Probe) -> Iterator[str]:
         if not operands:
             yield "    no arguments\n"
         for position, operand in enumerate(operands):
-            yield f"    arg{position:<3} {escaped(operand.text):<24} {escaped(meaning(operand))}\n"
+            text, meant = printable(operand.text), printable(meaning(operand))
+            yield f"    arg{position:<3} {text:<24} {meant}\n"
 
 
 def _place(site: Site) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.errors import ProbeNotFound, TargetError
-from usdt.engine.cli.click_group import escaped
+from usdt.base.text import printable
 from usdt.engine.cli.options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import closest_match, matching
@@ -113,7 +113,7 @@ def _nothing(
 
 def _warn(file: FileProbes) -> None:
     for warning in file.warnings:
-        click.echo(f"Warning: {escaped(warning)}", err=True)
+        click.echo(f"Warning: {printable(warning)}", err=True)
 
 
 def _table(file: FileProbes, probes: Sequence[Probe], *, first: bool) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _table(file: FileProbes, probes: Sequence[Probe], *, first: bool) -> Iterato
         return
     if not first:
         yield "\n"
-    yield f"{escaped(file.path)}  ({probes[0].machine}, {_count(probes)})\n"
+    yield f"{printable(file.path)}  ({probes[0].machine}, {_count(probes)})\n"
     rows = [("PROBE", "SITES", "SEMAPHORE", "ARGUMENTS")]
     rows += [_row(probe) for probe in probes]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -143,10 +143,10 @@ def _row(probe: Probe) -> tuple[str, str, str, str]:
     semaphores = {site.semaphore for site in probe.sites if site.semaphore}
     each = "one per site" if len(semaphores) > 1 else "yes"
     return (
-        escaped(probe.full_name),
+        printable(probe.full_name),
         number,
         each if semaphores else "-",
-        escaped(_arguments(probe.sites[0].args, (site.args for site in probe.sites))),
+        printable(_arguments(probe.sites[0].args, (site.args for site in probe.sites))),
     )
 
 

@@ -10,6 +10,7 @@ from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
+from usdt.base.text import closest
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
@@ -38,7 +39,6 @@ __all__ = (
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
 _MAX_REFUSED = 20  # sites of a file that are told one by one
-_MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 
 
 def matching(request: ProbeText, probes: Iterable[Probe]) -> list[Probe]:
@@ -197,11 +197,7 @@ def _symbolic(probe: Probe, site: Site) -> bool:
 
 def closest_match(wanted: str, known: Iterable[str]) -> str | None:
     """The name that a misspelt one most likely stands for, or None."""
-    import difflib  # noqa: PLC0415 - only for a message
-    from itertools import islice  # noqa: PLC0415
-
-    found = difflib.get_close_matches(wanted, list(islice(known, _MAX_NEAREST)), 1, 0.7)
-    return found[0] if found else None
+    return closest(wanted, known, 0.7) or None
 
 
 def is_typo_of(one: str, other: str) -> bool:

@@ -10,7 +10,8 @@ import click
 import pytest
 from house import ROOT
 
-from usdt.engine.cli.click_group import SIZE, LazyGroup, escaped
+from usdt.base.text import printable
+from usdt.engine.cli.click_group import SIZE, LazyGroup
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_what_is_no_size(text: str) -> None:
     ],
 )
 def test_escaped(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert printable(text) == shown
 
 
 _PROGRAM = """

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from usdt.base.text import closest, printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from usdt.base.errors import LanguageError
 
-__all__ = ("SIZE", "LazyGroup", "escaped", "plural", "run", "say")
+__all__ = ("SIZE", "LazyGroup", "plural", "run", "say")
 
 
 class LazyGroup(click.Group):
@@ -82,10 +84,8 @@ class LazyGroup(click.Group):
         """Like click's, naming the nearest command for one that does not exist."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._commands_at:
-            import difflib  # noqa: PLC0415 - only for a message
-
-            near = difflib.get_close_matches(name, self._commands_at, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            near = closest(name, self._commands_at)
+            hint = f" Did you mean {near!r}?" if near else ""
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -113,13 +113,6 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
-def escaped(text: str) -> str:
-    """One line safe for a terminal."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
-
-
 def plural(number: int, noun: str) -> str:
     """``1 event``, ``2 events``."""
     return f"{number} {noun}{'s' * (number != 1)}"
@@ -127,7 +120,7 @@ def plural(number: int, noun: str) -> str:
 
 def say(text: str) -> None:
     """Write a message on standard error."""
-    click.echo(escaped(text), err=True)
+    click.echo(printable(text), err=True)
 
 
 def run(command: click.Command, name: str) -> NoReturn:
@@ -190,7 +183,7 @@ def _call(function: Callable[[], Any]) -> int:
 
 
 def _error(message: str) -> int:
-    click.echo(f"Error: {escaped(message)}", err=True)
+    click.echo(f"Error: {printable(message)}", err=True)
     return 1
 
 

@@ -11,6 +11,7 @@ import itertools
 from typing import Literal, NamedTuple
 
 from usdt.base.errors import LanguageError
+from usdt.base.text import closest
 from usdt.engine.language.c_type_names import TYPE_WORDS, read_cast
 from usdt.engine.language.pattern import find_items, read_pattern
 from usdt.engine.language.tokens import (
@@ -376,10 +377,8 @@ def _too_deep() -> str:
 
 
 def _unknown_function(token: Token) -> str:
-    import difflib  # noqa: PLC0415 - only for a message
-
-    near = difflib.get_close_matches(token.text, FUNCTIONS, 1)
-    known = f"did you mean {near[0]}()?" if near else f"expected {', '.join(sorted(FUNCTIONS))}"
+    near = closest(token.text, FUNCTIONS)
+    known = f"did you mean {near}()?" if near else f"expected {', '.join(sorted(FUNCTIONS))}"
     return f"{token} is no function: {known}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.text import printable
 from usdt.engine.language.tree import (
     PRECEDENCE,
     Binary,
@@ -35,16 +36,9 @@ def caret(error: LanguageError) -> str:
     """
     column = min(max(error.column, 0), len(error.text))
     start, end = max(column - _AROUND, 0), column + _AROUND
-    before = ("…" if start else "") + _visible(error.text[start:column])
-    after = _visible(error.text[column:end]) + ("…" if end < len(error.text) else "")
+    before = ("…" if start else "") + printable(error.text[start:column])
+    after = printable(error.text[column:end]) + ("…" if end < len(error.text) else "")
     return f"{before}{after}\n{' ' * _width(before)}^"
-
-
-def _visible(text: str) -> str:
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
 
 
 def _width(text: str) -> int:

@@ -11,6 +11,7 @@ import re
 from typing import Literal, NamedTuple
 
 from usdt.base.errors import LanguageError
+from usdt.base.text import printable
 
 __all__ = (
     "MAX_LENGTH",
@@ -68,7 +69,7 @@ def quotable(text: str) -> str:
 def _shortened(text: str) -> str:
     if len(text) > _MAX_SHOWN:
         text = text[: _MAX_SHOWN - 1] + "…"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return printable(text)
 
 
 def check_length(text: str) -> None:

@@ -6,11 +6,12 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+from usdt.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Frame", "folded", "frame_json", "frame_text", "printable")
+__all__ = ("Frame", "folded", "frame_json", "frame_text")
 
 
 @frozen
@@ -104,12 +105,3 @@ def _folded_name(frame: Frame, mark: str) -> str:
 
 def _bracketed(module: str) -> str:
     return module if module.startswith("[") else f"[{printable(module) or 'unknown'}]"
-
-
-def printable(text: str) -> str:
-    """A name out of a file made safe for a terminal and for one line."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )

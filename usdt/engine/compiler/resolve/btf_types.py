@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.errors import BtfError
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
+from usdt.base.text import closest
 from usdt.btf import types as btf_types
 from usdt.btf.declare import declaration
 from usdt.btf.format import Encoding
@@ -293,11 +294,9 @@ class BtfTypes:
         return None
 
     def _no_member(self, found: btf_types.Composite, name: str) -> str:
-        import difflib  # noqa: PLC0415 - only for a message
-
         names = [member.name for member in found.members if member.name]
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = closest(name, names)
+        hint = f"; did you mean {near}?" if near else ""
         kind = "union" if found.kind.name == "UNION" else "struct"
         return f"{kind} {found.name or '{…}'} has no member {name!r}{hint}"
 

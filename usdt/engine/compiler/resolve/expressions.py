@@ -18,6 +18,7 @@ from usdt.arch.locations import (
     ValueType,
 )
 from usdt.base.errors import BtfError, LanguageError
+from usdt.base.text import closest
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     U64,
@@ -41,7 +42,7 @@ from usdt.engine.compiler.resolve.conversions import (
     pointer_arithmetic,
     promote,
 )
-from usdt.engine.compiler.resolve.names import KINDS, near, resolve_integer, resolve_name
+from usdt.engine.compiler.resolve.names import KINDS, resolve_integer, resolve_name
 from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.compiler.resolve.strings import StringComparisons
 from usdt.engine.language.c_type_names import NAMED_TYPES
@@ -195,7 +196,7 @@ class Resolver(StringComparisons):
                 return node
         kind = tree.type
         name = kind.name if kind.kind == "typedef" else f"{kind.kind} {kind.name}"
-        close = near(kind.name, NAMED_TYPES, 0.85) if kind.kind == "typedef" else ""
+        close = closest(kind.name, NAMED_TYPES, 0.85) if kind.kind == "typedef" else ""
         if close:
             raise self.scope.error(
                 tree, f"the type {name} is not known here; did you mean {close}?"

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Constant, Unreadable, ValueClass, ValueType
+from usdt.base.text import closest
 from usdt.engine.compiler.ir import ArgumentValue, Builtin, Node, Number, Unavailable, wrap
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from usdt.engine.language.tree import Integer, Name
 
-__all__ = ("KINDS", "near", "resolve_integer", "resolve_name")
+__all__ = ("KINDS", "resolve_integer", "resolve_name")
 
 _STACKS = ("ustack", "kstack")
 KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # by "is signed"
@@ -67,12 +66,5 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 def _nearest(name: str, scope: Scope) -> str:
     known = [*scope.arguments, *INTEGER_BUILTINS, "comm", "func", *_STACKS]
-    close = near(name, known)
+    close = closest(name, known)
     return f"; did you mean {close}?" if close else f"; known here: {', '.join(known)}"
-
-
-def near(name: str, known: Iterable[str], alike: float = 0.6) -> str:
-    """The name that was most likely meant, "" if none was."""
-    import difflib  # noqa: PLC0415 - only for a message
-
-    return next(iter(difflib.get_close_matches(name, known, 1, alike)), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.text import closest
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S32,
@@ -18,7 +19,6 @@ from usdt.engine.compiler.ir import (
     wrap,
 )
 from usdt.engine.compiler.resolve.conversions import convert, promote
-from usdt.engine.compiler.resolve.names import near
 from usdt.engine.compiler.resolve.operands import OperandResolver, is_string
 from usdt.engine.language.tree import Call, Member, Name, Text
 
@@ -85,7 +85,7 @@ class StringComparisons(OperandResolver):
             wanted = text.value.decode("utf-8", "replace")
             number = names.number_of(wanted)
             if number is None:
-                close = near(wanted, [name for _, name in names.table])
+                close = closest(wanted, [name for _, name in names.table])
                 hint = f"; did you mean {close}?" if close else ""
                 raise self.scope.error(text, f"none of its values has the name {wanted!r}{hint}")
             node = node or self.resolve(value)
