@@ -6,8 +6,6 @@ import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.base.frozen import frozen
-from usdt.engine.output.stacks import UserSymbols
-from usdt.engine.recording.processes import Snapshots
 
 if TYPE_CHECKING:
     import contextlib
@@ -15,14 +13,19 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.recording.processes import Snapshots
     from usdt.engine.run.options import TargetOptions, TraceOptions
     from usdt.engine.runtime.session import BpfSession, Lost
+
+    class Symbolizer(UserSymbols, Snapshots, Protocol):
+        """Names addresses of processes now, and in a recording later."""
+
 
 __all__ = (
     "AttachResult",
     "ProbeProvider",
     "SpawnedCommand",
-    "Symbolizer",
     "TargetProvider",
     "TracedTargets",
 )
@@ -34,10 +37,6 @@ class AttachResult:
 
     sites: int
     notices: tuple[str, ...] = ()
-
-
-class Symbolizer(UserSymbols, Snapshots, Protocol):
-    """Names addresses of processes now, and in a recording later."""
 
 
 class ProbeProvider(Protocol):
