@@ -214,7 +214,7 @@ def test_a_recorder_that_is_killed_leaves_what_it_has_written(args: Fixture, pla
     done = report(place, "--json")
     assert len(done.stdout.splitlines()) == 3
     size = place.stat().st_size
-    assert f"the recording ends at byte {size} without having been closed" in done.stderr
+    assert f"the recording ends at byte {size} without a closing block" in done.stderr
     assert done.stderr.endswith("3 events, lost unknown\n")
 
 

@@ -9,6 +9,7 @@ import click
 from usdt.engine.cli.options import lines_option
 
 if TYPE_CHECKING:
+    from usdt.engine.cli.report import ReportFormat
     from usdt.symbolize import Symbolizer
 
 __all__ = ("report",)
@@ -24,7 +25,7 @@ usdt report queries.usdt --json 'postgresql:query__start'
 usdt report queries.usdt --chrome -o queries.json     # for ui.perfetto.dev
 """
 
-_FORMS = {
+_FORMATS: dict[ReportFormat, str] = {
     "json": "Print JSON lines, as usdt trace --json does.",
     "csv": "Print one table of comma-separated values.",
     "folded": "Print each stack with its number of hits, for flame graphs.",
@@ -33,8 +34,8 @@ _FORMS = {
 }
 
 
-def _form_options(function: Any) -> Any:
-    for name, text in reversed(_FORMS.items()):
+def _format_options(function: Any) -> Any:
+    for name, text in reversed(_FORMATS.items()):
         function = click.option(f"--{name}", is_flag=True, help=text)(function)
     return function
 
@@ -42,7 +43,7 @@ def _form_options(function: Any) -> Any:
 @click.command("report", help=_HELP)
 @click.argument("file")
 @click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
-@_form_options
+@_format_options
 @click.option(
     "--span",
     "spans",
@@ -53,18 +54,21 @@ def _form_options(function: Any) -> Any:
 )
 @lines_option
 @click.option("-o", "--output", metavar="FILE", help="Write results to FILE.")
-def report(file: str, **options: Any) -> int:
+def report(file: str, **values: Any) -> int:
     """Decode a recording."""
-    forms = [name for name in _FORMS if options.pop(name)]
-    if len(forms) > 1:
-        raise click.UsageError(f"--{forms[0]} and --{forms[1]} exclude one another")
-    if options["spans"] and forms != ["chrome"]:
+    formats = [name for name in _FORMATS if values[name]]
+    if len(formats) > 1:
+        raise click.UsageError(f"--{formats[0]} and --{formats[1]} exclude one another")
+    if values["spans"] and formats != ["chrome"]:
         raise click.UsageError("--span needs --chrome")
-    if any(start == end for start, end in options["spans"]):
+    if any(start == end for start, end in values["spans"]):
         raise click.UsageError("--span: START and END must differ")
-    from usdt.engine.cli.report import run_report  # noqa: PLC0415 - --help does not pay for it
+    from usdt.engine.cli.report import ReportOptions, run_report  # noqa: PLC0415 - not for --help
 
-    options["form"] = forms[0] if forms else "text"
+    report_format: ReportFormat = formats[0] if formats else "text"
+    options = ReportOptions(
+        report_format, values["patterns"], values["spans"], values["output"], values["lines"]
+    )
     return run_report(file, options, _symbolizer)
 
 

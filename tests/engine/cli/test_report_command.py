@@ -63,7 +63,7 @@ def test_output_to_a_file(place: Path, tmp_path: Path) -> None:
 def test_a_report_never_overwrites_its_recording(place: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(place)
     error = one_error(run_usdt("report", place, "-o", tmp_path / "link"))
-    assert error == f"{place}: a report written here would destroy the recording"
+    assert error == f"{place}: the report would overwrite the recording"
     assert place.read_bytes() == GOOD
 
 
@@ -72,7 +72,7 @@ def test_some_probes(place: Path) -> None:
     probes = [json.loads(line).get("probe") for line in done.stdout.splitlines()]
     assert probes == ["p:one", "p:two", "p:one", "q:four"] * 2 + ["p:one"]
     assert done.stderr.endswith("8 events, 3 lost\n")
-    assert "no probe x:* was recorded; there are p:one, " in one_error(
+    assert "no probe x:* was recorded; recorded are p:one, " in one_error(
         run_usdt("report", place, "x:*")
     )
 
@@ -84,7 +84,9 @@ def test_a_recording_that_was_cut(place: Path) -> None:
     assert done.returncode == 0
     assert done.stdout.splitlines(keepends=True) == read(GOOD)[:11]
     notice, closing = done.stderr.splitlines()
-    assert notice.startswith(f"{place}: the recording ends at byte {last - 1} without having been")
+    assert notice.startswith(
+        f"{place}: the recording ends at byte {last - 1} without a closing block"
+    )
     assert closing == "11 events, lost unknown"
     for size, form in ((0, "--folded"), (8, "--csv"), (20, "--chrome"), (100, "--header")):
         place.write_bytes(GOOD[:size])
@@ -173,7 +175,7 @@ def test_spans_of_usual_and_of_given_names(place: Path) -> None:
         ("i", "a:y"),
         ("i", "a:x__start"),
     ]
-    assert "1 span begun and not ended: shown as instants" in done.stderr
+    assert "1 span without an end: shown as instants" in done.stderr
     done = run_usdt("report", place, "--chrome", "--span", "a:x__start", "a:y")
     spans = [e for e in json.loads(done.stdout)["traceEvents"] if e["ph"] == "X"]
     assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [

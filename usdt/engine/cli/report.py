@@ -1,4 +1,4 @@
-"""``report``: a recording becomes lines, a table, stacks or a trace of spans."""
+"""``report``: convert a recording to lines, a table, stacks or a trace of spans."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line, report_losses
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
@@ -22,48 +23,70 @@ from usdt.engine.recording.tables import CsvForm, columns_of
 from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from usdt.engine.output.formatters import Formatter
     from usdt.engine.recording.processes import Snapshots
 
-__all__ = ("run_report",)
+__all__ = ("ReportFormat", "ReportOptions", "run_report")
 
-_FOLDED = 1 << 18  # distinct stacks counted together; what reads them adds up the rest
+ReportFormat = Literal["text", "json", "csv", "folded", "chrome", "header"]
+
+_MAX_FOLDED = 1 << 18  # distinct stacks counted together; readers of folded stacks add up the rest
 
 
-def run_report(path: str, options: dict[str, Any], symbols: Callable[[], Snapshots]) -> int:
-    """Show a recording; the exit code.
+@frozen
+class ReportOptions:
+    """What to show of a recording.
+
+    Attributes:
+        format: of the report.
+        patterns: show only probes that match one of these; none shows all.
+        spans: pairs of probes that begin and end a span, for the format ``chrome``.
+        output: a file; None is standard output.
+        lines: user stacks with source lines and inlined functions.
+    """
+
+    format: ReportFormat
+    patterns: tuple[str, ...] = ()
+    spans: tuple[tuple[str, str], ...] = ()
+    output: str | None = None
+    lines: bool = False
+
+
+def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshots]) -> int:
+    """Show a recording.
 
     Args:
-        path: of the file; "-" is standard input.
-        options: ``patterns`` of probes, ``form`` (text, json, csv, folded, chrome or header),
-            ``spans``, ``output``.
-        symbols: makes what restores processes, if stacks were recorded.
+        path: the recording; "-" is standard input.
+        options: what to show.
+        symbols: makes the symbolizer, if stacks were recorded.
+
+    Returns:
+        The exit code.
 
     Raises:
-        RecordingError: no recording, or a damaged one; what came before that was written.
+        RecordingError: the file is no recording, or damaged; what precedes the damage is shown.
     """
-    output = options["output"]
-    with contextlib.suppress(OSError):  # one of them is not there: no danger
+    output = options.output
+    with contextlib.suppress(OSError):  # one of the files does not exist: they differ
         if output is not None and os.path.samefile(path, output):  # noqa: PTH121 - Path is no help
-            raise TracingError(f"{path}: a report written here would destroy the recording")
+            raise TracingError(f"{path}: the report would overwrite the recording")
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(OutputFile(output))
         reader = stack.enter_context(Reader.open(path))
         order = reader.header.byteorder if reader.header else sys.byteorder
-        lines = options.get("lines", False)
-        stacks = stack.enter_context(RecordedStacks(symbols, order, lines=lines))
+        stacks = stack.enter_context(RecordedStacks(symbols, order, lines=options.lines))
         say(_Report(reader, sink, stacks, path, options).main())
     return 0
 
 
 @contextlib.contextmanager
-def _from_its_beginning(path: str) -> Iterator[None]:
-    # Whoever opens standard input shares its one place in the file with the reader that has begun.
+def _rewound(path: str) -> Iterator[None]:
+    # Standard input has one file position, which this reader shares with the one that has begun.
     try:
         place = os.lseek(0, 0, os.SEEK_CUR) if path == "-" else None
-    except OSError:  # a pipe, which the survey refuses
+    except OSError:  # a pipe, which Reader.survey() refuses
         place = None
     if place is None:
         yield
@@ -82,7 +105,7 @@ class _Report:
         sink: OutputFile,
         stacks: RecordedStacks,
         path: str,
-        options: dict[str, Any],
+        options: ReportOptions,
     ) -> None:
         self.reader = reader
         self.stacks = stacks
@@ -93,21 +116,30 @@ class _Report:
         self.separator = ""  # before the next object of a list
 
     def main(self) -> str:
-        writers = {
-            "text": self._text,
-            "json": self._json,
-            "csv": self._csv,
-            "folded": self._folded,
-            "chrome": self._chrome,
-            "header": self._header,
-        }
-        writers[self.options["form"]]()
+        self._write()
         self._check_patterns()
         for notice in self.stacks.take_notices():
             say(notice)
         return self._closing()
 
-    # ------------------------------------------------------------ what is written
+    # ------------------------------------------------------------ formats
+
+    def _write(self) -> None:
+        match self.options.format:
+            case "text":
+                self._text()
+            case "json":
+                self._json()
+            case "csv":
+                self._csv()
+            case "folded":
+                self._folded()
+            case "chrome":
+                self._chrome()
+            case "header":
+                self._header()
+            case unknown:
+                assert_never(unknown)
 
     def _text(self) -> None:
         clock = self.reader.header.clock if self.reader.header else None
@@ -121,7 +153,7 @@ class _Report:
             self.sink.write_loss(item.probe, item.lost)
 
     def _csv(self) -> None:
-        with _from_its_beginning(self.path), Reader.open(self.path) as survey:
+        with _rewound(self.path), Reader.open(self.path) as survey:
             survey.survey()
             columns = columns_of(c.layout for c in survey.cases if self._wanted(c.probe))
         form = CsvForm(columns, self.stacks)
@@ -132,20 +164,20 @@ class _Report:
         counts: Counter[str] = Counter()
         for batch in self._replay(FoldedFormatter(self.stacks)):
             counts.update(batch)
-            if len(counts) > _FOLDED:
+            if len(counts) > _MAX_FOLDED:
                 self._counted(counts)
         layouts = [case.layout for case in self.reader.cases if self._wanted(case.probe)]
         if layouts and not any(wants_stacks(layout) for layout in layouts):
-            raise TracingError(f"{self.path}: no stacks were recorded; give usdt record --ustack")
+            raise TracingError(f"{self.path}: no stacks were recorded; add --ustack to usdt record")
         self._counted(counts)
 
     def _counted(self, counts: Counter[str]) -> None:
-        # Each line ends in the 1 of a single hit.
+        # Each line ends in " 1", the count of a single hit.
         self.sink.write([f"{line[:-3]} {count}\n" for line, count in sorted(counts.items())])
         counts.clear()
 
     def _chrome(self) -> None:
-        spans = Spans(self.options["spans"])
+        spans = Spans(self.options.spans)
         self.sink.write(['{"traceEvents": ['])
         self.separator = "\n"
         try:
@@ -155,15 +187,15 @@ class _Report:
                     spans.probes(case.probe for case in self.reader.cases)
                     known = len(self.reader.cases)
                 self._objects(spans.events(batch))
-        finally:  # a damaged recording's trace is one that can be read, too
+        finally:  # the trace of a damaged recording is valid, too
             self._objects(spans.rest())
             header = self.reader.header
             about = header.to_json() if header else {}
             end = f'\n],\n"displayTimeUnit": "ns", "otherData": {json.dumps(about)}}}\n'
             self.sink.write([end])
         for number, what in (
-            (spans.unfinished, "begun and not ended"),
-            (spans.unbegun, "ended and not begun"),
+            (spans.unfinished, "without an end"),
+            (spans.unbegun, "without a start"),
         ):
             if number:
                 say(f"{plural(number, 'span')} {what}: shown as instants")
@@ -195,23 +227,23 @@ class _Report:
             self.events += len(batch)
             yield batch
 
-    # ------------------------------------------------------------ which probes
+    # ------------------------------------------------------------ probes
 
     def _wanted(self, probe: str) -> bool:
-        patterns: Sequence[str] = self.options["patterns"]
+        patterns = self.options.patterns
         return not patterns or any(fnmatch.fnmatchcase(probe, item) for item in patterns)
 
     def _check_patterns(self) -> None:
         names = list(dict.fromkeys(case.probe for case in self.reader.cases))
         wanted = [
-            *self.options["patterns"],
-            *(name for pair in self.options["spans"] for name in pair),
+            *self.options.patterns,
+            *(name for pair in self.options.spans for name in pair),
         ]
         for pattern in wanted:
             if self.reader.cut < 0 and not fnmatch.filter(names, pattern):
                 shown = ", ".join(names[:8]) or "none"
                 raise ProbeNotFound(
-                    f"{self.path}: no probe {pattern} was recorded; there are {shown}"
+                    f"{self.path}: no probe {pattern} was recorded; recorded are {shown}"
                 )
 
     def _lost(self) -> list[Lost]:
@@ -224,7 +256,7 @@ class _Report:
             report_losses(lost)
             return closing_line(self.events, lost)
         say(
-            f"{self.path}: the recording ends at byte {self.reader.cut} without having been "
-            "closed: shown up to its last whole record"
+            f"{self.path}: the recording ends at byte {self.reader.cut} without a closing block; "
+            "shown up to its last complete record"
         )
         return f"{plural(self.events, 'event')}, lost unknown"
