@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MappedSymbols", "ProcessMaps")
 
-_FRESH = 0.05  # seconds for which what was read of a process is not read again
+_REFRESH_INTERVAL = 0.05  # seconds between two reads of a process
 _MAX_RECORDED = 1 << 16  # mappings of a snapshot
 _MAX_ADDRESS = 1 << 64
 _VDSO = ((0, 0), 0)  # stands for a file's device and inode
@@ -108,7 +108,7 @@ class ProcessMaps:
         Its files are opened at once, while they can be reached.
         """
         now = time.monotonic()
-        if self.restored or now - self._read_at < _FRESH:
+        if self.restored or now - self._read_at < _REFRESH_INTERVAL:
             return False
         self._read_at = now
         changed = self.history.refresh()

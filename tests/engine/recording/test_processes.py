@@ -113,7 +113,7 @@ def test_large_snapshots_are_not_repeated_at_once(monkeypatch: pytest.MonkeyPatc
         notes.look([os.getpid()])
         assert len([*notes.blocks()]) == 1
         jit.write_text("1000 10 compiled\n")
-        monkeypatch.setattr("usdt.symbolize.process_maps._FRESH", 0)
+        monkeypatch.setattr("usdt.symbolize.process_maps._REFRESH_INTERVAL", 0)
         notes.look([os.getpid()])
         assert not [*notes.blocks()], "a second has not passed"
         (last,) = notes.blocks(final=True)

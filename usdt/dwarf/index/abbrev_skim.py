@@ -171,7 +171,7 @@ def _attributes(raw: bytes, at: int) -> Iterable[tuple[int, int]]:
 
 
 class AbbrevSection:
-    """The shapes of one ``.debug_abbrev``.
+    """The abbreviation declarations of one ``.debug_abbrev``.
 
     Args:
         data: the section.

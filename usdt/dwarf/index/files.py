@@ -34,7 +34,7 @@ _SPLIT_TYPE = 1 << 31  # marks a position in a type unit beside a split unit
 
 
 class DiePlace(NamedTuple):
-    """The place of an entry.
+    """The place of an entry in the debug information of a program.
 
     Attributes:
         unit: number of the unit in :class:`DebugFiles`.

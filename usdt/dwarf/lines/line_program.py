@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.forms import (
@@ -35,6 +35,14 @@ _MAX_NAMES = 1 << 18  # files and folders of a unit
 _MAX_LINE = (1 << 31) - 1
 _LNCT_PATH, _LNCT_DIRECTORY = 1, 2  # DW_LNCT_…
 _END = (1 << 64) - 1  # stands for "no line" after a sequence
+
+
+class _Opcodes(NamedTuple):
+    # Of the header of a program; names of the standard.
+    minimum_instruction_length: int
+    line_base: int
+    line_range: int
+    standard_opcode_lengths: list[int]
 
 
 class FileTable:
@@ -105,20 +113,20 @@ class FileTable:
         start = at + length
         if start > len(program):
             raise MalformedDwarf("the header of a line number program is longer than the program")
-        least = program[at]
+        min_length = program[at]
         at += 1 if self._version < 4 else 2  # maximum_operations_per_instruction: VLIW only
-        base, width, opcodes = program[at + 1], program[at + 2], program[at + 3]
-        base = base - 256 if base > 127 else base
+        line_base, line_range, opcodes = program[at + 1], program[at + 2], program[at + 3]
+        line_base = line_base - 256 if line_base > 127 else line_base
         at += 4
-        arguments = [0, *program[at : at + opcodes - 1]]
+        lengths = [0, *program[at : at + opcodes - 1]]
         at += max(0, opcodes - 1)
-        if not width or not opcodes or len(arguments) < opcodes:
+        if not line_range or not opcodes or len(lengths) < opcodes:
             raise MalformedDwarf("the header of a line number program has no opcodes")
         if self._version < 5:
             self._read_names(program, at)
         else:
             self._read_names_5(program, at)
-        self._run(program, start, (least, base, width, arguments))
+        self._run(program, start, _Opcodes(min_length, line_base, line_range, lengths))
 
     def _read_names(self, program: bytes, at: int) -> None:
         while True:
@@ -169,7 +177,7 @@ class FileTable:
             found.append((name, folder))
         return found, at
 
-    def _run(self, data: bytes, at: int, header: tuple[int, int, int, list[int]]) -> None:
+    def _run(self, data: bytes, at: int, header: _Opcodes) -> None:
         pass  # the names are enough
 
 
@@ -198,12 +206,15 @@ class LineTable(FileTable):
         row = self._rows[at] if at >= 0 else _END
         return None if row == _END else (row >> 32, row & 0xFFFFFFFF)
 
-    def _run(self, data: bytes, at: int, header: tuple[int, int, int, list[int]]) -> None:
+    def _run(self, data: bytes, at: int, header: _Opcodes) -> None:
         # The state machine. Columns, views, instruction sets and is_stmt are ignored.
-        least, base, width, arguments = header
-        opcodes = len(arguments)
-        steps = [(code // width * least, base + code % width) for code in range(256 - opcodes)]
-        step_of_const = (255 - opcodes) // width * least
+        min_length, line_base, line_range, lengths = header
+        opcodes = len(lengths)
+        steps = [
+            (code // line_range * min_length, line_base + code % line_range)
+            for code in range(256 - opcodes)
+        ]
+        step_of_const = (255 - opcodes) // line_range * min_length
         addresses, rows = array("Q"), array("Q")
         address, file, line = 0, 1, 1
         end = len(data)
@@ -217,7 +228,7 @@ class LineTable(FileTable):
                 line += lines
             elif code == 2:
                 ahead, at = read_uleb128(data, at)
-                address += ahead * least
+                address += ahead * min_length
                 continue
             elif code == 3:
                 lines, at = read_sleb128(data, at)
@@ -246,7 +257,7 @@ class LineTable(FileTable):
                 at += 2
                 continue
             elif code != 1:
-                for _ in range(arguments[code]):
+                for _ in range(lengths[code]):
                     _, at = read_uleb128(data, at)
                 continue
             addresses.append(address)

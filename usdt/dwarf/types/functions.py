@@ -39,7 +39,7 @@ _LANGUAGES = {
 
 @frozen
 class ParameterDebug:
-    """A parameter.
+    """A parameter of a function, from debug information.
 
     Attributes:
         name: "" if it has none.
@@ -56,7 +56,7 @@ class ParameterDebug:
 
 @frozen
 class FunctionDebug:
-    """A function.
+    """A function, from debug information.
 
     Attributes:
         name: in the source language, qualified: ``ns::Klass::method``.

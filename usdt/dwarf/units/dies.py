@@ -42,7 +42,7 @@ _REFERENCES = frozenset(
 
 
 class Die:
-    """An entry.
+    """An entry (DIE), with methods that follow its references.
 
     Attributes:
         unit: the unit that contains it.

@@ -119,7 +119,7 @@ class Entry:
 
 
 class Unit:
-    """A unit.
+    """A unit of debug information.
 
     Attributes:
         file: the file that contains it.
