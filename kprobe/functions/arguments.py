@@ -29,7 +29,7 @@ from usdt.base.frozen import frozen, replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.btf import types as btf_types
 from usdt.btf.format import Kind as BtfKind
-from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
 from usdt.engine.compiler.ir import (
     U64,
@@ -328,7 +328,13 @@ def _untyped(context: CallContextAbi) -> tuple[Argument, ...]:
 
 def _renamed(one: Argument, name: str) -> Argument:
     return Argument(
-        name, one.type, one.fetch, hidden=True, form=one.form, names=one.names, handle=one.handle
+        name,
+        one.type,
+        one.fetch,
+        hidden=True,
+        display=one.display,
+        names=one.names,
+        handle=one.handle,
     )
 
 
@@ -341,7 +347,7 @@ def _argument(
         return Argument(name, word, Unreadable(reason))
     if isinstance(passed.type, btf_types.Pointer):
         fetch = context.fetch(where.words[0], context.word)
-        return Argument(name, word, fetch, form="hex", handle=passed.handle)
+        return Argument(name, word, fetch, display=Display.HEX, handle=passed.handle)
     if isinstance(passed.type, btf_types.Composite):
         size = passed.shape.size
         fetch = context.place(where, size)
@@ -364,7 +370,7 @@ def _result(btf: Btf, number: int, before: int, context: CallContextAbi) -> Argu
         return Argument("return", word, reason, hidden=True)
     if isinstance(passed.type, btf_types.Pointer):
         fetch = AtFunctionReturn(context.result(before, context.word))
-        return Argument("return", word, fetch, hidden=True, form="hex", handle=number)
+        return Argument("return", word, fetch, hidden=True, display=Display.HEX, handle=number)
     shape = passed.shape
     small = shape is not None and shape.aggregate and 0 < shape.size <= 8 * len(context.results)
     if shape is not None and small:

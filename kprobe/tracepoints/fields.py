@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ContextArea, Register, Unreadable, ValueClass, ValueType
-from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.value_names import ValueNames
 from usdt.tracefs.format import Flags, named_fields
 from usdt.tracefs.format.expression import split_arguments
@@ -51,7 +51,9 @@ def names_of(form: EventFormat) -> dict[str, ValueNames]:
 def _argument(field: FormatField, names: ValueNames | None, *, symbol: bool) -> Argument:
     if field.kind == "string" and field.location == "here":
         kind = ValueType(ValueClass.STRING, field.size)
-        return Argument(field.name, kind, ContextArea(field.offset, field.size), form="string")
+        return Argument(
+            field.name, kind, ContextArea(field.offset, field.size), display=Display.STRING
+        )
     if field.location != "here":
         return _away(field)
     if field.kind == "integer":
@@ -69,7 +71,7 @@ def _away(field: FormatField) -> Argument:
         return Argument(field.name, kind, Unreadable("several strings in one field"))
     fetch = ContextArea(field.offset, field.size, field.location)
     if field.kind == "string":
-        return Argument(field.name, ValueType(ValueClass.STRING, 0), fetch, form="string")
+        return Argument(field.name, ValueType(ValueClass.STRING, 0), fetch, display=Display.STRING)
     element = integer(field.element, signed=field.signed)
     return Argument(field.name, ValueType(ValueClass.BYTES, 0), fetch, element=element)
 
@@ -79,13 +81,17 @@ def _integer(field: FormatField, names: ValueNames | None, *, symbol: bool) -> A
         kind = ValueType(ValueClass.BYTES, field.size)
         fetch = ContextArea(field.offset, field.size)
         return Argument(field.name, kind, fetch, element=ValueType(ValueClass.UNSIGNED, 1))
-    form = "ksym" if symbol else "hex" if field.type.endswith("*") else ""
+    display = Display.HEX if field.type.endswith("*") else Display.INTEGER
+    if symbol:
+        display = Display.KERNEL_SYMBOL
     kind = integer(field.element, signed=field.signed)
     if field.type == "dev_t" and names is None:
         names = ValueNames("device")
-    if form:
+    if display is not Display.INTEGER:
         kind = ValueType(ValueClass.UNSIGNED, field.element)
-    return Argument(field.name, kind, Register(field.offset, field.element), form=form, names=names)
+    return Argument(
+        field.name, kind, Register(field.offset, field.element), display=display, names=names
+    )
 
 
 def integer(size: int, *, signed: bool) -> ValueType:

@@ -17,7 +17,7 @@ from usdt.btf import types as btf_types
 from usdt.btf.declare import declaration
 from usdt.btf.format import Kind as BtfKind
 from usdt.btf.reader import Btf
-from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 
 __all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
@@ -113,7 +113,7 @@ def arguments_of(name: str) -> tuple[Argument, ...]:
 def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
     found = btf.resolve(number)
     if isinstance(found, btf_types.Pointer):
-        return Argument(name, _WORD, Register(offset, 8), form="hex", handle=number)
+        return Argument(name, _WORD, Register(offset, 8), display=Display.HEX, handle=number)
     kind = value_type(btf, number)
     if kind is None:
         return Argument(name, _WORD, Unreadable("a structure that is passed by value"))

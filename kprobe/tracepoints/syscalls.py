@@ -20,7 +20,7 @@ from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE
-from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
 from usdt.engine.compiler.value_names import ValueNames
 from usdt.engine.runtime.attach.attach_points import syscall_registers
@@ -204,6 +204,8 @@ def _argument(
         return Argument(field.name, kind, Unreadable(reason))
     register = _saved(place, kind.size)
     text = field.type.replace(" ", "") == "constchar*" and field.name not in _NO_TEXT
-    form = "string" if text else "hex" if pointer else ""
+    display = Display.HEX if pointer else Display.INTEGER
+    if text:
+        display = Display.STRING
     names = flags_of(call.name, field.name, field.type)
-    return Argument(field.name, kind, register, form=form, names=names)
+    return Argument(field.name, kind, register, display=display, names=names)

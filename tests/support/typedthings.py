@@ -11,7 +11,7 @@ from usdt.arch.locations import ValueClass as ValueKind
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
-from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
@@ -86,9 +86,9 @@ _WORD = ValueType(ValueKind.UNSIGNED, 8)
 def arguments() -> tuple[Argument, ...]:
     """``t`` points at one, ``n`` is an int, ``s`` points at text."""
     return (
-        Argument("t", _WORD, Register(0, 8), form="hex", handle=IDS["pointer"]),
+        Argument("t", _WORD, Register(0, 8), display=Display.HEX, handle=IDS["pointer"]),
         Argument("n", ValueType(ValueKind.SIGNED, 4), Register(8, 4), handle=IDS["int"]),
-        Argument("s", _WORD, Register(16, 8), form="hex", handle=IDS["label"]),
+        Argument("s", _WORD, Register(16, 8), display=Display.HEX, handle=IDS["label"]),
     )
 
 

@@ -16,6 +16,7 @@ from usdt.base.machine import BIG_ENDIAN
 from usdt.btf import format as btf_format
 from usdt.btf import types as btf_types
 from usdt.btf.tagged_union import tagged_union_of
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
@@ -240,20 +241,20 @@ class DwarfTypeProvider(BtfTypes):
             handle = place.handle
             number = handle.type if isinstance(handle, InRegisters) else handle
             shape = self._shape(number) if isinstance(number, int) else None
-            return DefaultFormat("chosen", shape, begin=form)
+            return DefaultFormat(Display.TAGGED_UNION, shape, begin=form)
         held = self.content(place)
         if held is not None and held.text:
-            return DefaultFormat("buffer", begin=held.address, length=held.count)
+            return DefaultFormat(Display.BUFFER, begin=held.address, length=held.count)
         element = None if held is None else value_type(self.btf, held.element)
         if held is None and isinstance(place.handle, InRegisters):
-            return DefaultFormat("typed", self._shape(place.handle.type))
+            return DefaultFormat(Display.STRUCT, self._shape(place.handle.type))
         if held is None:
             return super().shown(node)
         if element is None:
             return self._shown_sequence(held) or super().shown(node)
         size = Number(element.size, U64)
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
-        return DefaultFormat("array", begin=held.address, length=length, element=element)
+        return DefaultFormat(Display.ARRAY, begin=held.address, length=length, element=element)
 
     def _shown_sequence(self, held: SequenceView) -> DefaultFormat | None:
         # A list of structures, or of what else is no integer.
@@ -267,7 +268,7 @@ class DwarfTypeProvider(BtfTypes):
             return None
         size = Number(self.btf.size_of(held.element), U64)
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
-        return DefaultFormat("typed", shape, begin=held.address, length=length)
+        return DefaultFormat(Display.STRUCT, shape, begin=held.address, length=length)
 
     def _variant_number(self, place: LValue) -> Node | None:
         # Which of its forms a Rust enum has, as a number with names.

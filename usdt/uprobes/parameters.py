@@ -9,7 +9,7 @@ from usdt.arch.locations import Address, AtFunctionReturn, Memory, Unreadable, V
 from usdt.base.errors import BtfError, TracingError
 from usdt.base.frozen import frozen
 from usdt.btf import types as btf_types
-from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 from usdt.uprobes.dwarf_types import ByAddress, DwarfTypeProvider, InRegisters
 
@@ -245,9 +245,9 @@ class DebugParameters:
             if register is None:
                 return _lost_argument(name, kind, pieces[0].problem, returned=returned)
             fetch = AtFunctionReturn(register) if returned else register
-            form = "hex" if self._is_pointer(number) else ""
+            display = Display.HEX if self._is_pointer(number) else Display.INTEGER
             names = self._names(number)
-            return Argument(name, kind, fetch, form=form, names=names, handle=number)
+            return Argument(name, kind, fetch, display=display, names=names, handle=number)
         whole = ValueType(ValueClass.BYTES, self.debug.btf.size_of(number))
         register = next((one.register for one in pieces if one.register is not None), None)
         if register is None:

@@ -8,6 +8,7 @@ from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import ValueClass
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.language.needs_types import needs_types, untyped_names
 from usdt.engine.language.tree import Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
@@ -262,4 +263,7 @@ def _other_names(
 
 
 def _is_number(argument: Argument) -> bool:
-    return argument.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED) and argument.form != "hex"
+    return (
+        argument.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED)
+        and argument.display is not Display.HEX
+    )

@@ -17,6 +17,7 @@ from kprobe.tracepoints.syscall_numbers import FORMATS, numbers, read_table
 from usdt.arch.locations import ContextArea, Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
 from usdt.bpf.ringbuf import HEADER
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.compiler.record.layout import HEADER_SIZE, BadLayout, RecordField
 from usdt.engine.compiler.value_names import NamedNumber, ValueNames
@@ -87,11 +88,11 @@ def test_fields_become_arguments_by_their_types() -> None:
         "odd",
         "address",
     ]
-    assert _MADE["location"].form == "ksym"
+    assert _MADE["location"].display is Display.KERNEL_SYMBOL
     assert _MADE["reason"].fetch == Register(16, 4)
     assert _MADE["dev"].names == ValueNames("device")
     assert _MADE["name"].fetch == ContextArea(24, 16)
-    assert _MADE["name"].form == _MADE["path"].form == "string"
+    assert _MADE["name"].display is _MADE["path"].display is Display.STRING
     assert _MADE["path"].fetch == ContextArea(40, 4, "data_loc")
     assert _MADE["words"].fetch == ContextArea(44, 4, "rel_loc")
     assert _MADE["words"].element == ValueType(ValueClass.UNSIGNED, 2)

@@ -17,6 +17,7 @@ from usdt.arch.locations import (
     ValueClass,
 )
 from usdt.base.frozen import frozen
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     U32,
@@ -67,6 +68,11 @@ if TYPE_CHECKING:
 __all__ = ("Output", "argument_output", "output_of", "stack_output", "unavailable_output")
 
 _NOTHING = Number(0, U64)  # the node of an output that computes nothing
+_INT_FORMATS = {
+    Display.INTEGER: IntFormat.DECIMAL,
+    Display.BOOL: IntFormat.BOOL,
+    Display.HEX: IntFormat.HEX,
+}
 _TRUTH = ValueNames("symbols", ((0, "false"), (1, "true")))
 
 
@@ -153,7 +159,7 @@ def argument_output(
     if isinstance(argument.fetch, Unreadable):
         return unavailable_output(key, Unavailable(argument.fetch.reason, argument.type))
     node = ArgumentValue(argument.fetch, argument.type)
-    if argument.form == "string":
+    if argument.display is Display.STRING:
         # A string of a fixed size is never cut: one byte is reserved for a NUL that it lacks.
         fixed = argument.type.size if node.type.kind is ValueClass.STRING else 0
         return _string(key, node, min(fixed + 1 if fixed else MAX_READ, scope.max_string + 1))
@@ -162,7 +168,7 @@ def argument_output(
     if scope.types is not None and argument.handle is not None:
         typed = scope.types.argument(argument, node)
         return _typed(key, typed, scope, expand_pointers=expand_pointers)
-    return _plain(key, node, argument.form or "integer", argument.names)
+    return _plain(key, node, argument.display, argument.names)
 
 
 def _context_array(
@@ -192,7 +198,7 @@ def _array_size(element: ValueType, scope: Scope) -> int:
 def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) -> Output:
     # The output of an expression that a type provider may know more of.
     shown = scope.types.shown(node) if scope.types is not None else None
-    if shown is not None and shown.form == "chosen":
+    if shown is not None and shown.display is Display.TAGGED_UNION:
         return _tagged_union(key, node, shown, scope, expand_pointers=expand_pointers)
     if shown is not None and shown.begin is not None:
         return _container(key, shown, scope)
@@ -200,16 +206,16 @@ def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) 
         return _lvalue(key, node, shown, scope)
     names = scope.types.names(node) if scope.types is not None else None
     if shown is None:
-        form = "hex" if isinstance(node, PointerExpr) and node.handle is not None else "integer"
-        return _plain(key, node, form, names)
-    if shown.form == "string":
+        is_address = isinstance(node, PointerExpr) and node.handle is not None
+        return _plain(key, node, Display.HEX if is_address else Display.INTEGER, names)
+    if shown.display is Display.STRING:
         return _string(key, node, scope.max_string + 1)
-    if shown.form == "typed":
+    if shown.display is Display.STRUCT:
         if expand_pointers and scope.max_struct and shown.shape is not None:
             return _struct(key, node, shown.shape, scope, by_pointer=True)
-        return _plain(key, node, "hex", cast=shown.cast)
-    names = _TRUTH if shown.form == "bool" else names
-    return _plain(key, node, shown.form, names, shown.cast)
+        return _plain(key, node, Display.HEX, cast=shown.cast)
+    names = _TRUTH if shown.display is Display.BOOL else names
+    return _plain(key, node, shown.display, names, shown.cast)
 
 
 def _container(key: str, shown: DefaultFormat, scope: Scope) -> Output:
@@ -281,7 +287,11 @@ def _struct(
 
 
 def _plain(
-    key: str, node: Node, form: str = "integer", names: ValueNames | None = None, cast: str = ""
+    key: str,
+    node: Node,
+    display: Display = Display.INTEGER,
+    names: ValueNames | None = None,
+    cast: str = "",
 ) -> Output:
     # A number, or an aggregate that is shown as its bytes.
     if isinstance(node, PointerExpr) and isinstance(node.address, Unavailable):
@@ -293,12 +303,12 @@ def _plain(
     column: Column
     if node.type.kind is ValueClass.FLOAT:
         column = FloatColumn(node.type.size, cast)
-    elif form == "usym":
+    elif display is Display.USER_SYMBOL:
         column = SymbolColumn(node.type, "ustack")
-    elif form == "ksym":
+    elif display is Display.KERNEL_SYMBOL:
         column = SymbolColumn(node.type, "kstack")
     else:
-        column = IntColumn(node.type, IntFormat(form), names, cast)
+        column = IntColumn(node.type, _INT_FORMATS[display], names, cast)
     return Output(key, column, node, may_fault=can_fail(node))
 
 
@@ -309,9 +319,10 @@ def _call(tree: Call, key: str, scope: Scope) -> Output:
         node = resolver.resolve(first)
         if node.type.kind is ValueClass.FLOAT:
             raise scope.error(first, "hex() shows integers, not floating-point values")
-        return _plain(key, node, "hex")
+        return _plain(key, node, Display.HEX)
     if tree.function in ("usym", "ksym"):
-        return _plain(key, fold(Convert(resolver.scalar(first), U64)), tree.function)
+        display = Display.USER_SYMBOL if tree.function == "usym" else Display.KERNEL_SYMBOL
+        return _plain(key, fold(Convert(resolver.scalar(first), U64)), display)
     if tree.function == "str":
         limit = resolver.given_limit(tree) or scope.max_string
         return _string(key, resolver.address_of(first), limit + 1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from usdt.arch.locations import ValueType
     from usdt.btf.values.type_snapshot import TypeSnapshot
-    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.arguments import Argument, Display
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Cast, Expression, Index, Member, Unary
@@ -42,16 +42,16 @@ class DefaultFormat:
     """How a value of a known type is shown.
 
     Attributes:
-        form: as recordings name columns; ``typed``: what is there, or what it points at.
-        shape: of that.
+        display: how.
+        shape: of STRUCT, the type of the structure, or of an array for a list of values.
         cast: its type in C.
-        begin: of a text (form ``buffer``), of numbers (``array``) or of what else there is a list
-            of (``typed``; the shape is of an array) that a value holds: where they are.
-        length: of them, in bytes.
-        element: what each of the numbers is.
+        begin: of what a container holds (BUFFER, ARRAY, a list of values): its address; of
+            TAGGED_UNION the number of the variant.
+        length: of what a container holds, in bytes.
+        element: of ARRAY, the type of an element.
     """
 
-    form: str
+    display: Display
     shape: TypeSnapshot | None = None
     cast: str = ""
     begin: Node | None = None

@@ -17,6 +17,7 @@ from usdt.btf.declare import declaration
 from usdt.btf.format import Encoding
 from usdt.btf.lookup import find_type
 from usdt.btf.types import flag_names, is_char
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
@@ -105,23 +106,23 @@ class BtfTypes:
         if not isinstance(handle, int):
             return None
         if isinstance(node, LValue):
-            return DefaultFormat("typed", self._shape(handle))
+            return DefaultFormat(Display.STRUCT, self._shape(handle))
         if isinstance(node, PointerExpr):
             return self._shown_pointer(handle)
         found = self.btf.resolve(handle)
         cast = declaration(self.btf, handle, strip=True)
-        return DefaultFormat("bool" if _is_truth(found) else "integer", cast=cast)
+        return DefaultFormat(Display.BOOL if _is_truth(found) else Display.INTEGER, cast=cast)
 
     def _shown_pointer(self, target: int) -> DefaultFormat:
         found = self.btf.resolve(target)
         cast = f"{declaration(self.btf, target, strip=True)} *"
         if is_char(found):
-            return DefaultFormat("string", cast=cast)
+            return DefaultFormat(Display.STRING, cast=cast)
         if isinstance(found, btf_types.FunctionProto):
-            return DefaultFormat("ksym" if self._kernel else "usym")
+            return DefaultFormat(Display.KERNEL_SYMBOL if self._kernel else Display.USER_SYMBOL)
         if isinstance(found, btf_types.Composite):
-            return DefaultFormat("typed", self._shape(target), cast)
-        return DefaultFormat("hex", cast=cast)
+            return DefaultFormat(Display.STRUCT, self._shape(target), cast)
+        return DefaultFormat(Display.HEX, cast=cast)
 
     def _shape(self, number: int) -> TypeSnapshot | None:
         if number not in self._shapes:

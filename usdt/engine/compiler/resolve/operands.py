@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ContextArea, ValueClass
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.ir import (
     ArgumentValue,
     LValue,
@@ -71,7 +72,11 @@ class OperandResolver(ABC):
         if isinstance(tree, (Name, Member, Index)):
             node = self.resolve(tree)
             contents = self.container_contents(tree)
-            if contents is not None and contents.begin is not None and contents.form != "chosen":
+            if (
+                contents is not None
+                and contents.begin is not None
+                and contents.display is not Display.TAGGED_UNION
+            ):
                 return contents.begin
             if isinstance(node, LValue):
                 return address_of_lvalue(node)
@@ -91,7 +96,7 @@ class OperandResolver(ABC):
         """Return the address of an expression that is a string without str(); None for others."""
         if isinstance(tree, Name) and tree.name in self.scope.arguments:
             argument = self.scope.arguments[tree.name]
-            if argument.form == "string":
+            if argument.display is Display.STRING:
                 return self.resolve(tree)
         if self.scope.types is None or not isinstance(tree, (Name, Member, Index, Unary, Cast)):
             return None
@@ -100,7 +105,7 @@ class OperandResolver(ABC):
             return address_of_lvalue(node) if node.type.kind is ValueClass.STRING else None
         if isinstance(node, PointerExpr):
             shown = self.scope.types.shown(node)
-            return node if shown is not None and shown.form == "string" else None
+            return node if shown is not None and shown.display is Display.STRING else None
         return None
 
     def string_capacity(self, tree: Expression) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.text import closest
+from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S32,
@@ -77,7 +78,7 @@ class StringComparisons(OperandResolver):
             node = None
             if names is None and self.scope.types is not None and not is_string(value):
                 contents = self.container_contents(value)
-                chosen = contents is not None and contents.form == "chosen"
+                chosen = contents is not None and contents.display is Display.TAGGED_UNION
                 node = contents.begin if contents is not None and chosen else self.resolve(value)
                 names = None if node is None else self.scope.types.names(node)
             if names is None:
@@ -131,7 +132,12 @@ class StringComparisons(OperandResolver):
     def _container_string(self, tree: Expression) -> tuple[Node, Node] | None:
         # The address and the length of the bytes of a C++ or Rust string.
         shown = self.container_contents(tree)
-        if shown is None or shown.form != "buffer" or shown.begin is None or shown.length is None:
+        if (
+            shown is None
+            or shown.display is not Display.BUFFER
+            or shown.begin is None
+            or shown.length is None
+        ):
             return None
         return shown.begin, shown.length
 
