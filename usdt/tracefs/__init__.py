@@ -1,12 +1,12 @@
-"""The kernel's event tracer, tracefs: definitions, instances, records; no BPF.
+"""The kernel's event tracer, tracefs, without BPF: definitions, instances, formats, records.
 
-mount               where tracefs is mounted, and its control files
-definitions         dynamic events: written, removed, errors explained
-instance, owner     an instance and a group for each run; both name the process that made them
-kprobe_events       kprobes as events that programs attach to; ``multi_probe_events``: many in one
-format/             ``format`` files: fields, values, ``print fmt``
-trace_pipe_reader, pages  raw ring buffer pages → records; ``session``: a run of the tracer
+mount, owner          where tracefs is mounted; names that identify the process that made them
+definitions           dynamic events: define, list, remove; ``profile``: their hits and misses
+kprobe_events         kprobe events for programs; ``multi_probe_events``, ``function_entry``
+instance, session     a private instance; events defined, enabled, read and removed
+trace_pipe_reader     raw pages → records; ``pages``: their layout
+format/               ``format`` files; ``registers``: register names in definitions
 
-Instances and groups carry the process ID and start time of their maker, so that what a killed run
-left behind can be told from what is in use.
+The names of instances and groups have the process ID and start time of the process that made them,
+so that those of a killed run can be told from those in use.
 """

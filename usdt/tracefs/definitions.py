@@ -1,7 +1,7 @@
-"""Writing definitions of probe events, and removing what was written; the kernel's errors told.
+"""Definitions of probe events: written, listed, removed; the kernel's errors explained.
 
-One line for each write(2): of several in one, those before a wrong one would stay. Files are
-opened for appending, because truncating one deletes the events of everybody.
+Each line is a write(2) of its own: after an error, the lines before it in the same write would
+stay. Files are opened for appending, because truncating one deletes the events of all programs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = (
     "remove_group",
 )
 
-#: Where each kind of definition goes.
+#: Kind of definition → the file it is written to.
 EVENT_FILES = {
     "p": "kprobe_events",
     "r": "kprobe_events",
@@ -43,7 +43,7 @@ _FEATURES = {
 }
 _LOGGED = re.compile(r"\[ *\d+\.\d+\] (\w+): error: (.*)\n  Command: (.*)\n( *)\^\n?")
 _CARET = 11  # columns before the command in error_log
-_PATIENCE = 20  # times that a removal is tried while the event is busy
+_ATTEMPTS = 20  # to remove an event that is busy
 _HINTS = {
     errno.EEXIST: "an event of this name has other arguments",
     errno.EBUSY: "the event is in use",
@@ -53,7 +53,7 @@ _HINTS = {
 
 
 class DefinedEvent:
-    """An event that was defined: the file it is in, and ``GROUP/EVENT``."""
+    """A defined event: the file with its definition, and its name ``GROUP/EVENT``."""
 
     def __init__(self, file: str, name: str) -> None:
         self.file = file
@@ -64,14 +64,14 @@ def define_event(root: Path, file: str, line: str, name: str) -> DefinedEvent:
     """Define one event.
 
     Args:
-        root: where tracefs is.
-        file: one of ``EVENT_FILES``' values.
+        root: mount point of tracefs.
+        file: one of the values of ``EVENT_FILES``.
         line: the definition.
         name: its ``GROUP/EVENT``.
 
     Raises:
         NotSupported: the kernel has no events of this kind.
-        TracingError: the kernel refuses; its error_log is in the message.
+        TracingError: the kernel refuses; the message has the entry of its error_log.
     """
     path = root / file
     try:
@@ -86,19 +86,19 @@ def define_event(root: Path, file: str, line: str, name: str) -> DefinedEvent:
 
 
 def remove_event(root: Path, event: DefinedEvent) -> None:
-    """Remove an event; one that is gone is fine.
+    """Remove an event; idempotent.
 
     Raises:
-        SyscallError: EBUSY while somebody uses it.
+        SyscallError: EBUSY: the event is in use.
     """
-    for attempt in range(_PATIENCE):
+    for attempt in range(_ATTEMPTS):
         try:
             _append(root / event.file, f"-:{event.name}")
         except FileNotFoundError:
             return
         except OSError as err:
-            if err.errno == errno.EBUSY and attempt + 1 < _PATIENCE:
-                # The kernel lets go of an event a moment after it was switched off.
+            if err.errno == errno.EBUSY and attempt + 1 < _ATTEMPTS:
+                # The kernel releases an event a moment after it was disabled.
                 os.sched_yield()
                 continue
             number = err.errno or errno.EIO
@@ -107,7 +107,7 @@ def remove_event(root: Path, event: DefinedEvent) -> None:
 
 
 def remove_group(root: Path, event: DefinedEvent) -> bool:
-    """Remove all events of an event's group; whether that could be done in one go."""
+    """Remove all events of an event's group with one write; return whether that worked."""
     try:
         _append(root / event.file, f"-:{event.name.partition('/')[0]}/")
     except OSError:
@@ -116,7 +116,7 @@ def remove_group(root: Path, event: DefinedEvent) -> bool:
 
 
 def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
-    """Every probe event there is, of everybody, with its definition as the kernel lists it."""
+    """Return the probe events of all programs, with their definitions as the kernel lists them."""
     found = []
     for file in ("kprobe_events", "uprobe_events", "dynamic_events"):
         try:
@@ -131,7 +131,7 @@ def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
 
 
 def orphaned_events(root: Path) -> list[DefinedEvent]:
-    """Events of this toolkit whose maker is gone."""
+    """Return the events of this toolkit whose process has ended."""
     return [event for event, _ in list_events(root) if is_orphan(event.name.partition("/")[0])]
 
 
@@ -145,15 +145,17 @@ def _append(path: Path, line: str) -> None:
 
 def _refused(root: Path, line: str, error: OSError) -> TracingError:
     number = error.errno or errno.EIO
-    words = " ".join(line.split())
+    definition = " ".join(line.split())
     try:
         log = (root / "error_log").read_text(errors="replace")
     except OSError:
         log = ""
     for _, text, command, spaces in reversed(_LOGGED.findall(log)):
-        if command.strip() == words.strip():
+        if command.strip() == definition:
             column = max(0, len(spaces) - _CARET)
-            return TracingError(f"the kernel refuses {words!r}: {text}, at column {column + 1}")
+            return TracingError(
+                f"the kernel refuses {definition!r}: {text}, at column {column + 1}"
+            )
     hint = _HINTS.get(number, "")
     tail = f" ({hint})" if hint else ""
-    return SyscallError(number, f"defining {words!r}", tail.strip(" ()"))
+    return SyscallError(number, f"defining {definition!r}", tail.strip(" ()"))

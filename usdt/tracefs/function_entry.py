@@ -1,8 +1,9 @@
-"""Where behind a function's entry, on x86-64, a kprobe sees what was there when it was entered.
+"""The instruction after a function's entry, on x86-64, where a kprobe still sees the arguments.
 
-Functions begin with a call of ftrace, or a nop in its place, perhaps behind a landing pad. The
-instruction behind it is met once in a call, unless the function begins with a loop that leads back
-to it. Jumps tell; other bytes may look like one: then a place is given up that would have done.
+Functions begin with a call to ftrace, or a nop in its place, perhaps after a landing pad. The
+instruction after it runs once in a call, unless the function begins with a loop that jumps back to
+it. So the code is searched for such jumps; bytes that only look like one reject an instruction
+that would have been suitable.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _NEAR = re.compile(rb"(?=[\x70-\x7f\xe0-\xe3\xeb]([\x80-\xfe]))", re.DOTALL)  # jcc, loop, jmp: 8
-_REACH = 130  # bytes from a place to the end of the last near jump that reaches it
+_SHORT_RANGE = 130  # bytes from an instruction to the end of the last short jump to it
 _JMP, _JCC = 0xE9, re.compile(rb"\x0f[\x80-\x8f]")
 
 
 def offset_after_entry(code: bytes) -> int:
-    """Bytes from a function's entry to that instruction; 0: there is no such place.
+    """Return the offset of that instruction in the function; 0: none is suitable.
 
     Args:
-        code: of the function, as much as there is up to ``MAX_CODE``; what follows does no harm.
+        code: of the function, up to ``MAX_CODE`` bytes; code after the function does no harm.
     """
     entry = _ENTRY.match(code)
-    if entry is None or len(code) <= entry.end() or _is_met_again(code[entry.end() :]):
+    if entry is None or len(code) <= entry.end() or _is_jump_target(code[entry.end() :]):
         return 0
     return entry.end()
 
 
-def _is_met_again(code: bytes) -> bool:
-    # Whether some jump leads to where the code begins.
-    for match in _NEAR.finditer(code, 0, _REACH):
+def _is_jump_target(code: bytes) -> bool:
+    # Whether a jump leads to the beginning of the code.
+    for match in _NEAR.finditer(code, 0, _SHORT_RANGE):
         if match.start() + 2 + match[1][0] == 1 << 8:
             return True
-    at = code.find(b"\xff\xff", 3)  # the upper half of how far back, in 32 bits
+    at = code.find(b"\xff\xff", 3)  # the upper half of a negative 32-bit offset
     while at >= 0:
         end = at + 2
         back = int.from_bytes(code[at - 2 : end], "little") + end == 1 << 32

@@ -1,4 +1,4 @@
-"""An instance of the tracer: a buffer, switches and filters that are ours alone."""
+"""An instance of the event tracer: a private buffer, with its own enabled events and filters."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _DROPPED = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.
 
 
 class Instance:
-    """A private instance, made with the tracer off; a context manager.
+    """A private instance, created with tracing off; a context manager.
 
     Args:
-        root: where tracefs is.
+        root: mount point of tracefs.
         buffer: bytes for each CPU.
 
     Attributes:
-        path: its folder.
+        path: its folder in tracefs.
 
     Raises:
         NotSupported: the kernel has no instances.
-        TracingError: it cannot be made.
+        TracingError: it cannot be created.
     """
 
     def __init__(self, root: Path, *, buffer: int) -> None:
@@ -45,7 +45,7 @@ class Instance:
             self.write("tracing_on", "0")
             self.write("trace_clock", "mono")
             self.write("buffer_size_kb", str(max(1, buffer >> 10)))
-            with contextlib.suppress(TracingError):  # Linux 5.0 and newer: wake for any event
+            with contextlib.suppress(TracingError):  # Linux 5.0: wake readers for any event
                 self.write("buffer_percent", "0")
         except BaseException:
             self.close()
@@ -75,39 +75,39 @@ class Instance:
         write_control(self.path / name, text)
 
     def filter(self, event: str, text: str) -> None:
-        """Let only records pass that a filter of the kernel's language takes.
+        """Record only hits that match a filter, in the kernel's filter language.
 
         Raises:
-            TracingError: the kernel does not understand it; its words are in the message.
+            TracingError: the kernel refuses the filter; the message has its explanation.
         """
         name = f"events/{event}/filter"
         try:
             self.write(name, text)
         except SyscallError as err:
-            said = (self.path / name).read_text(errors="replace").splitlines()
+            lines = (self.path / name).read_text(errors="replace").splitlines()
             with contextlib.suppress(SyscallError):
                 self.write(name, "0")
-            why = next((line for line in reversed(said) if line.strip()), err.strerror or "")
+            why = next((line for line in reversed(lines) if line.strip()), err.strerror or "")
             raise TracingError(f"the filter {text!r} of {event} is refused: {why.strip()}") from err
 
     def enable(self, event: str) -> None:
-        """Switch an event on, in this instance."""
+        """Enable an event in this instance."""
         self.write(f"events/{event}/enable", "1")
         self._enabled.append(event)
 
     def disable(self) -> None:
-        """Switch off what was switched on."""
+        """Disable the events that were enabled."""
         while self._enabled:
             with contextlib.suppress(SyscallError):
                 self.write(f"events/{self._enabled[-1]}/enable", "0")
             self._enabled.pop()
 
     def start(self) -> None:
-        """Let it trace."""
+        """Turn tracing on."""
         self.write("tracing_on", "1")
 
     def dropped(self) -> int:
-        """Records that found no room, or were overwritten before they were read."""
+        """Return the number of records that were dropped, or overwritten before they were read."""
         total = 0
         for path in (self.path / "per_cpu").glob("cpu*/stats"):
             with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ class Instance:
         return total
 
     def close(self) -> None:
-        """Switch off and remove the instance; again is fine."""
+        """Disable the events and remove the instance; idempotent."""
         self.disable()
         remove_instance(self.path)
 
@@ -127,10 +127,10 @@ class Instance:
 
 
 def remove_instance(path: Path) -> None:
-    """Remove an instance; one that is gone is fine.
+    """Remove an instance; idempotent.
 
     Raises:
-        SyscallError: EBUSY while somebody reads it.
+        SyscallError: EBUSY: the instance is in use.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -146,7 +146,7 @@ def remove_instance(path: Path) -> None:
 
 
 def orphaned_instances(root: Path) -> list[Path]:
-    """Instances of this toolkit whose maker is gone."""
+    """Return the instances of this toolkit whose process has ended."""
     folder = root / "instances"
     if not folder.is_dir():
         return []

@@ -1,6 +1,6 @@
-"""Kprobes as events of tracefs, for programs: defined, joined by ID, removed with the link.
+"""Kprobes as events of tracefs that programs attach to: defined, attached by ID, then removed.
 
-Names of events are of this process, too: the kernel's counts of missed hits do not tell the group.
+The name of an event also has the process ID, because ``kprobe_profile`` does not list groups.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from usdt.bpf.link import Link
 from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, define_event, remove_event
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.owner import own_name
+from usdt.tracefs.profile import kprobe_misses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("DefinedKprobe", "define_kprobe", "kprobe_misses", "new_event_name")
+__all__ = ("DefinedKprobe", "define_kprobe", "new_event_name")
 
-_CALLS = 512  # calls under way at a time whose return is seen (maxactive)
+_MAX_ACTIVE = 512  # calls in progress whose return is traced (maxactive)
 _numbers = count(1)
 
 
 class DefinedKprobe(Link):
-    """An event and what is attached to it.
+    """A kprobe event, and the link of the program attached to it.
 
     Attributes:
-        number: its ID.
-        link: of a program, once there is one.
+        number: the event's ID.
+        link: of a program, once one is attached.
     """
 
     def __init__(self, root: Path, event: DefinedEvent, number: int) -> None:
@@ -39,7 +39,7 @@ class DefinedKprobe(Link):
         self._event: DefinedEvent | None = event
 
     def missed(self) -> int:
-        """Hits of which the program was not told."""
+        """Return the hits that the kernel passed over."""
         event = self._event
         if event is None:
             return 0
@@ -47,7 +47,7 @@ class DefinedKprobe(Link):
         return sum(number for found, number in kprobe_misses(self._root) if found == name)
 
     def close(self) -> None:
-        """Detach, and remove the event."""
+        """Detach the program, then remove the event."""
         link, self.link = self.link, None
         event, self._event = self._event, None
         try:
@@ -62,12 +62,12 @@ def define_kprobe(target: str, *, on_return: bool) -> DefinedKprobe:
     """Define an event at ``[MODULE:]FUNCTION[+OFFSET]`` or at an address.
 
     Raises:
-        NotSupported: the kernel has no such events.
-        TracingError: it refuses this one.
+        NotSupported: the kernel has no kprobe events.
+        TracingError: the kernel refuses this one.
     """
     root = tracefs()
     name = new_event_name()
-    kind = f"r{_CALLS}" if on_return else "p"
+    kind = f"r{_MAX_ACTIVE}" if on_return else "p"
     event = define_event(root, EVENT_FILES["p"], f"{kind}:{name} {target}", name)
     try:
         number = int((root / "events" / name / "id").read_text())
@@ -78,18 +78,6 @@ def define_kprobe(target: str, *, on_return: bool) -> DefinedKprobe:
 
 
 def new_event_name() -> str:
-    """``GROUP/EVENT`` that nobody has."""
-    # What differs comes first: the kernel compares names with thousands of others.
+    """Return a ``GROUP/EVENT`` that is not in use."""
+    # The number comes first, because the kernel compares a name with thousands of others.
     return f"{own_name()}/n{next(_numbers)}_{own_name()}"
-
-
-def kprobe_misses(root: Path) -> Iterator[tuple[str, int]]:
-    """Names of events, without their groups, and hits missed: one for each place, as defined."""
-    try:
-        with (root / "kprobe_profile").open(errors="replace") as file:
-            for line in file:
-                words = line.split()
-                if len(words) == 3 and words[2].isdigit():
-                    yield words[0], int(words[2])
-    except OSError:
-        return

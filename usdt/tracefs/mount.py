@@ -1,6 +1,6 @@
-"""tracefs, the file system of the kernel's own tracer: where it is mounted; mounted if it is not.
+"""tracefs, the file system of the kernel's event tracer: find its mount point, or mount it.
 
-Definitions of probe events, formats of tracepoints and the error log live there.
+It has the definitions of probe events, the formats of events and the error log.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from usdt.bpf._syscall import mount
 
 __all__ = ("MOUNT_POINT", "find_tracefs", "tracefs", "write_control")
 
-MOUNT_POINT = "/sys/kernel/tracing"  # made by the kernel for it, Linux 4.1 and newer
-_OLD_PLACE = "/sys/kernel/debug/tracing"
+MOUNT_POINT = "/sys/kernel/tracing"  # the kernel creates this folder since Linux 4.1
+_OLD_MOUNT_POINT = "/sys/kernel/debug/tracing"
 
 
 def find_tracefs() -> Path | None:
-    """Where tracefs is mounted for this process, or None."""
+    """Return the mount point of tracefs in this mount namespace, or None."""
     found = []
     with Path("/proc/self/mounts").open(errors="surrogateescape") as mounts:
         for line in mounts:
             _, place, kind, *_ = line.split()
             if kind == "tracefs":
                 found.append(place.replace("\\040", " "))
-            elif kind == "debugfs":  # which mounts it by itself, where somebody looks
+            elif kind == "debugfs":  # which mounts tracefs there on first access
                 found.append(f"{place}/tracing")
-    for place in sorted(found, key=lambda place: (place != MOUNT_POINT, place != _OLD_PLACE)):
+    for place in sorted(found, key=lambda place: (place != MOUNT_POINT, place != _OLD_MOUNT_POINT)):
         try:
             Path(place, "events").stat()
         except OSError:
@@ -38,11 +38,11 @@ def find_tracefs() -> Path | None:
 
 
 def tracefs() -> Path:
-    """Where tracefs is; it is mounted at its usual place where it is nowhere.
+    """Return the mount point of tracefs; mount it if it is not mounted.
 
     Raises:
-        TracingError: this process may not see it, or not mount it.
-        NotSupported: the kernel has none (CONFIG_TRACING).
+        TracingError: this process may not see it, or may not mount it.
+        NotSupported: the kernel has no tracefs (CONFIG_TRACING).
     """
     found = find_tracefs()
     if found is not None:
@@ -54,7 +54,9 @@ def tracefs() -> Path:
     except SyscallError as err:
         if err.errno == errno.ENODEV:
             raise NotSupported("tracefs", None) from err
-        if err.errno == errno.EBUSY and (found := find_tracefs()):  # somebody was faster
+        if err.errno == errno.EBUSY and (
+            found := find_tracefs()
+        ):  # mounted by another process meanwhile
             return found
         raise TracingError(
             f"{MOUNT_POINT}: tracefs is not mounted, or not visible to this user, and mounting it "
@@ -64,7 +66,7 @@ def tracefs() -> Path:
 
 
 def write_control(path: Path, text: str) -> None:
-    """Write one of tracefs's files: a switch, a number, words.
+    """Write a control file of tracefs.
 
     Raises:
         SyscallError: the kernel refuses.

@@ -1,14 +1,15 @@
-"""Functions of the kernel by the thousand, as places of a few events of tracefs, for programs.
+"""Multi-probe events: thousands of kernel functions as attach points of a few events of tracefs.
 
-A kprobe as a perf event of its own costs grace periods when it comes and when it goes. An event of
-tracefs may have many places (Linux 5.4, commit ca89bc071d5e, "tracing/kprobe: Add multi-probe per
-event support"): it is one perf event with one program, which arms and disarms them all. The program
-tells them apart by the instruction pointer.
+A kprobe with a perf event of its own costs grace periods when it is created and removed. An event
+of tracefs may have many attach points (Linux 5.4, commit ca89bc071d5e, "tracing/kprobe: Add
+multi-probe per event support"): one perf event with one program arms and disarms them all. The
+program tells them apart by the instruction pointer.
 
-Places lie behind the call of ftrace that functions begin with, where nothing has changed since
-they were entered: a breakpoint there is written at once, and made a jump soon after. At the call
-itself a kprobe is ftrace's, which goes through all of its records for each: in an emulated CPU 20
-milliseconds to arm and to disarm, not a tenth of one.
+The attach points are after the call to ftrace with which functions begin, where all registers
+still have their values of the entry. There the kernel writes a breakpoint at once, and replaces it
+by a jump soon after. A kprobe at the call itself is an ftrace kprobe: ftrace goes through all of
+its records to arm and to disarm it, which takes 20 milliseconds on an emulated CPU instead of less
+than 0.1.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from usdt.bpf.link import Link, attach_tracepoint, close_links
 from usdt.bpf.rcu import expedited_rcu
 from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, remove_event
 from usdt.tracefs.function_entry import MAX_CODE, offset_after_entry
-from usdt.tracefs.kprobe_events import kprobe_misses, new_event_name
+from usdt.tracefs.kprobe_events import new_event_name
 from usdt.tracefs.mount import tracefs
+from usdt.tracefs.profile import kprobe_misses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,51 +39,50 @@ if TYPE_CHECKING:
 __all__ = ("MultiProbeEvent", "MultiProbeEvents", "multi_probe_supported")
 
 _ENDBR = 4  # bytes of the landing pad before ftrace's call, in kernels with IBT
-_WORST = 3  # functions that are named where hits were missed
-_BREAKPOINT = 1  # by which the registers' pointer is behind the place, in every kind of kprobe
+_MOST_MISSED = 3  # functions that are named if hits were missed
+_BREAKPOINT = 1  # bytes from the attach point to pt_regs' instruction pointer, for every kprobe
 
 
 def multi_probe_supported() -> bool:
-    """Whether this CPU's functions can be taken by the thousand."""
+    """Return whether multi-probe events are implemented for this CPU."""
     return KERNEL_MACHINE == "x86_64"
 
 
 class MultiProbeEvent:
-    """One event and its places.
+    """One event and its attach points.
 
     Attributes:
         name: ``GROUP/EVENT``.
-        pointers: the registers' instruction pointer at a hit → which of the addresses that were
-            asked for this is.
-        refused: addresses that the kernel does not take, and why.
+        pointers: instruction pointer of pt_regs at a hit → address of the function.
+        refused: addresses that the kernel refuses → the error.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.pointers: dict[int, int] = {}
         self.refused: dict[int, TracingError] = {}
-        self._order: list[int] = []  # addresses, as the kernel lists their places
+        self._order: list[int] = []  # addresses, in the kernel's order
 
     def add(self, address: int, offset: int) -> None:
-        """Note that an address has a place, so many bytes behind it."""
+        """Add the attach point ``offset`` bytes after a function's address."""
         self._order.append(address)
         self.pointers[address + offset + _BREAKPOINT] = address
-        if not offset:  # the kernel moves it behind a landing pad
+        if not offset:  # the kernel moves it after a landing pad
             self.pointers[address + _ENDBR + _BREAKPOINT] = address
 
     def missed(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Address → hits that were missed there, of those with any; given those of all places."""
+        """Return address → missed hits, if any; ``numbers`` are those of all attach points."""
         if len(numbers) != len(self._order):
             return {}
         return {at: missed for at, missed in zip(self._order, numbers, strict=True) if missed}
 
 
 class MultiProbeEvents(Link):
-    """Events with many places each, and the programs attached to them; closed as one.
+    """Multi-probe events and the programs attached to them; closed as one link.
 
     Attributes:
-        events: that are defined.
-        names: what people know addresses by.
+        events: the defined ones.
+        names: address → function name, for messages.
     """
 
     def __init__(self) -> None:
@@ -92,23 +93,23 @@ class MultiProbeEvents(Link):
 
     @property
     def detach_steps(self) -> int:
-        """How many there are."""
+        """The number of attach points."""
         return sum(len(event.pointers) for event in self.events)
 
     def define(
         self, groups: Sequence[Sequence[int]], tell: Callable[[int], object]
     ) -> list[MultiProbeEvent]:
-        """Define an event for each group of functions, at their entries; nothing is armed yet.
+        """Define an event for each group of functions, at their entries, without arming it.
 
-        Every event's first place is defined before the other ones are: the kernel looks for an
-        event's name among all places of all events, in their order.
+        The first attach point of every event is defined before all others, because the kernel
+        searches all attach points of all events for an event's name, in order of definition.
 
         Args:
-            groups: where functions begin, in each group all different.
-            tell: called with 1 after each.
+            groups: addresses of functions; no address twice in one group.
+            tell: called with 1 after each function.
 
         Raises:
-            NotSupported: no such events here, or with one place each.
+            NotSupported: no kprobe events, or only with one attach point each.
         """
         events = [MultiProbeEvent(new_event_name()) for _ in groups]
         self.events += events  # before there is anything to remove
@@ -130,10 +131,10 @@ class MultiProbeEvents(Link):
         return events
 
     def arm(self, event: MultiProbeEvent, program: Program) -> None:
-        """Attach a program to an event's places.
+        """Attach a program to an event.
 
         Raises:
-            TracingError: what the kernel says.
+            TracingError: the kernel refuses.
         """
         try:
             number = int((self._root / "events" / event.name / "id").read_text())
@@ -142,19 +143,19 @@ class MultiProbeEvents(Link):
         self._links.append(attach_tracepoint(program, number))
 
     def missed(self) -> int:
-        """Hits of which no program was told, because another probe was at work on the CPU."""
+        """Return the hits that were missed because another kprobe ran on the same CPU."""
         profile: dict[str, list[int]] = {}
         for name, number in kprobe_misses(self._root):
             profile.setdefault(name, []).append(number)
         found: dict[int, int] = {}
         for event in self.events:
             found |= event.missed(profile.get(event.name.partition("/")[2], []))
-        worst = sorted(found.items(), key=lambda one: -one[1])[:_WORST]
+        worst = sorted(found.items(), key=lambda one: -one[1])[:_MOST_MISSED]
         self.most_missed = tuple((self.names.get(at, f"{at:#x}"), number) for at, number in worst)
         return sum(found.values())
 
     def close(self) -> None:
-        """Disarm everything, then remove the definitions: each waits for a grace period."""
+        """Disarm all events, then remove them: each step waits for a grace period."""
         with expedited_rcu():
             try:
                 links, self._links = self._links, []
@@ -163,7 +164,7 @@ class MultiProbeEvents(Link):
                 self._remove()
 
     def _remove(self) -> None:
-        # One that is still in use does not keep the others.
+        # An event that is still in use does not prevent the removal of the others.
         stuck: list[SyscallError] = []
         while self.events:
             event = DefinedEvent(EVENT_FILES["p"], self.events[-1].name)
@@ -177,7 +178,7 @@ class MultiProbeEvents(Link):
 
 
 def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
-    # Each address and how far behind it the place is; 0 where the code cannot be read.
+    # (address, offset of its attach point); offset 0 if the code cannot be read.
     ordered = sorted(set(addresses))
     ends = dict(pairwise(ordered))
     try:
@@ -193,18 +194,18 @@ def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _define(file: int, event: MultiProbeEvent, address: int, offset: int) -> None:
     while True:
-        # Places that are addresses are taken for the same unless an argument differs: its number.
+        # The kernel takes attach points given by address for the same unless an argument differs.
         line = f"p:{event.name} {address + offset:#x} n=\\{len(event.pointers)}\n"
         try:
             os.write(file, line.encode())
         except OSError as err:
             number = err.errno or errno.EIO
             if number == errno.EEXIST and event.pointers:
-                raise NotSupported("several places under one event of tracefs", None) from err
+                raise NotSupported("several attach points for one event of tracefs", None) from err
             if not offset:
                 event.refused[address] = SyscallError(number, f"defining {address:#x}")
                 return
-            offset = 0  # an instruction that cannot be probed: ftrace's call can
+            offset = 0  # this instruction cannot be probed: try the call to ftrace
         else:
             event.add(address, offset)
             return

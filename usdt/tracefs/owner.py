@@ -1,4 +1,4 @@
-"""Names of instances and groups that tell whose they are, and whether the owner still lives."""
+"""Names of instances and groups that identify the process that made them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ _NAME = re.compile(rf"{PREFIX}_(\d{{1,10}})_(\d{{1,20}})(?:_\d+)?", re.ASCII)
 
 
 def own_name(number: int = 0) -> str:
-    """A name for something of this process: ``usdt_PID_STARTTIME[_NUMBER]``."""
+    """Return a name that belongs to this process: ``usdt_PID_STARTTIME[_NUMBER]``."""
     pid = os.getpid()
     suffix = f"_{number}" if number else ""
     return f"{PREFIX}_{pid}_{_started(pid)}{suffix}"
 
 
 def is_ours(name: str) -> bool:
-    """Whether a group or instance was made by this toolkit."""
+    """Return whether this toolkit made a group or instance."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_orphan(name: str) -> bool:
-    """Whether it was, by a process that is gone. Process IDs are used again: the time tells."""
+    """Return whether this toolkit made it, in a process that has ended.
+
+    A process ID may be in use again, so the start time is compared, too.
+    """
     match = _NAME.fullmatch(name)
     return match is not None and _started(int(match[1])) != int(match[2])
 
 
 def _started(pid: int) -> int:
-    # Clock ticks from boot to the process's start, field 22 of /proc/PID/stat; -1: it is gone.
+    # Clock ticks from boot to the process's start, field 22 of /proc/PID/stat; -1: it has ended.
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

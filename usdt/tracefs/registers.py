@@ -1,7 +1,7 @@
-"""Registers as definitions name them: ``regs_query_register_offset()`` of each CPU.
+"""Register names in definitions of events: ``regs_query_register_offset()`` of each CPU.
 
 Tables: ``regoffset_table`` in ``arch/*/kernel/ptrace.c`` (powerpc: ``kernel/ptrace/ptrace.c``);
-s390 names its sixteen general registers and no more.
+s390 has names only for its sixteen general registers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from usdt.base.machine import BIG_ENDIAN, word_size
 
 __all__ = ("RegisterPart", "register_part_at")
 
-#: Kernel's machine → the hardware's own name → the kernel's, where they differ; "": it has none.
+#: Machine → hardware's name → kernel's name, if they differ; "": the kernel has none.
 _X86 = {f"r{name}": name for name in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp", "ip")}
 _X86 |= {"orig_rax": "orig_ax", "eflags": "flags"}
 _POWER = {f"r{number}": f"gpr{number}" for number in range(32)} | {"orig_r3": ""}
@@ -35,18 +35,18 @@ _NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("mips", "mipsel", "mips64", "mips64el"), _MIPS),
     **dict.fromkeys(("loongarch32", "loongarch64"), _LOONGARCH),
 }
-_POINTERS = ("rip", "pc", "pswa", "nip", "epc", "era")  # who points at the instruction
+_POINTERS = ("rip", "pc", "pswa", "nip", "epc", "era")  # instruction pointers
 
 
 @frozen
 class RegisterPart:
-    """Bytes of a saved register.
+    """A part of a saved register.
 
     Attributes:
-        name: the register, as the kernel has it; "": it has no name for it.
-        shift: bits of it below them.
-        width: bits of it.
-        pointer: whether it points at the instruction.
+        name: the kernel's name of the register; "": it has none.
+        shift: bits of the register below the part.
+        width: bits of the register.
+        pointer: whether it is the instruction pointer.
     """
 
     name: str
@@ -57,7 +57,7 @@ class RegisterPart:
 
 @functools.cache
 def register_part_at(kernel: str, offset: int, size: int) -> RegisterPart | None:
-    """The register that has ``size`` bytes at an offset of ``struct pt_regs``, or None."""
+    """Return the register with ``size`` bytes at an offset of ``struct pt_regs``, or None."""
     word = word_size(kernel)
     for name, start in PT_REGS.get(kernel, {}).items():
         if start <= offset and offset + size <= start + word:

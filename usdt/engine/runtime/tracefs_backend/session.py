@@ -36,6 +36,7 @@ from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.owner import own_name
+from usdt.tracefs.profile import uprobe_hits
 from usdt.tracefs.session import clean
 from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
@@ -302,13 +303,7 @@ class TracefsSession(Pollable):
         # counts is hits, of all processes.
         if not any(case.plan.texts for case in event.cases):
             return ""
-        hits = 0
-        with contextlib.suppress(OSError):
-            for line in (self._root / "uprobe_profile").read_text().splitlines():
-                words = line.split()
-                if len(words) > 2 and words[-2] == event.label and words[-1].isdigit():
-                    hits += int(words[-1])
-        number = hits - event.recorded - self._lost
+        number = uprobe_hits(self._root, event.label) - event.recorded - self._lost
         if number <= 0:
             return ""
         names = ", ".join(dict.fromkeys(case.probe for case in event.cases))
