@@ -102,7 +102,7 @@ def test_threads_are_in_it_by_themselves(followed: TaskSet) -> None:
 
 
 def test_what_found_no_room_is_counted() -> None:
-    with TaskSet(_namespace(), room=3) as followed:
+    with TaskSet(_namespace(), max_tasks=3) as followed:
         followed.add(os.getpid())
         with shells(5):
             assert size(followed) == 3
@@ -134,7 +134,7 @@ def test_what_found_no_room_is_said() -> None:
 
 
 def test_more_processes_than_there_is_room_for_are_refused() -> None:
-    with TaskSet(_namespace(), room=2) as followed:
+    with TaskSet(_namespace(), max_tasks=2) as followed:
         followed.add(1)
         followed.add(2)
         with pytest.raises(TracingError, match="more than 2 processes and threads to follow"):

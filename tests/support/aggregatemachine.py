@@ -11,9 +11,9 @@ from planning import EVERY_TYPE
 
 from usdt.engine.aggregate.codegen.action import (
     NESTED,
-    ODD,
     START_SIZE,
     STARTS,
+    UNPAIRED,
     VALUES,
     ZEROS,
     AggregateActionEmitter,
@@ -184,7 +184,7 @@ class Programs:
                 self.machine.make(VALUES, size, key, entries, array=array)
             self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)
             self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, action=body))
-        for name, value in ((ZEROS, size), (EPOCH, 8), (ODD, 16)):
+        for name, value in ((ZEROS, size), (EPOCH, 8), (UNPAIRED, 16)):
             self.machine.make(name, value, 4, 1, array=True)
 
     def hit(self, index: int = 0, context: bytes | None = None) -> None:
@@ -212,7 +212,7 @@ class Programs:
     @property
     def odd(self) -> tuple[int, ...]:
         """Ends without a start, starts nested too deeply."""
-        return self.machine.words(ODD)
+        return self.machine.words(UNPAIRED)
 
     def depths(self) -> list[int]:
         """The depth of each key's starts."""

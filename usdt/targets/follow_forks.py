@@ -73,7 +73,7 @@ class ForkFollower:
         self.notices: list[str] = []
         self._events: PerfSideband | None = None
         self._met: dict[tuple[tuple[int, int], int], tuple[int, int]] = {}
-        self.followed = TaskSet(namespace, room=room)
+        self.followed = TaskSet(namespace, max_tasks=room)
         try:
             self.pids = tuple(self._take_in(pids))
             self._watch()
@@ -146,8 +146,8 @@ class ForkFollower:
         state = self.followed.losses()
         if state.no_room:
             yield (
-                f"{state.no_room} children found no room beside {self.followed.room} others: they "
-                "and their children were not traced"
+                f"{state.no_room} children found no room beside {self.followed.max_tasks} others: "
+                "they and their children were not traced"
             )
         if state.no_number:
             yield (

@@ -166,7 +166,7 @@ class KeyLayout:
 
 
 def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
-    """Where the parts lie of the key of some items; ``outputs`` are those of all but stacks."""
+    """Return the layout of the key of some items; ``outputs`` has one for each that is no stack."""
     ahead = iter(outputs)
     offset = HEADER.size
     fields = []

@@ -1,4 +1,4 @@
-"""From probes and options to plans and what their cases do; no kernel."""
+"""The planner of aggregations: probes and options → plans and actions; no kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ("AggregatePlanner", "ResultColumns", "Source")
 
 @frozen
 class Source:
-    """Where a result comes from: a probe, by one of the requests.
+    """The source of a result: a probe, by one of the requests.
 
     Attributes:
         request: its number, in the order given.
@@ -47,7 +47,7 @@ class Source:
 
 @frozen
 class ResultColumns:
-    """How the keys and values of a row number are read; equal ones share the number."""
+    """The columns of a row number: how its keys and values are read; equal ones share a number."""
 
     source: Source
     keys: KeyLayout
@@ -143,7 +143,7 @@ class AggregatePlanner:
         return ProbePlan(checks, tuple(outputs), HEADER_SIZE, returns=bool(returns), kernel=kernel)
 
     def action(self, plan: ProbePlan, probe: str, request: ProbeText) -> AggregateAction:
-        """What a case with this plan does."""
+        """Return the action of a variant with this plan."""
         number = self.number_of(request)
         outputs = list(plan.outputs)
         value = outputs.pop(0) if self._values[number] is not None else None

@@ -17,11 +17,11 @@ from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.engine.aggregate.codegen.action import (
-    DEEP,
-    ODD,
     START_SIZE,
     STARTS,
+    TOO_DEEP,
     UNMATCHED,
+    UNPAIRED,
     VALUES,
     ZEROS,
     AggregateAction,
@@ -70,7 +70,7 @@ _Place = tuple[Source, tuple[Any, ...]]
 
 @frozen
 class UnpairedCounts:
-    """What became of starts and ends that are no pair.
+    """Counts of starts and ends that are no pair.
 
     Attributes:
         unfinished: starts whose end did not come.
@@ -117,8 +117,8 @@ class AggregateSession(BpfSession):
     Args:
         aggregation: what is computed.
         requests: the probes; of a time between two, start and end.
-        accept: which processes count.
-        via: how to attach; None asks the kernel for its newest way.
+        accept: which processes are traced.
+        via: how to attach; None selects the newest method that the kernel has.
         max_string: bytes that str() keeps.
 
     Raises:
@@ -140,9 +140,9 @@ class AggregateSession(BpfSession):
         self._action = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
-        self._room = 0
-        self._late: dict[_Place, Value] = {}
-        self._before: dict[_Place, Value] = {}
+        self._most_points = 0
+        self._late_rows: dict[_Place, Value] = {}
+        self._previous: dict[_Place, Value] = {}
         self._frames_by_number: dict[int, tuple[int, ...]] = {}
         super().__init__(
             _AttachPlanner(self._aggregates, self._announce, max_string=max_string),
@@ -156,8 +156,8 @@ class AggregateSession(BpfSession):
     def attach(
         self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
     ) -> list[AttachFailure]:
-        """As :meth:`AnySession.attach`; a pattern may stand for all functions of a kernel."""
-        self._room = max(self._room, len(points))
+        """As :meth:`BpfSession.attach`; a pattern may stand for all functions of a kernel."""
+        self._most_points = max(self._most_points, len(points))
         return super().attach(request, points, declared=declared)
 
     def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
@@ -184,11 +184,11 @@ class AggregateSession(BpfSession):
             if aggregation.stacks:
                 self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, _STACKS)
         elif action.role != "start":
-            self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._room)
+            self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._most_points)
         if action.role != "hit":
             key_size = self._key_size(STARTS, action.pair.size)
             self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)
-            self._need(ODD, MapType.ARRAY, 4, 16, 1)
+            self._need(UNPAIRED, MapType.ARRAY, 4, 16, 1)
 
     def _key_size(self, name: str, size: int) -> int:
         # All keys of a map have one size: so do the same items at every call site, structures
@@ -218,27 +218,27 @@ class AggregateSession(BpfSession):
     # ------------------------------------------------------------ reading
 
     def sources(self) -> list[Source]:
-        """Every probe that is attached and gives results, in the order found."""
+        """Return every attached probe that has results, in the order found."""
         return self._aggregates.sources()
 
     def read(self) -> list[Row]:
-        """Everything so far, in no order; with intervals what the last one has so far."""
-        return _rows(self._now(self._epoch))
+        """Return everything so far, unordered; with intervals, what the current one has so far."""
+        return _rows(self._read_epoch(self._epoch))
 
     def read_interval(self) -> list[Row]:
-        """What has been added since the last call; the next interval begins."""
+        """Return what was added since the last call; the next interval begins."""
         if not self.aggregation.keyed:
-            now = self._now(0)
-            rows = {key: value.minus(self._before.get(key, NONE)) for key, value in now.items()}
-            self._before = now
+            now = self._read_epoch(0)
+            rows = {key: value.minus(self._previous.get(key, NONE)) for key, value in now.items()}
+            self._previous = now
             return _rows(rows)
-        before, late = self._epoch, self._late
+        before, late = self._epoch, self._late_rows
         self._epoch += 1
         if EPOCH in self._maps:
             self._maps[EPOCH].set(bytes(4), struct.pack("=Q", self._epoch))
         rows = dict(self._late_hits(before - 1, late))
-        self._late = self._now(before)
-        for key, value in self._late.items():
+        self._late_rows = self._read_epoch(before)
+        for key, value in self._late_rows.items():
             rows[key] = value.plus(rows.get(key, NONE))
         return _rows(rows)
 
@@ -246,12 +246,12 @@ class AggregateSession(BpfSession):
         # What programs that were under way when an interval ended have added to it; it goes.
         if epoch < 0:
             return
-        for key, value in self._now(epoch, remove=True).items():
+        for key, value in self._read_epoch(epoch, remove=True).items():
             late = value.minus(shown.get(key, NONE))
             if late.count:
                 yield key, late
 
-    def _now(self, epoch: int, *, remove: bool = False) -> dict[_Place, Value]:
+    def _read_epoch(self, epoch: int, *, remove: bool = False) -> dict[_Place, Value]:
         found: dict[_Place, Value] = {}
         if VALUES not in self._maps:
             return found
@@ -292,16 +292,16 @@ class AggregateSession(BpfSession):
         return self._frames_by_number[stack.number]
 
     def pairs(self) -> UnpairedCounts:
-        """What became of starts and ends that are no pair."""
+        """Return the counts of starts and ends that are no pair."""
         if STARTS not in self._maps:
             return UnpairedCounts(0, 0, 0)
         depths = (
             int(struct.unpack_from("=q", value)[0]) for _, value in self._maps[STARTS].items()
         )
         unfinished = sum(depth for depth in depths if depth > 0)
-        odd = self._maps[ODD].get(bytes(4)) or bytes(16)
+        odd = self._maps[UNPAIRED].get(bytes(4)) or bytes(16)
         unmatched, deep = (
-            int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, DEEP)
+            int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, TOO_DEEP)
         )
         return UnpairedCounts(unfinished, unmatched, deep)
 
@@ -317,7 +317,7 @@ def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _rows_of(size: int) -> int:
-    # Probes that a per-CPU array has room for; hits of what goes beyond are counted as lost.
+    # Probes that fit a per-CPU array; hits of those beyond are counted as lost.
     return _ROWS if size == 8 else max(256, min(_ROWS, _ARRAY_SIZE // (size * possible_cpus())))
 
 

@@ -1,4 +1,4 @@
-"""What is to be computed: the words of the command line as values."""
+"""The aggregation that a command line asks for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Log2:
 
     @property
     def number(self) -> int:
-        """How many buckets there are."""
+        """The number of buckets."""
         return 66
 
     def edges(self, index: int) -> tuple[int | None, int | None]:
@@ -57,12 +57,12 @@ class Linear:
 
     @property
     def inner(self) -> int:
-        """How many buckets lie between low and high."""
+        """The number of buckets between low and high."""
         return -(-(self.high - self.low) // self.step)
 
     @property
     def number(self) -> int:
-        """How many buckets there are."""
+        """The number of buckets."""
         return self.inner + 2
 
     def edges(self, index: int) -> tuple[int | None, int | None]:
@@ -87,7 +87,7 @@ class Items:
 
 @frozen
 class Aggregation:
-    """What programs compute.
+    """An aggregation that programs compute.
 
     Attributes:
         stats: count, least, greatest and sum of a value.
@@ -111,7 +111,7 @@ class Aggregation:
 
     @property
     def needs_value(self) -> bool:
-        """Whether probes give a value: ``PROBE(EXPR)``."""
+        """Whether probes must have a value: ``PROBE(EXPR)``."""
         return (self.stats or self.buckets is not None) and self.pair is None
 
     @property
@@ -130,7 +130,7 @@ class Aggregation:
 
     @property
     def names(self) -> bool:
-        """Whether some key is shown by the names of functions."""
+        """Whether some key is shown as names of functions."""
         return self.stacks or any(
             isinstance(item.expression, Call) and item.expression.function in ("usym", "ksym")
             for item in self.keys.items
@@ -163,17 +163,17 @@ class Aggregation:
 
 
 def is_stack(item: Item) -> bool:
-    """Whether an item is ``ustack`` or ``kstack``."""
+    """Return whether an item is ``ustack`` or ``kstack``."""
     return isinstance(item.expression, Name) and item.expression.name in STACKS
 
 
 def is_return(item: Item) -> bool:
-    """Whether an item is ``return`` alone: of a function, it makes the return the hit."""
+    """Return whether an item is ``return`` alone: of a function, it makes the return the hit."""
     return isinstance(item.expression, Name) and item.expression.name == "return"
 
 
 def is_pattern(request: ProbeText) -> bool:
-    """Whether a probe's name may stand for many."""
+    """Return whether a probe's name is a pattern."""
     return any(character in f"{request.provider}{request.name}" for character in "*?[")
 
 

@@ -43,7 +43,7 @@ _ALL = (1 << 64) - 1
 
 @frozen
 class Value:
-    """What was aggregated under one key.
+    """The aggregated values of one key.
 
     Attributes:
         count: hits.
@@ -108,7 +108,7 @@ def _added(one: tuple[int, ...], other: tuple[int, ...], sign: int) -> tuple[int
 
 
 def total(values: list[Value]) -> Value:
-    """All of them together."""
+    """Return the sum of values, as one value."""
     result = NONE
     for value in values:
         result = result.plus(value)

@@ -1,9 +1,9 @@
-"""Programs attached, records taken.
+"""Sessions: programs are planned, attached and polled.
 
-attach/            programs loaded and linked, newest kernel interface first
-session            attaches, polls, counts what is lost
-ringbuf_reader     a thread that empties the ring buffer; ``poller``: what waits
-follow             the set of followed tasks
-call_chain         functions called within one another, in order
+planner            probes and attach points → variants and attach requests, without the kernel
+attach/            programs loaded and linked, by the newest method that the kernel has
+session            attaches, polls, counts what is lost; ``poller``, ``ringbuf_reader``: waiting
+entry_state        maps of values captured at a function's entry
+follow             the set of traced tasks; ``call_chain``, ``chain_filter``: calls within calls
 tracefs_backend/   the same sessions without BPF
 """

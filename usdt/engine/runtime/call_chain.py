@@ -3,15 +3,16 @@
 ``A B C``: a call of C counts when it is made, at whatever distance, by a call of B that is made
 by a call of A, in one thread. The kernel's programs keep, for each thread, how far it has come:
 
-    key     u64: thread; of the idle tasks, which have no number, (CPU + 1) << 32
-    value   u64 level: how many of the functions are under way, outermost first; u64 scratch;
+    key     u64: thread ID; for idle tasks, which all have ID 0, (CPU + 1) << 32
+    value   u64 level: how many of the functions are active, outermost first; u64 scratch;
             u64 stack pointer at the entry of each
 
-A function's entry is passed on if its turn has come, a return if its entry was. A call that an
-exception or longjmp() ended is noticed by the next entry whose stack pointer lies above; one at the
-same place of the stack is taken for a call that was made by a jump (a tail call). What was passed
-on is held here until the innermost function is entered (:class:`ChainFilter`), and dropped
-when its function returns before that.
+The states of a thread are the levels 0 to N. The entry of function n is passed on at level n, which
+becomes n + 1; its return at a level above n, which becomes n. All other hits are ignored. A call
+that an exception or longjmp() ended is detected by the next entry with a higher stack pointer. An
+entry with the same stack pointer counts as a tail call. Records that were passed on are held back
+until the innermost function is entered, and dropped if their function returns before that
+(:class:`usdt.engine.runtime.chain_filter.ChainFilter`).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ("CallChainSession", "ChainCondition", "ChainPlanner")
 
 _MAP = "sequence"
-_THREADS = 1 << 14  # followed at a time; the oldest make room
+_THREADS = 1 << 14  # at a time; the oldest is evicted
 _SCRATCH, _POINTERS = 8, 16  # offsets in a value
 _KERNEL_STACK = 1 << 16  # bytes, at most, of a kernel stack: beyond is another, an interrupt's
 _USER_STACK = 1 << 23
@@ -62,12 +63,12 @@ _RETURN = parse_probe("sequence:call(return)")
 
 @frozen
 class ChainCondition:
-    """A case of a sequence: passed by those hits whose turn it is.
+    """Passes a hit if it is the turn of its function.
 
     Attributes:
-        position: of the function, outermost 0.
-        count: of functions.
-        entry: whether it is entered here, or left.
+        position: the position of the function; the outermost has 0.
+        count: the number of functions.
+        entry: whether the function is entered here, or left.
         stack: where the stack pointer is.
         kernel: whether it is a function of the kernel.
     """
@@ -93,7 +94,7 @@ class ChainCondition:
         asm.label(unknown)
 
     def emit(self, asm: Assembler, lost: str) -> None:
-        """Write what decides: falls through, or goes to ``exit``, or to ``lost`` without room."""
+        """Emit the decision: fall through, or go to ``EXIT``, or to ``lost`` if the map is full."""
         _key(asm)
         if self.entry:
             self._enter(asm, lost)

@@ -1,9 +1,9 @@
-"""Following children: the set of tasks that count, kept by programs on the scheduler's tracepoints.
+"""Following children: the set of traced tasks, kept by programs on the scheduler's tracepoints.
 
 The set holds two kinds of keys:
 
-    a process's ID     as the tracer sees it, doubled and one more: those the tracing began with,
-                       added from user space
+    a process's ID     as the tracer sees it, times two plus one: the processes that tracing began
+                       with, added from user space
     a task's address   even: every thread and process that came from one in the set
 
 ``sched_process_fork`` runs in the parent, after the child exists and before it may run (see
@@ -60,10 +60,10 @@ _MISSES = 208  # struct bpf_prog_info: recursion_misses (Linux 5.12, commit 9ed9
 
 @frozen
 class FollowLosses:
-    """What following children could not do.
+    """Counts of what following children missed.
 
     Attributes:
-        no_room: tasks for which the set had no room; they and theirs were not traced.
+        no_room: tasks that did not fit into the set; they and their children were not traced.
         no_number: hits of tasks in PID namespaces below the tracer's, left out: the kernel gives
             them no number there unless the tracer is in the initial namespace.
         missed: forks and exits that the kernel did not report to us.
@@ -79,21 +79,23 @@ class TaskSet:
 
     Args:
         namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
-        room: how many tasks can be in the set.
+        max_tasks: how many tasks the set can hold.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
         NotSupported: the kernel was built without tracepoints.
     """
 
-    def __init__(self, namespace: tuple[int, int] | None = None, *, room: int = MAX_TASKS) -> None:
-        self.room = room
+    def __init__(
+        self, namespace: tuple[int, int] | None = None, *, max_tasks: int = MAX_TASKS
+    ) -> None:
+        self.max_tasks = max_tasks
         self._programs: list[Program] = []
         self._links: list[Link] = []
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             self.maps: dict[str, Map] = {}
-            self.maps[FOLLOWED] = MapSpec(MapType.HASH, 8, 1, room, FOLLOWED).create()
+            self.maps[FOLLOWED] = MapSpec(MapType.HASH, 8, 1, max_tasks, FOLLOWED).create()
             self.maps[UNFOLLOWED] = MapSpec(MapType.ARRAY, 4, 8, 2, UNFOLLOWED).create()
             # Ends first: a task that is added must be taken out again.
             self._attach("sched_process_free", free_program())
@@ -107,29 +109,31 @@ class TaskSet:
         self._links.append(attach_raw_tracepoint(program, name))
 
     def add(self, pid: int) -> None:
-        """Take in a process, by its ID as the tracer sees it, and all that it forks from now on.
+        """Add a process, by its ID as the tracer sees it, and all that it forks from now on.
 
         Raises:
-            TracingError: there is no room.
+            TracingError: the set is full.
         """
         try:
             self.maps[FOLLOWED].set(_process_key(pid), bytes((ALIVE,)))
         except SyscallError as err:
             if err.errno != errno.E2BIG:
                 raise
-            raise TracingError(f"more than {self.room} processes and threads to follow") from err
+            raise TracingError(
+                f"more than {self.max_tasks} processes and threads to follow"
+            ) from err
 
     def remove(self, pid: int) -> None:
-        """Forget a process given to add(); its children stay."""
+        """Remove a process given to add(); its children stay."""
         self.maps[FOLLOWED].delete(_process_key(pid))
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is left in the set who has not ended."""
+        """Whether every task in the set has ended."""
         return all(value[0] == ENDED for _, value in self.maps[FOLLOWED].items())
 
     def losses(self) -> FollowLosses:
-        """What could not be followed so far."""
+        """Return what could not be followed so far."""
         counts = [self.maps[UNFOLLOWED].get(struct.pack("=I", index)) for index in range(2)]
         no_room, no_number = (_KEY.unpack(value or bytes(8))[0] for value in counts)
         infos = [object_info(program.fd, _MISSES + 8) for program in self._programs]
@@ -138,7 +142,7 @@ class TaskSet:
         )
 
     def close(self) -> None:
-        """Detach and free everything; again is fine."""
+        """Detach and free everything; idempotent."""
         with contextlib.ExitStack() as stack:
             for table in self.maps.values():
                 stack.callback(table.close)

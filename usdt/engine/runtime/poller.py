@@ -1,4 +1,4 @@
-"""poll(): what sleeps until records come, a descriptor of the caller is readable, or wake()."""
+"""poll(): sleeps until records arrive, a watched descriptor is readable, or wake() is called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("Pollable",)
 class Pollable:
     """A source of batches that is polled: an epoll set with an eventfd for wake() in it.
 
-    Who derives from it gives :meth:`_next_batch`, and the eventfd that says that records came.
+    Subclasses provide :meth:`_next_batch` and an eventfd that becomes readable when records arrive.
     """
 
     def _open(self, resources: contextlib.ExitStack) -> None:

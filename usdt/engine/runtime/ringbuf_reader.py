@@ -1,4 +1,4 @@
-"""The thread that empties the ring buffer, whatever keeps its owner busy.
+"""A thread that empties the ring buffer while its owner is busy.
 
 Formatting, a slow disk, a full pipe, a caller's loop over events: while the owner is busy with any
 of them the kernel's buffer would fill within a tenth of a second. So one thread does nothing but
@@ -48,13 +48,13 @@ class RingBufferReader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; again is fine."""
+        """Start the thread; idempotent."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ringbuf-reader", daemon=True)
             self._thread.start()
 
     def next(self) -> bytes | None:
-        """The oldest records of the backlog, whole ones; None if there are none."""
+        """Return the oldest complete records of the backlog; None if there are none."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -66,7 +66,7 @@ class RingBufferReader:
         return data
 
     def drain_if_filling(self) -> None:
-        """Empty a ring buffer that is filling up; for the owner, between two portions of work.
+        """Drain the ring buffer if it is filling up; the owner calls this between batches.
 
         The thread may be waiting for the interpreter's lock, which the owner has.
         """
@@ -74,12 +74,12 @@ class RingBufferReader:
             self._take()
 
     def drain_once(self) -> None:
-        """Take what is there now, without the thread's pause."""
+        """Take the records that are there now, without the thread's pause."""
         if not self._full():
             self._take()
 
     def stop_and_drain(self) -> None:
-        """End the thread and take what is left; for when all programs have been detached."""
+        """Stop the thread and take what is left; call it once all programs are detached."""
         if self._thread is not None:
             os.eventfd_write(self._stop, 1)
             self._thread.join()
@@ -88,7 +88,7 @@ class RingBufferReader:
             pass
 
     def close(self) -> None:
-        """End the thread and forget what is left; again is fine."""
+        """Stop the thread and discard what is left; idempotent."""
         if self._stop == -1:
             return
         self.stop_and_drain()
@@ -129,8 +129,10 @@ class RingBufferReader:
             else:
                 taken = self._take()
                 # One pause filled a quarter, or a take has not emptied it: no time for another.
-                hurry = taken > self._ring.size >> 2 or self._ring.pending() > self._ring.size >> 3
-                pause = 0 if hurry and taken else usual
+                filling = (
+                    taken > self._ring.size >> 2 or self._ring.pending() > self._ring.size >> 3
+                )
+                pause = 0 if filling and taken else usual
                 if not taken:
                     pause = _BUSY_HEAD if self._ring.pending() else -1
             ready = something.poll() if pause < 0 else stop.poll(pause)

@@ -47,12 +47,12 @@ _COUNTER = struct.Struct("=QQ")
 
 @frozen
 class Lost:
-    """What a probe did not deliver.
+    """The hits that a probe did not deliver.
 
     Attributes:
         probe: its name.
-        lost: hits for which the ring buffer had no room.
-        unread: hits on which a predicate could not be decided, its memory being unreadable.
+        lost: hits that did not fit into the ring buffer.
+        unread: hits with a predicate whose memory could not be read.
     """
 
     probe: str
@@ -61,16 +61,16 @@ class Lost:
 
 
 class BpfSession(Pollable):
-    """Programs attached, counters, and waiting: what every session has; a context manager.
+    """The base of sessions: attached programs, counters, and polling; a context manager.
 
-    A session answers for one tracing run. :class:`RingBufferSession` delivers records;
+    A session is one tracing run. :class:`RingBufferSession` delivers records;
     :class:`usdt.engine.aggregate.session.AggregateSession` counts in the kernel.
 
     Args:
         planner: plans what is attached.
-        maps: what programs refer to by name besides the counters; the caller's to close.
-        accept: which processes count.
-        via: how to attach; None asks the kernel for its newest way.
+        maps: maps that programs refer to by name, besides the counters; the caller closes them.
+        accept: which processes are traced.
+        via: how to attach; None selects the newest method that the kernel has.
         action: emits what is done at a hit.
         may_sleep: whether programs may take page faults; a few helpers rule it out.
     """
@@ -106,22 +106,22 @@ class BpfSession(Pollable):
         self._closed = False
 
     def show_progress(self, show: Callable[[int, int], object]) -> None:
-        """Call ``show`` now and then with how many of how many functions are attached."""
+        """Call ``show`` repeatedly with the number of functions attached so far, and of all."""
         self._attacher.progress = show
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that alone count; empty: all, or children as well."""
+        """The only processes that are traced; empty: all, or a followed set."""
         return self._attacher.pids
 
     @property
     def attach_log(self) -> list[str]:
-        """What was attached, by which kernel path: lines for ``-v``."""
+        """Notes on what was attached and by which method: lines for ``-v``."""
         return self._attacher.attach_log
 
     @property
     def listings(self) -> list[str]:
-        """The instructions of every program loaded: lines for ``-v -v``."""
+        """The instructions of every loaded program: lines for ``-v -v``."""
         return self._attacher.listings()
 
     def attach(
@@ -150,7 +150,7 @@ class BpfSession(Pollable):
         pass
 
     def poll(self, timeout: float) -> list[Any]:
-        """As :meth:`Polled.poll`; calls that cannot return any more are swept now and then."""
+        """As :meth:`Pollable.poll`; calls that cannot return any more are swept now and then."""
         self._frames.purge(time.monotonic())
         return super().poll(timeout)
 
@@ -161,7 +161,7 @@ class BpfSession(Pollable):
             yield batch
 
     def lost(self) -> list[Lost]:
-        """What each probe did not deliver so far; only probes with something to say."""
+        """Return what each probe did not deliver so far; probes without losses are left out."""
         found = []
         many = dict(self._counters.items()) if len(self._planner.probes) > _MANY else None
         for name, index in self._planner.probes.items():
@@ -175,7 +175,7 @@ class BpfSession(Pollable):
         return found
 
     def closing_notes(self) -> list[str]:
-        """What is to be said at the end, besides what was lost."""
+        """Return the notes that the user must see at the end, besides losses."""
         number = self._frames.open()
         said = (
             [f"detaching took {self._attacher.detach_seconds:.1f} s"]
@@ -195,7 +195,7 @@ class BpfSession(Pollable):
         return [*said, f"{what} begun and not returned: still under way, {why}"]
 
     def close(self) -> None:
-        """Detach and free everything; again is fine."""
+        """Detach and free everything; idempotent."""
         if not self._closed:
             self._closed = True
             self._resources.close()
@@ -208,15 +208,15 @@ class BpfSession(Pollable):
 
 
 class RingBufferSession(BpfSession):
-    """A session that delivers records as what a form makes of them.
+    """A session that delivers each record as its formatter renders it.
 
     Args:
-        form: what records become; or what takes their bytes.
-        accept: which processes count.
+        form: renders records, or consumes their bytes.
+        accept: which processes are traced.
         buffer: bytes of ring buffer.
         max_string: bytes that str() keeps.
         max_struct: bytes that are kept of a structure.
-        via: how to attach; None asks the kernel for its newest way.
+        via: how to attach; None selects the newest method that the kernel has.
         stacks: ``ustack``, ``kstack``: recorded at every hit, whatever the items are.
 
     Raises:
@@ -274,7 +274,7 @@ class RingBufferSession(BpfSession):
         yield from super().drain()
 
     def close(self) -> None:
-        """Detach and free everything; again is fine."""
+        """Detach and free everything; idempotent."""
         if not self._closed:
             self._attacher.close()
             self._reader.close()

@@ -1,12 +1,12 @@
-"""What a program does at a hit: find the value of its key, add to it; remember starts.
+"""The action of aggregations: find the value of a key and add to it; store starts.
 
     hit      number → r7, key, value's address → r8, add
     start    key of the pair; the time goes on the stack of its starts
     end      key of the pair; the last start comes off, the time since → r7; then as a hit
 
-The starts of a key are a stack, because functions call themselves: 16 deep, what is nested deeper
-is counted and not measured. The depth changes atomically where the kernel can: threads may share a
-key. An entry goes when its last start has gone.
+The starts of a key form a stack, because functions call themselves. It holds 16; starts nested
+deeper are counted, but not measured. The depth changes atomically if the kernel supports it, as
+threads may share a key. An entry is removed with its last start.
 
 Register use: r6 context, r7 number or time, r8 address, r9 pid_tgid.
 """
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.outputs import Output
 
 __all__ = (
-    "DEEP",
     "NESTED",
-    "ODD",
     "STARTS",
     "START_SIZE",
+    "TOO_DEEP",
     "UNMATCHED",
+    "UNPAIRED",
     "VALUES",
     "ZEROS",
     "AggregateAction",
@@ -51,8 +51,8 @@ __all__ = (
 VALUES = "values"  # hash by key, or per-CPU array by row
 ZEROS = "zeros"  # array of one value: what a new entry begins with
 STARTS = "starts"  # hash by the pair's key: u64 depth, u64 times
-ODD = "odd"  # array of one entry: u64 ends without a start, u64 starts nested too deeply
-UNMATCHED, DEEP = 0, 8  # offsets in ODD
+UNPAIRED = "odd"  # array of one entry: u64 ends without a start, u64 starts nested too deeply
+UNMATCHED, TOO_DEEP = 0, 8  # offsets in UNPAIRED
 NESTED = 16  # starts of one key that are kept
 START_SIZE = 8 + 8 * NESTED
 _NOEXIST = 1  # BPF_NOEXIST
@@ -61,7 +61,7 @@ _ON_STACK = 64  # bytes of a value that are zeroed on the stack, not copied from
 
 @frozen
 class AggregateAction:
-    """What one case does.
+    """The action of one variant at a hit.
 
     Attributes:
         role: ``hit``, ``start`` or ``end``.
@@ -94,7 +94,7 @@ class AggregateAction:
 
 
 class AggregateActionEmitter(ActionEmitter):
-    """Writes the body of every case.
+    """Emits the action of every variant.
 
     Args:
         aggregation: what is computed.
@@ -170,7 +170,7 @@ class _VariantEmitter:
             case "end":
                 self._end()
                 self._add()
-                self._odd(self.unmatched, UNMATCHED)
+                self._count_unpaired(self.unmatched, UNMATCHED)
                 return
         if self.action.value is not None:
             self._number(self.action.value)
@@ -287,7 +287,7 @@ class _VariantEmitter:
         asm.add(R8, R1)
         asm.store(R8, 8, R7)
         asm.goto(EXIT)
-        self._odd(deep, DEEP)
+        self._count_unpaired(deep, TOO_DEEP)
 
     def _end(self) -> None:
         # The time since the last start into r7.
@@ -327,11 +327,11 @@ class _VariantEmitter:
         asm.add(R2, by)
         asm.store(R8, 0, R2)
 
-    def _odd(self, label: str, counter: int) -> None:
+    def _count_unpaired(self, label: str, counter: int) -> None:
         asm = self.asm
         asm.label(label)
         asm.store(R10, KEY_SLOT, 0, 4)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, ODD)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
         asm.jump(Jump.EQ, R0, 0, EXIT)
         asm.mov(R1, 1)
         asm.atomic_add(R0, counter, R1)

@@ -78,7 +78,7 @@ class KeyEmitter:
         outputs: its expressions, one for each part that is no stack.
         text: the items as written, for messages.
         sleepable: whether the program may take page faults.
-        unread, lost: labels to go to when a part cannot be read, or a stack found no room.
+        unread, lost: labels to go to when a part cannot be read, or a stack does not fit.
         kernel: whether addresses may be the kernel's.
         tasks: whether ``tid`` tells the idle tasks apart, one a CPU, which all are thread 0.
 
@@ -112,12 +112,12 @@ class KeyEmitter:
         self.unread = unread
         self.lost = lost
         texts = any(map(_compares_text, _nodes(outputs)))
-        room = _SMALL if texts else _LARGE
-        if layout.size > room:
+        capacity = _SMALL if texts else _LARGE
+        if layout.size > capacity:
             raise LanguageError(
                 text,
                 0,
-                f"keys of {layout.size - HEADER.size} bytes; at most {room - HEADER.size} fit: "
+                f"keys of {layout.size - HEADER.size} bytes; at most {capacity - HEADER.size} fit: "
                 "give strings a length, str(EXPR, MAX), or all of them with --max-string",
             )
         self.base = STACK_BOTTOM if texts else TEMPORARIES

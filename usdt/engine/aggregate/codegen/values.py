@@ -1,7 +1,7 @@
-"""Code that adds to a value: counts, sums, least and greatest, buckets.
+"""Code that adds to a value: counts, sums, minimum and maximum, buckets.
 
 Everything is added atomically, in per-CPU maps as well: a program of a probe in user space can be
-preempted by another on its CPU. Least and greatest need compare-and-exchange, which kernels before
+preempted by another on its CPU. Minimum and maximum need compare-and-exchange, which kernels before
 5.12 lack; those run such programs without preemption, and the values are per CPU there, so plain
 loads and stores do.
 

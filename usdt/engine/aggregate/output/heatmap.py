@@ -75,7 +75,7 @@ class Heatmap:
         return [f"{'':{_MARGIN}} |{line:<{width}}| {self.unit}; count\n"]
 
     def legend(self) -> list[str]:
-        """What the shades mean, and the columns."""
+        """Return the lines that explain the shades and the columns."""
         low, high = self._span
         if high < low:
             return []

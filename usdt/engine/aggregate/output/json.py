@@ -60,11 +60,11 @@ def bucket_list(counts: tuple[int, ...], buckets: Log2 | Linear) -> list[dict[st
 
 
 def missed_line(item: Lost) -> str:
-    """What could not be aggregated at a probe."""
+    """Return the line about hits of a probe that could not be aggregated."""
     return json.dumps({"lost": item.lost, "unreadable": item.unread, "probe": item.probe}) + "\n"
 
 
 def pairs_line(pairs: UnpairedCounts) -> str:
-    """What was no pair."""
+    """Return the line about starts and ends that are no pair."""
     found = {"unfinished": pairs.unfinished, "unmatched": pairs.unmatched, "deep": pairs.deep}
     return json.dumps(found) + "\n"

@@ -38,7 +38,7 @@ _COLOURS = (
 
 @frozen
 class Drawing:
-    """What is drawn.
+    """The data of a picture.
 
     Attributes:
         title: the probes, as asked for.

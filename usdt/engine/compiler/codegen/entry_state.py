@@ -1,7 +1,7 @@
-"""The code around a call's frame: made at entry, found at return, removed when that is done.
+"""Code for entry state: created at a call's entry, found at its return, removed afterwards.
 
-:mod:`usdt.engine.compiler.entry_return` says what a frame is. The return program keeps its address
-in FRAME_SLOT, 0 where there is none.
+:mod:`usdt.engine.compiler.entry_return` defines entry state. The program at the return keeps its
+address in ENTRY_STATE_SLOT, or 0 if there is none.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ("emit_entry", "emit_find_entry_state", "emit_forget", "emit_remove_entry_state")
 
-_KEY = STRING_SLOT  # of no use to anybody else at these times
+_KEY = STRING_SLOT  # no string is compared while a key is in use
 _KEY_SIZE = 16
 
 
 def _key(asm: Assembler, part: EntryReturnRole) -> None:
-    # All but the stack pointer, which is left in r8.
+    # Stores the key except for the stack pointer, which is left in r8.
     pointer = part.stack.pointer
     if part.stack.kernel_keeps_sp and not part.entry:
         asm.load(R8, R10, ENTRY_POINTER_SLOT)
@@ -52,12 +52,12 @@ def emit_entry(
     *,
     sleepable: bool,
 ) -> None:
-    """Write what fills a frame: the body of the entry's case."""
+    """Emit the action of a variant at an entry: create its entry state and fill it."""
     _EntryStateEmitter(asm, variant, part, labels, sleepable=sleepable).emit()
 
 
 class _EntryStateEmitter(RecordEmitter):
-    # A frame is filled as a record is, with r7 at its beginning.
+    # Entry state is filled as a record is, with its address in r7.
     def __init__(
         self,
         asm: Assembler,
@@ -100,14 +100,14 @@ class _EntryStateEmitter(RecordEmitter):
 
 
 def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
-    """Remove what another call left at this place, as the one that begins is not followed."""
+    """Emit code that removes the state of an earlier call at the same stack address."""
     _key(asm, part)
     asm.store(R10, _KEY + 8, R8)
     emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(part.size), _KEY)
 
 
 def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -> None:
-    """Find the frame of the call that returns; go to ``missing`` if there is none."""
+    """Emit code that finds the entry state of the returning call; without one: to ``missing``."""
     found = asm.new_label("frame")
     _key(asm, part)
     for popped in part.stack.return_pops:
@@ -123,7 +123,7 @@ def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -
 
 
 def emit_remove_entry_state(asm: Assembler, size: int, missing: str) -> None:
-    """Remove the entry state that was found; go to ``missing`` if there is none."""
+    """Emit code that removes the entry state that was found; without one: to ``missing``."""
     asm.load(R7, R10, ENTRY_STATE_SLOT)
     asm.jump(Jump.EQ, R7, 0, missing)
     for offset in range(0, _KEY_SIZE, 8):

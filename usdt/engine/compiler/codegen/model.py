@@ -1,4 +1,4 @@
-"""What the parts of code generation share.
+"""The types that the parts of code generation share.
 
 ProgramVariant   a plan at one probe; a program has one or several
 TaskFilter       which processes are traced
@@ -91,7 +91,7 @@ class TaskFilter:
 
 @frozen
 class Labels:
-    """Where the code for a hit may end.
+    """The labels at which the code for a hit may end.
 
     Attributes:
         lost: the hit cannot be kept, as a buffer or map is full; it is counted as lost.
@@ -146,7 +146,7 @@ class ActionEmitter(Protocol):
 
 
 class VariantDispatch(Protocol):
-    """How a program finds the variant that was hit, where no cookie says it."""
+    """Finds the variant that was hit, if no attach cookie tells it."""
 
     @property
     def keys(self) -> Sequence[tuple[int, int]]:

@@ -1,12 +1,11 @@
 """The code that makes a record of a hit: reserved in the ring buffer, filled in place, submitted.
 
-    body       reserve a record, fill it without ever sleeping, submit it
-    refault    only in sleepable programs, only after a read found its page absent:
-               give the record back, fault the pages in, do the body once more
+    body       reserve a record, fill it without sleeping, submit it
+    fault_in   only in sleepable programs, only after a read found its page absent:
+               discard the record, fault the pages in, run the body once more
 
-A record is never held while the program sleeps: readers cannot pass a record that is reserved,
-so a page that takes seconds to come (or never does, with userfaultfd) would stop the whole
-session.
+A program never sleeps while it holds a record: readers cannot pass a reserved record, so a page
+that takes seconds to fault in (or never does, with userfaultfd) would block the whole session.
 
 Register use: r6 context, r7 record, r8 attempt (0, then 1), r9 pid_tgid.
 """
@@ -271,7 +270,7 @@ class RecordEmitter:
         asm.label(done)
 
     def _list(self, output: Output, column: StructListColumn) -> None:
-        # Lead, address, and as many bytes as are said to lie there, if there is room for them.
+        # Lead, address, and as many bytes as are said to lie there, if they fit.
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
         emitter = self._emitter(fail)
@@ -346,17 +345,17 @@ class RecordEmitter:
             asm.goto(done)
         asm.label(done)
 
-    def _clamp(self, output: Output, room: int, *, signed: bool) -> None:
-        # The length in r0, at least 0 and at most the room, into the record, which holds 0.
+    def _clamp(self, output: Output, capacity: int, *, signed: bool) -> None:
+        # The length in r0, at least 0 and at most the capacity, into the record, which holds 0.
         asm = self.asm
         big, stored = asm.new_label("big"), asm.new_label("stored")
         if signed:
             asm.jump(Jump.SLT, R0, 0, stored)
-        asm.jump(Jump.GT, R0, room, big)
+        asm.jump(Jump.GT, R0, capacity, big)
         asm.store(*self._place(output, R1), R0)
         asm.goto(stored)
         asm.label(big)
-        asm.store(*self._place(output, R1), room)
+        asm.store(*self._place(output, R1), capacity)
         asm.label(stored)
 
     def _fault_in_and_retry(self) -> None:

@@ -31,7 +31,9 @@ __all__ = (
 )
 
 FOLLOWED = "followed"  # hash: u64 of a process or a task → ALIVE or ENDED
-UNFOLLOWED = "unfollowed"  # array of u64: tasks without room in the set, hits without a number
+UNFOLLOWED = (
+    "unfollowed"  # array of u64: tasks that did not fit into the set, hits without a number
+)
 ALIVE, ENDED = 1, 2
 _NO_ROOM, _NO_NUMBER = 0, 1  # indexes in UNFOLLOWED
 _EXIST = 2  # BPF_EXIST: only what is there is changed

@@ -1,11 +1,12 @@
-"""The kernel's own places that programs are attached to: events, raw tracepoints, system calls.
+"""Attach points: sites of files, and targets in the kernel.
 
-    EventHook     a tracepoint as tracefs has it: the context is its record. One perf event each,
-                  and the kernel closes them one after the other, tens of milliseconds each.
-    RawHook       the same tracepoint's arguments, without a record: quick to attach and to leave.
-    SyscallHook   the raw tracepoints sys_enter and sys_exit, which every system call passes: one
-                  program and one link for any number of them, chosen by the call's number.
-    FunctionHook  a function, at its entry and its return, or an instruction in it.
+    EventTarget          a tracepoint as tracefs has it: the context is its record. One perf event
+                         each; the kernel closes them one by one, in tens of milliseconds each.
+    RawTracepointTarget  the same tracepoint's arguments, without a record: quick to attach and to
+                         detach.
+    SyscallTarget        the raw tracepoints sys_enter and sys_exit, which every system call passes:
+                         one program and one link for any number of calls, told apart by number.
+    FunctionTarget       a function, at its entry and its return, or an instruction in it.
 
 :mod:`usdt.engine.runtime.attach.kernel_events` attaches to them.
 """
@@ -66,9 +67,9 @@ class RawTracepointTarget:
 
 @frozen
 class SyscallTarget:
-    """A system call by number, at its begin or when it returns.
+    """A system call by number, at its entry or its return.
 
-    Of a point with a ``call`` the begin is followed, too.
+    If the point has a ``call``, its entry is traced, too.
     """
 
     number: int
@@ -77,7 +78,7 @@ class SyscallTarget:
 
 @frozen
 class FunctionTarget:
-    """A function of the kernel, by one of the kernel's ways.
+    """A function of the kernel, and the method by which it is attached.
 
     Attributes:
         name: ``[MODULE:]FUNCTION[+OFFSET]``, for messages.
@@ -103,11 +104,11 @@ KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | FunctionTarge
 
 @frozen
 class AttachPoint:
-    """One call site to attach to, as a front describes it.
+    """A site to attach to.
 
     Attributes:
         probe: name to show, ``provider:name``.
-        path: file as people know it.
+        path: the file, as shown to users.
         open_path: what the kernel opens for it.
         offset: of the instruction in the file.
         ref_ctr_offset: of the semaphore in the file; 0: none.
@@ -134,7 +135,7 @@ class AttachPoint:
 
 @frozen
 class SyscallRegisters:
-    """Where ``struct pt_regs`` of the kernel has what a system call was given.
+    """The offsets of a system call's number and arguments in the kernel's ``struct pt_regs``.
 
     Attributes:
         number: offset of the call's number, as it still is when the call returns.
@@ -183,7 +184,7 @@ TS_COMPAT = 2
 
 @functools.cache
 def compat_status() -> int:
-    """Where a task of x86-64 says whose numbers its call has; -1: not known.
+    """Return the offset of ``thread_info.status`` in a task of x86-64; -1: not known.
 
     Programs of 64 bits can make calls of 32 bits, too (``int $0x80``): no register tells.
     """
@@ -204,7 +205,7 @@ def compat_status() -> int:
 
 
 def syscall_registers() -> SyscallRegisters:
-    """Where this kernel keeps the arguments of a system call.
+    """Return where this kernel keeps the arguments of a system call.
 
     Raises:
         NotSupported: it is not known of this CPU.

@@ -1,4 +1,4 @@
-"""Attaching plans: who attaches which kind of point.
+"""Attaching requests: each kind of point has a module of its own.
 
 Sites of files: :mod:`usdt.engine.runtime.attach.uprobes`. Functions of the kernel:
 :mod:`usdt.engine.runtime.attach.kernel_functions`. Its events and system calls:
@@ -29,9 +29,9 @@ class Attacher(ProgramLoader):
     """Loads programs, attaches them, and keeps them until it is closed.
 
     Args:
-        maps: what programs refer to by name.
-        accept: which processes count.
-        via: how to attach to files; None asks the kernel for its newest way.
+        maps: maps that programs refer to, by name.
+        accept: which processes are traced.
+        via: how to attach to files; None: the newest method that the kernel has.
         action: emits what is done at a hit.
         may_sleep: whether programs may take page faults, where the kernel lets them.
     """

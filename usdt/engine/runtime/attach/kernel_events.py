@@ -97,7 +97,7 @@ class _DispatchByNumber:
 
 
 def reads_context(plan: ProbePlan) -> bool:
-    """Whether anything of a plan comes from the context."""
+    """Return whether any value of a plan comes from the context."""
     nodes = [*plan.predicates]
     for output in plan.outputs:
         nodes.append(output.node)

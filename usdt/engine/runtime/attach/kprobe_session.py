@@ -26,7 +26,7 @@ __all__ = ("EntryReturnPair", "SessionDispatch", "pair_returns")
 
 @frozen
 class EntryReturnPair:
-    """What is done at a function's return and, if anything, at its entry for that.
+    """The request at a function's return and, if it captures values, the one at its entry.
 
     Attributes:
         returned: where the function returns.

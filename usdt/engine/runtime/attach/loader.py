@@ -30,8 +30,8 @@ class ProgramLoader:
     """Loads programs and keeps the links of one session.
 
     Args:
-        maps: what programs refer to by name.
-        accept: which processes count.
+        maps: maps that programs refer to, by name.
+        accept: which processes are traced.
         action: emits what is done at a hit.
 
     Attributes:
@@ -72,14 +72,14 @@ class ProgramLoader:
         """Load a program for uprobes.
 
         Args:
-            cases: that it serves.
+            cases: the variants that it serves.
             attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
             sleepable: whether it may take page faults.
-            note: what is said of it in ``attach_log``, before the word "program".
+            note: put before the word "program" in ``attach_log``.
 
         Raises:
-            CodeTooLarge: too many cases.
-            SyscallError: the kernel's word.
+            CodeTooLarge: too many variants for one program.
+            SyscallError: the kernel refuses the program.
         """
         code = generate(cases, self._accept, sleepable=sleepable, action=self._action, uprobe=True)
         flags = BPF_F_SLEEPABLE if sleepable else 0
@@ -101,26 +101,26 @@ class ProgramLoader:
         function: int = 0,
         module: int = 0,
     ) -> Program:
-        """Load a program that never sleeps, of a kind that hooks of the kernel take.
+        """Load a program that never sleeps, for a target in the kernel.
 
         Args:
-            cases: that it serves.
-            kind: of program.
-            select: how it finds out which case was hit; None: by the cookie.
-            excluded: a process that does not count where all others do.
+            cases: the variants that it serves.
+            kind: the program type.
+            select: how it finds the variant that was hit; None: by the attach cookie.
+            excluded: a process that is not traced where all others are.
             attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
             function: the same.
             module: the same.
 
         Raises:
-            CodeTooLarge: too many cases.
-            SyscallError: the kernel's word.
+            CodeTooLarge: too many variants for one program.
+            SyscallError: the kernel refuses the program.
         """
         whom = self._accept
         accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
-        # An event whose program returns 0 is kept from everybody else's perf events, too.
+        # If a program returns 0, the kernel hides the event from all other perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
-        # At an entry: whether its return is left out.
+        # At an entry, 1 means that the return is not probed.
         skipped = 1 if attach_type is AttachType.TRACE_KPROBE_SESSION else None
         code = generate(
             cases,
@@ -149,9 +149,9 @@ class ProgramLoader:
         excluded: int = 0,
         attach_type: AttachType = AttachType.NONE,
     ) -> Program | None:
-        """Load a program on kprobes for any number of cases that differ in their number alone.
+        """Load a program on kprobes for any number of variants that differ only in their number.
 
-        As :meth:`load`; None: they differ in something else, too.
+        Arguments are those of :meth:`load`. Returns None if the variants differ in more.
         """
         write = self._action.indexed(cases)
         if write is None:
@@ -164,7 +164,7 @@ class ProgramLoader:
         return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), cases)
 
     def can_index(self, cases: Sequence[ProgramVariant]) -> bool:
-        """Whether :meth:`load_indexed` has a program for them."""
+        """Return whether :meth:`load_indexed` has a program for these variants."""
         return self._action.indexed(cases) is not None
 
     def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[ProgramVariant]) -> Program:
@@ -176,15 +176,15 @@ class ProgramLoader:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that alone count; empty: all, or children as well."""
+        """The only processes that are traced; empty: all, or a followed set."""
         return () if self._accept.followed is not None else self._accept.pids
 
     def add_link(self, link: Link) -> None:
-        """Close a link with the others."""
+        """Keep a link, which is closed with the others."""
         self._links.append(link)
 
     def own_map(self, made: Map) -> None:
-        """Close a map with the programs."""
+        """Keep a map, which is closed with the programs."""
         self._owned.append(made)
 
     def add_maps(self, maps: dict[str, Map]) -> None:
@@ -192,7 +192,7 @@ class ProgramLoader:
         self._maps |= maps
 
     def listings(self) -> list[str]:
-        """The instructions of the programs loaded, one a line."""
+        """Return the instructions of the loaded programs, one per line."""
         from usdt.bpf.asm.disasm import listing  # noqa: PLC0415 - only for people who look inside
 
         lines = []

@@ -35,7 +35,7 @@ _UNREADABLE = Unavailable("memory not readable")
 
 
 def leaves(node: Node) -> Iterator[Node]:
-    """What has to be fetched for an expression; addresses of texts are inside their comparison."""
+    """Yield what must be fetched for an expression; string comparisons contain their addresses."""
     match node:
         case ArgumentValue(fetch=Constant()) | Number() | Unavailable():
             return

@@ -1,7 +1,7 @@
-"""Predicates in the kernel's filter language (Documentation/trace/events.rst), as far as it goes.
+"""Predicates in the kernel's filter language (Documentation/trace/events.rst).
 
-A field is compared there as what it is, by its own size and sign, with a constant; there is no
-arithmetic. What cannot be said is left out, and the filter passes more than was asked for.
+A filter compares a field, by its own size and sign, with a constant; there is no arithmetic.
+Predicates that a filter cannot express are left out: it then passes more hits than wanted.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _HEADS = {"tid": "common_pid", "cpu": "CPU"}
 
 
 class Naming(Protocol):
-    """What fields are called."""
+    """Names the fields of an event."""
 
     def __call__(self, node: Node | None, *, text: bool) -> str | None:
-        """The field that holds a value, or the text at an address; None: none does."""
+        """Return the field that holds a value, or the string at an address; None: no field does."""
 
 
 @frozen
@@ -57,7 +57,7 @@ class Filter:
 
 
 def kernel_filter(predicates: Sequence[Node], naming: Naming) -> Filter:
-    """A filter that passes every hit on which all predicates hold."""
+    """Return a filter that passes every hit for which all predicates hold."""
     said = [_said(node, naming) for node in predicates]
     known = [text for text in said if text is not None]
     together = [f"({text})" if len(known) > 1 and "||" in text else text for text in known]

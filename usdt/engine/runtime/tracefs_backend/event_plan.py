@@ -64,7 +64,7 @@ _FIRST = 3  # values before the fields': thread, instruction, case
 
 @frozen
 class EventContext:
-    """What is known of a hit besides its fields."""
+    """The context of a hit: time, process, thread, CPU."""
 
     time: int
     pid: int
@@ -147,7 +147,7 @@ class _Planner:
                 self.numbers[leaf] = self.keep(self.fetching.number(leaf))
 
     def name(self, node: Node | None, *, text: bool) -> str | None:
-        """What a filter calls a leaf, or the text at an address; None: it has no field."""
+        """Return the field that holds a leaf, or the string at an address; None: no field does."""
         if node is None:
             return COMM
         number = (self.texts if text else self.numbers).get(node)
@@ -194,7 +194,7 @@ class _Planner:
 
 
 def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
-    """What an event at one place has to fetch for a plan.
+    """Return what an event at one site must fetch for a plan.
 
     Raises:
         TracingError: a predicate needs what no event can fetch.
@@ -226,16 +226,16 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
     )
 
 
-def _text(record: bytes, location: int, room: int, name: int) -> tuple[int, bytes]:
+def _text(record: bytes, location: int, capacity: int, name: int) -> tuple[int, bytes]:
     # As a program leaves it: bytes with the NUL, or an errno; the text.
     if not name >> 16:
         return _EOVERFLOW, b""
     if (location & 0xFFFF) + (location >> 16) > name & 0xFFFF:
-        return _EFAULT, b""  # older kernels leave all the room to a string that they cannot find
+        return _EFAULT, b""  # older kernels leave all the space to a string that they cannot find
     found = _located(record, location)
     if found is None:
         return _EFAULT, b""
-    return (room, found[: room - 1]) if len(found) >= room else (len(found) + 1, found)
+    return (capacity, found[: capacity - 1]) if len(found) >= capacity else (len(found) + 1, found)
 
 
 def _located(record: bytes, location: int) -> bytes | None:

@@ -50,7 +50,7 @@ _CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class UnsupportedFetch(TracingError):  # noqa: N818 - short for what it says
-    """What no definition of a probe event can fetch, and why."""
+    """An expression that no probe event can fetch, and why."""
 
 
 @frozen
@@ -69,7 +69,7 @@ class FetchArg:
 
 
 class FetchArgBuilder:
-    """What a definition at one place can fetch.
+    """Builds the fetch arguments of a definition at one site.
 
     Args:
         offset: of the place in its file.
@@ -129,7 +129,7 @@ class FetchArgBuilder:
         return self._register(Register(offset, kind.size), kind)
 
     def is_pointer(self, offset: int) -> bool:
-        """Whether the register saved there points at the instruction."""
+        """Return whether the saved instruction pointer is that of the instruction."""
         found = register_part_at(self._kernel, offset, self._word)
         return found is not None and found.pointer
 

@@ -1,4 +1,4 @@
-"""A session without BPF: probes as events of the kernel's tracer, records in the same forms.
+"""A session without BPF: probes as events of tracefs, records rendered by the same formatters.
 
 Every site becomes a definition in a group of this run; sites whose arguments are of the same
 types are one event (several probes in one: Linux 5.4). An instance of its own records them. It has
@@ -99,12 +99,12 @@ class TracefsSession(Pollable):
 
     Args:
         form: what records become.
-        accept: which processes count.
+        accept: which processes are traced.
         buffer: bytes for each CPU.
         max_string: bytes that str() keeps.
 
     Attributes:
-        attach_log: what was defined: lines for ``-v``.
+        attach_log: notes on what was defined: lines for ``-v``.
 
     Raises:
         NotSupported: the kernel has no such events.
@@ -156,7 +156,7 @@ class TracefsSession(Pollable):
     def attach(
         self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
     ) -> list[AttachFailure]:
-        """Define events for some sites and switch them on; again as more are found.
+        """Define and enable events for some sites; may be called again as more are found.
 
         Raises:
             LanguageError: an item does not fit the probe.
@@ -289,7 +289,7 @@ class TracefsSession(Pollable):
             self._rest = self._batches(records)
 
     def drain(self) -> Iterator[list[Any]]:
-        """Switch the events off, then yield what is still there."""
+        """Disable the events, then yield what is still there."""
         self._instance.disable()
         self._intake.finish()
         while not self._intake.empty:
@@ -313,7 +313,7 @@ class TracefsSession(Pollable):
         )
 
     def lost(self) -> list[Lost]:
-        """What did not find room: counted by the kernel for all probes together."""
+        """Return the lost hits, which the kernel counts for all probes together."""
         number = self._lost or self._instance.dropped()
         names = list(dict.fromkeys(case.probe for case in self._cases))
         probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
@@ -375,7 +375,7 @@ class TracefsSession(Pollable):
                     self._contexts.clear()
 
     def closing_notes(self) -> list[str]:
-        """What could not be expressed, item by item, and what may be missing."""
+        """Return the items that could not be read, and notes on hits that may be missing."""
         said = {
             f"{case.probe}: {key} is not read through tracefs: {reason}": None
             for case in self._cases
@@ -386,7 +386,7 @@ class TracefsSession(Pollable):
         return [*said, *self._missed]
 
     def close(self) -> None:
-        """Remove everything; again is fine."""
+        """Remove everything; idempotent."""
         self._resources.close()
 
     def __enter__(self) -> Self:

@@ -56,7 +56,7 @@ _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class ExpressionEmitter(OperandEmitter):
-    """Writes expressions into an assembler; arguments as :class:`MemoryWriter` has them."""
+    """Writes expressions into an assembler; arguments as :class:`MemoryReadEmitter` has them."""
 
     def value(self, node: Node) -> None:
         """Leave the value of ``node`` in r0."""

@@ -46,7 +46,7 @@ _TWINS = {
 
 
 class MemoryReadEmitter:
-    """Writes reads into an assembler.
+    """Emits reads of memory into an assembler.
 
     Args:
         asm: where instructions go.
@@ -76,7 +76,7 @@ class MemoryReadEmitter:
         self._depth = 0
 
     def read_kernels(self, fetch: Memory | TypedContextWord, kind: ValueType) -> None:
-        """Read what is in the kernel's memory for certain into r0."""
+        """Read a value into r0 that is certainly in the kernel's memory."""
         if isinstance(fetch, Memory):
             self.address(fetch)
         else:
@@ -88,7 +88,7 @@ class MemoryReadEmitter:
             self.extend(R0, kind)
 
     def kept(self, fetch: Captured) -> None:
-        """Leave the frame's address in r0; go to "fail" if that was not readable at entry."""
+        """Leave the entry state's address in r0; go to ``fail`` if the capture is unreadable."""
         self.asm.load(R0, R10, ENTRY_STATE_SLOT)
         if fetch.bit is not None:
             self.asm.load(R1, R0, BITMAP_OFFSET)
@@ -97,7 +97,7 @@ class MemoryReadEmitter:
             self.asm.jump(Jump.NE, R1, 0, self.fail)
 
     def copy_kept(self, fetch: Captured, base: Reg, offset: int, size: int) -> None:
-        """Copy so many bytes out of a frame to ``base + offset``."""
+        """Copy ``size`` bytes of the entry state to ``base + offset``."""
         self.kept(fetch)
         self.asm.mov(R3, R0)
         self.asm.add(R3, fetch.offset)
@@ -272,7 +272,7 @@ class MemoryReadEmitter:
             self.asm.call(helper)
 
     def push(self, source: Reg = R0) -> int:
-        """Keep a register in a slot of the stack; its offset from r10.
+        """Store a register in a new slot of the stack; return its offset from r10.
 
         Raises:
             TracingError: no slot is left.
@@ -285,5 +285,5 @@ class MemoryReadEmitter:
         return slot
 
     def pop(self) -> None:
-        """Give the last slot back."""
+        """Release the last slot."""
         self._depth -= 1

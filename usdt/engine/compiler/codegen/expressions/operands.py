@@ -29,7 +29,7 @@ _OWN_SLOTS: dict[type, int] = {Deref: 1, ArgumentValue: 1, StringEqualsConst: 2,
 
 
 class OperandEmitter(MemoryReadEmitter):
-    """What arithmetic and comparisons need of the writer of whole expressions.
+    """The part of the expression emitter that arithmetic and comparisons use.
 
     Arguments as :class:`MemoryReadEmitter` has them.
     """

@@ -58,9 +58,10 @@ def emit_compare_with_constant(
 def emit_compare_strings(
     writer: OperandEmitter, node: StringEquals, label: str, *, when: bool
 ) -> None:
-    """The same for two strings.
+    """Go to ``label`` if the comparison of two strings comes out as ``when``.
 
-    Piece by piece, as two strings do not fit the stack. A piece that is not full ends both.
+    Compares piece by piece, as two strings do not fit the stack. A piece that is not full ends
+    both strings.
     """
     asm = writer.asm
     same, differ, done = (asm.new_label(hint) for hint in ("same", "differ", "done"))
