@@ -219,7 +219,7 @@ def test_go_is_recognised_and_its_returns_refused(program: Path, folder: Path) -
         request.functions(str(path), str(path))
     (function,) = FunctionRequest(parse_probe(f"uprobe:{path}:fib")).functions(str(path), str(path))
     assert not function.is_go, "a C function beside Go code"
-    *_, result = arguments_of(KERNEL_MACHINE, go=True, no_return=function.no_return)
+    *_, result = arguments_of(KERNEL_MACHINE, is_go=True, no_return=function.no_return)
     assert isinstance(result.fetch, Unreadable)
 
 
