@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -79,6 +80,33 @@ def test_pyelftools_is_never_imported_with_a_module() -> None:
         if name and _top(name) == "elftools"
     ]
     assert not eager
+
+
+#: Who may name a module by a string: the registry of probe kinds, the packages and groups of
+#: commands that import on demand, and the table of CPUs.
+_NAMING = re.compile(
+    r"usdt/engine/run/registry\.py|usdt/arch/operands/__init__\.py"
+    r"|(usdt|kprobe)/(\w+/)*__init__\.py|(usdt|kprobe)/cli/(group|event)\.py"
+)
+
+
+def _strings(tree: ast.Module) -> Iterator[str]:
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    for node in texts:
+        if isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value.partition(":")[0]
+
+
+def test_modules_are_named_by_strings_only_in_the_registry_and_where_names_are_lazy() -> None:
+    known = {module.path.removesuffix(".py").replace("/", ".") for module in library()}
+    users = {module.path for module in library() if not known.isdisjoint(_strings(module.tree))}
+    assert "usdt/engine/run/registry.py" in users
+    assert {path for path in users if not _NAMING.fullmatch(path)} == set()
 
 
 @functools.cache

@@ -1,4 +1,7 @@
-"""The ``kprobe`` command. Imports nothing by itself: see :func:`main`."""
+"""The ``kprobe`` command: one table of commands in ``group``, one module for most commands.
+
+Importing this package imports nothing else: see :func:`main`.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ __all__ = ("main",)
 
 
 def main() -> NoReturn:
-    """Entry point of the console script.
+    """Run the console script.
 
-    What it imports takes most of the start, and ^C meanwhile must not show a traceback.
+    Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
     try:
         words = sys.argv[1:]
         if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
             from kprobe.functions.symbols import start_loading  # noqa: PLC0415
 
-            start_loading()  # the kernel's work, which goes on beside what is imported here
+            start_loading()  # the kernel writes the symbols while this process imports modules
         from kprobe.cli.group import kprobe  # noqa: PLC0415
         from usdt.engine.cli.click_group import run  # noqa: PLC0415
 

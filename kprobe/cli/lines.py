@@ -1,4 +1,4 @@
-"""Text of several lines on its way to a terminal."""
+"""Escape text of several lines for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def escaped_lines(text: str) -> str:
-    """Text that does a terminal no harm; tabs and line ends stay."""
+    """Escape characters that are unsafe for a terminal; keep tabs and line ends."""
     if not _UNUSUAL.search(text):
         return text
     lines = ("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""Tracepoints, raw tracepoints and system calls as ``kprobe list`` and ``info`` show them."""
+"""Tracepoints, raw tracepoints and system calls in ``kprobe list`` and ``kprobe info``."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ KINDS = ("tracepoint", "rawtp", "syscall")
 
 @frozen
 class Shown:
-    """A probe; ``pattern`` is how it is asked for."""
+    """A probe; ``pattern`` is its name as in a probe's text."""
 
     kind: str
     pattern: str
     key: object
 
     def fields(self) -> list[dict[str, Any]]:
-        """What can be shown of it: name, C type, names of values."""
+        """Return its fields: name, C type, names of values."""
         return list(_FIELDS[self.kind](self.key))
 
     def to_json(self, *, fields: bool) -> str:
-        """One JSON object."""
+        """Return one JSON object."""
         made: dict[str, Any] = {"kind": self.kind, "name": self.pattern}
         if fields:
             made["fields"] = self.fields()
@@ -39,15 +39,15 @@ class Shown:
 
 
 def is_point(word: str) -> bool:
-    """Whether a word names probes of these kinds."""
+    """Whether an argument names probes of these kinds."""
     return word.partition(":")[0] in KINDS and ":" in word
 
 
 def found(word: str) -> list[Shown]:
-    """The probes that a word like ``tracepoint:sched:*`` names.
+    """Return the probes that an argument like ``tracepoint:sched:*`` matches.
 
     Raises:
-        ProbeNotFound: none; the message names the nearest.
+        ProbeNotFound: nothing matches; the message names the closest.
     """
     from usdt.engine.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
 
@@ -67,12 +67,12 @@ def found(word: str) -> list[Shown]:
 
 
 def line(shown: Shown) -> str:
-    """Its name, as it is written on a command line."""
+    """Return its name, as written on a command line."""
     return printable(f"{shown.kind}:{shown.pattern}")
 
 
 def text(shown: Shown) -> Iterator[str]:
-    """Its name and its fields, a line each."""
+    """Yield its name and its fields, one line each."""
     yield line(shown)
     for field in shown.fields():
         names = field.get("names")

@@ -1,4 +1,7 @@
-"""The ``usdt`` command. Imports nothing by itself: see :func:`main`."""
+"""The ``usdt`` command: one table of commands in ``group``, one module for most commands.
+
+Importing this package imports nothing else: see :func:`main`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ __all__ = ("main",)
 
 
 def main() -> NoReturn:
-    """Entry point of the console script.
+    """Run the console script.
 
-    What it imports takes most of the start, and ^C meanwhile must not show a traceback.
+    Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
     try:
         from usdt.cli.group import usdt  # noqa: PLC0415

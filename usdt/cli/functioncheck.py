@@ -1,4 +1,4 @@
-"""Functions in ``usdt check``: would ``uprobe:TARGET:FUNCTION(ITEMS)`` attach, and show them?"""
+"""Functions in ``usdt check``: check that ``uprobe:TARGET:FUNCTION(ITEMS)`` would attach."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ("check_functions",)
 def check_functions(
     words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
 ) -> int:
-    """Write what is wrong with probes on functions; 1 if anything is, otherwise 0.
+    """Print the problems of function probes; return 1 if there are any, otherwise 0.
 
     Args:
-        words: ``uprobe:...`` of the command line.
-        targets: files that words without one are about.
-        pids: processes whose files are meant.
-        as_json: one object per function.
+        words: arguments ``uprobe:…``.
+        targets: files to search for words that name none.
+        pids: processes whose files are searched.
+        as_json: whether to print one object per function.
 
     Raises:
-        TargetError: no such file or process.
-        LanguageError: a word is no probe.
+        TargetError: there is no such file or process.
+        LanguageError: a word is not a valid probe.
     """
     worst = 0
     for word in words:

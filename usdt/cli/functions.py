@@ -37,17 +37,17 @@ _SHOWN_ARGUMENTS = 8
 def list_functions(
     words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
 ) -> None:
-    """Write the functions that patterns fit.
+    """Print the functions that match.
 
     Args:
-        words: ``uprobe:…`` of the command line.
-        targets: files that patterns without one are about; none: all of the processes.
-        pids: processes whose files are meant.
-        as_json: one object per function.
+        words: arguments ``uprobe:…``.
+        targets: files to search for words that name none; without any, all files of ``pids``.
+        pids: processes whose files are searched.
+        as_json: whether to print one object per function.
 
     Raises:
-        ProbeNotFound: nothing fits; the message says why.
-        TargetError: no such file or process.
+        ProbeNotFound: nothing matches; the message says why.
+        TargetError: there is no such file or process.
     """
     for number, (file, found) in enumerate(_found(words, targets, pids)):
         if as_json:
@@ -59,9 +59,9 @@ def list_functions(
 def describe_functions(
     words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
 ) -> None:
-    """Write where each function is, its other names, its prototype, and where its arguments are.
+    """Print the address, aliases, prototype and locations of arguments of each function.
 
-    Args and errors as of :func:`list_functions`.
+    Args and Raises: as for :func:`list_functions`.
     """
     for file, found in _found(words, targets, pids, described=True):
         parameters, problem = _parameters_of(file)
@@ -80,7 +80,7 @@ def describe_functions(
 
 
 def _parameters_of(file: FunctionFile) -> tuple[DebugParameters | None, str]:
-    # What knows types, or why nothing does.
+    # Debug information, or the reason why there is none.
     try:
         debug = debug_of(file.path, file.open_path, file.roots)
     except TracingError as err:
@@ -116,14 +116,14 @@ def _found(
 def files_of(
     request: ProbeText, named: Sequence[str], pids: Sequence[int]
 ) -> Iterator[tuple[str, str, int]]:
-    """The files that a probe on functions is about: path, what to open, process or 0.
+    """Yield the files of a function probe: path, path to open, process ID or 0.
 
     Raises:
-        TargetError: no such file or process, or none was named.
+        TargetError: there is no such file or process, or no target is given.
     """
     if not named and not pids:
         raise TargetError(
-            f"whose functions? Give a file, a library or -p PID: usdt list libc {request.text}"
+            f"no target: give a file, a library or -p PID, as in: usdt list libc {request.text}"
         )
     for word in named:
         for pid in pids or (None,):
@@ -179,11 +179,11 @@ def _description(function: ProbeFunction, known: Prototype | None, problem: str)
     if known is not None:
         yield from _prototype(known)
     if function.offset_in_function:
-        yield "  inside the function: its arguments and return are known where it begins\n"
+        yield "  inside the function: arguments and return are only known at its entry\n"
     elif known is not None and not function.is_go:
         yield from _parameters(function, known)
     else:
-        yield "  arguments, if they are integers or pointers (types are not known):\n"
+        yield "  arguments, if they are integers or pointers (types are unknown):\n"
         for name, place in _places(function):
             yield f"    {name:<7} {place}\n"
         if not function.is_go:

@@ -46,12 +46,12 @@ class FileProbeProvider:
             if not targets.command:
                 raise TargetError("the command is empty")
             command = stack.enter_context(StoppedCommand(targets.command))
-        # Without probes of files nothing is looked for in the files of all processes.
-        whom = Targets(
+        # Without probes of files, the files of all processes need not be searched.
+        selection = Targets(
             targets.pids, command, targets.all_processes and bool(requests), targets.follow
         )
         tracer = Tracer(
-            requests, whom, session, patience=targets.library_timeout, keys=options.keys
+            requests, selection, session, patience=targets.library_timeout, keys=options.keys
         )
         return stack.enter_context(tracer), command
 

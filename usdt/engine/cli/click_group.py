@@ -1,6 +1,6 @@
-"""What the commands have in common: the group that loads commands on demand, errors, sizes.
+"""The group that imports commands on demand; errors, exit codes, messages and sizes.
 
-Imports nothing of the engine: ``--help`` stays cheap.
+Imports nothing of the engine, so that ``--help`` stays cheap.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Like click's, which would make an exit code of 1 of a reader that has had enough."""
+        """Like click's, but a closed pipe ends the command quietly instead of with exit code 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """The list of commands, from the table, without importing them."""
+        """Write the list of commands from the table, without importing them."""
         rows = [(name, text) for name, (_, text) in self._commands_at.items()]
         if rows:
             with formatter.section("Commands"):
@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, naming the nearest command for one that does not exist."""
+        """Like click's, but suggest the closest command for one that does not exist."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._commands_at:
             near = closest(name, self._commands_at)
@@ -99,7 +99,7 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes."""
+        """Return bytes."""
         if isinstance(value, int):
             return value
         text = str(value).strip().upper().removesuffix("IB").removesuffix("B")
@@ -126,8 +126,8 @@ def say(text: str) -> None:
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a command and end the process: 0 done, 1 error (one line), 2 usage.
 
-    A probe that cannot be understood is usage, too: a caret points at the place in its text. A
-    broken pipe ends quietly with 0: the reader has had enough.
+    An invalid probe is a usage error, too: a caret marks the column in its text. A closed pipe ends
+    the command quietly with 0.
     """
     from usdt.base.errors import LanguageError, TracingError  # noqa: PLC0415
 
@@ -163,8 +163,8 @@ def run(command: click.Command, name: str) -> NoReturn:
 
 
 def _repair_streams() -> None:
-    # A standard stream that is closed would be the number of the next file we open, a map of the
-    # kernel perhaps; and a terminal without UTF-8 cannot show every name.
+    # The next file that is opened, perhaps a BPF map, would get the number of a closed standard
+    # stream. A terminal without UTF-8 cannot show every name.
     for number in range(3):
         try:
             os.fstat(number)
@@ -196,7 +196,7 @@ def _misunderstood(error: LanguageError) -> int:
 
 
 def _quiet_end() -> int:
-    # Python flushes stdout once more at exit and would complain about the pipe.
+    # Python flushes stdout once more at exit, and would report the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
