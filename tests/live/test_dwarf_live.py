@@ -29,7 +29,7 @@ from usdt.uprobes.parameters import DebugParameters
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
 
-_UNTOLD = ("in none at return", "is not known here", "programs are not given")
+_UNTOLD = ("in no register at return", "is not known", "cannot read")
 _x86_64 = pytest.mark.skipif(PROCESS_MACHINE != "x86_64", reason="names registers of x86-64")
 
 

@@ -305,7 +305,7 @@ def test_malloc_and_free_in_one_session(program: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["uprobe:malloc"], "whose function?"),
+        (["uprobe:malloc"], "names no file"),
         (["uprobe:libc:mallok"], "nearest is malloc"),
         pytest.param(
             ["uprobe:libc:memcpy(arg2)"],
@@ -319,7 +319,7 @@ def test_malloc_and_free_in_one_session(program: Path) -> None:
         (["uprobe:/nowhere:malloc"], "no such file"),
         (["uprobe:/etc/passwd:malloc"], "not an ELF file"),
         (["uprobe:libc:malloc+4(arg0)"], "arguments are known where it begins"),
-        (["uprobe:libc:malloc+1000000"], "beyond its end"),
+        (["uprobe:libc:malloc+1000000"], "is outside the function"),
         (["uprobe:libc:malloc(arg99)"], "arg0…arg15"),
         (["uprobe:libc:0x10"], "not in code"),
     ],

@@ -116,7 +116,7 @@ def test_an_offset_belongs_to_its_function(program: Path) -> None:
     assert inside.label == f"fib+{inside.offset_in_function:#x}"
     assert found(program, f"{inside.start + inside.offset_in_function:#x}") == [inside]
     assert found(program, f"{function.start:#x}")[0].symbol == "fib"
-    assert "beyond its end" in why(program, f"fib+{function.size}")
+    assert "is outside the function" in why(program, f"fib+{function.size}")
 
 
 def test_aliases_are_one_function(odd: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_misspelt_name_of_cxx(cxx: Path) -> None:
         ("printf@plt", "is imported"),
         ("firts", "nearest is first"),
         ("prin*", "imported: trace them"),
-        ("nothing*", "no function fits"),
+        ("nothing*", "no function matches"),
         ("0x1", "not in code"),
     ],
 )
@@ -279,7 +279,7 @@ def test_functions_that_a_probe_would_damage_are_refused(folder: Path) -> None:
 
 
 def test_a_function_without_a_file() -> None:
-    with pytest.raises(LanguageError, match="whose function"):
+    with pytest.raises(LanguageError, match="names no file"):
         FunctionRequest(parse_probe("uprobe:malloc"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 from usdt.arch.foreign_code import foreign_machine_reason
@@ -134,13 +135,13 @@ _types: weakref.WeakValueDictionary[tuple[str, str, int], DwarfTypeProvider] = (
 
 def _types_of(path: str, open_path: str, machine: str, pid: int) -> DwarfTypeProvider:
     # What knows the program's own types, in casts; its debug information is read if there are any.
-    from usdt.uprobes.debug_info import LazyDebug  # noqa: PLC0415 - listing needs neither
+    from usdt.uprobes.debug_info import required_debug  # noqa: PLC0415 - listing needs neither
     from usdt.uprobes.dwarf_types import DwarfTypeProvider  # noqa: PLC0415
 
     known = _types.get((path, open_path, pid))
     if known is None:
         roots = (f"/proc/{pid}/root", "") if pid else ("",)
-        known = DwarfTypeProvider(LazyDebug(path, open_path, machine, roots), machine)
+        known = DwarfTypeProvider(partial(required_debug, path, open_path, roots), machine)
         _types[path, open_path, pid] = known
     return known
 

@@ -1,7 +1,7 @@
-"""Where a function's arguments and result are, by the CPU's calling convention.
+"""Arguments and result of a function without debug information, by the calling convention.
 
-Every argument is an integer or a pointer in a word of its own: that is what is known without
-debug information. Names and types of parameters come from a :class:`Parameters`, if there is one.
+Every argument is taken for an integer or a pointer in one word. Names and types of parameters come
+from a :class:`Parameters`, if there is one.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ __all__ = (
 )
 
 MAX_ARGUMENTS = 16
-GO_ARGUMENTS = "a Go function: arguments are not where C has them, and that differs by version"
+GO_ARGUMENTS = "a Go function: its calling convention is not C's, and differs by version"
 
 
 class Parameters(Protocol):
-    """What knows the parameters of functions by name and type: debug information."""
+    """A source of the names and types of parameters, such as debug information."""
 
     @property
     def missing_reason(self) -> str:
-        """Why nothing may be known of a function: what is not here; "" if nothing is missing."""
+        """Return the part of the debug information that is missing; "" if it is complete."""
 
     def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
-        """Named arguments of a function, in order; none where nothing is known."""
+        """Return the named arguments of a function, in order; empty if nothing is known."""
 
     def types(self, function: ProbeFunction) -> TypeProvider | None:
-        """What knows members and types' names at a function."""
+        """Return the provider of types and members at a function."""
 
 
 @functools.cache
 def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> tuple[Argument, ...]:
-    """``arg0``… and ``return`` of any function of a CPU; none of a CPU that is not known.
+    """Return ``arg0``, … and ``return`` of any function of a CPU; empty for an unknown CPU.
 
     Args:
         machine: the CPU, as ElfFile.machine_name gives it.
-        is_go: whether it is Go code.
-        no_return: why there is no ``return``.
+        is_go: True for Go code.
+        no_return: why ``return`` cannot be read; "" if it can.
     """
     convention = CONVENTIONS.get(machine)
     slots = saved_registers(machine)
@@ -91,7 +91,7 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
 
 @functools.cache
 def call_stack(machine: str) -> EntryReturnMatch | None:
-    """How entry and return of a function find one another."""
+    """Return how the entry and return of a call are matched; None for an unknown CPU."""
     convention = CONVENTIONS.get(machine)
     slots = saved_registers(machine)
     if convention is None or not slots:
@@ -105,7 +105,7 @@ def call_stack(machine: str) -> EntryReturnMatch | None:
 
 
 def place_of(machine: str, number: int) -> str:
-    """Where an argument is, in words; -1: the result."""
+    """Describe where an argument is passed; ``number`` -1 is the result."""
     convention = CONVENTIONS.get(machine)
     if convention is None:
         return f"not known for {machine}"

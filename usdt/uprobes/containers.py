@@ -1,16 +1,16 @@
-"""Texts and lists of C++ and Rust: where what they hold is, by the members that their types have.
+"""Strings and sequences of C++ and Rust: address and count of their elements, by type members.
 
-    std::string        libstdc++: _M_dataplus._M_p and _M_string_length; before the ABI of GCC 5
-                       there is no length, and three words before the text is one
-                       libc++: the first bit says whether three words (capacity, length, text) or
-                       a byte (twice the length) and the text itself
+    std::string        libstdc++: _M_dataplus._M_p and _M_string_length; in the ABI before
+                       GCC 5 the length is stored three words before the text
+                       libc++: the first bit tells three words (capacity, length, text) from
+                       a byte (twice the length) followed by the text
     std::string_view   _M_str and _M_len; libc++: __data_ and __size_, without _ in older ones
-    std::vector<T>     _M_impl._M_start and _M_finish, libc++: __begin_ and __end_; not of bool,
-                       which are bits
+    std::vector<T>     _M_impl._M_start and _M_finish, libc++: __begin_ and __end_; not
+                       vector<bool>, whose elements are bits
     &str, &[T], Box<str>, …   data_ptr and length
     String, Vec<T>     len, and a pointer somewhere in buf (of a String: in its vec)
 
-Types are known by their members as well as by name, so that a program's own ``String`` is none.
+Types are recognized by members as well as by name, so a program's own ``String`` is not.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _RUST_TEXT = re.compile(r"(?:^|&|&mut |\bBox<|\bRc<|\bArc<|\bconst |\bmut )str\b
 _VECTOR = re.compile(r"(?:[^<]*::)?vector<")
 _RUST_VECTOR = re.compile(r"(?:^|::)Vec<(.*?)(?:, [\w:]*Global)?>$")
 _LIBSTDCXX = ("std::__cxx11::basic_string<", "std::basic_string<")
-_OLD_LENGTH = -24  # of libstdc++'s strings before GCC 5: a word, from the text
+_OLD_LENGTH = -24  # offset of the length from the text, libstdc++ before GCC 5
 _MAX_NESTING = 8
 
 
 @frozen
 class SequenceView:
-    """What a text or a list holds.
+    """The elements of a string or sequence.
 
     Attributes:
-        address: where it begins.
-        count: of the elements.
-        element: ID of their type.
-        text: whether they are characters.
+        address: of the first element.
+        count: number of elements.
+        element: type ID of an element.
+        text: True if the elements are characters.
     """
 
     address: Node
@@ -66,7 +66,7 @@ class SequenceView:
 
 
 def sequence_view_of(types: MemberAccess, node: Node) -> SequenceView | None:
-    """What a value holds, if it is a text or a list."""
+    """Return the elements of a value if it is a string or sequence, else None."""
     number = getattr(getattr(node, "handle", None), "type", getattr(node, "handle", None))
     if not isinstance(node, LValue) or not isinstance(number, int):
         return None
@@ -103,13 +103,13 @@ def _cxx_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | No
 
 
 def _first(types: MemberAccess, node: LValue, *names: str) -> Node | None:
-    # The first of some members that there is.
+    # The first of several members that exists.
     found = (types.member_by_name(node, name) for name in names)
     return next((one for one in found if one is not None), None)
 
 
 def _libcxx_text(types: MemberAccess, node: LValue) -> SequenceView | None:
-    # Its ABI is what it is on little-endian machines; how it names its members differs.
+    # On little-endian machines its ABI is fixed, but the names of its members vary.
     element = types.type_named("char")
     if element is None or types.big_endian or not _first(types, node, "__r_", "__rep_"):
         return None
@@ -129,7 +129,7 @@ def _libcxx_text(types: MemberAccess, node: LValue) -> SequenceView | None:
 
 
 def _either(mask: Node, one: Node, other: Node) -> Node:
-    # The one where the mask is all ones, the other where it is 0.
+    # ``one`` if the mask is all ones, ``other`` if it is 0.
     kept = Arithmetic("&", one, mask, U64)
     rest = Arithmetic("&", other, Arithmetic("~", mask, None, U64), U64)
     return Arithmetic("|", kept, rest, U64)
@@ -141,8 +141,8 @@ def _is_declared(types: MemberAccess, node: Node | None) -> bool:
 
 
 def _declared_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
-    # clang leaves it to the C++ library to describe its strings, or what has the pointer in them;
-    # their ABI is what it is.
+    # clang only declares the strings of the C++ library, or the member with their pointer; their
+    # ABI is fixed.
     if not _TEXT.match(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
         return None
     element = types.type_named("char")
@@ -198,7 +198,7 @@ def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
 
 
 def _pointer_in(types: MemberAccess, place: LValue, depth: int) -> PointerExpr | None:
-    # The one pointer in a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
+    # The pointer inside a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
     number = getattr(place.handle, "type", place.handle)
     found = types.btf.resolve(number) if isinstance(number, int) else None
     if not isinstance(found, btf_types.Composite) or depth > _MAX_NESTING:

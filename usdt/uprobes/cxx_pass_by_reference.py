@@ -1,9 +1,9 @@
-"""Whether C++ passes an object by value, or the address of a copy.
+"""Decides whether C++ passes an object by value or by the address of a copy.
 
 The Itanium C++ ABI (3.1.1, "non-trivial for the purposes of calls"): a class with a copy or move
 constructor or a destructor of its own, or with a base class or member of such a class, or with
-anything virtual, is passed by address. clang says so (DW_AT_calling_convention); where nothing is
-said, the class's functions tell.
+anything virtual, is passed by address. clang records this in DW_AT_calling_convention; otherwise it
+follows from the class's functions.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _IN_CLASS = 1  # DW_DEFAULTED_in_class
 _CLASSES = (Tag.STRUCTURE, Tag.CLASS, Tag.UNION)
 _THROUGH = (Tag.TYPEDEF, Tag.CONST, Tag.VOLATILE, Tag.ARRAY)
 _CXX = frozenset((0x0004, 0x001A, 0x0021, 0x002B, 0x003A))
-_KNOWN = ("basic_string<",)  # what clang leaves to the C++ library to describe
+_KNOWN = ("basic_string<",)  # classes that clang only declares; the C++ library describes them
 _MAX_NESTING = 16
 _MAX_MEMBERS = 1 << 12  # entries of a class
 
 
 def passed_by_reference(types: DwarfTypes, number: int, whole: Whole) -> bool:
-    """Whether an argument of a type is the address of a copy.
+    """Return True if an argument of a type is passed as the address of a copy.
 
     Args:
-        types: whose type.
-        number: its ID.
-        whole: what defines a class that an entry only declares.
+        types: the program's types.
+        number: ID of the type.
+        whole: returns the definition of a class that an entry only declares.
     """
     die = types.die(number)
     if die is None or die.unit.integer(die.unit.root, At.LANGUAGE) not in _CXX:
@@ -84,12 +84,12 @@ def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
 
 
 def virtual_bases(die: Die | None, whole: Whole, depth: int = 0) -> list[str]:
-    """The names of the virtual base classes of a class and of its bases.
+    """Return the names of the virtual base classes of a class and of its bases.
 
     Args:
         die: the class.
-        whole: what defines a class that an entry only declares.
-        depth: how many classes it is a base of.
+        whole: returns the definition of a class that an entry only declares.
+        depth: nesting depth of the recursion.
     """
     if die is not None and die.flag(At.DECLARATION):
         die = whole(die)
@@ -107,8 +107,8 @@ def virtual_bases(die: Die | None, whole: Whole, depth: int = 0) -> list[str]:
 
 
 def _own(die: Die, function: Die, name: str) -> bool:
-    # A virtual function, a destructor, a constructor that copies or moves; not one that the
-    # compiler made, or was told to make.
+    # True for a virtual function, or a destructor, copy or move constructor that is neither
+    # implicit nor defaulted.
     if function.number(At.VIRTUALITY):
         return True
     called = function.text().partition("<")[0]

@@ -1,6 +1,6 @@
-"""What to say where debug information is missing: which package brings it.
+"""A hint for missing debug information: the package that contains it.
 
-Debian's database of files is read as it lies in /var/lib/dpkg, as text: nothing is run.
+On Debian the package is found in the file lists in /var/lib/dpkg/info; no command is run.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ __all__ = ("missing_debug", "package_of")
 
 _LISTS = "/var/lib/dpkg/info"
 _MAX_LIST_SIZE = 16 << 20  # bytes of one list
-# Packages whose symbols are not in a package of the automatic kind.
+# Packages whose debug symbols are not in an automatic -dbgsym package.
 _NAMED = {"libc6": "libc6-dbg", "libc6-i386": "libc6-dbg", "python3.11-minimal": "python3.11-dbg"}
 
 
 def missing_debug(path: str, build_id: str | None) -> str:
-    """Why names of parameters are not known in a file, and what to do, in one line."""
+    """Return one line that says that a file has no debug information, and what to do."""
     package = package_of(path)
-    what = f"{path} has no debug information, in which parameters and types have names"
+    what = f"{path} has no debug information, which names parameters and types"
     if package is None:
         fix = "build it with -g"
         if build_id:
@@ -27,13 +27,13 @@ def missing_debug(path: str, build_id: str | None) -> str:
     else:
         wanted = _NAMED.get(package, f"{package}-dbgsym")
         fix = f"install {wanted}" + (f" (build ID {build_id})" if build_id else "")
-    return f"{what}: {fix}; arg0… and return work without"
+    return f"{what}: {fix}; arg0… and return work without it"
 
 
 def package_of(path: str, lists: str = _LISTS) -> str | None:
-    """The Debian package that a file belongs to; None if none is known."""
+    """Return the Debian package that a file belongs to, or None."""
     wanted = [os.path.realpath(path)]
-    # /lib is /usr/lib, and packages may still have it under the shorter name.
+    # /lib is a link to /usr/lib; packages may still list the file under the shorter name.
     if wanted[0].startswith("/usr/lib"):
         wanted.append(wanted[0].removeprefix("/usr"))
     lines = [f"\n{one}\n".encode("utf-8", "surrogateescape") for one in wanted]

@@ -1,12 +1,12 @@
-"""The types of a program in the probe language: members by debug information, C++ and Rust.
+"""The types of a program in the probe language, from its debug information.
 
-What :class:`usdt.engine.compiler.resolve.btf_types.BtfTypes` does not know is here: values that
-lie in registers, references, and texts and lists of C++ and Rust, which are shown by what they
-hold.
+Adds to :class:`usdt.engine.compiler.resolve.btf_types.BtfTypes`: values in registers, references,
+and strings and sequences of C++ and Rust, which are shown by their content.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import AtFunctionReturn, Register, Unreadable, ValueClass, ValueType
@@ -42,37 +42,39 @@ from usdt.uprobes.containers import sequence_view_of
 from usdt.uprobes.smart_pointers import pointer_in, value_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from usdt.arch.abi import RegisterPiece
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.dwarf.types.variants import Variant
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Cast, Index, Unary
     from usdt.uprobes.containers import SequenceView
-    from usdt.uprobes.debug_info import Debug, LazyDebug
+    from usdt.uprobes.debug_info import Debug
 
 __all__ = ("ByAddress", "DwarfTypeProvider", "InRegisters")
 
-_WORD = 8  # bytes of registers in which numbers are put together
-_MAX_NESTING = 32  # structures within one another
+_WORD = 8  # bytes of the registers from which a split number is combined
+_MAX_NESTING = 32  # of structures
 _VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
 
 
 @frozen
 class ByAddress:
-    """Handle of an argument whose value is the address of what it is."""
+    """Type reference of an argument whose value is the address of the object."""
 
     type: int
 
 
 @frozen
 class InRegisters:
-    """Handle of what lies in registers.
+    """Type reference of a value in registers.
 
     Attributes:
-        type: its ID.
+        type: ID of its type.
         pieces: the registers.
-        bits: where it begins in them.
-        returned: whether they are the return's.
+        bits: bit offset of the value in the pieces.
+        returned: True if the registers are those at the function's return.
     """
 
     type: int
@@ -82,36 +84,42 @@ class InRegisters:
 
 
 class DwarfTypeProvider(BtfTypes):
-    """What debug information knows: a :class:`usdt.engine.compiler.scope.TypeProvider`.
+    """The types of debug information: a :class:`usdt.engine.compiler.scope.TypeProvider`.
 
     Args:
-        debug: the program's.
-        machine: its CPU.
-        rust: whether ``.`` goes through pointers, as in Rust.
+        open_debug: returns the program's debug information; called once, when it is needed.
+        machine: CPU of the program.
+        rust: True if ``.`` dereferences pointers, as in Rust.
     """
 
-    def __init__(self, debug: Debug | LazyDebug, machine: str, *, rust: bool = False) -> None:
-        super().__init__(lambda: debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
-        self._debug = debug
+    def __init__(
+        self, open_debug: Callable[[], Debug], machine: str, *, rust: bool = False
+    ) -> None:
+        super().__init__(lambda: self._debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
+        self._open_debug = open_debug
         self._rust = rust
         self._lists: dict[int, TypeSnapshot | None] = {}  # of elements, for as many as are kept
 
+    @functools.cached_property
+    def _debug(self) -> Debug:
+        return self._open_debug()
+
     def argument(self, argument: Argument, node: Node) -> Node:
-        """An argument as what its type says; a reference is what it refers to."""
+        """Return an argument with its type; a reference becomes the object it refers to."""
         handle = argument.handle
         if isinstance(handle, InRegisters):
             return self._load_member(handle, 0, handle.type, 0)
         if isinstance(handle, ByAddress) and isinstance(node, ArgumentValue):
             found = self._at(ArgumentValue(node.fetch, U64), 0, handle.type, 0)
             return found or Unavailable(
-                f"values of {argument.type.size} bytes of its type are not read"
+                f"values of its type ({argument.type.size} bytes) cannot be read"
             )
         if isinstance(handle, int) and isinstance(node, ArgumentValue):
             return self._typed(node, handle)
         return node
 
     def _typed(self, node: Node, number: int) -> Node:
-        # A number of a type: a pointer, a reference, an enum.
+        # A number with a type: a pointer, a reference, an enum.
         found = self.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
             if self._debug.is_reference(number):
@@ -127,7 +135,7 @@ class DwarfTypeProvider(BtfTypes):
     # ------------------------------------------------------------ members
 
     def member(self, tree: Member, target: Node) -> Node | None:
-        """``target->name`` or ``target.name``; also of what lies in registers."""
+        """Resolve ``target->name`` or ``target.name``, also in registers."""
         handle = target.handle if isinstance(target, LValue) else None
         if self._rust and isinstance(target, PointerExpr) and not tree.arrow:
             known = target.handle if isinstance(target.handle, int) else 0
@@ -152,7 +160,7 @@ class DwarfTypeProvider(BtfTypes):
         return self._load_member(handle, bits, member.type_id, member.bitfield_size)
 
     def deref(self, tree: Unary, target: Node) -> Node | None:
-        """``*target``, also of a std::optional."""
+        """Resolve ``*target``, also for a std::optional."""
         inner = self._optional(target) if isinstance(target, LValue) else None
         return inner or super().deref(tree, target)
 
@@ -167,13 +175,13 @@ class DwarfTypeProvider(BtfTypes):
         if not virtual:
             return super()._no_member(found, name)
         return (
-            f"struct {found.name} has no member {name!r} at a place that its type tells; members "
-            f"of its virtual base {', '.join(virtual)} are not read: where they are, only the "
-            "object knows"
+            f"struct {found.name} has no member {name!r} at a fixed offset; members of its virtual "
+            f"base {', '.join(virtual)} are not supported, because their offset differs from "
+            "object to object"
         )
 
     def member_by_name(self, target: Node, name: str) -> Node | None:
-        """The member of a structure, wherever that lies; None if it has none of that name."""
+        """Return the named member of a structure in memory or registers, or None."""
         handle = target.handle if isinstance(target, LValue) else None
         number = handle.type if isinstance(handle, InRegisters) else handle
         if not isinstance(target, LValue) or not isinstance(number, int):
@@ -185,7 +193,7 @@ class DwarfTypeProvider(BtfTypes):
         return None if place is None else self.member_at(target, *place)
 
     def member_at(self, target: LValue, bits: int, member: btf_types.Member) -> Node | None:
-        """A member of a structure that begins so many bits in it."""
+        """Return a member that begins ``bits`` bits into a structure."""
         handle = target.handle
         if isinstance(handle, InRegisters):
             return self._load_member(
@@ -194,7 +202,7 @@ class DwarfTypeProvider(BtfTypes):
         return self._at(target.address, bits, member.type_id, member.bitfield_size)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
-        """``target[index]``, also of an array in registers and of a list of C++ or Rust."""
+        """Resolve ``target[index]``, also for arrays in registers and sequences of C++ or Rust."""
         handle = target.handle if isinstance(target, LValue) else None
         if isinstance(handle, InRegisters):
             found = self.btf.resolve(handle.type)
@@ -214,7 +222,7 @@ class DwarfTypeProvider(BtfTypes):
         return super().index(tree, target, index)
 
     def cast(self, tree: Cast, operand: Node) -> Node | None:
-        """``(struct X *)operand``: the type is looked for in all of the debug information."""
+        """Resolve ``(struct X *)operand``; the type is searched in all of the debug information."""
         kind = tree.type
         tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
         self._debug.type_id(f"{tag}{kind.name}")
@@ -222,15 +230,15 @@ class DwarfTypeProvider(BtfTypes):
 
     @property
     def big_endian(self) -> bool:
-        """Whether the machine is."""
+        """True if the program's CPU is big-endian."""
         return self._big_endian
 
     def content(self, node: Node) -> SequenceView | None:
-        """What a text or a list of C++ or Rust holds; None of everything else."""
+        """Return the content of a string or sequence of C++ or Rust; None for other types."""
         return sequence_view_of(self, node)
 
     def shown(self, node: Node) -> DefaultFormat | None:
-        """How an expression is shown: texts and lists by what they hold, Rust's enums by name."""
+        """Return the default format: strings and sequences by content, Rust enums by name."""
         place: Node | None = node
         if self._rust and isinstance(node, PointerExpr) and isinstance(node.handle, int):
             place = self._at(node.address, 0, node.handle, 0)
@@ -257,7 +265,7 @@ class DwarfTypeProvider(BtfTypes):
         return DefaultFormat(Display.ARRAY, begin=held.address, length=length, element=element)
 
     def _shown_sequence(self, held: SequenceView) -> DefaultFormat | None:
-        # A list of structures, or of what else is no integer.
+        # A sequence of structures or other elements that are not integers.
         if held.element not in self._lists:
             room = self.btf.size_of(held.element)
             fits = 0 < room <= DEFAULT_STRUCT
@@ -271,7 +279,7 @@ class DwarfTypeProvider(BtfTypes):
         return DefaultFormat(Display.STRUCT, shape, begin=held.address, length=length)
 
     def _variant_number(self, place: LValue) -> Node | None:
-        # Which of its forms a Rust enum has, as a number with names.
+        # The active variant of a Rust enum, as a number with names.
         handle = place.handle
         number = handle.type if isinstance(handle, InRegisters) else handle
         part = self._debug.variants(number) if isinstance(number, int) else None
@@ -290,7 +298,7 @@ class DwarfTypeProvider(BtfTypes):
         value = fold(Convert(node, ValueType(ValueClass.UNSIGNED, part.size)))
         listed = [pair for variant in part.variants for pair in _named(variant)]
         rest = [v.name for v in part.variants if v.values is None]
-        if rest and len(listed) == 1:  # Option<&T>: None is 0, and Some everything else
+        if rest and len(listed) == 1:  # Option<&T>: None is 0, Some any other value
             one, name = listed[0]
             same = fold(Compare("==", value, Number(one, value.type), value.type))
             listed = [(1, name), (0, rest[0])]
@@ -299,14 +307,14 @@ class DwarfTypeProvider(BtfTypes):
         return value
 
     def type_named(self, name: str) -> int | None:
-        """The ID of a type, as its language spells it; None if there is none."""
+        """Return the ID of the type with this source-level name, or None."""
         try:
             return self._debug.type_id(name)
         except BtfError:
             return None
 
     def _shape(self, number: int) -> TypeSnapshot | None:
-        # None of what has something in it that is only declared.
+        # None for a type that contains an incomplete type.
         try:
             return super()._shape(number) if self._is_complete(number, 0) else None
         except BtfError:
@@ -317,7 +325,7 @@ class DwarfTypeProvider(BtfTypes):
         forms = self._debug.variants(number)
         told = forms is None or forms.discriminant is None or tagged_union_of(self.btf, found)
         if not told and found.kind != btf_format.Kind.UNION:
-            return False  # which of its forms it has, a structure cannot say
+            return False  # BTF cannot express which variant is active
         if isinstance(found, btf_types.Array):
             return self._is_complete(found.type_id, depth)
         if isinstance(found, btf_types.Composite) and depth < _MAX_NESTING:
@@ -339,17 +347,17 @@ class DwarfTypeProvider(BtfTypes):
         return self._through_smart_pointer(node, found) if isinstance(node, LValue) else node
 
     def lvalue_at(self, address: Node, number: int) -> Node | None:
-        """What lies at an address, of a type."""
+        """Return the object of type ``number`` at an address."""
         return self._at(address, 0, number, 0)
 
     def _through_smart_pointer(self, node: LValue, found: btf_types.Type) -> Node:
-        # A smart pointer is the pointer in it.
+        # A smart pointer is replaced by the pointer in it.
         if not isinstance(found, btf_types.Composite) or "<" not in found.name:
             return node
         return pointer_in(self, node, found.name) or node
 
     def _load_member(self, handle: InRegisters, bits: int, number: int, width: int) -> Node:
-        # What lies so many bits behind the begin of some registers.
+        # The value of type ``number``, ``bits`` bits into the registers of ``handle``.
         found = self.btf.resolve(number)
         if width:
             return self._load_bitfield(handle, bits, width, found)
@@ -370,9 +378,9 @@ class DwarfTypeProvider(BtfTypes):
         )
 
     def _load_all(self, handle: InRegisters, start: int, size: int, number: int) -> Node:
-        # All bytes of a structure or an array; unreadable if some of them are.
+        # All bytes of a structure or array; unreadable if any of them is.
         if self._shape(number) is None:
-            reason = "a structure in registers: its members can be read, not the whole"
+            reason = "a structure in registers can only be read member by member"
             return _unreadable(handle, reason, U64)
         parts: list[tuple[int, Node]] = []
         for piece in handle.pieces:
@@ -401,12 +409,12 @@ class DwarfTypeProvider(BtfTypes):
     def _split_register_load(
         self, handle: InRegisters, first: RegisterPiece, start: int, kind: ValueType
     ) -> Node:
-        # A number of a packed structure, with its beginning in one register, its end in the next.
+        # A number of a packed structure that starts in one register and ends in the next.
         later = next((one for one in handle.pieces if one.start == first.start + first.size), None)
         halves = [None if one is None else one.register for one in (first, later)]
         low, high = halves
         if low is None or high is None or self._big_endian or low.size != _WORD:
-            return _unreadable(handle, "it lies in two registers", kind)
+            return _unreadable(handle, "it is split between two registers", kind)
         wide = Register(high.offset, _WORD)
         parts = [
             ArgumentValue(AtFunctionReturn(one) if handle.returned else one, U64)
@@ -422,11 +430,11 @@ class DwarfTypeProvider(BtfTypes):
     ) -> Node:
         first, shift = divmod(bits, 8)
         size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
-        # Not more bytes than the register has that it lies in.
+        # Do not read past the end of its register.
         while size and first % 8 + size > 8 and first:
             first, shift = first - 1, shift + 8
         if not size or shift + width > 64:
-            reason = f"a bit field of {width} bits across two registers is not read"
+            reason = f"a bit field of {width} bits in two registers is not supported"
             return _unreadable(handle, reason, U64)
         size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
         whole = self._load_bytes(handle, first, ValueType(ValueClass.UNSIGNED, size))
@@ -447,12 +455,12 @@ class DwarfTypeProvider(BtfTypes):
 
 
 def _named(variant: Variant) -> list[tuple[int, str]]:
-    # The one discriminant of a form, and its name.
+    # The discriminants of a variant, with its name.
     return [(low, variant.name) for low, high in variant.values or () if low == high]
 
 
 def _unreadable(handle: InRegisters, reason: str, kind: ValueType) -> Node:
-    # Of the return it stays, so that the return is the hit.
+    # A value at the return keeps that location, so that the probe fires at the return.
     if handle.returned:
         return ArgumentValue(AtFunctionReturn(Unreadable(reason)), kind)
     return Unavailable(reason, kind)

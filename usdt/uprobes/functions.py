@@ -1,4 +1,4 @@
-"""From a probe's text to functions of a file, or to one line that says why there are none."""
+"""Find the functions of a file that a probe names, or say in one line why there are none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
 _PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
 _GO = (".go.buildinfo", ".note.go.buildid")
-# Without underscores and glibc's __GI_ before them: they keep their return address, or have none.
+# They keep their return address or have none. Without leading underscores and glibc's __GI_.
 _RETURNS_TWICE = frozenset(
     (
         *("setjmp", "sigsetjmp", "sigsetjmp_cancel", "savectx", "getcontext", "swapcontext"),
@@ -42,32 +42,32 @@ _RETURNS_TWICE = frozenset(
     )
 )
 _GO_RETURN = (
-    "a Go program: a return probe would crash it, as Go moves stacks and checks the return "
+    "a Go program: a return probe would crash it, because Go moves stacks and checks the return "
     "addresses on them"
 )
 _OWN_RETURN_ADDRESS = (
-    "the program keeps its return address, or there is none: a return probe, which replaces it, "
-    "would break the program"
+    "a return probe would break the program: it replaces the return address, which this function "
+    "keeps or does not have"
 )
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
-_PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # of a function; nobody calls it
+_PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # a part of a function, which nothing calls
 
 
 @frozen
 class ProbeFunction:
-    """A place to attach to.
+    """A function, or an address inside one, to attach to.
 
     Attributes:
-        name: of the function, demangled; of a place in no known function its address.
-        symbol: as it stands in the symbol table; "" where there is none.
-        path: of the file, as people know it.
+        name: demangled name of the function; for an address in no known function, the address.
+        symbol: its name in the symbol table; "" if it has none.
+        path: the file's name, for messages.
         machine: CPU of the file.
         start: link-time address of the function.
         size: bytes of the function, 0 if unknown.
-        offset_in_function: how far in the function the place is.
-        offset: the place in the file; without a shift that of the local entry on 64-bit PowerPC.
-        aliases: other names of the same function, as they stand in the table.
-        is_go: whether it is Go code.
+        offset_in_function: bytes from the function's start to the address; usually 0.
+        offset: offset of the address in the file; of the local entry point on 64-bit PowerPC.
+        aliases: other symbols of the same function.
+        is_go: True for Go code.
         no_return: why its return cannot be probed; "" if it can.
     """
 
@@ -85,7 +85,7 @@ class ProbeFunction:
 
     @property
     def label(self) -> str:
-        """``function+0x10``, without 0."""
+        """``function``, or ``function+0x10`` inside it."""
         return f"{self.name}+{self.offset_in_function:#x}" if self.offset_in_function else self.name
 
     @property
@@ -98,16 +98,16 @@ class FunctionFile:
     """The functions of a file; a context manager.
 
     Args:
-        path: the file's name, as people know it.
-        open_path: what to open.
-        roots: directories that stand for "/" when debug files are looked for.
+        path: the file's name, for messages.
+        open_path: the path to open, if it differs.
+        roots: root directories in which debug files are searched.
 
     Attributes:
-        notes: what ``-v`` says of what was found.
+        notes: messages for ``-v`` about the functions found.
 
     Raises:
-        ElfError: not an ELF file, or damaged.
-        TargetError: it cannot be opened.
+        ElfError: the file is not an ELF file, or damaged.
+        TargetError: the file cannot be opened.
     """
 
     def __init__(
@@ -129,11 +129,11 @@ class FunctionFile:
         self.close()
 
     def close(self) -> None:
-        """Unmap every file; again is fine."""
+        """Unmap all files; idempotent."""
         self._symbols.close()
 
     def find(self, pattern: str) -> list[ProbeFunction]:
-        """The functions that ``FUNCTION[+OFFSET]`` or an address means, by address.
+        """Return the functions that match ``FUNCTION[+OFFSET]`` or an address, sorted by address.
 
         Raises:
             ProbeNotFound: there is none, or it cannot be traced; the message says why.
@@ -152,18 +152,18 @@ class FunctionFile:
         return self._drop_unsafe(found)
 
     def _drop_unsafe(self, found: list[ProbeFunction]) -> list[ProbeFunction]:
-        # Without those where a breakpoint would damage the program.
+        # Drop the functions where a breakpoint would damage the program.
         bad = [one for one in found if is_unsafe(self.elf.bytes_at(one.offset, 15), self.machine)]
         if bad and len(bad) == len(found):
             raise ProbeNotFound(
-                f"{self.path}: {bad[0].label} begins with a vector instruction that Linux would "
-                "take for a jump when it is probed, which damages the program; probe a caller"
+                f"{self.path}: {bad[0].label} begins with a vector instruction that Linux "
+                "mistakes for a jump when it is probed, which damages the program; probe a caller"
             )
         if bad:
             names = ", ".join(one.label for one in bad[:4])
             self.notes.append(
-                f"{self.path}: {len(bad)} functions are left out, as Linux would take their first "
-                f"instruction, a vector one, for a jump: {names}"
+                f"{self.path}: {len(bad)} functions are left out, because Linux mistakes "
+                f"their first instruction, a vector instruction, for a jump: {names}"
             )
         return [one for one in found if one not in bad] if bad else found
 
@@ -179,7 +179,7 @@ class FunctionFile:
                         is_mangled(symbol) and matching(symbol) and not _PART.search(symbol)
                     )
                 )
-        # Of memcpy, glibc has an old version that is a plain function; nothing new calls it.
+        # glibc also has an old memcpy that is a plain function; new programs do not call it.
         indirect = any(one.type == STT_GNU_IFUNC and not one.imported for one in symbols)
         code = [one for one in symbols if self._is_code(one) and not indirect]
         typed = [one for one in code if one.type == STT_FUNC]
@@ -188,7 +188,7 @@ class FunctionFile:
             raise self._none(name, symbols)
         if len(found) > 1:
             places = ", ".join(f"{one.start:#x}" for one in found[:8])
-            self.notes.append(f"{self.path}: {len(found)} functions are {name}: {places}")
+            self.notes.append(f"{self.path}: {len(found)} functions are named {name}: {places}")
         return found
 
     def _is_code(self, symbol: ElfSymbol) -> bool:
@@ -197,24 +197,24 @@ class FunctionFile:
         return self.elf.offset_of(symbol.address, executable=True) is not None
 
     def _none(self, name: str, symbols: list[ElfSymbol]) -> ProbeNotFound:
-        # What the symbols of that name are instead of functions.
+        # Says what the symbols of that name are, if they are not functions.
         kinds = {one.type for one in symbols if not one.imported}
         where = f"{self.path}: {name}"
         if STT_GNU_IFUNC in kinds:
             return ProbeNotFound(
-                f"{where} is an indirect function (IFUNC): what stands at its name is its "
-                f"resolver, which runs once and chooses {self._variants(name)}"
+                f"{where} is an indirect function (IFUNC): the symbol is its resolver, "
+                f"which runs once and chooses {self._variants(name)}"
             )
         if any(one.thumb for one in symbols):
             return ProbeNotFound(f"{where} is Thumb code, for which Linux has no uprobes")
         if STT_OBJECT in kinds:
-            return ProbeNotFound(f"{where} is a variable, no function")
+            return ProbeNotFound(f"{where} is a variable, not a function")
         if kinds:
             return ProbeNotFound(f"{where} is not in code that is loaded from the file")
         if symbols or name.endswith("@plt"):
             name = name.removesuffix("@plt")
             return ProbeNotFound(
-                f"{self.path}: {name} is imported, not defined here; trace it where it is: "
+                f"{self.path}: {name} is imported, not defined here; trace it in its own file: "
                 f"uprobe:LIBRARY:{name}"
             )
         return self._unknown(name)
@@ -236,17 +236,17 @@ class FunctionFile:
         if made:
             shown = ", ".join(made[:4]) + (", …" if len(made) > 4 else "")
             return ProbeNotFound(
-                f"{self.path}: no function {name}: the compiler made {shown} of it; name that"
+                f"{self.path}: no function {name}: the compiler split it into {shown}; trace that"
             )
         near = _nearest(name, names)
         if not names:
-            what = f"no function {name}: there are no symbols of functions"
+            what = f"no function {name}: the file has no function symbols"
         else:
             what = f"no function {name}" + (f"; nearest is {near}" if near else "")
         if self._symbols.stripped:
             what += (
-                f"; stripped: {len(names)} functions are known; install its debug symbols, or give "
-                "an address: uprobe:TARGET:0x…"
+                f"; the file is stripped ({len(names)} functions are known); install its debug "
+                "symbols, or give an address: uprobe:TARGET:0x…"
             )
         elif not near:
             what += f" among {len(names)} (list them with: usdt list {self.path} 'uprobe:*')"
@@ -270,12 +270,12 @@ class FunctionFile:
         if not found:
             imported = sum(one.imported for one in symbols)
             raise ProbeNotFound(
-                f"{self.path}: no function fits {pattern}"
+                f"{self.path}: no function matches {pattern}"
                 + (
-                    f", but {imported} that are imported: trace them where they are"
+                    f", but {imported} imported ones do: trace them in their own files"
                     * bool(imported)
                 )
-                + (", but indirect ones (IFUNC), which cannot be traced" if indirect else "")
+                + (", but indirect ones (IFUNC) do, which cannot be traced" if indirect else "")
                 + ("; the file is stripped" if self._symbols.stripped else "")
             )
         return found
@@ -284,15 +284,15 @@ class FunctionFile:
         offset = self.elf.offset_of(address, executable=True)
         if offset is None:
             raise ProbeNotFound(
-                f"{self.path}: {address:#x} is not in code; expected a link-time address, as nm "
-                "and objdump show them"
+                f"{self.path}: {address:#x} is not in code; give a link-time address, as nm and "
+                "objdump show it"
             )
         for section in self.elf.sections:
             inside = section.address <= address < section.address + section.size
             if section.name in _PLT and inside:
                 raise ProbeNotFound(
-                    f"{self.path}: {address:#x} is in {section.name}: a stub that leads to another "
-                    "file's function; trace that"
+                    f"{self.path}: {address:#x} is in {section.name}: a stub that calls "
+                    "a function of another file; trace that function"
                 )
         code = [one for one in self._symbols.starting_at(address) if one.type != STT_GNU_IFUNC]
         if code:
@@ -311,7 +311,7 @@ class FunctionFile:
         offset = self.elf.offset_of(address, executable=True)
         where = f"{self.path}: {function.name}+{shift:#x}"
         if offset is None or (function.size and shift >= function.size):
-            raise ProbeNotFound(f"{where} is beyond its end: it has {function.size} bytes")
+            raise ProbeNotFound(f"{where} is outside the function, which has {function.size} bytes")
         problem, unknown = boundary_problem(self.elf, function.start, address)
         if problem:
             raise ProbeNotFound(f"{where} is inside an instruction: {problem}")
@@ -332,13 +332,13 @@ class FunctionFile:
         )
 
     def _functions(self, symbols: Iterable[ElfSymbol], preferred: str = "") -> list[ProbeFunction]:
-        # Names of one address are one function.
+        # All names of an address are one function.
         places: dict[int, list[ElfSymbol]] = {}
         for one in symbols:
             places.setdefault(one.address, []).append(one)
         found = []
         for address, names in sorted(places.items()):
-            # At its address callers of the same file would be missed (64-bit PowerPC).
+            # 64-bit PowerPC: callers in the same file skip the global entry point.
             enters = address + max(one.local_entry for one in names)
             offset = self.elf.offset_of(enters, executable=True)
             if offset is None:
@@ -371,7 +371,7 @@ class FunctionFile:
             return _OWN_RETURN_ADDRESS
         return ""
 
-    described = False  # whether all aliases are wanted, which takes a look at every symbol
+    described = False  # True to collect all aliases, which reads every symbol
 
     def _symbols_at(self, symbol: ElfSymbol) -> list[ElfSymbol]:
         return self._symbols.starting_at(symbol.address) if self.described else []

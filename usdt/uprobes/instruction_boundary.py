@@ -1,8 +1,8 @@
-"""Whether an offset is where an instruction begins: on x86 only a disassembler can tell.
+"""Checks whether an instruction begins at an offset.
 
-capstone does, where it is installed (``pip install usdt-toolkit[capstone]``); it is no
-requirement. On CPUs whose instructions have one size, the size tells; on RISC-V and s390x the
-first bits of each instruction tell its length.
+On x86 this takes a disassembler: capstone, if it is installed (``pip install
+usdt-toolkit[capstone]``). On CPUs with instructions of one size the alignment decides. On RISC-V
+and s390x the first bits of an instruction give its length.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 __all__ = ("boundary_problem",)
 
 _MODES = {"x86_64": 64, "i386": 32}
-# Bytes that every instruction's address is a multiple of.
+# Alignment of instructions in bytes.
 _ALIGNED = {
     **dict.fromkeys(("aarch64", "aarch64_be", "arm", "armeb", "mips", "mipsel"), 4),
     **dict.fromkeys(("mips64", "mips64el", "ppc", "ppcle", "ppc64", "ppc64le"), 4),
     **dict.fromkeys(("loongarch32", "loongarch64"), 4),
     **dict.fromkeys(("riscv32", "riscv64", "s390", "s390x"), 2),
 }
-_UNKNOWN = "not checked to be the beginning of an instruction"
-_MARGIN = 16  # bytes of the longest instruction
+_UNKNOWN = "cannot check that an instruction begins here"
+_MARGIN = 16  # bytes; the longest instruction has 15
 _MAX_DISASSEMBLED = 1 << 20  # bytes of a function that are disassembled
 
 
 def boundary_problem(elf: ElfFile, start: int, address: int) -> tuple[str, str]:
-    """Why no instruction begins at an address, and why that is not known; each "" if it is.
+    """Return why no instruction begins at an address, or why that is unknown; each may be "".
 
     Args:
         elf: the file.
@@ -56,11 +56,11 @@ def boundary_problem(elf: ElfFile, start: int, address: int) -> tuple[str, str]:
             return "", ""
         if at + size > address:
             return f"the instruction there begins at {at:#x} (+{at - start:#x})", ""
-    return "", f"{_UNKNOWN} (there are no instructions before it)"
+    return "", f"{_UNKNOWN} (the code before it cannot be disassembled)"
 
 
 def _instructions(machine: str, code: bytes, start: int) -> Iterator[tuple[int, int]] | None:
-    # Address and size of each, up to what is none; None if there is nothing that can tell.
+    # Address and size of each instruction up to the first invalid one; None without a disassembler.
     length = _LENGTHS.get(machine)
     if length is not None:
         return _walked(code, start, length)
@@ -81,7 +81,7 @@ def _walked(code: bytes, start: int, length: Callable[[int], int]) -> Iterator[t
 
 
 def _riscv(first: int) -> int:
-    # Compressed ones do not end in 11 (their low byte comes first); there are no longer ones.
+    # The low byte comes first. Bits 11 mark a 4-byte instruction; longer ones do not exist.
     return 4 if first & 3 == 3 else 2
 
 

@@ -1,4 +1,4 @@
-"""What a pattern means: names as they stand in symbol tables, and as people write them."""
+"""Match patterns against symbol names, mangled and demangled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAGIC = re.compile(r"[*?\[]")
 _OPEN, _CLOSE = "(<[{", ")>]}"
 _METHOD = re.compile(r"<([\w:]+(?:<.*>)?)>(::.*)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
-# What mangling abbreviates, or spells otherwise.
+# Identifiers that mangling abbreviates or encodes differently.
 _ABBREVIATED = frozenset(
     (
         *(
@@ -37,19 +37,19 @@ _ABBREVIATED = frozenset(
 
 
 def is_mangled(name: str) -> bool:
-    """Whether a symbol is a C++ or Rust name that may have another form."""
+    """Return True if a symbol looks like a mangled C++ or Rust name."""
     return name.startswith(_MANGLED)
 
 
 def literal_of(pattern: str) -> str | None:
-    """The one name that a pattern stands for; None if it may stand for several."""
+    """Return the only name that a pattern can match; None if it can match several."""
     plain = _ESCAPED.sub("", pattern)
     return None if _MAGIC.search(plain) else _ESCAPED.sub(r"\1", pattern)
 
 
 def bare_name(demangled: str) -> str:
-    """A demangled name without parameters and result: ``void ns::f<int>(int)`` → ``ns::f<int>``."""
-    # Angle brackets of operators are none.
+    """Strip parameters and result from a name: ``void ns::f<int>(int)`` → ``ns::f<int>``."""
+    # Mask the angle brackets and parentheses of operators.
     text = demangled
     for operator in ("operator<<=", "operator>>=", "operator<=>", "operator<<", "operator>>"):
         text = text.replace(operator, "operator" + "_" * (len(operator) - 8))
@@ -71,12 +71,12 @@ def bare_name(demangled: str) -> str:
 
 
 def shown_name(symbol: str) -> str:
-    """What people call a symbol."""
+    """Return the demangled name of a symbol, or the symbol."""
     return demangle(symbol) if is_mangled(symbol) else symbol
 
 
 def _without_templates(name: str) -> str:
-    # Template arguments at the end: std::sort<int*> is also meant by std::sort.
+    # Strip template arguments at the end: std::sort also matches std::sort<int*>.
     if not name.endswith(">") or "operator" in name:
         return name
     depth = 0
@@ -88,20 +88,20 @@ def _without_templates(name: str) -> str:
 
 
 def _of_method(name: str) -> str:
-    # Rust's newer mangling says <shop::Toy>::rename where people write shop::Toy::rename.
+    # Rust's v0 mangling has <shop::Toy>::rename for shop::Toy::rename.
     match = _METHOD.match(name)
     return f"{match[1]}{match[2]}" if match and " as " not in match[1] else name
 
 
-class name_matcher:  # noqa: N801 - used as a function that remembers
-    """Whether symbols are meant by a pattern."""
+class name_matcher:  # noqa: N801 - used as a function
+    """A predicate on symbols: True if a symbol matches the pattern, mangled or demangled."""
 
     def __init__(self, pattern: str) -> None:
         self._match = re.compile(fnmatch.translate(pattern)).match
         self._required = required_text(pattern)
 
     def __call__(self, symbol: str) -> bool:
-        """Whether a symbol, as it stands in the table, is meant."""
+        """Return True if a symbol of a symbol table matches."""
         if self._match(symbol):
             return True
         if not is_mangled(symbol) or self._required not in symbol:
@@ -114,15 +114,15 @@ class name_matcher:  # noqa: N801 - used as a function that remembers
 
 
 def required_text(pattern: str) -> str:
-    """What a mangled name has to contain to be meant; "" if that cannot be told.
+    """Return text that every matching mangled name contains; "" if there is none.
 
-    An identifier stands in a mangled name as it is, unless the mangling has an abbreviation for it.
+    A mangled name contains its identifiers verbatim, unless the mangling abbreviates them.
     """
     head = _ESCAPED.sub(" ", pattern).partition("(")[0].partition("<")[0]
     if "operator" in head or "[" in head:
         return ""
     last = head.rpartition("::")[2]
     if len(last) == 1 and last.isalpha():
-        return f"1{last}"  # manglings say how long it is
+        return f"1{last}"  # mangled names contain its length
     found = [word for word in _IDENTIFIER.findall(last) if word not in _ABBREVIATED]
     return max(found, key=len, default="")

@@ -1,4 +1,4 @@
-"""Parameters of functions by name and type: what debug information makes of arguments."""
+"""Parameters of functions by name and type, from debug information."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _ADDRESS = ValueType(ValueClass.UNSIGNED, 8)
 
 @frozen
 class ParameterInfo:
-    """A parameter, or the result, as it is shown to people.
+    """A parameter or result, as ``usdt info`` shows it.
 
     Attributes:
-        name: of the parameter; ``return``.
-        type: its type in C.
-        where: its place, in words.
-        argument: how it is fetched.
+        name: name of the parameter, or ``return``.
+        type: its type in the source language.
+        where: its location as text.
+        argument: the probe argument.
     """
 
     name: str
@@ -47,13 +47,13 @@ class ParameterInfo:
 
 @frozen
 class Prototype:
-    """A function as it is shown to people.
+    """A function, as ``usdt info`` shows it.
 
     Attributes:
-        declaration: its prototype in C.
-        file, line: where it stands in the source, "" and 0 if that is not known.
+        declaration: its prototype in the source language.
+        file, line: its position in the source; "" and 0 if unknown.
         language: ``c``, ``c++``, ``rust``…
-        parameters: in order, and its result, if there is one.
+        parameters: in order, then the result, if there is one.
     """
 
     declaration: str
@@ -64,11 +64,11 @@ class Prototype:
 
     @property
     def returns(self) -> ParameterInfo | None:
-        """The result."""
+        """The result, or None."""
         return next((one for one in self.parameters if one.name == "return"), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``usdt info --json`` shows it."""
+        """Return the JSON object of ``usdt info --json``."""
         return {
             "prototype": self.declaration,
             "file": self.file or None,
@@ -87,7 +87,7 @@ class Prototype:
 
 
 class DebugParameters:
-    """What a file's debug information says of its functions: a ``Parameters`` of arguments.py.
+    """The functions in a file's debug information; implements ``Parameters`` of arguments.py.
 
     Args:
         debug: the debug information.
@@ -96,35 +96,36 @@ class DebugParameters:
     def __init__(self, debug: Debug) -> None:
         self.debug = debug
         self._types = {
-            rust: DwarfTypeProvider(debug, debug.machine, rust=rust) for rust in (False, True)
+            rust: DwarfTypeProvider(lambda: debug, debug.machine, rust=rust)
+            for rust in (False, True)
         }
         self._known: dict[tuple[int, str], FunctionDebug | None] = {}
 
     def types(self, function: ProbeFunction | None = None) -> DwarfTypeProvider:
-        """What knows members and types' names, by the rules of a function's language."""
+        """Return the provider of types and members for a function's language."""
         found = None if function is None else self.described(function)
         return self._types[found is not None and found.language == "rust"]
 
     def described(self, function: ProbeFunction) -> FunctionDebug | None:
-        """What is said of a function; None if nothing is.
+        """Return the description of a function, or None if it has none.
 
         Raises:
-            TracingError: it is damaged.
+            TracingError: the description is damaged.
         """
         key = function.start, function.symbol
         if key not in self._known:
             found = self.debug.function(*key)
-            # Of what was written in assembler nobody says what it takes.
+            # Debug information of assembler code has no parameters.
             self._known[key] = None if found and found.language == "assembler" else found
         return self._known[key]
 
     @property
     def missing_reason(self) -> str:
-        """Why nothing may be said of a function: what is not here; "" if nothing is missing."""
+        """The part of the debug information that is missing; "" if it is complete."""
         return self.debug.missing_reason
 
     def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
-        """Named arguments of a function, in order, and ``return``; none where nothing is known.
+        """Return the named arguments of a function and ``return``; empty if nothing is known.
 
         Raises:
             TracingError: its description is damaged.
@@ -132,7 +133,7 @@ class DebugParameters:
         return tuple(one.argument for one in self.parameters(function))
 
     def parameters(self, function: ProbeFunction) -> list[ParameterInfo]:
-        """The parameters of a function, in order, and its result if there is one.
+        """Return the parameters of a function in order, then its result if it has one.
 
         Raises:
             TracingError: its description is damaged.
@@ -146,7 +147,7 @@ class DebugParameters:
             raise TracingError(f"{function.path}: {function.name}: {err}") from err
 
     def prototype(self, function: ProbeFunction) -> Prototype | None:
-        """A function as it is shown to people; None if nothing is known of it.
+        """Return the prototype of a function; None if it is unknown.
 
         Raises:
             TracingError: its description is damaged.
@@ -187,8 +188,8 @@ class DebugParameters:
         values: list[Value] = []
         for number, one in enumerate(found.parameters):
             if one.problem or not one.type_id:
-                # What stands behind it is in unknown places.
-                lost = NotReadable(one.problem or "its type is not known")
+                # The places of all later parameters are unknown as well.
+                lost = NotReadable(one.problem or "its type is unknown")
                 before, result = self._passing(found, values)
                 return before + [lost for _ in found.parameters[number:]], result
             values.append(Value(one.type_id, self.debug.by_reference(one.type_id)))
@@ -221,7 +222,7 @@ class DebugParameters:
             return Argument(name, whole, fetch, handle=ByAddress(number))
         found = self.debug.btf.resolve(number)
         if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
-            # A long double, a number of 16 bytes: shown as bytes.
+            # A long double or a 16-byte number: shown as bytes.
             fetch = Memory(place.offset, None, 1, passed.displacement, place.size, whole.size)
             return Argument(name, whole, fetch)
         if kind is None:
@@ -263,7 +264,7 @@ class DebugParameters:
             return 0
 
     def _is_unknown(self, number: int) -> bool:
-        # What is returned is then a word, as without debug information.
+        # The result is then a word, as without debug information.
         return isinstance(self.debug.btf.type(number), btf_types.Unknown)
 
     def _is_pointer(self, number: int) -> bool:
@@ -273,7 +274,7 @@ class DebugParameters:
         return enum_names(self.debug.btf.resolve(number))
 
     def _value_type(self, number: int) -> ValueType | None:
-        # How a number is read; None of what is none.
+        # The type of a number; None for other types.
         found = self.debug.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
             return ValueType(ValueClass.UNSIGNED, self.debug.btf.size_of(number))
@@ -283,7 +284,7 @@ class DebugParameters:
 
 
 def _lost_argument(name: str, kind: ValueType, reason: str, *, returned: bool) -> Argument:
-    # Of the return it stays, so that the return is the hit.
+    # A result keeps its location, so that the probe fires at the return.
     lost = Unreadable(reason)
     if returned:
         return Argument(name, ValueType(ValueClass.UNSIGNED, 8), AtFunctionReturn(lost))
@@ -291,7 +292,7 @@ def _lost_argument(name: str, kind: ValueType, reason: str, *, returned: bool) -
 
 
 def problem_of(argument: Argument) -> str:
-    """Why an argument cannot be read at all; "" if it can, or parts of it."""
+    """Return why an argument cannot be read at all; "" if it or a part of it can."""
     fetch = (
         argument.fetch.register if isinstance(argument.fetch, AtFunctionReturn) else argument.fetch
     )

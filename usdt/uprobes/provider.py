@@ -1,4 +1,4 @@
-"""What the tracer asks of a probe on functions: does a file have them, and where to attach."""
+"""Probes on functions: find the functions in files and their attach points."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import DebugParameters
 
-_MAX_TYPED = 200  # functions of a pattern whose results' types are looked for
-_MAX_NAMED = 4  # functions that a note names
+_MAX_TYPED = 200  # functions of a pattern whose result types are looked up
+_MAX_NAMED = 4  # functions that a message names
 
 __all__ = ("FunctionRequest",)
 
 
 class FunctionRequest:
-    """One probe on functions, over all files it is looked for in.
+    """One probe on functions, for all files that it is searched in.
 
     Args:
-        text: the probe.
-        parameters: what knows arguments by name; by default debug information, if items ask.
+        text: the parsed probe.
+        parameters: source of named arguments; by default debug information, if items need it.
         keys: items of ``--by`` and ``--key``.
-        described: whether parameters are wanted even if no item asks.
+        described: True to look up parameters even if no item needs them.
 
     Attributes:
-        notes: what ``-v`` says of what was found.
+        notes: messages for ``-v`` about the functions found.
 
     Raises:
-        LanguageError: it names no file.
+        LanguageError: the probe names no file.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FunctionRequest:
             raise LanguageError(
                 text.text,
                 0,
-                f"whose function? expected uprobe:TARGET:{name}, as in uprobe:libc:malloc",
+                f"the probe names no file; expected uprobe:TARGET:{name}, as in uprobe:libc:malloc",
             )
         self.text = text
         self.notes: list[str] = []
@@ -75,16 +75,16 @@ class FunctionRequest:
         self._debug: dict[str, DebugParameters | None] = {}
 
     def functions(self, path: str, open_path: str, pid: int = 0) -> list[ProbeFunction]:
-        """The functions in a file; read once.
+        """Return the matching functions of a file; each file is read once.
 
         Args:
-            path: the file's name, as people know it.
-            open_path: what to open.
-            pid: the process whose file it is; 0: ours.
+            path: the file's name, for messages.
+            open_path: the path to open.
+            pid: the process whose mount namespace the file is in; 0 for this process.
 
         Raises:
-            ProbeNotFound: there is none; the message says why.
-            ElfError: the file is no program.
+            ProbeNotFound: no function matches; the message says why.
+            ElfError: the file is not an ELF program or library.
         """
         if open_path not in self._found:
             roots = (f"/proc/{pid}/root", "") if pid else ("",)
@@ -99,14 +99,16 @@ class FunctionRequest:
         return self._found[open_path]
 
     def _check(self, file: FunctionFile, found: list[ProbeFunction]) -> list[ProbeFunction]:
-        # Those that have what items ask for.
+        # The functions that have what the items need.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         bad = [one for one in found if one.no_return] if "return" in names else []
         if bad and len(bad) == len(found):
             raise TracingError(f"{file.path}: no return probe on {bad[0].name}: {bad[0].no_return}")
         if bad:
             shown = ", ".join(one.name for one in bad[:4])
-            file.notes.append(f"{file.path}: left out, as they have no return to probe: {shown}")
+            file.notes.append(
+                f"{file.path}: left out, because their return cannot be probed: {shown}"
+            )
             found = [one for one in found if not one.no_return]
         inside = next((one for one in found if one.offset_in_function), None)
         if inside is None:
@@ -117,16 +119,16 @@ class FunctionRequest:
             raise LanguageError(
                 self.text.text,
                 max(self.text.text.rfind(what), 0),
-                f"{inside.label} is inside a function: arguments are known where it begins, and "
-                "its return is found from there",
+                f"{inside.label} is inside a function: arguments and the return are only "
+                "known at a function's entry",
             )
         return found
 
     def points(self, path: str, open_path: str, pid: int = 0) -> list[AttachPoint]:
-        """Where to attach in a file; ``pid``: in this one process.
+        """Return the attach points in a file; with ``pid`` for this process only.
 
         Raises:
-            LanguageError: items ask for what is not known of these functions.
+            LanguageError: items need something unknown about these functions.
             TracingError: the debug information is damaged.
         """
         found = self.functions(path, open_path, pid)
@@ -151,7 +153,7 @@ class FunctionRequest:
         ]
 
     def fitting(self, points: list[AttachPoint], session: BpfSession) -> list[AttachPoint]:
-        """Of many functions' points those that have what keys name; of one, itself."""
+        """Drop points whose functions do not have the names in keys; keep at least one point."""
         if len(points) < 2 or len(self._items) == len(self.text.items):
             return points
         found = [point for point in points if session.check_items(self.text, point) is None]
@@ -160,7 +162,7 @@ class FunctionRequest:
     def _parameters_of(
         self, path: str, open_path: str, found: list[ProbeFunction], pid: int
     ) -> Parameters | None:
-        # Debug information is read where items cannot do without, or for the type of the result.
+        # Debug information is read if items need it, or for the type of the result.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         needed = needs_types(self._items)
         if self._parameters is not None or not (needed or self._described or "return" in names):
@@ -181,7 +183,7 @@ class FunctionRequest:
         except TracingError as err:
             if needed:
                 raise
-            self.notes.append(f"the type of the result is not known: {err}")
+            self.notes.append(f"the type of the result is unknown: {err}")
             return None
         if debug is None and needed:
             raise self._untyped(path, open_path)
@@ -211,8 +213,8 @@ class FunctionRequest:
     def _with_names(
         self, path: str, arguments: dict[ProbeFunction, tuple[Argument, ...]], absence: str | None
     ) -> list[ProbeFunction]:
-        # Those of a pattern whose parameters have the names that items ask for. ``absence``: which
-        # part of the debug information is not here; None: there is none at all.
+        # The functions of a pattern that have all parameters named in items. ``absence``: the part
+        # of the debug information that is missing; None if there is none at all.
         wanted = untyped_names(self.text.items) if absence is not None else []
         known = {one: {argument.name for argument in has} for one, has in arguments.items()}
         lacking = [one for one in arguments if not known[one].issuperset(wanted)]
@@ -223,7 +225,7 @@ class FunctionRequest:
             shown = ", ".join(one.name for one in lacking[:_MAX_NAMED])
             names = ", ".join(wanted)
             number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
-            self.notes.append(f"{path}: {number} left out without parameters {names}: {shown}")
+            self.notes.append(f"{path}: {number} left out, without parameters {names}: {shown}")
         return [one for one in arguments if one not in lacking]
 
     def _arguments(
@@ -236,15 +238,15 @@ class FunctionRequest:
             return numbered
         named = parameters.arguments(function)
         if not (self._described or needs_types(self._items)):
-            # Where only arg0 and return are asked for, debug information that may be there or not
-            # makes no difference but for the size and sign of a number.
+            # If items use only arg0… and return, debug information may change only the size and
+            # sign of a number, so that output does not depend on its presence.
             named = tuple(one for one in named if one.name == "return" and _is_number(one))
         taken = {one.name for one in named}
         return *named, *(one for one in numbered if one.name not in taken)
 
     @property
     def declared(self) -> int:
-        """How many arguments there are at most."""
+        """The maximum number of numbered arguments."""
         return MAX_ARGUMENTS if arguments_of(KERNEL_MACHINE) else 0
 
 
@@ -257,8 +259,8 @@ def _other_names(
     if absence:
         return f"no parameters of {function.name} are known: {absence}"
     return (
-        f"no parameters of {function.name} are known: it has none, or what it is made from was "
-        "compiled without -g; arg0… and return work without"
+        f"no parameters of {function.name} are known: it has none, or was compiled without -g; "
+        "arg0… and return work without it"
     )
 
 

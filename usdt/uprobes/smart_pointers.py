@@ -1,12 +1,12 @@
-"""Pointers that are objects: of C++ the pointer in them, of Rust what they lead to.
+"""Smart pointers: the pointer inside those of C++, the value behind those of Rust.
 
     std::unique_ptr<T>   libstdc++: the first of a tuple; libc++: __ptr_
     std::shared_ptr<T>, std::weak_ptr<T>   _M_ptr; libc++: __ptr_
     (libc++ before LLVM 19 has __ptr_.__value_ of the first of a pair in a unique_ptr)
-    Rc<T>, Arc<T>        ptr.pointer leads to the counts and the value
-    std::optional<T>     followed as a pointer: _M_payload._M_payload._M_value; libc++: __val_
+    Rc<T>, Arc<T>        ptr.pointer points at the counts and the value
+    std::optional<T>     dereferenced like a pointer: _M_payload._M_payload._M_value; libc++: __val_
 
-Types are known by their members as well as by name.
+Types are recognized by members as well as by name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_NESTING = 8
 
 
 def value_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
-    """The value of a std::optional (libstdc++, libc++), whether it has one or not; else None."""
+    """Return the value inside a std::optional (libstdc++, libc++), set or not; else None."""
     if not name.startswith("std::") or "optional<" not in name.partition("<")[0] + "<":
         return None
     inner = _followed(types, node, ("_M_payload", "_M_payload", "_M_value"))
@@ -39,12 +39,12 @@ def value_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
 
 
 def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
-    """What a smart pointer is: a pointer of C++, what one of Rust leads to; else None.
+    """Return the pointer inside a C++ smart pointer, or the value of a Rust one; else None.
 
     Args:
-        types: of the program.
+        types: access to the program's types.
         node: the object.
-        name: of its type.
+        name: name of its type.
     """
     if _CXX.match(name):
         found = (_followed(types, node, path) for path in _PATHS)
@@ -62,7 +62,7 @@ def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
 
 
 def _head(types: MemberAccess, node: Node | None, depth: int) -> PointerExpr | None:
-    # The first of a tuple of libstdc++, which is made of bases.
+    # The first element of a libstdc++ tuple, which consists of base classes.
     number = getattr(node, "handle", None)
     if not isinstance(node, LValue) or not isinstance(number, int) or depth > _MAX_NESTING:
         return None
@@ -78,7 +78,7 @@ def _head(types: MemberAccess, node: Node | None, depth: int) -> PointerExpr | N
 
 
 def _followed(types: MemberAccess, node: Node, path: tuple[str, ...]) -> Node | None:
-    # The member of a member.
+    # A member of a member, by the names on the path.
     for name in path:
         inner = types.member_by_name(node, name)
         if inner is None:

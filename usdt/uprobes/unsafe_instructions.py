@@ -1,11 +1,11 @@
-"""Instructions that Linux on x86 misreads when it puts a breakpoint on them.
+"""Instructions that Linux on x86 misinterprets when it puts a breakpoint on them.
 
-The kernel emulates jumps, calls, pushes and nops instead of executing them out of line, and mends
-the instruction pointer after others; it knows them by the opcode's first byte
+The kernel emulates jumps, calls, pushes and nops instead of executing them out of line, and
+corrects the instruction pointer after others. It recognizes them by the opcode's first byte
 (``branch_setup_xol_ops()``, ``push_setup_xol_ops()``, ``arch_uprobe_analyze_insn()``,
-arch/x86/kernel/uprobes.c). It does not ask for a VEX, EVEX or XOP prefix, with which the same
+arch/x86/kernel/uprobes.c). It does not check for a VEX, EVEX or XOP prefix, after which the same
 byte means something else: ``62 e2 7d 28 7a ce``, vpbroadcastb, is emulated as the jump 7a. The
-program then goes on with wrong data or at a wrong place. Seen with Linux 6.18 in glibc's
+program then continues with wrong data or at a wrong address. Seen with Linux 6.18 in glibc's
 ``__strchrnul_evex``: a traced program printed ``%ld`` for numbers.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 __all__ = ("is_unsafe",)
 
-_PREFIXES = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x67))  # that may stand before VEX
-# First byte of the prefix -> its bytes.
+_PREFIXES = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x67))  # allowed before VEX
+# First byte of the prefix -> its length.
 _VECTOR = {0xC5: 2, 0xC4: 3, 0x62: 4, 0x8F: 3}
 # push; jcc; nop, lcall, popf; ret, iret; call, jmp, ljmp; the group of indirect jumps
 _TAKEN = frozenset(
@@ -29,11 +29,11 @@ _TAKEN = frozenset(
 
 
 def is_unsafe(code: bytes, machine: str) -> bool:
-    """Whether the kernel would take the instruction for another one.
+    """Return True if the kernel would mistake the instruction for another one.
 
     Args:
-        code: from the instruction on, 15 bytes if there are so many.
-        machine: of the file.
+        code: up to 15 bytes that begin with the instruction.
+        machine: CPU of the file.
     """
     if machine not in ("x86_64", "i386"):
         return False

@@ -1,12 +1,15 @@
-"""Where values of every type are when a function begins, by the CPU's calling convention.
+"""Calling conventions: where parameters and results of every type are, per CPU.
 
-    Spread   in registers, each of them some bytes of the value (a plain number: one piece)
-    Lies     in memory: at an offset from the stack pointer, or at an address in a register
-    Lost     where no program can read it, or where that is not sure, with the reason
+    PassedInRegisters   in registers, each with some bytes of the value (one piece for a number)
+    PassedInMemory      at an offset from the stack pointer, or at an address in a register
+    NotReadable         where programs cannot read it, or at an unknown place; with the reason
+
+convention    the base of all conventions; x86, others, rust: one class per ABI
+classify      types as ABIs classify them; rust_layout: as rustc does
 
 Sources: the processor supplements of the System V ABI for x86-64 (3.2.3), i386, s390x and RISC-V,
-AAPCS and AAPCS64 (6.8), the ELF v2 ABI of Power, the Itanium C++ ABI (3.1.2.3). What follows
-something doubtful is doubtful, and said so.
+AAPCS and AAPCS64 (6.8), the ELF v2 ABI of Power, the Itanium C++ ABI (3.1.2.3). The
+parameters after one of unknown passing are unknown as well.
 """
 
 from __future__ import annotations
@@ -60,17 +63,17 @@ _CONVENTIONS: dict[str, type[CallingConvention]] = {
 def passing_of(
     btf: Btf, machine: str, parameters: Iterable[Value], result: Value, *, rust: bool = False
 ) -> tuple[list[Passed], Passed]:
-    """Where the parameters of a function are when it begins, and its result when it returns.
+    """Return where a function's parameters are at its entry, and its result at its return.
 
     Args:
         btf: the types.
         machine: the CPU, as ElfFile.machine_name gives it.
         parameters: in order.
-        result: its type 0 where there is none.
-        rust: whether Rust's convention holds instead of C's.
+        result: of type 0 if the function returns nothing.
+        rust: True to use the convention of Rust instead of C's.
 
     Raises:
-        BtfError: a type is damaged or absurd.
+        BtfError: a type is damaged.
     """
     made = Rust if rust else _CONVENTIONS.get(machine, CallingConvention)
     if machine not in CONVENTIONS or not saved_registers(machine):

@@ -1,4 +1,4 @@
-"""What a value is made of, as calling conventions look at it: numbers at offsets."""
+"""Types as calling conventions classify them: scalar fields at offsets."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ("AbiType", "ScalarField", "abi_type_of")
 
-_MAX_SIZE = 64  # bytes of what conventions look into: four numbers of 16 bytes on arm64
+_MAX_SIZE = 64  # bytes of a type whose fields matter: four 16-byte floats on arm64
 _MAX_NESTING = 32
 
 
 @frozen
 class ScalarField:
-    """A number in a value.
+    """A number inside a value.
 
     Attributes:
-        start, size: in bytes; of a bit field, of the bytes that it touches.
-        bits: whether it is a bit field.
+        start, size: in bytes; for a bit field, of the bytes that it touches.
+        bits: True for a bit field.
     """
 
     start: int
@@ -36,19 +36,19 @@ class ScalarField:
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """The offset of the first byte after it."""
         return self.start + self.size
 
 
 @frozen
 class AbiType:
-    """A type as calling conventions look at it.
+    """A type as calling conventions classify it.
 
     Attributes:
         size, align: in bytes.
-        scalar: whether it is one number, and no structure.
-        fields: the numbers in it; none of what is larger than any convention cares for.
-        description: what it is, for messages.
+        scalar: True for a single number, False for a structure, union or array.
+        fields: the numbers in it; empty if it is larger than any convention inspects.
+        description: the type as text, for messages.
     """
 
     size: int
@@ -59,22 +59,22 @@ class AbiType:
 
     @property
     def floating(self) -> bool:
-        """Whether it is floating-point numbers and nothing else."""
+        """True if it consists of floating-point numbers only."""
         return bool(self.fields) and all(field.floating for field in self.fields)
 
     @property
     def unaligned(self) -> bool:
-        """Whether a member does not lie where its type wants it."""
+        """True if a member is not aligned as its type requires."""
         return any(field.start % field.align for field in self.fields if not field.bits)
 
     @property
     def extended(self) -> bool:
-        """Whether there is a long double in it."""
+        """True if it contains a long double."""
         return any(field.floating and field.size > 8 for field in self.fields)
 
     @property
     def homogeneous(self) -> int:
-        """How many equal floating-point numbers it is, if it is nothing else; up to four."""
+        """Number of floats of a homogeneous floating-point aggregate (1 to 4); 0 if it is none."""
         kinds = {(field.floating, field.size) for field in self.fields}
         if self.scalar or len(kinds) != 1 or not self.fields[0].floating:
             return 0
@@ -83,10 +83,10 @@ class AbiType:
 
 
 def abi_type_of(btf: Btf, number: int) -> AbiType:
-    """The abi_type of a type.
+    """Classify a type.
 
     Raises:
-        BtfError: it has no size, or is absurd.
+        BtfError: the type has no size, or is nested too deeply.
     """
     size = btf.size_of(number)
     found = btf.resolve(number)
@@ -131,12 +131,12 @@ def _scalar_fields(btf: Btf, number: int, start: int, depth: int) -> Iterator[Sc
 
 
 def _float(found: btf_types.Float, start: int) -> Iterator[ScalarField]:
-    # A complex number is two.
+    # A complex number is a pair of floats.
     if "omplex" in found.name:
         half = found.size // 2
         yield ScalarField(start, half, half, floating=True)
         yield ScalarField(start + half, half, half, floating=True)
     else:
-        # i386 has a long double of twelve bytes.
+        # The long double of i386 has 12 bytes and is aligned to 4.
         align = 4 if found.size == 12 else found.size
         yield ScalarField(start, found.size, align, floating=True)

@@ -1,4 +1,4 @@
-"""What calling conventions have in common: words, one after the other."""
+"""The base of all calling conventions: integers and pointers take one word after the other."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ("AFTER_UNKNOWN", "FLOATING", "SRET_NOT_KEPT", "UNKNOWN_PASSING", "CallingConvention")
 
-FLOATING = "a floating-point number in register {}, which programs on uprobes are not given"
-UNKNOWN_PASSING = "how {} passes a {} is not known here"
-SRET_NOT_KEPT = "the address of the result is in register {} at entry, and in none at return"
-AFTER_UNKNOWN = "where it is depends on {}, and how {} passes that is not known here"
+FLOATING = "a floating-point number in register {}, which programs on uprobes cannot read"
+UNKNOWN_PASSING = "how {} passes a {} is not known"
+SRET_NOT_KEPT = "the address of the result is in register {} at entry, but in no register at return"
+AFTER_UNKNOWN = "its place depends on {}, and how {} passes that is not known"
 
 
 class CallingConvention:
-    """Every CPU: integers and pointers in words; what is more is doubtful."""
+    """The rules that hold on every CPU; whatever they do not cover is marked as unknown.
 
-    float_registers: tuple[
-        str, ...
-    ] = ()  # registers of floating-point numbers, which take no other's place
+    Parameters are assigned in order: each call of :meth:`assign_parameter` consumes registers and
+    stack slots.
+    """
+
+    float_registers: tuple[str, ...] = ()  # registers of floating-point numbers
 
     def __init__(self, btf: Btf, machine: str) -> None:
         self.btf = btf
@@ -52,32 +54,32 @@ class CallingConvention:
         self.stack = convention.stack
         self.unknown = ""
 
-    # ------------------------------------------------------------ what conventions differ in
+    # ------------------------------------------------------------ what conventions override
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         return self.mark_unknown(abi_type)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
-        """A floating-point number."""
+        """Assign a floating-point number."""
         if abi_type.size <= 8 and self.next_float < len(self.float_registers):
             self.next_float += 1
             return NotReadable(FLOATING.format(self.float_registers[self.next_float - 1]))
         return self.mark_unknown(abi_type)
 
-    # ------------------------------------------------------------ common to them
+    # ------------------------------------------------------------ common
 
     def mark_unknown(self, abi_type: AbiType) -> NotReadable:
-        """What is not known; what follows is then not known, either."""
+        """Return NotReadable; all later parameters are then unknown as well."""
         self.unknown = self.unknown or abi_type.description
         return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
     def assign_parameter(self, value: Value) -> Passed:
-        """Where the next parameter is."""
+        """Return where the next parameter is."""
         if self.unknown:
             return NotReadable(AFTER_UNKNOWN.format(f"a {self.unknown} before it", self.machine))
         if value.by_reference:
@@ -94,7 +96,7 @@ class CallingConvention:
         return self.assign_aggregate(abi_type)
 
     def result(self, value: Value) -> Passed:
-        """Where the result is; to be asked first: its address may be the first parameter."""
+        """Return where the result is. Call it first: its address may be the first parameter."""
         if not value.type:
             return NotReadable("it returns nothing")
         if value.by_reference:
@@ -102,7 +104,7 @@ class CallingConvention:
         try:
             abi_type = abi_type_of(self.btf, value.type)
         except BtfError:
-            # Whether an argument says where it goes is not known.
+            # It is unknown whether the first argument is the address of the result.
             self.unknown = "type without a size"
             return NotReadable("its type is only declared in the debug information")
         if abi_type.scalar and not abi_type.floating and abi_type.size <= self.word:
@@ -111,19 +113,19 @@ class CallingConvention:
             return self.floating_result(abi_type)
         return self.aggregate_result(abi_type)
 
-    def floating_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - x86 looks at it
-        """A floating-point number that is returned."""
-        return NotReadable("a floating-point number in a register that programs are not given")
+    def floating_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - x86 uses it
+        """Return where a floating-point result is."""
+        return NotReadable("a floating-point number in a register that programs cannot read")
 
     def piece(self, name: str, start: int, size: int) -> RegisterPiece:
-        """The first bytes of a register, as it lies in the kernel's structure."""
+        """Return the low ``size`` bytes of a register as a piece that begins at ``start``."""
         shift = self.word - size if self.big_endian else 0
         return RegisterPiece(
             start, size, Register(self.slots[name] + shift, size), _display_name(self, name)
         )
 
     def assign_word(self, size: int) -> Passed:
-        """The next word, as a number of so many bytes."""
+        """Assign the next word to a number of ``size`` bytes."""
         if self.next_register < len(self.argument_registers):
             self.next_register += 1
             return PassedInRegisters(
@@ -134,7 +136,7 @@ class CallingConvention:
     def assign_stack(
         self, size: int, align: int = 0, shift: int = 0, *, pointer: bool = False
     ) -> PassedInMemory:
-        """The next place on the stack."""
+        """Assign the next stack slots."""
         align = max(align, self.word)
         base = CONVENTIONS[self.machine].stack
         at = base + (-(-(self.stack - base) // align) * align)
@@ -143,7 +145,7 @@ class CallingConvention:
         return PassedInMemory(register, at + shift, _display_name(self, self.sp), pointer)
 
     def assign_by_reference(self) -> PassedInMemory:
-        """At an address that is the next word."""
+        """Assign the next word to the address of a value."""
         if self.next_register < len(self.argument_registers):
             self.next_register += 1
             name = self.argument_registers[self.next_register - 1]
@@ -152,19 +154,19 @@ class CallingConvention:
         return self.assign_stack(self.word, pointer=True)
 
     def assign_sret(self) -> Passed:
-        """A result whose address is the first argument."""
+        """Assign the first word to the address of the result (sret)."""
         self.next_register += 1
         return NotReadable(SRET_NOT_KEPT.format(self.argument_registers[0]))
 
     def sret_returned(self) -> PassedInMemory:
-        """A result whose address is returned."""
+        """Return the location of an sret result whose address the function returns."""
         name = self.result_registers[0]
         return PassedInMemory(
             Register(self.slots[name], self.word), None, _display_name(self, name), pointer=True
         )
 
     def in_registers(self, abi_type: AbiType, names: tuple[str, ...]) -> PassedInRegisters:
-        """In registers as it lies in memory."""
+        """Return a value whose words are in consecutive registers."""
         return PassedInRegisters(
             tuple(
                 self.piece(name, start, min(self.word, abi_type.size - start))
@@ -174,5 +176,5 @@ class CallingConvention:
 
 
 def _display_name(convention: CallingConvention, name: str) -> str:
-    # i386 has the registers of x86-64 under narrower names.
+    # i386 registers have the names of x86-64 in the tables.
     return f"e{name[1:]}" if convention.machine == "i386" else name

@@ -15,18 +15,18 @@ __all__ = ("Aarch64", "Arm", "Power", "Riscv", "S390x")
 
 
 class Aarch64(CallingConvention):
-    """AAPCS64: equal floating-point numbers together, large structures by their address."""
+    """AAPCS64: homogeneous float aggregates in vector registers, large structures by address."""
 
     float_registers = tuple(f"v{number}" for number in range(8))
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
-        """A floating-point number."""
+        """Assign a floating-point number."""
         if self.next_float == len(self.float_registers):
             return self.assign_stack(abi_type.size, abi_type.align)
         return super().assign_floating(abi_type)
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         number = abi_type.homogeneous
         if number:
             if self.next_float + number <= len(self.float_registers):
@@ -49,13 +49,13 @@ class Aarch64(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def assign_sret(self) -> Passed:
-        """A result whose address is the first argument."""
+        """Assign the first word to the address of the result (sret)."""
         return NotReadable(SRET_NOT_KEPT.format("x8"))
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         if abi_type.homogeneous:
-            return NotReadable("floating-point numbers in registers that programs are not given")
+            return NotReadable("floating-point numbers in registers that programs cannot read")
         if abi_type.size > 16:
             return self.assign_sret()
         if self.big_endian:
@@ -64,30 +64,30 @@ class Aarch64(CallingConvention):
 
 
 class S390x(CallingConvention):
-    """Structures of a word's sizes as numbers, all others by their address."""
+    """Structures of 1, 2, 4 or 8 bytes are passed as numbers, all others by address."""
 
     float_registers = ("f0", "f2", "f4", "f6")
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         if abi_type.size not in (1, 2, 4, 8):
             return self.assign_by_reference()
         if len(abi_type.fields) == 1 and abi_type.fields[0].floating:
             return self.assign_floating(abi_type)
         return self.assign_word(abi_type.size)
 
-    def aggregate_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - none is returned in registers
-        """The result, if it is no number of up to a word."""
+    def aggregate_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - never in registers
+        """Return where a result is that is not a number of up to a word."""
         return self.assign_sret()
 
 
 class Riscv(CallingConvention):
-    """Two words in registers, more by its address."""
+    """Up to two words are passed in registers, larger values by address."""
 
     float_registers = tuple(f"fa{number}" for number in range(8))
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         if abi_type.size > 2 * self.word:
             return self.assign_by_reference()
         if any(field.floating for field in abi_type.fields):
@@ -100,22 +100,22 @@ class Riscv(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def _split(self, abi_type: AbiType) -> Passed:
-        # One half in the last register, the other on the stack: not put together here.
+        # One half in the last register, the other on the stack: not supported.
         if self.next_register < len(self.argument_registers):
             return self.mark_unknown(abi_type)
         return self.assign_stack(abi_type.size, abi_type.align)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         if abi_type.size > 2 * self.word:
             return self.assign_sret()
         if any(field.floating for field in abi_type.fields):
-            return NotReadable("floating-point numbers in registers that programs are not given")
+            return NotReadable("floating-point numbers in registers that programs cannot read")
         return self.in_registers(abi_type, ("a0", "a1"))
 
 
 class Power(CallingConvention):
-    """ELF v2: floating-point numbers take the places of words, too."""
+    """ELF v2: floating-point numbers also use up the general registers of their words."""
 
     float_registers = tuple(f"f{number}" for number in range(1, 14))
 
@@ -124,13 +124,13 @@ class Power(CallingConvention):
         self.result_registers = ("r3", "r4")
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
-        """A floating-point number."""
+        """Assign a floating-point number."""
         found = super().assign_floating(abi_type)
         self.assign_word(8)
         return found
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         count = -(-abi_type.size // 8)
         if (
             abi_type.homogeneous
@@ -143,22 +143,22 @@ class Power(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         if abi_type.homogeneous:
-            return NotReadable("floating-point numbers in registers that programs are not given")
+            return NotReadable("floating-point numbers in registers that programs cannot read")
         if abi_type.size > 16:
             return self.assign_sret()
         return self.in_registers(abi_type, self.result_registers)
 
 
 class Arm(CallingConvention):
-    """A number of eight bytes takes an even register and the next.
+    """An 8-byte number takes an even register and the next one.
 
-    Whether floating-point numbers have registers of their own, armel and armhf disagree.
+    Floating-point numbers are unknown: armel passes them in general registers, armhf does not.
     """
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         if abi_type.floating or not abi_type.scalar or self.big_endian:
             return self.mark_unknown(abi_type)
         self.next_register += self.next_register & 1
@@ -170,7 +170,7 @@ class Arm(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         if abi_type.scalar and abi_type.size == 8 and not self.big_endian:
             return self.in_registers(abi_type, ("r0", "r1"))
         if abi_type.size > 4:

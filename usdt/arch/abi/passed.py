@@ -1,4 +1,4 @@
-"""Where a value is: in registers, in memory, or nowhere that could be read."""
+"""Where a parameter or result is passed: in registers, in memory, or not readable."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ("NotReadable", "Passed", "PassedInMemory", "PassedInRegisters", "Regi
 
 @frozen
 class Value:
-    """A parameter or a result, as its type says.
+    """A parameter or a result.
 
     Attributes:
-        type: its ID; 0: void.
-        by_reference: whether C++ passes the address of a copy instead.
+        type: ID of its type; 0 for void.
+        by_reference: True if C++ passes the address of a copy instead.
     """
 
     type: int
@@ -27,7 +27,7 @@ class Value:
 
 @frozen
 class RegisterPiece:
-    """Some bytes of a value; ``register`` is None where ``problem`` says why."""
+    """Some bytes of a value in a register; if ``register`` is None, ``problem`` says why."""
 
     start: int
     size: int
@@ -44,7 +44,7 @@ class PassedInRegisters:
 
     @property
     def where(self) -> str:
-        """In words."""
+        """The location as text."""
         names = ":".join(dict.fromkeys(one.name for one in self.pieces))
         return f"in register{'s' * (len(self.pieces) > 1)} {names}"
 
@@ -54,8 +54,9 @@ class PassedInMemory:
     """A value in memory.
 
     Attributes:
-        register: that the address is in, or is counted from.
-        displacement: of the value, or of the word that has its address, if ``pointer``.
+        register: holds the address, or the base of ``displacement``.
+        displacement: of the value from the register; None if the register holds its address.
+        pointer: True if the address of the value, not the value, is at ``displacement``.
     """
 
     register: Register
@@ -65,7 +66,7 @@ class PassedInMemory:
 
     @property
     def where(self) -> str:
-        """In words."""
+        """The location as text."""
         if self.displacement is None:
             return f"at the address in register {self.name}"
         place = f"at {self.name} + {self.displacement}"
@@ -74,13 +75,13 @@ class PassedInMemory:
 
 @frozen
 class NotReadable:
-    """Nobody knows, or nobody can read it."""
+    """A value whose location is unknown, or that programs cannot read."""
 
     reason: str
 
     @property
     def where(self) -> str:
-        """In words."""
+        """The location as text."""
         return f"not readable: {self.reason}"
 
 

@@ -20,10 +20,10 @@ __all__ = ("Rust",)
 
 
 class Rust(SystemV):
-    """Rust's own convention, which it does not promise.
+    """rustc's own convention, which is not stable.
 
-    A number alone or two numbers go as such; what is no more than a word as one, what is larger
-    by its address.
+    One number or a pair of numbers is passed as such. Other values are passed as a word if they fit
+    into one, else by address.
     """
 
     def __init__(self, btf: Btf, machine: str) -> None:
@@ -32,10 +32,10 @@ class Rust(SystemV):
         self.float_registers = () if not self.result_registers else SystemV.float_registers
         if machine == "aarch64":
             self.float_registers = Aarch64.float_registers
-        self._numbers: list[ScalarField] | None = None  # of the value that is looked at
+        self._numbers: list[ScalarField] | None = None  # of the current value
 
     def assign_parameter(self, value: Value) -> Passed:
-        """Where the next parameter is."""
+        """Return where the next parameter is."""
         self._look_at(value)
         return (
             PassedInRegisters(())
@@ -44,18 +44,18 @@ class Rust(SystemV):
         )
 
     def result(self, value: Value) -> Passed:
-        """Where the result is."""
+        """Return where the result is."""
         self._look_at(value)
         return super().result(value)
 
     def _look_at(self, value: Value) -> None:
         try:
             self._numbers = scalar_pair_of(self.btf, value.type) if value.type else None
-        except BtfError:  # it is only declared: said by the others
+        except BtfError:  # only declared; the base class reports it
             self._numbers = None
 
     def assign_sret(self) -> Passed:
-        """A result whose address is the first argument."""
+        """Assign the first word to the address of the result (sret)."""
         return (
             NotReadable(SRET_NOT_KEPT.format("x8"))
             if self.machine == "aarch64"
@@ -63,7 +63,7 @@ class Rust(SystemV):
         )
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         numbers = self._numbers
         if not self.result_registers:
             return self.mark_unknown(abi_type)
@@ -81,7 +81,7 @@ class Rust(SystemV):
         return PassedInRegisters(tuple(map(self._one, numbers)))
 
     def _wide(self, abi_type: AbiType) -> Passed:
-        # A number of two words; arm64 begins it at a register with an even number.
+        # A two-word number; arm64 starts it at an even register.
         odd = self.machine == "aarch64" and self.next_register % 2
         names = self.argument_registers[self.next_register : self.next_register + 2]
         if odd or len(names) < 2:
@@ -100,7 +100,7 @@ class Rust(SystemV):
         return RegisterPiece(field.start, field.size, None, name, FLOATING.format(name))
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         if not self.result_registers:
             return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
         if not abi_type.size:
@@ -110,7 +110,7 @@ class Rust(SystemV):
         if self._numbers is None or abi_type.scalar:
             return self.in_registers(abi_type, self.result_registers)
         if any(field.floating for field in self._numbers):
-            return NotReadable("floating-point numbers in registers that programs are not given")
+            return NotReadable("floating-point numbers in registers that programs cannot read")
         return PassedInRegisters(
             tuple(
                 self.piece(name, field.start, field.size)

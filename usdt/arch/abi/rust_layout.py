@@ -1,8 +1,8 @@
-"""What a value is to rustc: one number, two numbers, or bytes.
+"""rustc's backend representation of a type: a scalar, a scalar pair, or memory.
 
-rustc decides so for every type (its "backend representation"): a structure around one number is
-that number, one of two numbers is a pair, and an enumeration is its discriminant with what all of
-its forms have at one place, or the number in which the discriminant hides. An array never is.
+A structure with one number is that number, one with two numbers is a pair. An enum is its
+discriminant plus the scalar that all its variants have at the same offset, or the scalar that hides
+the discriminant in a niche. An array is always memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from usdt.btf.tagged_union import TaggedUnion
     from usdt.btf.types import Member
 
-    Part = tuple[
-        int, int, list[ScalarField] | None
-    ]  # where a field begins and ends, and its numbers
+    Part = tuple[int, int, list[ScalarField] | None]  # start, end and scalars of a field
 
 __all__ = ("scalar_pair_of",)
 
@@ -32,7 +30,7 @@ _MAX_MEMBERS = 256
 
 
 def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] | None:
-    """The one or two numbers that a value is; [] of one without room; None: it is bytes.
+    """Return the one or two scalars of a type; [] for size 0; None if it is passed as memory.
 
     Raises:
         BtfError: the type has no size.
@@ -50,7 +48,7 @@ def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] |
         return None
     choice = tagged_union_of(btf, found)
     if choice is None and _is_untold(btf, found):
-        return [ScalarField(0, size, 1)]  # more than a register holds: nobody takes it for one
+        return [ScalarField(0, size, 1)]  # larger than a register, so not taken for a scalar
     if choice is not None:
         made = _chosen(btf, choice, depth)
     else:
@@ -60,14 +58,14 @@ def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] |
 
 
 def _is_untold(btf: Btf, found: Composite) -> bool:
-    # An enumeration whose discriminant is not known: its forms are all that it has.
+    # True for an enum whose discriminant is unknown: its variants are its only members.
     within = btf.resolve(found.members[0].type_id) if len(found.members) == 1 else None
     nameless = found.kind != Kind.UNION and found.members[:1] and not found.members[0].name
     return bool(nameless) and isinstance(within, Composite) and len(within.members) > 1
 
 
 def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int) -> list[Part]:
-    # The fields that take room.
+    # The fields that are not empty.
     found: list[Part] = []
     for member in members:
         size = btf.size_of(member.type_id)
@@ -95,14 +93,14 @@ def _joined(parts: list[Part]) -> list[ScalarField] | None:
 
 
 def _shared(parts: list[Part]) -> list[ScalarField] | None:
-    # A union: what all of its members are.
+    # A union: the representation that all of its members share.
     found = {None if inner is None else tuple(inner) for _, _, inner in parts}
     one = found.pop() if len(found) == 1 else None
     return None if one is None else [*one]
 
 
 def _chosen(btf: Btf, choice: TaggedUnion, depth: int) -> list[ScalarField] | None:
-    # An enumeration with data.
+    # An enum with data.
     tag = ScalarField(choice.discriminant.bit_offset // 8, choice.size, choice.size)
     forms = []
     for _, member in (*choice.variants.values(), *((choice.default,) if choice.default else ())):
@@ -111,7 +109,7 @@ def _chosen(btf: Btf, choice: TaggedUnion, depth: int) -> list[ScalarField] | No
             parts = _parts(btf, inner.members[:_MAX_MEMBERS], member.bit_offset // 8, depth + 1)
             forms += [parts] * bool(parts)
     if any(start < tag.end and tag.start < end for parts in forms for start, end, _ in parts):
-        return _joined(forms[0]) if len(forms) == 1 else None  # hidden in one form's data
+        return _joined(forms[0]) if len(forms) == 1 else None  # a niche in one variant's data
     same: set[ScalarField] = set()
     for parts in forms:
         inner_numbers = parts[0][2]
@@ -122,7 +120,7 @@ def _chosen(btf: Btf, choice: TaggedUnion, depth: int) -> list[ScalarField] | No
 
 
 def _is_plain(numbers: list[ScalarField], size: int) -> bool:
-    # Whether they lie as the numbers alone would: nothing is packed, or aligned beyond its need.
+    # True if the scalars have their natural layout: not packed, not over-aligned.
     at, align = 0, 1
     for one in numbers:
         at += -at % one.align

@@ -15,7 +15,7 @@ __all__ = ("I386", "SystemV")
 
 
 class SystemV(CallingConvention):
-    """x86-64: eight bytes of a structure are INTEGER if anything in them is, SSE otherwise."""
+    """x86-64: an eightbyte of a structure is INTEGER if any field in it is, else SSE."""
 
     float_registers = tuple(f"xmm{number}" for number in range(8))
 
@@ -24,12 +24,12 @@ class SystemV(CallingConvention):
         self.result_registers = ("rax", "rdx")
 
     def assign_sret(self) -> Passed:
-        """A result whose address is the first argument."""
+        """Assign the first word to the address of the result (sret)."""
         self.next_register += 1
         return self.sret_returned()
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
-        """A floating-point number."""
+        """Assign a floating-point number."""
         if abi_type.size > 8:
             return self.assign_aggregate(abi_type)
         if self.next_float == len(self.float_registers):
@@ -37,11 +37,11 @@ class SystemV(CallingConvention):
         return super().assign_floating(abi_type)
 
     def floating_result(self, abi_type: AbiType) -> Passed:
-        """A floating-point number that is returned."""
+        """Return where a floating-point result is."""
         return NotReadable(FLOATING.format("xmm0" if abi_type.size <= 8 else "st0"))
 
     def classes(self, abi_type: AbiType) -> list[bool] | None:
-        """For each eight bytes whether they are SSE; None: it is passed in memory."""
+        """Return for each eightbyte whether its class is SSE; None for class MEMORY."""
         if abi_type.size > 16 or abi_type.unaligned or not abi_type.size or abi_type.extended:
             return None
         found = [True] * -(-abi_type.size // 8)
@@ -51,9 +51,9 @@ class SystemV(CallingConvention):
         return found
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         if not abi_type.fields and abi_type.size <= 16:
-            return PassedInRegisters(())  # an empty class
+            return PassedInRegisters(())  # an empty class takes no register
         classes = self.classes(abi_type)
         whole, real = (0, 0) if classes is None else (classes.count(False), classes.count(True))
         room = self.next_register + whole <= 6 and self.next_float + real <= 8
@@ -80,11 +80,11 @@ class SystemV(CallingConvention):
         return self.piece(name, start, size)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         classes = self.classes(abi_type)
         if classes is None and abi_type.scalar:
             return NotReadable(
-                "a floating-point number in register st0, which programs are not given"
+                "a floating-point number in register st0, which programs cannot read"
             )
         if classes is None:
             return self.assign_sret()
@@ -98,23 +98,23 @@ class SystemV(CallingConvention):
 
 
 class I386(CallingConvention):
-    """Everything is on the stack; large results are where a hidden address says."""
+    """Everything is on the stack; the caller passes the address of a structure result."""
 
     def assign_sret(self) -> Passed:
-        """A result whose address is the first argument."""
+        """Assign the first word to the address of the result (sret)."""
         self.stack += self.word
         return self.sret_returned()
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
-        """A floating-point number."""
+        """Assign a floating-point number."""
         return self.assign_stack(abi_type.size)
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
-        """A structure, a union, or what is larger than a word."""
+        """Assign a structure, a union, or a number wider than a word."""
         return self.assign_stack(abi_type.size)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """The result, if it is no number of up to a word."""
+        """Return where a result is that is not a number of up to a word."""
         if not abi_type.scalar:
             return self.assign_sret()
         return self.in_registers(abi_type, ("rax", "rdx"))
