@@ -52,7 +52,7 @@ def test_more_arguments_than_are_read_stay_in_one_piece_that_says_so() -> None:
     assert {operand.kind for operand in operands[:-1]} == {"register"}
     assert operands[-1].text == " ".join(["8@%rax"] * 6)
     assert operands[-1].kind == "unknown"
-    assert operands[-1].error == f"more than {MAX_ARGUMENTS} arguments: the rest is not read"
+    assert operands[-1].error == f"more than {MAX_ARGUMENTS} arguments; the rest is ignored"
 
 
 def test_exactly_as_many_arguments_as_are_read_are_all_read() -> None:
@@ -65,7 +65,7 @@ def test_a_string_too_long_is_one_unknown_operand() -> None:
     args = "8@%rax " * (MAX_LENGTH // 7 + 1)
     (operand,) = parse_arguments(args, "x86_64")
     assert operand.text == args
-    assert operand.error == f"the argument string has {len(args)} characters: the most is 65536"
+    assert operand.error == f"the argument string has {len(args)} characters (at most 65536)"
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_no_size_on_a_32_bit_machine_is_4_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        pytest.param("0@%eax", "'0@%eax' gives a size of 0 or more than 9 digits", id="size 0"),
+        pytest.param("0@%eax", "'0@%eax' has a size of 0 or of more than 9 digits", id="size 0"),
         pytest.param(
             "9999999999@%eax",
-            "'9999999999@%eax' gives a size of 0 or more than 9 digits",
+            "'9999999999@%eax' has a size of 0 or of more than 9 digits",
             id="a size of ten digits",
         ),
         pytest.param("8@", "'8@' is not one operand", id="a size and nothing"),
@@ -121,7 +121,7 @@ def test_a_machine_without_a_grammar_keeps_sizes_and_says_so() -> None:
     first, second = parse_arguments("-4@XXX 8f@ZZZ(9)", "machine-4711")
     assert (first.size, first.type, first.kind) == (4, "signed", "unknown")
     assert (second.size, second.type, second.kind) == (8, "float", "unknown")
-    assert first.error == second.error == "operands of machine-4711 are not decoded yet"
+    assert first.error == second.error == "operands of machine-4711 are not supported yet"
 
 
 def test_parsing_the_same_string_again_gives_the_same_objects() -> None:

@@ -253,8 +253,8 @@ BROKEN = {
     "notes cut in the middle": Broken(section(NOTES, size=100), alive=1, warning="truncated"),
     "empty notes": Broken(section(NOTES, size=0)),
     "notes that begin elsewhere": Broken(section(NOTES, offset=0x401), warning="truncated"),
-    "notes of another type": Broken(section(NOTES, type=1), warning="SHT_NOTE (7) expected"),
-    "notes without contents": Broken(section(NOTES, type=8), warning="SHT_NOTE (7) expected"),
+    "notes of another type": Broken(section(NOTES, type=1), warning="expected SHT_NOTE (7)"),
+    "notes without contents": Broken(section(NOTES, type=8), warning="expected SHT_NOTE (7)"),
     "notes said to be compressed": Broken(section(NOTES, flags=1 << 11), warning="compressed"),
     "notes said to be padded to 8": Broken(section(NOTES, addralign=8), alive=4),
     "a wild alignment": Broken(section(NOTES, addralign=2**64 - 1), alive=4),
@@ -295,7 +295,7 @@ BROKEN = {
     "a wild semaphore": Broken(with_notes(note(semaphore=2**64 - 1)), alive=1, warning="semaphore"),
     "a semaphore in the code": Broken(with_notes(note(semaphore=CODE)), alive=1, warning="not w"),
     "the same site twice": Broken(with_notes(note(), note()), alive=2),
-    "strings without an end": Broken(with_notes(note(strings=b"a")), warning="no end"),
+    "strings without an end": Broken(with_notes(note(strings=b"a")), warning="not terminated"),
     "a name that writes to the terminal": Broken(
         with_notes(note(b"\n\x1b[2J" * 200, semaphore=1)), alive=1, warning=r"\n\x1b[2J"
     ),

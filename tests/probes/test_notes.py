@@ -126,13 +126,13 @@ def test_strings(strings: bytes, wanted: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize(
     ("damaged", "complaint"),
     [
-        pytest.param(note(strings=b"p\0n\0a"), "its arguments string has no end", id="two NULs"),
-        pytest.param(note(strings=b"p\0n"), "its name string has no end", id="one NUL"),
-        pytest.param(note(strings=b"pna"), "its provider string has no end", id="no NUL"),
-        pytest.param(note(strings=b""), "its provider string has no end", id="no strings"),
+        pytest.param(note(strings=b"p\0n\0a"), "arguments string is not terminated", id="two NULs"),
+        pytest.param(note(strings=b"p\0n"), "its name string is not terminated", id="one NUL"),
+        pytest.param(note(strings=b"pna"), "its provider string is not terminated", id="no NUL"),
+        pytest.param(note(strings=b""), "its provider string is not terminated", id="no strings"),
         pytest.param(
             note(strings=b"p\0nn"),
-            "its name string has no end",
+            "its name string is not terminated",
             id="padding is no part of a string",
         ),
         pytest.param(

@@ -219,7 +219,7 @@ def test_a_span_leaves_functions_as_they_are() -> None:
 def test_a_cpu_without_a_stub_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     provider = Provider("p")
     provider.probe("x")
-    monkeypatch.setattr("usdt.provider.provider.PROCESS", "sparc64")
+    monkeypatch.setattr("usdt.provider.provider.PROCESS_MACHINE", "sparc64")
     known = ", ".join(STUBS)
     with pytest.raises(ProviderError, match=f"CPU sparc64; for {known} they can"):
         provider.load()

@@ -137,7 +137,7 @@ def test_several_functions_of_one_name(folder: Path) -> None:
     with FunctionFile(str(path)) as file:
         assert len({one.start for one in file.find("hidden")}) == 2
         assert len(file.notes) == 1
-        assert "2 functions are hidden" in file.notes[0]
+        assert "2 functions are named hidden" in file.notes[0]
 
 
 _CXX = """
@@ -180,7 +180,7 @@ def test_a_misspelt_name_of_cxx(cxx: Path) -> None:
         ("printf", "is imported"),
         ("printf@plt", "is imported"),
         ("firts", "nearest is first"),
-        ("prin*", "imported: trace them"),
+        ("prin*", "imported ones do: trace them"),
         ("nothing*", "no function matches"),
         ("0x1", "not in code"),
     ],
@@ -272,7 +272,7 @@ def test_functions_that_a_probe_would_damage_are_refused(folder: Path) -> None:
     int main(void) { return 0; }
     """
     path = compiled(folder, source, name="vectors")
-    assert "take for a jump" in why(path, "vector_one")
+    assert "mistakes for a jump" in why(path, "vector_one")
     with FunctionFile(str(path)) as file:
         assert [one.name for one in file.find("vector_*")] == ["vector_two"]
         assert "vector_one" in file.notes[0]

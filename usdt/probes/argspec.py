@@ -1,9 +1,9 @@
-"""A probe's argument string: split into arguments, and each read by its CPU's grammar.
+"""Argument specs of probes: split the string, and parse each argument by its CPU's grammar.
 
 ``-4@%eax 8@-24(%rbp)`` is two arguments: a size (negative: signed; ``f`` after it: floating
-point), ``@``, and an operand in the assembler's syntax. Notes come from files anybody may have
-made, so no text raises and none is dropped: what cannot be understood is an operand of kind
-"unknown" that keeps its place, for later arguments are known by their position.
+point), ``@``, and an operand in the assembler's syntax. Notes come from untrusted
+files, so no text raises and no argument is dropped. An argument that cannot be parsed is an operand
+of kind "unknown", so that the others keep their positions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ __all__ = ("MAX_ARGUMENTS", "MAX_LENGTH", "Operand", "parse_arguments", "split_a
 
 MAX_LENGTH = 65536  # characters of an argument string; real ones have a few hundred
 MAX_ARGUMENTS = 256  # sdt.h has macros for 12
-MAX_CACHED = 2048  # longer strings are parsed anew: a damaged file must not fill the cache
+MAX_CACHED = 2048  # longer strings are not cached: a damaged file must not fill the cache
 MAX_BLANKS = 16  # blanks inside one pair of brackets: "[r2, r0, lsl #2]" has 3
 MAX_SIZE_DIGITS = 9
 
-BRACKETS = frozenset("([,")  # one of them stands before every blank inside an operand
+BRACKETS = frozenset("([,")  # a blank inside an operand follows one of these
 BLANKS = dict.fromkeys(map(ord, "\t\n\v\f\r"), " ")
 
 
 def split_arguments(args: str, *, commas: bool = False) -> tuple[str, ...]:
     """Split an argument string at the blanks outside of brackets and parentheses.
 
-    An empty string and one that begins with ":" hold no arguments. Beyond MAX_ARGUMENTS the
-    rest stays in one piece, as does a string longer than MAX_LENGTH. With ``commas``, a blank
-    after a comma separates nothing, either: LoongArch's addresses may have no brackets.
+    An empty string, or one that begins with ":", has no arguments. Text after MAX_ARGUMENTS - 1
+    arguments, or a string longer than MAX_LENGTH, is not split. With ``commas``, a blank after a
+    comma does not separate either: LoongArch addresses may have no brackets.
     """
     if len(args) > MAX_LENGTH:
         return (args,)
@@ -52,13 +52,13 @@ def split_arguments(args: str, *, commas: bool = False) -> tuple[str, ...]:
 
 
 def words_of_argument(words: list[str], position: int, *, commas: bool = False) -> int:
-    """How many words, from ``position`` on, one argument has: more if a bracket stays open."""
+    """Return the number of words in the argument at ``position``: more if a bracket is open."""
     depth = 0
     for taken, word in enumerate(words[position : position + MAX_BLANKS], start=1):
         depth += word.count("(") + word.count("[") - word.count(")") - word.count("]")
         if depth <= 0 and not (commas and word.endswith(",")):
             return taken
-    return 1  # never closed: let it not swallow the arguments after it
+    return 1  # never closed: do not swallow the arguments after it
 
 
 def parse_arguments(args: str, machine: str) -> tuple[Operand, ...]:
@@ -72,10 +72,10 @@ def parse_arguments(args: str, machine: str) -> tuple[Operand, ...]:
 
 
 def parse_all(args: str, machine: str) -> tuple[Operand, ...]:
-    """What parse_arguments does, without its cache."""
+    """Parse as :func:`parse_arguments`, without its cache."""
     if len(args) > MAX_LENGTH:
         spec = ArgSpec(args, args, WORD.get(machine, WIDEST_WORD), "unsigned", machine)
-        reason = f"the argument string has {len(args)} characters: the most is {MAX_LENGTH}"
+        reason = f"the argument string has {len(args)} characters (at most {MAX_LENGTH})"
         return (spec.unknown(reason),)
     commas = machine.startswith("loongarch")
     pieces = split_arguments(args, commas=commas)
@@ -84,9 +84,7 @@ def parse_all(args: str, machine: str) -> tuple[Operand, ...]:
         words = pieces[-1].split(" ")
         if words_of_argument(words, 0, commas=commas) < len(words):
             spec = ArgSpec(pieces[-1], "", WORD.get(machine, WIDEST_WORD), "unsigned", machine)
-            operands[-1] = spec.unknown(
-                f"more than {MAX_ARGUMENTS} arguments: the rest is not read"
-            )
+            operands[-1] = spec.unknown(f"more than {MAX_ARGUMENTS} arguments; the rest is ignored")
     return tuple(operands)
 
 
@@ -94,7 +92,7 @@ parse_cached = functools.lru_cache(maxsize=4096)(parse_all)
 
 
 def parse_argument(text: str, machine: str) -> Operand:
-    """Parse one argument: split its size off, and let its CPU's grammar read the rest."""
+    """Parse one argument: split off its size, and pass the rest to its CPU's grammar."""
     head, at, body = text.partition("@")
     size = parse_size(head) if at else None
     if size is None:  # no size: the @ of "40+sv@GOTOFF(%ebx)" belongs to the operand
@@ -103,18 +101,18 @@ def parse_argument(text: str, machine: str) -> Operand:
         spec = ArgSpec(text, body, size[0], size[1], machine)
     if spec.size == 0:
         return ArgSpec(text, body, 1, spec.type, machine).unknown(
-            f"{excerpt(text)} gives a size of 0 or more than {MAX_SIZE_DIGITS} digits"
+            f"{excerpt(text)} has a size of 0 or of more than {MAX_SIZE_DIGITS} digits"
         )
     if not spec.body or (" " in spec.body and not BRACKETS.intersection(spec.body)):
         return spec.unknown(f"{excerpt(text)} is not one operand")
     arch = arch_of(machine)
     if arch is None:
-        return spec.unknown(f"operands of {machine} are not decoded yet")
+        return spec.unknown(f"operands of {machine} are not supported yet")
     return arch.parse_operand(spec)
 
 
 def parse_size(head: str) -> tuple[int, NumberType] | None:
-    """Read ``[-]digits[f]``: bytes (0 if that cannot be) and type; None if it is no size."""
+    """Parse ``[-]digits[f]`` into bytes (0 if too long) and type; None if it is not a size."""
     digits = head.removeprefix("-").removesuffix("f")
     if not (digits.isascii() and digits.isdigit()):
         return None

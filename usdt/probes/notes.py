@@ -1,4 +1,4 @@
-r"""SystemTap SDT notes: the bytes of a ``.note.stapsdt`` section to records.
+r"""SystemTap SDT notes: decode a ``.note.stapsdt`` section into records.
 
 One note, in the byte order of the file (elf(5); the SystemTap wiki,
 "UserSpaceProbeImplementation")::
@@ -8,12 +8,12 @@ One note, in the byte order of the file (elf(5); the SystemTap wiki,
     descriptor  location, base, semaphore       three addresses of 4 or 8 bytes, by ELF class
                 provider\0 name\0 arguments\0   padded
 
-Padding is to 4 bytes in every file ever seen. The ELF specification also knows notes padded to 8,
-told by the section's alignment; but there are sections that say 8 and are padded to 4. So 4 is
-tried first, and 8 when the section claims it and 4 does not fit.
+Notes of all known files are padded to 4 bytes. The ELF specification also allows padding to 8, if
+the section's alignment is 8; but some sections have alignment 8 and padding 4. So 4 is tried first,
+then 8 if the section's alignment is 8 and 4 does not fit.
 
-Nothing here opens a file. The bytes are hostile: nothing is read past the end, each note is
-visited once, and damage is a warning, never an exception.
+Nothing here opens a file. The bytes are hostile: nothing is read past the end, each note is visited
+once, and damage is a warning, never an exception.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from usdt.base.frozen import frozen
 __all__ = ("MAX_NOTES", "MAX_WARNINGS", "Note", "Notes", "parse_notes")
 
 MAX_NOTES = (
-    4_000_000  # ten times the largest file known; a sparse file of zeros holds 90 million a GiB
+    4_000_000  # ten times the largest known file; a sparse file of zeros has 90 million per GiB
 )
-MAX_WARNINGS = 16  # of one section; the rest are counted
-COPY_LIMIT = 64 << 20  # bytes; a larger section is read where it lies
+MAX_WARNINGS = 16  # per section; the rest are counted
+COPY_LIMIT = 64 << 20  # bytes; larger sections are not copied
 
 OWNER = b"stapsdt\0"
 NT_STAPSDT = 3
@@ -39,14 +39,14 @@ SUPPORTED_BITS = (32, 64)
 
 @frozen
 class Note:
-    """One probe site as its note describes it, before any adjustment.
+    """A site as its note describes it, before the prelink adjustment.
 
     Attributes:
         location: link-time address of the probe's nop.
-        base: address of ``.stapsdt.base`` when the note was written; 0 = not known.
-        semaphore: address of the 16-bit activation counter; 0 = none.
+        base: address of ``.stapsdt.base`` when the note was written; 0 if unknown.
+        semaphore: address of the 16-bit activation counter; 0 for none.
         provider, name: UTF-8, other bytes as surrogate escapes; either may be empty.
-        args: operands, separated by blanks; "" = none.
+        args: operands, separated by blanks; "" for none.
     """
 
     location: int
@@ -59,7 +59,7 @@ class Note:
     def __init__(  # noqa: PLR0917 - the fields, in their order
         self, location: int, base: int, semaphore: int, provider: str, name: str, args: str
     ) -> None:
-        # Written out: it takes half the time of one made for any fields, 400,000 times.
+        # Written out: takes half the time of the generic __init__, and runs up to 400,000 times.
         put = object.__setattr__
         put(self, "location", location)
         put(self, "base", base)
@@ -71,7 +71,7 @@ class Note:
 
 @frozen
 class Notes:
-    """The notes of one section in file order, and what was wrong with it, one line each."""
+    """The notes of one section in file order, and one warning line per defect."""
 
     notes: list[Note]
     warnings: list[str]
@@ -79,11 +79,11 @@ class Notes:
 
 @frozen
 class NoteFormat:
-    """How notes of one class, byte order and padding lie in memory.
+    """The layout of notes of one ELF class, byte order and padding.
 
     Attributes:
         header: namesz, descsz, type.
-        whole: header, owner and the three addresses at once: a well-formed note in one look.
+        whole: header, owner and the three addresses, to decode a well-formed note at once.
         addresses: size in bytes of the three addresses.
         padding: 4 or 8.
     """
@@ -95,7 +95,7 @@ class NoteFormat:
 
 
 def make_layout(bits: int, byteorder: str, padding: int) -> NoteFormat:
-    """The layout of notes in a file of that class and byte order."""
+    """Return the layout of notes in a file of this class and byte order."""
     order = "<" if byteorder == "little" else ">"
     words = "QQQ" if bits == 64 else "III"
     gap = "4x" if padding == 8 else ""  # header and owner are 20 bytes
@@ -122,21 +122,21 @@ def parse_notes(
     byteorder: Literal["little", "big"],
     align: int = 4,
 ) -> Notes:
-    """Decode every stapsdt note of a section; notes of other owners and types are skipped.
+    """Decode all stapsdt notes of a section; notes of other owners and types are skipped.
 
     Args:
         data: the section's contents.
         bits: 32 or 64, the file's class.
-        byteorder: the file's, whatever the host's is.
-        align: the section's ``sh_addralign``; only 8 makes a difference.
+        byteorder: byte order of the file.
+        align: the section's ``sh_addralign``; only 8 matters.
 
     Raises:
-        ValueError: ``bits`` is neither 32 nor 64 (a mistake of the caller, not of the file).
+        ValueError: ``bits`` is neither 32 nor 64.
     """
     if bits not in SUPPORTED_BITS:
         raise ValueError(f"bits must be 32 or 64, not {bits}")
     if len(data) <= COPY_LIMIT:
-        data = bytes(data)  # a slice of bytes costs half of a slice of a view
+        data = bytes(data)  # slicing bytes takes half the time of slicing a memoryview
     found = parse_padded(data, LAYOUTS[bits, byteorder, 4])
     if align == 8 and not fits(found):
         other = parse_padded(data, LAYOUTS[bits, byteorder, 8])
@@ -145,12 +145,12 @@ def parse_notes(
 
 
 def fits(found: Notes) -> bool:
-    """Whether a padding was plainly the right one: nothing damaged, nothing nameless."""
+    """Return True if the padding was clearly right: no damaged and no nameless notes."""
     return not found.warnings and all(note.name for note in found.notes)
 
 
 def quality(found: Notes) -> tuple[bool, int, int]:
-    """Orders two readings of the same bytes; with the wrong padding names come out empty."""
+    """Return a sort key for two readings of the same bytes; wrong padding gives empty names."""
     named = sum(1 for note in found.notes if note.name)
     return fits(found), named, -len(found.warnings)
 
@@ -158,9 +158,9 @@ def quality(found: Notes) -> tuple[bool, int, int]:
 def parse_padded(data: bytes | memoryview, layout: NoteFormat) -> Notes:
     """Decode a section whose notes are padded to ``layout.padding`` bytes.
 
-    A well-formed note is decoded in place by one look at header, owner and addresses; everything
-    else goes through :func:`step`. This loop runs 400,000 times for the largest files known, so
-    it is written out.
+    A well-formed note is decoded in place, with one unpack of header, owner and addresses. All
+    others go through :func:`step`. The loop is written out, because it runs 400,000 times for the
+    largest known files.
     """
     notes: list[Note] = []
     damage = Damage()
@@ -196,35 +196,35 @@ def parse_padded(data: bytes | memoryview, layout: NoteFormat) -> Notes:
 
 
 class Damage:
-    """Complaints about one section: the first few in words, the rest counted."""
+    """Warnings about one section: the first few as text, the rest counted."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.count = 0
 
     def add(self, line: str) -> None:
-        """Remember one more."""
+        """Add a warning."""
         self.count += 1
         if self.count <= MAX_WARNINGS:
             self.lines.append(line)
 
     def warnings(self) -> list[str]:
-        """What to tell the reader."""
+        """Return the warnings, and a line with the number of the others."""
         more = self.count - len(self.lines)
         return [*self.lines, f"{more} more damaged notes"] if more else self.lines
 
 
 def unterminated(position: int, text: list[str]) -> str:
-    """What is missing from a descriptor with fewer than three terminated strings."""
+    """Return the warning for a descriptor with fewer than three terminated strings."""
     missing = ("provider", "name", "arguments")[len(text) - 1]
-    return f"offset {position:#x}: damaged note skipped: its {missing} string has no end"
+    return f"offset {position:#x}: damaged note skipped: its {missing} string is not terminated"
 
 
 def step(data: bytes | memoryview, layout: NoteFormat, position: int) -> tuple[int, str]:
-    """Pass a note that is not a well-formed stapsdt note.
+    """Skip a note that is not a well-formed stapsdt note.
 
     Returns:
-        Where the next one begins, and a complaint, "" for a note of somebody else.
+        The offset of the next note, and a warning; "" for a note of another owner.
     """
     size = len(data)
     if size - position < HEADER_SIZE:
@@ -248,7 +248,7 @@ def step(data: bytes | memoryview, layout: NoteFormat, position: int) -> tuple[i
 
 
 def truncated(position: int, what: str, need: int, have: int) -> str:
-    """A section that ends inside a note: where, and what is missing."""
+    """Return the warning for a section that ends inside a note."""
     return (
         f"offset {position:#x}: truncated: {what} needs {need} bytes, the section has {have} left"
     )

@@ -1,13 +1,13 @@
-"""The probes of a file: its notes, put where they are in the file and grouped by name.
+"""The probes of a file: its notes, resolved to file offsets and grouped by name.
 
-A note gives link-time addresses. If prelink(8) moved the file after linking, ``.stapsdt.base`` has
-moved along and the note, which is not loaded, has not: the difference of the section's address and
-the note's ``base`` is what location and semaphore are short of (the SystemTap wiki's
-"UserSpaceProbeImplementation"). Sites and semaphores are then given as offsets in the file too,
-for that is what the kernel's uprobes take.
+A note has link-time addresses. If prelink(8) moved the file after linking, ``.stapsdt.base`` has
+moved with it, but the note, which is not loaded, is unchanged. The difference between the section's
+address and the note's ``base`` must be added to location and semaphore (the SystemTap wiki,
+"UserSpaceProbeImplementation"). Sites and semaphores also have file offsets, because the kernel's
+uprobes take those.
 
-One bad site does not hide another: a site that cannot be traced is listed with the reason in
-``dead``, damage in a section is a warning, and only a file that cannot be read at all is an error.
+A bad site does not hide others: a site that cannot be traced has the reason in ``dead``, damage in
+a section is a warning, and only a file that cannot be read at all is an error.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = ("FileProbes", "Probe", "Site", "read_probes")
 SECTION = ".note.stapsdt"
 BASE_SECTION = ".stapsdt.base"
 LARGE = 1 << 20  # bytes of notes, about 15,000 of them
-MAX_WARNINGS = 16  # of one kind in one file; the rest are counted
+MAX_WARNINGS = 16  # per kind and file; the rest are counted
 
 
 @frozen
 class Site:
-    """One place in the code where a probe sits.
+    """A place in the code where a probe fires.
 
     Attributes:
         address: link-time address of the probe's nop, after prelink adjustment.
-        offset: its place in the file, or None for a dead site.
-        base: address of ``.stapsdt.base`` as the note has it.
-        semaphore: link-time address of the activation counter, adjusted; 0 = none.
-        semaphore_offset: the counter's place in the file; 0 = none, or none that a tracer could
-            write (``semaphore`` is not 0 then, and the file's warnings say why).
-        args: the operands as text, "" = none.
+        offset: file offset of the nop, or None for a dead site.
+        base: address of ``.stapsdt.base`` in the note.
+        semaphore: link-time address of the activation counter, adjusted; 0 for none.
+        semaphore_offset: file offset of the counter; 0 for none. Also 0 if tracers cannot write it;
+            then ``semaphore`` is not 0, and the file's warnings say why.
+        args: the operands as text, "" for none.
         dead: why the site cannot be traced, or None.
     """
 
@@ -70,7 +70,7 @@ class Site:
         args: str,
         dead: str | None,
     ) -> None:
-        # Written out for the same reason as that of Note.
+        # Written out, as that of Note.
         put = object.__setattr__
         put(self, "address", address)
         put(self, "offset", offset)
@@ -81,7 +81,7 @@ class Site:
         put(self, "dead", dead)
 
     def to_json(self, operands: Iterable[Operand]) -> dict[str, Any]:
-        """The site as ``usdt list --json`` shows it; only a dead one has the key "dead"."""
+        """Return the JSON object of ``usdt list --json``; only a dead site has the key "dead"."""
         shown = {
             "address": self.address,
             "offset": self.offset,
@@ -96,14 +96,14 @@ class Site:
 
 @frozen
 class Probe:
-    """A probe of a file: every site of one ``provider:name``, in the order of the notes.
+    """A probe of a file: all sites of one ``provider:name``, in the order of the notes.
 
     Attributes:
-        path: the file as it is to be shown.
-        provider, name: as the notes have them; either may be empty.
-        machine: the CPU as ``uname -m`` names it.
+        path: the file's name, for messages and output.
+        provider, name: from the notes; either may be empty.
+        machine: the CPU, as ElfFile.machine_name gives it.
         bits, byteorder: the file's class and byte order.
-        sites: at least one; dead ones too.
+        sites: at least one; includes dead sites.
     """
 
     path: str
@@ -120,13 +120,13 @@ class Probe:
         return f"{self.provider}:{self.name}"
 
     def operands(self, site: Site) -> tuple[Operand, ...]:
-        """Where each argument lives at that site."""
+        """Return the operand of each argument at a site."""
         from usdt.probes.argspec import parse_arguments  # noqa: PLC0415 - a bare listing does without
 
         return parse_arguments(site.args, self.machine)
 
     def to_json(self) -> dict[str, Any]:
-        """The probe as ``usdt list --json`` shows it."""
+        """Return the JSON object of ``usdt list --json``."""
         return {
             "path": self.path,
             "provider": self.provider,
@@ -138,7 +138,7 @@ class Probe:
 
 @frozen
 class FileProbes:
-    """The probes of one file in the order of their first notes, and what was wrong with it."""
+    """The probes of one file in the order of their first notes, and warnings about its damage."""
 
     path: str
     probes: tuple[Probe, ...]
@@ -148,14 +148,14 @@ class FileProbes:
 def read_probes(
     path: str | os.PathLike[str], *, open_path: str | os.PathLike[str] | None = None
 ) -> FileProbes:
-    """Read every probe of an ELF file, of any CPU, class and byte order.
+    """Read all probes of an ELF file, of any CPU, class and byte order.
 
     Args:
-        path: the file, as it is to be shown.
-        open_path: where to open it instead, ``/proc/PID/map_files/…`` for example.
+        path: the file; this name is shown in messages and output.
+        open_path: the path to open instead, for example ``/proc/PID/map_files/…``.
 
     Raises:
-        ElfError: not an ELF file, or one too damaged to be searched.
+        ElfError: the file is not an ELF file, or too damaged to be searched.
         TargetError: the file cannot be opened.
     """
     shown = str(path)
@@ -177,7 +177,7 @@ def read_probes(
 def grouped(
     file: ElfFile, sections: tuple[Section, ...], warnings: list[str]
 ) -> dict[tuple[str, str], list[Site]]:
-    """Sites by provider and name, in the order of the notes; complaints go to ``warnings``."""
+    """Return sites by provider and name, in the order of the notes; add to ``warnings``."""
     sites = Sites(file)
     groups: dict[tuple[str, str], list[Site]] = {}
     for note in notes_of(file, sections, warnings):
@@ -192,9 +192,9 @@ def grouped(
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep the garbage collector from walking millions of records, none of which is garbage.
+    """Disable the garbage collector while millions of records are created.
 
-    They are made at a stretch and refer to no cycle; it takes a third of the time otherwise.
+    None of them is garbage or part of a cycle; the collector would take a third of the time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -206,8 +206,8 @@ def without_collector() -> Iterator[None]:
 
 
 def notes_of(file: ElfFile, sections: tuple[Section, ...], warnings: list[str]) -> Iterator[Note]:
-    """The notes of all those sections that can be read; what cannot be goes to ``warnings``."""
-    budget = file.size  # sections that overlap could make one file as much work as thousands
+    """Yield the notes of all readable sections; add a warning for each of the others."""
+    budget = file.size  # bounds the work if many sections overlap
     for section in sections:
         reason = unreadable(section, file.size, budget)
         if reason:
@@ -225,15 +225,15 @@ def notes_of(file: ElfFile, sections: tuple[Section, ...], warnings: list[str]) 
 
 
 def unreadable(section: Section, size: int, budget: int) -> str:
-    """Why no notes are read from a section of the right name, or "".
+    """Return why a ``.note.stapsdt`` section cannot be read, or "".
 
     Args:
-        section: one named ``.note.stapsdt``.
-        size: of the file, in bytes.
-        budget: how many of them no section before has taken.
+        section: the section.
+        size: size of the file in bytes.
+        budget: bytes of the file that earlier sections have not used up.
     """
     if section.type != SHT_NOTE:
-        return f"its type is {section.type}, SHT_NOTE ({SHT_NOTE}) expected"
+        return f"its type is {section.type}, expected SHT_NOTE ({SHT_NOTE})"
     if section.flags & SHF_COMPRESSED:
         return "it is compressed"
     end = section.offset + section.size
@@ -245,7 +245,7 @@ def unreadable(section: Section, size: int, budget: int) -> str:
 
 
 class Sites:
-    """Makes sites of the notes of one file."""
+    """Turns the notes of one file into sites."""
 
     def __init__(self, file: ElfFile) -> None:
         self._file = file
@@ -253,16 +253,16 @@ class Sites:
         base = file.section(BASE_SECTION)
         self._base = None if base is None else base.address
         self._useless = why_useless(file)
-        self._semaphores = {0: 0}  # address -> offset in the file, 0 where there is none
+        self._semaphores = {0: 0}  # address -> file offset, 0 for none
         self._complaints: list[str] = []
         self._complaint_count = 0
 
     def make(self, note: Note) -> Site:
-        """Where a note's site is in the file, with the prelink adjustment."""
+        """Return the site of a note, with the prelink adjustment."""
         address, semaphore = note.location, note.semaphore
         if note.base and self._base is not None and note.base != self._base:
             moved = self._base - note.base
-            # 0 means "none" and "removed by the linker"; prelink does not move that.
+            # 0 means "none" or "removed by the linker" and is not adjusted.
             address = address and address + moved & self._mask
             semaphore = semaphore and semaphore + moved & self._mask
         offset = dead = None
@@ -276,7 +276,7 @@ class Sites:
         return Site(address, offset, note.base, semaphore, semaphore_offset, note.args, dead)
 
     def warnings(self) -> list[str]:
-        """What was wrong with semaphores, one line each."""
+        """Return the warnings about semaphores, one line each."""
         more = self._complaint_count - len(self._complaints)
         if not more:
             return self._complaints
@@ -286,14 +286,14 @@ class Sites:
         if self._useless is not None:
             return self._useless
         if not address:
-            return "its address is 0: the linker removed the code it stood in"
+            return "its address is 0: the linker removed the code around it"
         if self._file.offset_of(address, executable=False) is None:
             return f"address {address:#x} is in no segment loaded from the file"
         return f"address {address:#x} is not in an executable segment"
 
     def _semaphore(self, address: int, note: Note) -> int:
-        # The kernel counts in private writable mappings of the file only (valid_ref_ctr_vma() of
-        # kernel/events/uprobes.c), so neither .bss nor read-only data will do.
+        # The kernel increments counters only in private writable mappings of the file
+        # (valid_ref_ctr_vma(), kernel/events/uprobes.c), not in .bss or read-only data.
         file = self._file
         found = file.offset_of(address, executable=False, writable=True)
         if not found and self._useless is None:
@@ -305,17 +305,17 @@ class Sites:
             if self._complaint_count <= MAX_WARNINGS:
                 self._complaints.append(
                     f"{file.path}: semaphore {address:#x} of {name} {reason}:"
-                    " it cannot be raised, and a program that tests it will not reach the probe"
+                    " it cannot be incremented; a program that tests it does not reach the probe"
                 )
         self._semaphores[address] = found or 0
         return found or 0
 
 
 def why_useless(file: ElfFile) -> str | None:
-    """Why no site of a whole file can be traced, or None."""
+    """Return why no site of a file can be traced, or None."""
     if file.type == ET_REL:
         return "a relocatable object: it has no addresses before it is linked"
     code = [one.type for one in file.sections if one.flags & SHF_EXECINSTR]
     if code and all(kind == SHT_NOBITS for kind in code):
-        return "separate debug information: the code is in the file this was made from"
+        return "separate debug information: the code is in the original file"
     return None

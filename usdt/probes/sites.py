@@ -1,4 +1,4 @@
-"""From probes of a file to points a session can attach to: arguments resolved, sites chosen."""
+"""From the probes of a file to attach points: select probes, resolve arguments."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ __all__ = (
 
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
-_MAX_REFUSED = 20  # sites of a file that are told one by one
+_MAX_REFUSED = 20  # sites of a file that are reported one by one
 
 
 def matching(request: ProbeText, probes: Iterable[Probe]) -> list[Probe]:
-    """The probes whose provider and name fit the request's patterns (``*``, ``?``, ``[…]``)."""
+    """Return the probes that match the request's patterns (``*``, ``?``, ``[…]``)."""
     return [probe for probe in probes if fits(request, probe.provider, probe.name)]
 
 
 def fits(request: ProbeText, provider: str, name: str) -> bool:
-    """Whether a probe is meant; ``a-b`` also stands for ``a__b``, as DTrace spells it."""
+    """Return True if a probe matches; ``a-b`` also matches ``a__b``, as in DTrace."""
     return fnmatch.fnmatchcase(provider, request.provider) and any(
         fnmatch.fnmatchcase(name, form) for form in request.name_forms
     )
 
 
 def foreign_reason(probe: Probe) -> str | None:
-    """Why a probe cannot be hit by this machine's own instructions, or None."""
+    """Return why this machine never executes a probe's code natively, or None."""
     return foreign_machine_reason(probe.machine)
 
 
 def unsupported_code_reason(elf: ElfFile, probe: Probe, site: Site) -> str | None:
-    """Why the kernel must not be asked for a breakpoint at a live site, or None.
+    """Return why a breakpoint at a live site would break the program, or None.
 
-    Uprobes on 32-bit ARM take every instruction for one of four bytes of the ARM set, and do not
-    refuse Thumb code (arch/arm/probes/uprobes/core.c): the program would execute garbage.
+    Uprobes on 32-bit ARM treat all code as 4-byte ARM instructions and do not refuse Thumb code
+    (arch/arm/probes/uprobes/core.c): the program would execute garbage.
     """
     if probe.machine not in ("arm", "armeb") or site.offset is None:
         return None
@@ -73,7 +73,7 @@ def unsupported_code_reason(elf: ElfFile, probe: Probe, site: Site) -> str | Non
 
 
 def declared_arguments(probes: Iterable[Probe]) -> int:
-    """The largest number of arguments at any site."""
+    """Return the largest number of arguments at any site."""
     return max((len(p.operands(site)) for p in probes for site in p.sites), default=0)
 
 
@@ -85,19 +85,19 @@ def points_of(
     typed: bool = False,
     refused: list[TracingError] | None = None,
 ) -> Iterator[AttachPoint]:
-    """The live sites of a probe in the file at ``open_path``.
+    """Yield the attach points of a probe's live sites in the file at ``open_path``.
 
     Args:
         probe: the probe.
-        open_path: what to open.
-        pid: the one process to attach in; 0: all.
-        typed: whether items name types of the program's debug information.
-        refused: takes what is wrong with sites in code that the kernel does not trace; without it
-            the first such site is raised.
+        open_path: the path to open.
+        pid: the only process to attach in; 0 for all.
+        typed: True if items name types of the program's debug information.
+        refused: receives the errors of sites in code that the kernel cannot trace; without it, the
+            first one is raised.
 
     Raises:
-        ElfError: the file's symbols had to be read and cannot be.
-        TargetError: a site is in code that the kernel does not trace.
+        ElfError: the file's symbols are needed and cannot be read.
+        TargetError: a site is in code that the kernel cannot trace.
     """
     types = _types_of(probe.path, open_path, probe.machine, pid) if typed else None
     with ElfFile(open_path, name=probe.path) as elf, SymbolResolver(elf) as symbols:
@@ -112,7 +112,7 @@ def points_of(
                     raise error
                 refused.append(error)
                 continue
-            # Operands that name a symbol differ from site to site; all others are shared.
+            # Locations relative to a symbol differ from site to site; all others are shared.
             key = site.args, site.address if _symbolic(probe, site) else 0
             if key not in known:
                 known[key] = tuple(arguments_of(probe, site, elf.type, symbols))
@@ -134,7 +134,7 @@ _types: weakref.WeakValueDictionary[tuple[str, str, int], DwarfTypeProvider] = (
 
 
 def _types_of(path: str, open_path: str, machine: str, pid: int) -> DwarfTypeProvider:
-    # What knows the program's own types, in casts; its debug information is read if there are any.
+    # The program's own types, for casts; reads its debug information when it is needed.
     from usdt.uprobes.debug_info import required_debug  # noqa: PLC0415 - listing needs neither
     from usdt.uprobes.dwarf_types import DwarfTypeProvider  # noqa: PLC0415
 
@@ -149,7 +149,7 @@ def _types_of(path: str, open_path: str, machine: str, pid: int) -> DwarfTypePro
 def attachable(
     probes: Sequence[Probe], path: str, open_path: str, pid: int, items: Sequence[Item]
 ) -> tuple[list[AttachPoint], list[TracingError]]:
-    """The live sites of several probes of a file, for some items; and why there are no more.
+    """Return the attach points of several probes of a file, and the errors of the other sites.
 
     Raises:
         ElfError: as :func:`points_of`.
@@ -163,19 +163,19 @@ def attachable(
         reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
         refused.append(TracingError(f"{probes[0].full_name} in {path}: {reason}"))
     if more := refused[_MAX_REFUSED:]:
-        refused[_MAX_REFUSED:] = [TracingError(f"{path}: {len(more)} more sites like that")]
+        refused[_MAX_REFUSED:] = [TracingError(f"{path}: {len(more)} more sites cannot be traced")]
     return points, refused
 
 
 def arguments_of(
     probe: Probe, site: Site, elf_type: int, symbols: SymbolResolver
 ) -> Iterator[Argument]:
-    """How each argument of a site is fetched: arg0, arg1, …."""
+    """Yield the arguments of a site with their locations: arg0, arg1, …."""
     arch = arch_of(probe.machine)
     for index, operand in enumerate(probe.operands(site)):
         name = f"arg{index}"
         if arch is None:
-            reason = operand.error or f"arguments of {probe.machine} are not read"
+            reason = operand.error or f"arguments of {probe.machine} are not supported"
             yield Argument(name, _integer(operand.size), Unreadable(reason))
             continue
         fetch = arch.fetch(
@@ -197,14 +197,14 @@ def _symbolic(probe: Probe, site: Site) -> bool:
 
 
 def closest_match(wanted: str, known: Iterable[str]) -> str | None:
-    """The name that a misspelt one most likely stands for, or None."""
+    """Return the known name most similar to a misspelt one, or None."""
     return closest(wanted, known, 0.7) or None
 
 
 def is_typo_of(one: str, other: str) -> bool:
-    """Whether a name is a misspelling of the other in provider and name, each taken alone.
+    """Return True if provider and name are each similar to those of another probe.
 
-    Two letters changed places in a provider of four are.
+    Two swapped letters in a provider of four letters still count as similar.
     """
     from difflib import SequenceMatcher  # noqa: PLC0415 - only for a message
 

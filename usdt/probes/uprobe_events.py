@@ -1,7 +1,7 @@
-"""Probes as definitions of the kernel's event tracer: lines for tracefs's ``uprobe_events``.
+"""Probes as event definitions: lines for the tracefs file ``uprobe_events``.
 
-A definition is one place: a probe has as many as it has sites. What a definition fetches is what
-the items ask for, or all arguments; what it cannot fetch is told item by item, with the reason.
+There is one definition per site. A definition fetches the values of the items, or all arguments.
+For each item that an event cannot fetch, a note gives the reason.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _RESERVED = re.compile(r"common_|__probe_|arg\d+$")
 
 @frozen
 class SiteEvent:
-    """A site as a definition.
+    """An event definition for a site.
 
     Attributes:
-        name: of the event, without its group.
+        name: name of the event, without its group.
         text: the definition.
-        filter: for the event's ``filter`` file; "": none.
-        notes: lines on what could not be said.
+        filter: content of the event's ``filter`` file; "" for none.
+        notes: what the definition cannot express, one line each.
     """
 
     name: str
@@ -80,19 +80,19 @@ class SiteEvent:
 def site_events(
     probe: Probe, request: ProbeText, *, group: str = GROUP, taken: set[str] | None = None
 ) -> Iterator[SiteEvent]:
-    """A definition for each live site of a probe.
+    """Yield a definition for each live site of a probe.
 
     Args:
         probe: the probe.
-        request: its items.
-        group: of the events.
-        taken: names that other events have; those made are added.
+        request: the parsed probe with its items.
+        group: group of the events.
+        taken: names of other events; the new names are added.
 
     Raises:
         LanguageError: an item does not fit the probe.
-        TracingError: a predicate is none of the kernel's filter language, or no definition can
-            name the file.
-        ElfError: the file's symbols have to be read and cannot be.
+        TracingError: the kernel's filter language cannot express a predicate, or a definition
+            cannot name the file.
+        ElfError: the file's symbols are needed and cannot be read.
     """
     path = _plain(probe.path)
     kernel = KERNEL_MACHINE if foreign_reason(probe) is None else _native(probe.machine)
@@ -116,14 +116,14 @@ def function_events(
     group: str = GROUP,
     taken: set[str] | None = None,
 ) -> Iterator[SiteEvent]:
-    """Definitions for functions: of their entries, and of their returns where items ask for them.
+    """Yield definitions for the entries of functions, and for their returns if items need them.
 
     Args:
-        request: what is asked of which functions.
+        request: the functions and items.
         path: the file.
-        open_path: what to open for it.
-        group: of the events.
-        taken: names that other events have; those made are added.
+        open_path: the path to open.
+        group: group of the events.
+        taken: names of other events; the new names are added.
 
     Raises:
         LanguageError: an item does not fit a function.
@@ -164,20 +164,20 @@ def _plain(path: str) -> str:
     found = str(Path(path).absolute())
     if not PLAIN_PATH.fullmatch(found):
         raise TracingError(
-            f"{found}: the kernel cannot be given this name: blanks, # and others end it"
+            f"{found}: an event definition cannot name this file, because of blanks, # or the like"
         )
     return found
 
 
 def _free(name: str, taken: set[str]) -> str:
-    # Other characters of probes' names may have become the same letters.
+    # Different probe names may become the same event name.
     if name not in taken:
         return name
     return next(other for n in count(2) if (other := f"{name}_{n}") not in taken)
 
 
 def _native(machine: str) -> str:
-    return machine if machine in PT_REGS else f"{machine}x"  # s390 is what s390x runs
+    return machine if machine in PT_REGS else f"{machine}x"  # s390 programs run on s390x
 
 
 class _SiteWriter:
@@ -191,7 +191,7 @@ class _SiteWriter:
         self.arguments: dict[str, str] = {}  # name → fetch argument
         self.numbers: dict[Node, str] = {}
         self.texts: dict[Node, str] = {}
-        self.parts: set[Node] = set()  # read without their sign, if they have one
+        self.parts: set[Node] = set()  # parts of registers: fetched without a sign
         self.notes: list[str] = []
 
     def event(self, group: str, name: str, path: str) -> SiteEvent:
@@ -213,13 +213,13 @@ class _SiteWriter:
                     self._leaf(leaf)
                 except UnsupportedFetch as err:
                     raise TracingError(
-                        f"{self.point.probe}: a predicate needs what no event can fetch: {err}"
+                        f"{self.point.probe}: an event cannot fetch a value of a predicate: {err}"
                     ) from err
         found = kernel_filter(self.plan.predicates, self._name)
         if not found.exact:
             raise TracingError(
-                f"{self.point.probe}: a predicate is none of the kernel's filter language, which "
-                "compares one field with one constant (and joins such by &&, || and !)"
+                f"{self.point.probe}: a filter of the kernel cannot express a predicate: it only "
+                "compares one field with one constant, joined by &&, || and !"
             )
         return found.text
 
@@ -302,7 +302,7 @@ class _SiteWriter:
             self._add(output.key, field)
 
     def _add(self, key: str, field: FetchArg, *, hexadecimal: bool = False) -> str:
-        # An argument's name is the item's in letters that the kernel takes.
+        # The argument's name is the item's, in characters that the kernel accepts.
         base = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_")[: _MAX_NAME - 4] or "value"
         if base[0].isdigit() or (_RESERVED.match(base) and base != key):
             base = f"_{base}"

@@ -95,14 +95,15 @@ class DwarfTypeProvider(BtfTypes):
     def __init__(
         self, open_debug: Callable[[], Debug], machine: str, *, rust: bool = False
     ) -> None:
-        super().__init__(lambda: self._debug.btf, big_endian=machine in BIG_ENDIAN, kernel=False)
-        self._open_debug = open_debug
+        opened = functools.cache(open_debug)
+        super().__init__(lambda: opened().btf, big_endian=machine in BIG_ENDIAN, kernel=False)
+        self._opened = opened
         self._rust = rust
         self._lists: dict[int, TypeSnapshot | None] = {}  # of elements, for as many as are kept
 
-    @functools.cached_property
+    @property
     def _debug(self) -> Debug:
-        return self._open_debug()
+        return self._opened()
 
     def argument(self, argument: Argument, node: Node) -> Node:
         """Return an argument with its type; a reference becomes the object it refers to."""
