@@ -233,7 +233,7 @@ def assert_found(*words: str) -> None:
         tool.wait_error("waiting for a library")
         fixture.send("go")
         fixture.wait_ready()
-        tool.wait_error("tracing 1 sites now")
+        tool.wait_error("now tracing 1 site")
         fixture.fire()
         expected = [hit for hit in fixture.hits if hit["probe"] == "args:count3"]
         fixture.finish()
@@ -269,7 +269,7 @@ def test_a_library_that_a_child_loads_is_found() -> None:
         with tracing("-f", "-p", fixture.pid, "plugin:hit") as tool:
             fixture.send("open")
             fixture.wait_line("opened")
-            tool.wait_error("tracing 1 sites now")
+            tool.wait_error("now tracing 1 site")
             fixture.fire()
             expected = [hit for hit in fixture.hits if hit["probe"] == "plugin:hit"]
             fixture.finish()
@@ -318,7 +318,7 @@ def test_hits_that_have_no_number_here_are_said_to_be_left_out() -> None:
     done = run_usdt("trace", *words, before=_INSIDE)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    assert f"{2 * (1 + 3 * 4)} hits in PID namespaces below this one were left out" in done.stderr
+    assert f"{2 * (1 + 3 * 4)} hits in child PID namespaces were left out" in done.stderr
 
 
 # Starts a process in a namespace below and traces it.
@@ -347,7 +347,7 @@ def test_a_process_that_has_no_number_here_is_refused(words: tuple[str, ...]) ->
         timeout=patient(60),
     )
     message = one_error(done)
-    assert "(sleep) is in a PID namespace below this one: it can only be traced from" in message
+    assert "(sleep) is in a child PID namespace: it can only be traced from" in message
 
 
 # ---------------------------------------------------------------- from Python

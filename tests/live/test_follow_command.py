@@ -140,7 +140,7 @@ def test_a_command_that_ends_at_once_ends_the_trace(folder: Path) -> None:
     [
         pytest.param("nosuchcommand", "nosuchcommand: command not found", id="not found"),
         pytest.param("/etc/passwd", "/etc/passwd: not executable", id="not executable"),
-        pytest.param("true", "true: no USDT probes at all; nosuch:probe was", id="nowhere"),
+        pytest.param("true", "true: no USDT probes, so no nosuch:probe", id="nowhere"),
     ],
 )
 def test_what_stands_against_it_is_one_line(command: str, message: str) -> None:

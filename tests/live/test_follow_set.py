@@ -130,7 +130,7 @@ def test_what_found_no_room_is_said() -> None:
             child.stdout.readline()
             (complaint,) = family.loss_notes()
         os.killpg(child.pid, signal.SIGKILL)
-    assert complaint.startswith("2 children found no room beside 2 others: ")
+    assert complaint.startswith("2 children were not traced, ")
 
 
 def test_more_processes_than_there_is_room_for_are_refused() -> None:

@@ -224,7 +224,7 @@ def test_probes_of_a_library_that_comes_later(place: Path) -> None:
         recording(place, "-p", fixture.wait_ready().pid, "dlopened:*", "plugin:*") as tool,
     ):
         fixture.fire()
-        tool.wait_error("something was loaded")
+        tool.wait_error("library loaded")
         fixture.fire()
         fixture.finish()
         count, _ = ended(tool)

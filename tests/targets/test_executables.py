@@ -77,7 +77,7 @@ def test_what_env_cannot_find_ends_the_chain(tmp_path: Path, arguments: str) -> 
 
 def test_scripts_that_run_each_other_are_refused(tmp_path: Path) -> None:
     path = script(tmp_path / "loop", f"#!{tmp_path}/loop")
-    with pytest.raises(TargetError, match=r"loop: more than 5 interpreters"):
+    with pytest.raises(TargetError, match=r"loop: more than 5 nested interpreters"):
         program_chain(str(path))
 
 

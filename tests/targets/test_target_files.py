@@ -83,7 +83,7 @@ def test_a_program_here_goes_before_path_and_a_text_here_after_it(here: Path) ->
         pytest.param("a\0b", r"'a\x00b': not a file's name", id="a NUL byte"),
         pytest.param(
             "libcx",
-            "libcx: no file, library or program of that name (looked in the current directory, ",
+            "libcx: no file, library or program of that name (searched the current directory, ",
             id="a misspelling",
         ),
     ],
@@ -117,7 +117,7 @@ def test_a_file_that_must_not_be_read() -> None:
         path = copied_sleep(folder / "secret")
         path.chmod(0o700)
         answer = as_nobody(lambda: resolve_target(str(path)).path)
-    reason = "not permitted to read it; run as root or as its owner"
+    reason = "no permission to read it; run as root or as its owner"
     assert answer == f"TargetError: {path}: {reason}"
 
 
@@ -188,7 +188,7 @@ def test_the_command_name_of_a_process(tmp_path: Path) -> None:
         pytest.param("/usr", "/usr: is a directory", "", id="a directory"),
         pytest.param(
             "libcx",
-            "libcx: no file, library or program of that name (looked in the files mapped by ",
+            "libcx: no file, library or program of that name (searched the files mapped by ",
             "; nearest: libc.so.6)",
             id="a misspelling",
         ),

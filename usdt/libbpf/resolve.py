@@ -237,7 +237,7 @@ def _not_found(wanted: str, where: str, names: Iterable[str], notices: list[str]
         return ProbeNotFound(f"{where}: no site of {wanted} can be attached: {notices[0]}")
     known = list(names)
     if not known:
-        return ProbeNotFound(f"{where}: no USDT probes at all; {wanted} was asked for")
+        return ProbeNotFound(f"{where}: no USDT probes, so no {wanted}")
     near = closest_match(wanted, known)
     hint = f"nearest is {near}" if near else f"{len(known)} others"
     return ProbeNotFound(f"{where}: no probe {wanted}; {hint}")

@@ -1,8 +1,9 @@
-"""Whom to trace: processes, commands, files.
+"""Targets: the processes, commands and files that are traced.
 
-target_files      TARGET arguments → files; ``executables``, ``library_search``, ``ldcache``
-listing_files     the files that a listing is about
-spawn             a command held at its start
-follow_forks      children, and the files that they map later
-tracer            what is attached when, and when tracing ends
+tracer           attach probes in the files of the targets, now and later, and detect the end
+target_files     TARGET words → files; library_search, ldcache: as the dynamic loader finds them
+executables      programs as a shell and the kernel find them
+spawn            commands held at their start
+follow_forks     children of traced processes, and the files they map
+listing_files    the files of ``usdt list``
 """

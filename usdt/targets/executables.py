@@ -1,4 +1,4 @@
-"""Programs as a shell and the kernel find them: PATH, and ``#!``.
+"""Find programs as a shell and the kernel do: PATH, and ``#!``.
 
 Source: the kernel's ``fs/binfmt_script.c`` and ``exec_binprm()`` in ``fs/exec.c``; execvp(3).
 """
@@ -29,12 +29,12 @@ _INTERPRETER_LINE = 256  # BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h
 def find_program(
     name: str, *, root: str = "/", environment: Mapping[str, str] | None = None
 ) -> str | None:
-    """The file that a command's name stands for: the name itself if it has a slash, else by PATH.
+    """Return the file of a command: the name itself if it has a slash, else found by PATH.
 
     Args:
-        name: of the command.
-        root: "/" or ``/proc/PID/root``; the path is given as seen from there.
-        environment: where PATH is looked up; None is our own.
+        name: name of the command.
+        root: "/" or ``/proc/PID/root``; the result is relative to it.
+        environment: the environment with PATH; None for that of this process.
     """
     variables = os.environ if environment is None else environment
     search = variables.get("PATH", DEFAULT_PROGRAM_PATH).split(":")
@@ -49,14 +49,14 @@ def find_program(
 
 
 def program_chain(path: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
-    """The files executed in turn when ``path`` is: scripts, their interpreters, at last a program.
+    """Return the files executed in turn for ``path``: scripts, their interpreters, then a program.
 
-    ``#!/usr/bin/env NAME`` is followed to what env will execute. A text without ``#!`` is run by
-    /bin/sh, as execvp(3) and shells do.
+    ``#!/usr/bin/env NAME`` is followed to the program that env executes. A text without ``#!`` is
+    run by /bin/sh, as execvp(3) and shells do.
 
     Raises:
-        TargetError: something on the way does not exist or cannot be read, or the chain is longer
-            than the kernel follows (five).
+        TargetError: a file of the chain does not exist or cannot be read, or the chain has more
+            interpreters than the kernel allows (five).
     """
     chain = [path]
     while len(chain) <= _MAX_INTERPRETERS + 2:
@@ -71,11 +71,11 @@ def program_chain(path: str, *, environment: Mapping[str, str] | None = None) ->
             if program is None:
                 return chain
             chain.append(program)
-    raise TargetError(f"{path}: more than {_MAX_INTERPRETERS} interpreters of interpreters (#!)")
+    raise TargetError(f"{path}: more than {_MAX_INTERPRETERS} nested interpreters (#!)")
 
 
 def resolve_program(path: str, *, environment: Mapping[str, str] | None = None) -> str:
-    """The program that runs in the end when ``path`` is executed; errors as program_chain()."""
+    """Return the program that finally runs for ``path``; raises as :func:`program_chain`."""
     return program_chain(path, environment=environment)[-1]
 
 
@@ -90,7 +90,7 @@ def _head(path: str, given: str) -> bytes:
 
 
 def _interpreter(head: bytes) -> tuple[str, str]:
-    # The kernel cuts the line at 256 bytes and gives all after the first word as one argument.
+    # The kernel cuts the line at 256 bytes and passes all after the first word as one argument.
     if not head.startswith(b"#!"):
         return "", ""
     words = head[2:].partition(b"\n")[0].partition(b"\0")[0].strip(b" \t").split(None, 1)
@@ -99,7 +99,7 @@ def _interpreter(head: bytes) -> tuple[str, str]:
 
 
 def _env_command(argument: str) -> str:
-    # All of "#!/usr/bin/env A B" but the first word is one argument; -S alone splits it.
+    # In "#!/usr/bin/env A B", "A B" is one argument; only -S splits it.
     options, split, rest = argument.partition("S")
     if not (split and options.startswith("-") and " " not in options):
         return "" if argument.startswith("-") or "=" in argument else argument

@@ -1,15 +1,14 @@
-"""Processes that are traced with all that they fork: who is in at the start, what they map later.
+"""Following forks: the processes in the set at the start, and the files they map later.
 
-The kernel's side is :class:`usdt.engine.runtime.follow.TaskSet`. What is done here:
+The kernel side is :class:`usdt.engine.runtime.follow.TaskSet`. This module does the rest:
 
-*   Children that are there already are found by their parents in /proc. A process is taken into
-    the set first and its children looked for afterwards: those forked in between are seen twice,
-    none is missed.
-*   Probes are attached for every process that maps a file, as a child may map what its parent does
-    not. Files come to light when anybody on this machine maps them
-    (:mod:`usdt.bpf.perf_sideband`): a program that a child executes, a library it loads. Its hits
-    of the first milliseconds, until the probe is attached, are missed; naming the file
-    (``PATH:provider:name``) leaves no such gap.
+*   It finds existing children by their parents in /proc. It adds a process to the set first and
+    looks for its children afterwards, so that a child forked in between is seen twice, not missed.
+*   It reports every file that any process of this machine maps (:mod:`usdt.bpf.perf_sideband`): a
+    program that a child executes, or a library it loads. Probes in it are attached for all
+    processes, because a child may map files that its parent does not. Hits in the first
+    milliseconds, until a probe is attached, are missed. Naming the file (``PATH:provider:name``)
+    avoids this gap.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
 
 __all__ = ("ForkFollower", "NewFile")
 
-_MAX_FILES = 1 << 17  # remembered
-_ROUNDS = 64  # of looking for children; each finds another generation that was just forked
+_MAX_FILES = 1 << 17  # whose state is remembered
+_ROUNDS = 64  # of looking for children; each finds one more generation
 
 
 @frozen
 class NewFile:
-    """A file that came to light.
+    """A file that was mapped for the first time.
 
     Attributes:
-        file: as its process has it mapped.
-        renewed: device and inode are those of an earlier file, which is gone or was overwritten.
+        file: the mapped file.
+        renewed: True if an earlier file with this device and inode was deleted or overwritten.
     """
 
     file: MappedFile
@@ -51,17 +50,17 @@ class NewFile:
 
 
 class ForkFollower:
-    """The processes given, their descendants now and later; a context manager.
+    """A set of processes and their descendants, now and later; a context manager.
 
     Args:
         pids: process IDs.
         namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
-        room: how many tasks can be followed at the same time.
+        room: maximum number of tasks followed at the same time.
 
     Attributes:
-        pids: those that are there now: the given ones and their descendants.
-        followed: the kernel's set.
-        notices: lines for people.
+        pids: the given processes and their descendants at the start.
+        followed: the set in the kernel.
+        notices: messages for the user.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
@@ -82,7 +81,7 @@ class ForkFollower:
             raise
 
     def _take_in(self, given: Sequence[int]) -> dict[int, None]:
-        own = os.getpid()  # tracing ourselves, every event would be the cause of others
+        own = os.getpid()  # tracing this process, every event would cause others
         members = dict.fromkeys(given)
         fresh: Collection[int] = members
         for _ in range(_ROUNDS):
@@ -94,8 +93,8 @@ class ForkFollower:
             unnumbered = [pid for pid in fresh if not _numbered(pid)]
             if unnumbered:
                 self.notices.append(
-                    f"{len(unnumbered)} children, {unnumbered[0]} for one, are in PID namespaces "
-                    "below this one and are not traced: run in the initial PID namespace"
+                    f"{len(unnumbered)} children, {unnumbered[0]} for one, are in child PID "
+                    "namespaces and are not traced: run in the initial PID namespace"
                 )
             members.update(dict.fromkeys(fresh))
         allow_descriptors(len(members))
@@ -106,16 +105,16 @@ class ForkFollower:
             self._events = PerfSideband()
         except SyscallError as err:
             self.notices.append(
-                f"programs and libraries that children load later will not be found: {err}"
+                f"cannot find programs and libraries that children load later: {err}"
             )
 
     @property
     def descriptors(self) -> list[int]:
-        """Readable when :meth:`fresh` has something to look at."""
+        """File descriptors that are readable when :meth:`fresh` has files to report."""
         return [] if self._events is None else self._events.descriptors
 
     def fresh(self) -> Iterator[NewFile | None]:
-        """Files mapped since the last call, by anybody; None: look at every process instead."""
+        """Yield the files mapped since the last call by any process; None: scan all processes."""
         if self._events is None:
             return
         for event in self._events.take():
@@ -126,7 +125,7 @@ class ForkFollower:
                 continue
             identity = event.device, event.inode
             if len(self._met) > _MAX_FILES:
-                self._met.clear()  # looked at again, and found to be known
+                self._met.clear()  # they are then reported once more
             known, now = self._met.get(identity), (event.generation, _written(event))
             self._met[identity] = now
             if known != now:
@@ -134,31 +133,31 @@ class ForkFollower:
                 yield from (NewFile(file, renewed) for file in _look(event))
 
     def empty(self) -> bool:
-        """Whether all have ended, but for those given, whom forget() takes out."""
+        """Return True if all have ended; the given processes end with :meth:`forget`."""
         return self.followed.empty
 
     def forget(self, pid: int) -> None:
-        """Take out a process of ``pids`` that has ended."""
+        """Remove a process of ``pids`` that has ended."""
         self.followed.remove(pid)
 
     def loss_notes(self) -> Iterator[str]:
-        """What could not be followed, in words."""
+        """Yield messages about what could not be followed."""
         state = self.followed.losses()
         if state.no_room:
             yield (
-                f"{state.no_room} children found no room beside {self.followed.max_tasks} others: "
-                "they and their children were not traced"
+                f"{state.no_room} children were not traced, nor were their own children: the set "
+                f"of {self.followed.max_tasks} tasks was full"
             )
         if state.no_number:
             yield (
-                f"{state.no_number} hits in PID namespaces below this one were left out: run in "
-                "the initial PID namespace"
+                f"{state.no_number} hits in child PID namespaces were left out: run in the "
+                "initial PID namespace"
             )
         if state.missed:
-            yield f"the kernel missed {state.missed} forks or ends: children may not be traced"
+            yield f"the kernel missed {state.missed} forks or exits: children may not be traced"
 
     def close(self) -> None:
-        """Free everything; again is fine."""
+        """Release all resources; idempotent."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.followed.close)
             if self._events is not None:
@@ -172,9 +171,9 @@ class ForkFollower:
 
 
 def descendants(pids: Collection[int]) -> Iterator[int]:
-    """Every process that one of ``pids`` is an ancestor of, as far as /proc shows.
+    """Yield all descendants of ``pids``, as far as /proc shows them.
 
-    A child that lost its parent belongs to another one: it is nobody's descendant any more.
+    A child whose parent has ended has another parent, so it is no longer a descendant.
     """
     children: dict[int, list[int]] = {}
     for pid in processes():
@@ -197,7 +196,7 @@ def _numbered(pid: int) -> bool:
 
 
 def _written(event: MmapRecord) -> int:
-    # When a file got its content, where its name leads us to it; 0 elsewhere.
+    # Modification time of a file; 0 if its name does not lead to it from here.
     try:
         found = os.stat(event.path)  # noqa: PTH116 - done for every mapping of the machine
     except OSError:
@@ -206,7 +205,7 @@ def _written(event: MmapRecord) -> int:
 
 
 def _look(event: MmapRecord) -> Iterator[MappedFile]:
-    # By its name, which outlives the process; else as the process has it, if that is still there.
+    # By name, which outlives the process; else through the process, if it still exists.
     path = os.fsdecode(event.path)
     named = MappedFile(path, path, event.device, event.inode, deleted=False)
     with contextlib.suppress(TargetError):

@@ -1,4 +1,4 @@
-"""/etc/ld.so.cache: the libraries that ldconfig(8) found, as bytes.
+"""Parser for /etc/ld.so.cache: the libraries that ldconfig(8) found.
 
 Layout: glibc ``sysdeps/generic/dl-cache.h``. Integers are in the byte order of the machine.
 """
@@ -27,7 +27,7 @@ _NEW_HEADER, _NEW_ENTRY = 48, struct.Struct("IIIIQ")
 
 @frozen
 class CacheEntry:
-    """One library of /etc/ld.so.cache: ``flags`` are FLAG_* of glibc's ldconfig.h."""
+    """A library in /etc/ld.so.cache; ``flags`` are FLAG_* of glibc's ldconfig.h."""
 
     name: str
     path: str
@@ -38,8 +38,8 @@ class CacheEntry:
 def parse_cache(data: bytes) -> list[CacheEntry]:
     """Parse /etc/ld.so.cache: the new format, the old one, or the new one inside an old one.
 
-    Entries whose strings lie outside the file are left out, and so is everything of a file that
-    is no cache: the loader does without it, too.
+    Entries whose strings lie outside the file are skipped. The result is empty for a file that is
+    not a cache, which the loader ignores as well.
     """
     if data.startswith(_OLD_MAGIC) and len(data) >= _OLD_HEADER:
         count = min(struct.unpack_from("I", data, 12)[0], len(data) // _OLD_ENTRY.size)

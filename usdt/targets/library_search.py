@@ -1,4 +1,4 @@
-"""Libraries as the dynamic loader would find them: by name, and by what a program needs.
+"""Find libraries as the dynamic loader does: by name, and as dependencies of a program.
 
 Sources: ld.so(8); musl ``ldso/dynlink.c`` for its directories.
 
@@ -54,7 +54,7 @@ _LEVELS = {
 
 
 def in_root(root: str, path: str) -> str:
-    """How we reach an absolute ``path`` of another root directory, symbolic links followed there.
+    """Return the path by which we reach an absolute ``path`` below another root directory.
 
     ``/proc/PID/root`` followed by a path is wrong where a link on the way is absolute: we would
     follow it in our own root. The result need not exist.
@@ -75,7 +75,7 @@ def in_root(root: str, path: str) -> str:
         try:
             link = os.readlink("/".join((root, *done, part)))
         except (OSError, ValueError):
-            done.append(part)  # not a link, or not there
+            done.append(part)  # not a link, or missing
             continue
         links += 1
         if links > _MAX_SYMLINKS:
@@ -111,7 +111,7 @@ def _own_machine() -> int:
 
 
 def name_rank(word: str, name: str) -> int | None:
-    """How well a file's name answers to a library's name as people write it; None is not at all.
+    """Return how well a file's name matches a library name as users write it; None for no match.
 
     0: the name itself (``libc.so.6``). 1: with ``.so`` or ``.so.VERSION`` added (``libc``), or a
     version added (``libc.so``). 2: a version stands before the suffix (``libc-2.31.so``,
@@ -142,7 +142,7 @@ def find_library(
     root: str = "/",
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Files that a library's name stands for, the one the loader would take first.
+    """Return the files that match a library name, in the loader's order.
 
     ``libc``, ``libc.so.6``, ``libstdc++``: see :func:`name_rank`; only files of the best rank
     that was found are given. Searched: LD_LIBRARY_PATH, /etc/ld.so.cache, the default directories
@@ -150,10 +150,10 @@ def find_library(
     CPU come last and of another word size not at all.
 
     Args:
-        name: without a slash.
+        name: library name, without a slash.
         machine_bits: 32 or 64.
-        root: "/" or ``/proc/PID/root``; paths are given as seen from there.
-        environment: where LD_LIBRARY_PATH is looked up; None is our own.
+        root: "/" or ``/proc/PID/root``; the results are relative to it.
+        environment: the environment with LD_LIBRARY_PATH; None for that of this process.
     """
     variables = os.environ if environment is None else environment
     found: list[tuple[int, bool, str]] = []
@@ -175,11 +175,11 @@ def find_library(
 
 
 def _order(found: tuple[int, bool, str]) -> tuple[int, bool]:
-    return found[:2]  # equal ones stay in the loader's order
+    return found[:2]  # a stable sort keeps the loader's order
 
 
 def _ranked(name: str, root: str, library_path: str) -> Iterator[tuple[int, str]]:
-    # Every candidate in the loader's order of search, each with how well its name fits.
+    # Candidates in the loader's search order, each with the rank of its name.
     yield from _ranked_in(name, root, _split(library_path))
     entries = ((name_rank(name, entry.name), entry.path) for entry in _cache_entries(root))
     yield from _for_this_cpu([(rank, path) for rank, path in entries if rank is not None])
@@ -187,7 +187,7 @@ def _ranked(name: str, root: str, library_path: str) -> Iterator[tuple[int, str]
 
 
 def _for_this_cpu(found: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
-    # Variants for newer CPUs (glibc-hwcaps) come first, or not at all, as the loader has it.
+    # As in the loader, variants for newer CPUs (glibc-hwcaps) come first if this CPU can run them.
     levels = (*_cpu_levels(), "")
     rows = [(_hwcaps_level(path), rank, path) for rank, path in found]
     return [(r, path) for wanted in levels for level, r, path in rows if level == wanted]
@@ -216,13 +216,13 @@ def _names_in(root: str, directory: str) -> list[str]:
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    # libfoo.so.10 after libfoo.so.9: digits compare as numbers (the last so many of them).
+    # libfoo.so.10 sorts after libfoo.so.9: digits compare as numbers.
     words = name.replace("-", ".").split(".")
     return [(w.isdecimal(), int(w[-18:]) if w.isdecimal() else 0, w) for w in words]
 
 
 def _split(text: str) -> list[str]:
-    """Directories of LD_LIBRARY_PATH: parted by ``:`` or ``;``; an empty one is ``.``."""
+    """Return the directories of LD_LIBRARY_PATH, split at ``:`` and ``;``; "" means ``.``."""
     if not text:
         return []
     return [directory or "." for directory in text.replace(";", ":").split(":")]
@@ -238,7 +238,7 @@ def _cache_entries(root: str) -> list[CacheEntry]:
 
 @cache
 def _cpu_levels() -> tuple[str, ...]:
-    """Subdirectories of glibc-hwcaps that the loader searches on this CPU, in its order."""
+    """Return the glibc-hwcaps subdirectories that the loader searches on this CPU, in order."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             line = next((line for line in file if line.startswith("flags")), "")
@@ -253,7 +253,7 @@ def _cpu_levels() -> tuple[str, ...]:
     return tuple(levels)
 
 
-# Multiarch names of the programs that a kernel runs, where they are not just the CPU's name.
+# Multiarch names of the programs that a kernel runs, if they differ from the CPU's name.
 _TRIPLETS = {
     "aarch64": ("aarch64-linux-gnu", "aarch64-linux-musl", "arm-linux-gnueabihf"),
     "arm": ("arm-linux-gnueabihf", "arm-linux-gnueabi"),
@@ -270,7 +270,7 @@ _TRIPLETS = {
 
 
 def _default_directories(root: str = "/") -> tuple[str, ...]:
-    """Directories searched without being told, those of this CPU's multiarch name included."""
+    """Return the default directories, including those of this CPU's multiarch names."""
     triplets = _TRIPLETS.get(
         KERNEL_MACHINE, (f"{KERNEL_MACHINE}-linux-gnu", f"{KERNEL_MACHINE}-linux-musl")
     )
@@ -289,7 +289,7 @@ def _musl_directories(root: str, machine: str) -> list[str]:
 
 
 def library_names(root: str = "/") -> set[str]:
-    """Names in the loader's cache: what to compare a misspelt one with."""
+    """Return the names in the loader's cache, to compare a misspelt name with."""
     return {entry.name for entry in _cache_entries(root)}
 
 
@@ -297,11 +297,11 @@ def library_names(root: str = "/") -> set[str]:
 class _Loaded:
     path: str
     dynamic: Dynamic
-    loader: _Loaded | None  # who needed it first: its DT_RPATH counts, too
+    loader: _Loaded | None  # the first file that needs it, whose DT_RPATH applies as well
 
 
 class _Search:
-    # The loader's search for one program: dl-load.c, _dl_map_object().
+    # The loader's search for one program: _dl_map_object() in dl-load.c.
 
     def __init__(self, main: Dynamic, environment: Mapping[str, str]) -> None:
         self.kind = main.bits, main.machine
@@ -339,7 +339,7 @@ class _Search:
 
 
 def _expanded(directory: str, path: str) -> list[str]:
-    # Dynamic string tokens, ld.so(8). What $LIB stands for was settled when the loader was built.
+    # Dynamic string tokens, ld.so(8). The value of $LIB is fixed when the loader is built.
     if "$" not in directory:
         return [directory or "."]
     machine = os.uname().machine
@@ -354,7 +354,7 @@ def _expanded(directory: str, path: str) -> list[str]:
 
 
 def read_dynamic(path: str) -> Dynamic:
-    """What the loader reads of a file.
+    """Return the dynamic section of a file.
 
     Raises:
         ElfError: not ELF, or damaged.
@@ -373,7 +373,7 @@ def read_dynamic(path: str) -> Dynamic:
 
 
 def dependencies(path: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
-    """The files mapped along with a program when it starts, so that they can be attached to before.
+    """Return the files that are mapped at a program's start, to attach to them before.
 
     The program's interpreter (ld.so), LD_PRELOAD, then DT_NEEDED breadth first, as the loader
     searches: DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, /etc/ld.so.cache, default directories. Each
@@ -382,7 +382,7 @@ def dependencies(path: str, *, environment: Mapping[str, str] | None = None) -> 
 
     Args:
         path: an ELF program or library (scripts: see :func:`resolve_program`).
-        environment: of the program to be; None is our own.
+        environment: environment of the program; None for that of this process.
 
     Raises:
         ElfError: ``path`` is not ELF, or damaged.
@@ -413,7 +413,7 @@ def _loaded(path: str, needing: _Loaded) -> _Loaded:
     try:
         return _Loaded(path, read_dynamic(path), needing)
     except (ElfError, TargetError):
-        return _Loaded(path, Dynamic(0, 0), needing)  # the loader will complain, not we
+        return _Loaded(path, Dynamic(0, 0), needing)  # the loader will report it
 
 
 def _preloaded(search: _Search) -> list[str]:

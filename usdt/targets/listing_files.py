@@ -1,4 +1,4 @@
-"""Which files a listing is about: named ones, those of processes, those of every process."""
+"""The files of a listing: named files, files of some processes, files of all processes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def find_probes(
     """Read the probes of files, each file once.
 
     Args:
-        targets: words for files; with ``pids`` files of those processes.
-        pids: processes; without ``targets``, every file they have mapped that has probes.
-        everything: every process.
+        targets: TARGET words; with ``pids``, resolved in those processes.
+        pids: process IDs; without ``targets``, all files with probes that they have mapped.
+        everything: True for all processes.
 
     Raises:
-        TargetError: no such file or process, or it may not be read.
-        ElfError: a named file is not ELF.
+        TargetError: a file or process does not exist or may not be read.
+        ElfError: a named file is not an ELF file.
     """
     if targets:
         for word in targets:
@@ -42,7 +42,7 @@ def find_probes(
         try:
             files = mapped_files(thread_group(pid).pid)
         except TargetError:
-            if everything:  # ended meanwhile, or somebody else's
+            if everything:  # has ended, or is another user's
                 continue
             raise
         yield from _unseen(files, seen)
@@ -56,17 +56,17 @@ def _unseen(
         if identity in seen or file.open_path is None:
             continue
         seen.add(identity)
-        with contextlib.suppress(ElfError, TargetError):  # a font, a locale: no program
+        with contextlib.suppress(ElfError, TargetError):  # not a program: a font, a locale
             found = read_probes(file.path, open_path=file.open_path)
             if found.probes or found.warnings:
                 yield found
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words of a command line as (targets, patterns).
+    """Split words of a command line into (targets, patterns).
 
-    ``provider:name`` is a pattern, ``PATH:provider:name`` one with its file, anything without a
-    colon a target; a file that exists is a target whatever its name.
+    ``provider:name`` and ``PATH:provider:name`` are patterns; a word without a colon is a target.
+    An existing file is a target, whatever its name.
     """
     import os  # noqa: PLC0415
 

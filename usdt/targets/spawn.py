@@ -1,19 +1,18 @@
-"""Start a command, hold it where its program is loaded but has not run yet, and let it go.
+"""Start a command, hold it before its first instruction, and release it.
 
-Probes must be attached before the first instruction, and to the very file that will run. So the
-child waits on a pipe until its parent traces it, then executes the command; the kernel stops it at
-the new program's first instruction (PTRACE_EVENT_EXEC), where /proc/PID/exe and /proc/PID/maps
-already tell which files are mapped: the program and its dynamic loader (not yet the libraries it
-needs: see :func:`usdt.targets.library_search.dependencies`).
+Probes must be attached before the first instruction, and to exactly the file that will run. So the
+child waits on a pipe until its parent traces it, then executes the command. The kernel stops it at
+the new program's first instruction (PTRACE_EVENT_EXEC). There, /proc/PID/exe and /proc/PID/maps
+already show the program and its dynamic loader, but not yet the libraries (see
+:func:`usdt.targets.library_search.dependencies`).
 
-PTRACE_SEIZE (Linux 3.4) is used rather than PTRACE_TRACEME because its options hold from the
-start: with PTRACE_O_EXITKILL no stopped command outlives a tracer that dies. Two things follow
-from ptrace(2): the thread that spawned a command is the one that must release it, and if that
-thread ends before, the command is killed.
+PTRACE_SEIZE (Linux 3.4) is used instead of PTRACE_TRACEME because its options apply from the start:
+with PTRACE_O_EXITKILL no stopped command outlives its tracer. By ptrace(2), the thread that spawned
+a command must also release it; if that thread ends earlier, the command is killed.
 
-Where ptrace is refused (seccomp in containers, Yama's ptrace_scope 3), and where the program is
-set-user-ID, the child is held on the pipe before it executes the command: ``hold_method`` is
-"pipe", and the program is the file that PATH and ``#!`` lead to. A traced process that executes a
+If ptrace is refused (seccomp in containers, Yama's ptrace_scope 3) or the program is set-user-ID,
+the child waits on the pipe before it executes the command: ``hold_method`` is "pipe", and the
+program is the file that PATH and ``#!`` lead to. A traced process that executes a
 program with set-user-ID, set-group-ID or file capabilities gets none of them unless its tracer has
 CAP_SYS_PTRACE (cap_bprm_creds_from_file() in security/commoncap.c), so such a program is never
 traced here.
@@ -55,24 +54,24 @@ PTRACE_EVENT_STOP = 128
 PTRACE_O_TRACEEXEC = 1 << PTRACE_EVENT_EXEC
 PTRACE_O_EXITKILL = 1 << 20  # Linux 3.8
 
-_MAX_GUESSES = 64  # looked at for programs
-_NOT_FOUND = 127  # what shells give for a command that could not be executed
-# Signals that Python ignores; a command expects them as they were, and ^C to end it.
+_MAX_GUESSES = 64  # words that are looked up as programs
+_NOT_FOUND = 127  # the exit code of shells for a command that cannot be executed
+# Signals that Python ignores or handles; reset to their default in the command.
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 
 
 class StoppedCommand:
     """A command, stopped until :meth:`release`; a context manager.
 
-    Leaving the context kills a command that was never released; one that was runs on.
+    Leaving the context kills a command that was not released; a released one continues.
 
     Attributes:
         argv: its words.
-        pid: its process.
-        hold_method: "ptrace" (at its first instruction) or "pipe" (before it is executed).
-        program: the file that runs. By ptrace it is read from the process; by pipe it is found as
-            the kernel will find it.
-        exit_code: None until :meth:`poll` or :meth:`wait` saw its end; 128 + N for a signal N.
+        pid: its process ID.
+        hold_method: "ptrace" (held at its first instruction) or "pipe" (before it is executed).
+        program: the file that runs: read from the process ("ptrace"), or found as the kernel will
+            find it ("pipe").
+        exit_code: None until :meth:`poll` or :meth:`wait` has seen its end; 128 + N for signal N.
     """
 
     def __init__(
@@ -86,11 +85,11 @@ class StoppedCommand:
 
         Args:
             argv: the command's words; the first is looked up on PATH if it has no slash.
-            environment: its environment; None is our own.
-            use_ptrace: False holds it by the pipe.
+            environment: its environment; None for that of this process.
+            use_ptrace: False to hold it with the pipe.
 
         Raises:
-            TargetError: there is no such command, or it cannot be executed.
+            TargetError: the command does not exist or cannot be executed.
         """
         self.argv = tuple(argv)
         self.exit_code: int | None = None
@@ -118,42 +117,42 @@ class StoppedCommand:
         self.close()
 
     def fileno(self) -> int:
-        """A pidfd, readable when the command has ended; -1 before Linux 5.3 and after close()."""
+        """Return a pidfd, readable after the command's end; -1 before Linux 5.3 or once closed."""
         return self._pidfd
 
     @property
     def stopped(self) -> bool:
-        """Whether it still waits for :meth:`release`."""
+        """True while it waits for :meth:`release`."""
         return self._stopped
 
     def files(self) -> list[str]:
-        """What it will have mapped after its start: its program, scripts' interpreters, libraries.
+        """Return the files that it will map at its start: program, interpreters, libraries.
 
-        What a program loads later (dlopen, another exec) is not among them: see
+        Files that it loads later (dlopen, another exec) are not included: see
         :class:`usdt.procfs.mapped_files.MapsPoller`.
         """
         return _with_libraries(self._chain, self._environment)
 
     def guess_programs(self) -> list[str]:
-        """What the programs will have mapped that its words name, as ``sh -c``, ``env`` have them.
+        """Return the files of programs that its words name, as for ``sh -c`` or ``env``.
 
-        A guess at what the command may execute in turn: words are split once more, and each that
-        leads to a program counts, whatever it is meant for.
+        This is a guess at what the command may execute in turn: words are split once more, and
+        every word that names a program counts.
         """
         found: dict[str, None] = {}
         for word in _inner_words(self.argv[1:])[:_MAX_GUESSES]:
             path = find_program(word, environment=self._environment)
             if path is not None:
-                with contextlib.suppress(TargetError):  # an interpreter that is not there
+                with contextlib.suppress(TargetError):  # a missing interpreter
                     chain = program_chain(path, environment=self._environment)
                     found.update(dict.fromkeys(_with_libraries(chain, self._environment)))
         return list(found)
 
     def release(self) -> None:
-        """Let the command run; the second time nothing happens.
+        """Let the command run; idempotent.
 
         Raises:
-            TargetError: held by the pipe, and the kernel would not execute it.
+            TargetError: it was held with the pipe, and the kernel refuses to execute it.
         """
         if not self._stopped:
             return
@@ -165,15 +164,15 @@ class StoppedCommand:
         self._check_exec()
 
     def poll(self) -> int | None:
-        """The exit code, or None while it runs or is stopped."""
+        """Return the exit code, or None while it runs or is stopped."""
         if self.exit_code is None:
             self._reap(os.WNOHANG)
         return self.exit_code
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until it has ended, ``timeout`` seconds at most; the exit code, or None.
+        """Wait at most ``timeout`` seconds until it has ended; return the exit code or None.
 
-        A command that was not released never ends.
+        A command that was not released does not end.
         """
         if timeout is None:
             while self.exit_code is None:
@@ -188,12 +187,12 @@ class StoppedCommand:
         return self.exit_code
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send it a signal; one that has ended gets none."""
+        """Send it a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Kill it if it still waits for release, and forget it; a running command runs on."""
+        """Kill it if it was not released, and close descriptors; a running command continues."""
         if self._stopped:
             self._stopped = False
             self.kill()
@@ -208,11 +207,11 @@ class StoppedCommand:
         go_read, self._go = os.pipe()
         self._status, status_write = os.pipe()
         with warnings.catch_warnings():
-            # Python 3.12 warns of threads; the child does nothing that could need their locks.
+            # Python 3.12 warns about threads; the child does nothing that needs their locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            os.close(self._go)  # or it would not see its parent die
+            os.close(self._go)  # else it would not notice the end of its parent
             _child(self._chain, self.argv, self._environment, (go_read, status_write))
         os.close(go_read)
         os.close(status_write)
@@ -228,7 +227,7 @@ class StoppedCommand:
             os.close(number)
 
     def _check_exec(self) -> None:
-        # The child's end of the pipe closes at exec; before, it may bring the reason against it.
+        # The child's end of the pipe closes at exec; if exec fails, it writes its errno first.
         number, self._status = self._status, -1
         with os.fdopen(number, "rb") as file:
             reason = file.read(16)
@@ -247,7 +246,7 @@ class StoppedCommand:
             event = status >> 16
             if event == PTRACE_EVENT_EXEC:
                 break
-            # A signal on its way is passed on; other stops are left at once.
+            # Pass on a pending signal; continue after any other stop.
             number = 0 if event == PTRACE_EVENT_STOP else os.WSTOPSIG(status)
             _ptrace(PTRACE_CONT, self.pid, number)
         self._check_exec()
@@ -265,7 +264,7 @@ class StoppedCommand:
         try:
             pid, status = os.waitpid(self.pid, flags)
         except ChildProcessError:
-            self.exit_code = _NOT_FOUND  # reaped by someone else: its code is lost
+            self.exit_code = _NOT_FOUND  # reaped by someone else: the code is unknown
             return
         if pid and not os.WIFSTOPPED(status):
             self._ended(status)
@@ -277,11 +276,11 @@ class StoppedCommand:
 
 
 def _with_libraries(chain: list[str], environment: dict[str, str]) -> list[str]:
-    # The files of a chain of interpreters that are mapped when its first one is executed.
+    # The files of a chain of interpreters that are mapped when the first is executed.
     found: dict[str, None] = {}
     for path in dict.fromkeys(chain[1:] or chain):
         found[path] = None
-        with contextlib.suppress(ElfError):  # an interpreter that is a script itself
+        with contextlib.suppress(ElfError):  # an interpreter that is itself a script
             found.update(dict.fromkeys(dependencies(path, environment=environment)))
     return list(found)
 
@@ -289,7 +288,7 @@ def _with_libraries(chain: list[str], environment: dict[str, str]) -> list[str]:
 def _inner_words(words: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for word in words:
-        with contextlib.suppress(TargetError):  # no shell could split it
+        with contextlib.suppress(TargetError):  # a shell could not split it either
             for inner in split_command(word):
                 found[inner.strip("();&|")] = None
     return [word for word in found if word and word[0] != "-" and "\0" not in word]
@@ -298,7 +297,7 @@ def _inner_words(words: Sequence[str]) -> list[str]:
 def _child(
     chain: list[str], argv: tuple[str, ...], environment: dict[str, str], pipes: tuple[int, int]
 ) -> NoReturn:
-    # Runs in the fork, and never returns into the parent's program.
+    # Runs in the forked child and never returns.
     path, (go, status) = chain[0], pipes
     try:
         if not os.read(go, 1):
@@ -310,7 +309,7 @@ def _child(
         except OSError as err:
             if err.errno != errno.ENOEXEC or chain[-1] == path:
                 raise
-            # A text without "#!": execvp(3) and shells hand it to /bin/sh.
+            # A text without "#!": execvp(3) and shells run it with /bin/sh.
             os.execve("/bin/sh", ("sh", path, *argv[1:]), environment)  # noqa: S606
     except OSError as err:
         os.write(status, str(err.errno or errno.EINVAL).encode())
@@ -328,7 +327,7 @@ def _executable(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
     if path is not None:
         return path
     if "/" not in name:
-        raise TargetError(f"{name}: command not found (looked in PATH, {environment.get('PATH')})")
+        raise TargetError(f"{name}: command not found (searched PATH, {environment.get('PATH')})")
     try:
         mode = os.stat(name).st_mode
     except OSError as err:
@@ -344,7 +343,7 @@ def _refused(path: str, number: int) -> str:
 
 
 def _gains_privileges(chain: list[str]) -> bool:
-    # The kernel ignores these bits on scripts and honours them on interpreters.
+    # The kernel ignores these bits on scripts, but not on interpreters.
     mode = os.stat(chain[-1]).st_mode
     if mode & stat.S_ISUID or (mode & stat.S_ISGID and mode & stat.S_IXGRP):
         return True

@@ -1,23 +1,23 @@
 """TARGET words: a path, a library name as the loader knows it, or a program on PATH.
 
-A word with a slash (or ``~``) is a path and nothing else. For any other word, in this order:
+A word with a slash (or ``~``) is a path. Any other word is searched in this order:
 
-1.  with a process: what it has mapped, by the name's last component (``libc`` finds libc.so.6 and
-    libc-2.31.so, see :func:`usdt.targets.library_search.name_rank`); of several equally good ones
-    the first in its address space. Then its own command name, then libraries and programs as found
-    in its mount namespace; the rest of this list is not looked at;
-2.  an ELF file of that name in the current directory, as readelf(1) would take it;
-3.  a library, as the loader finds it; of several the one that the loader would take;
-4.  a program on PATH (a script stands for itself: see
-:func:`usdt.targets.executables.resolve_program`); 5.  any other file of that name in the current
-directory; 6.  what any process has mapped (``libjvm.so`` is known to no loader), if it is one file:
-two Java
-    versions running side by side are refused in words, not chosen from;
+1.  with a process: its mapped files, by the last component of their names (``libc`` finds libc.so.6
+    and libc-2.31.so, see :func:`usdt.targets.library_search.name_rank`); the first in its address
+    space if several match equally well. Then its own command name, then libraries and programs in
+    its mount namespace. The rest of this list does not apply;
+2.  an ELF file of that name in the current directory, as for readelf(1);
+3.  a library: the first one that the loader would find;
+4.  a program on PATH (a script is not followed to its interpreter, see
+    :func:`usdt.targets.executables.resolve_program`);
+5.  any other file of that name in the current directory;
+6.  a file that any process has mapped (no loader finds ``libjvm.so``), if there is only one; two
+    different files, such as two Java versions, are an error;
 7.  ``libjvm.so``: that of the ``java`` on PATH.
 
-With a process, paths are taken in its mount namespace, symbolic links included; a relative path is
-relative to us. A path that leads to nothing there is an error even if we have such a file, unless
-the process has mapped that very file under another name.
+With a process, paths and symbolic links are resolved in its mount namespace; a relative path is
+relative to the current directory of this process. A path that does not exist there is an error even
+if it exists here, unless the process has mapped that very file under another name.
 """
 
 # Importing pathlib takes 6 ms:
@@ -48,11 +48,11 @@ _MAX_CANDIDATES = 20_000  # names compared with a misspelt one
 
 @frozen
 class Target:
-    """What a TARGET word stands for.
+    """The file that a TARGET word names.
 
     Attributes:
-        path: the file's name, in the process's own namespace where there is a process.
-        open_path: what to open and to hand to the kernel.
+        path: the file's name; with a process, in its mount namespace.
+        open_path: the path to open and to pass to the kernel.
         given: the word.
     """
 
@@ -65,15 +65,15 @@ class Target:
 
 
 def resolve_target(word: str, *, pid: int | None = None) -> Target:
-    """Find the file that a TARGET word stands for; the order is in the module's docstring.
+    """Find the file that a TARGET word names, in the order of the module's docstring.
 
     Args:
-        word: as the user wrote it.
-        pid: the process whose files are meant, or None.
+        word: the word as the user wrote it.
+        pid: the process whose files to search, or None.
 
     Raises:
-        TargetError: nothing of that name, a directory, not readable, several files; or the
-            process is gone or may not be inspected.
+        TargetError: there is no such file or more than one, it is a directory or not readable, or
+            the process has ended or may not be inspected.
     """
     if not word or "\0" in word:
         raise TargetError(f"{word!r}: not a file's name")
@@ -106,8 +106,8 @@ def _by_path_in(word: str, pid: int) -> Target:
 
 
 def _mapped_as(path: str, reached: str, mapped: list[MappedFile], word: str) -> Target | None:
-    # A mapped file by its identity (symbolic links, /lib for /usr/lib), else by its very name,
-    # which alone is left of a deleted one.
+    # A mapped file by its identity (symbolic links, /lib for /usr/lib), else by its name, which is
+    # all that remains of a deleted file.
     same = [file for file in mapped if same_file(reached, file)]
     named = [file for file in mapped if file.path == path]
     for file in same or named:
@@ -118,7 +118,7 @@ def _mapped_as(path: str, reached: str, mapped: list[MappedFile], word: str) -> 
 def _reachable(file: MappedFile, word: str) -> Target:
     if file.open_path is None:
         raise TargetError(
-            f"{word}: {file.path} was deleted or replaced, and only root can still reach it "
+            f"{word}: {file.path} was deleted or replaced, and only root can still open it "
             "(CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE)"
         )
     return Target(file.path, file.open_path, word)
@@ -135,9 +135,9 @@ def _check(path: str, word: str, where: str = "") -> None:
     if stat.S_ISDIR(mode):
         raise TargetError(f"{word}: is a directory; name a program or library in it")
     if not stat.S_ISREG(mode):
-        raise TargetError(f"{word}: is not a regular file, so there are no probes in it")
+        raise TargetError(f"{word}: is not a regular file, so it has no probes")
     if not os.access(path, os.R_OK):
-        raise TargetError(f"{word}: not permitted to read it; run as root or as its owner")
+        raise TargetError(f"{word}: no permission to read it; run as root or as its owner")
 
 
 def _by_name(word: str) -> Target | None:
@@ -171,7 +171,7 @@ def _by_name_in(word: str, pid: int) -> Target | None:
 
 
 def _own_program(word: str, pid: int) -> MappedFile | None:
-    # ``python3`` runs python3.11; and a process is called by its command name.
+    # ``python3`` runs python3.11; a process can also be named by its command name.
     program = executable_of(pid)
     if program is None:
         return None
@@ -191,13 +191,13 @@ def _rank(row: tuple[int, MappedFile]) -> int:
 
 
 def _mapped_anywhere(word: str) -> Target | None:
-    # One look at every process: some 0.3 ms each, and only before giving up.
+    # Scans every process, at about 0.3 ms each, only before giving up.
     found: dict[tuple[tuple[int, int], int], MappedFile] = {}
     for pid in processes():
         try:
             best = _best(word, mapped_files(pid))
         except TargetError:
-            continue  # gone meanwhile, or another user's
+            continue  # has ended, or is another user's
         if best is not None and best.open_path is not None:
             found.setdefault((best.device, best.inode), best)
     if len(found) > 1:
@@ -212,7 +212,7 @@ def _mapped_anywhere(word: str) -> Target | None:
 
 
 def _shipped(word: str) -> Target | None:
-    # A library that only its own program knows how to find.
+    # A library that only its own program can find.
     for library, program, directories in _SHIPPED:
         launcher = find_program(program)
         if launcher is None or name_rank(word, library) is None:
@@ -233,7 +233,7 @@ def _nothing(word: str, pid: int | None) -> str:
         names.update(os.path.basename(file.path) for file in mapped_files(pid))
     near = _nearest(word, names | _programs(pid))
     hint = f"; nearest: {near}" if near else ""
-    return f"{word}: no file, library or program of that name (looked in {where}{hint})"
+    return f"{word}: no file, library or program of that name (searched {where}{hint})"
 
 
 def _programs(pid: int | None) -> set[str]:

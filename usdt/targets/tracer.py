@@ -1,13 +1,13 @@
-"""Tracing USDT probes of files and processes: what is attached, when, and until when.
+"""Trace probes of processes, commands and files: find files, attach, and detect the end.
 
-Whom a tracer follows decides how files are found and how long it runs:
+The targets determine which files are searched and when tracing stops:
 
-    pids      files the processes have mapped now, and those they map later
-    command   the program and libraries of a command that is stopped at its start, then as pids
-    files     the files the probes name; every process that runs them, now or later
-    all       every file that any process has mapped; looked for again now and then
+    pids      the files that the processes have mapped, and those they map later
+    command   the program and libraries of a command held at its start; then as pids
+    files     the files that the probes name, in every process that runs them, now or later
+    all       every file that any process has mapped; scanned again every few seconds
 
-With ``follow``, pids and command have their children traced as well: see
+With ``follow``, the children of pids and command are traced as well, see
 :mod:`usdt.targets.follow_forks`.
 """
 
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
 __all__ = ("Targets", "Tracer")
 
-RESCAN = 0.05  # seconds between two looks at what a process has mapped
-RESCAN_ALL = 2.0  # the same for every process of the machine
-GRACE = 5.0  # seconds that a process has to load a library with the probe that was asked for
+RESCAN = 0.05  # seconds between two scans of a process's mappings
+RESCAN_ALL = 2.0  # the same for all processes of the machine
+GRACE = 5.0  # seconds that a process has to load a library with the requested probe
 
 
 @frozen
 class Targets:
-    """Whom to trace; nothing given: every process that runs the files the probes name.
+    """The targets; by default every process that runs the files that the probes name.
 
     Attributes:
-        pids: processes; a thread's ID stands for its process.
-        command: a command stopped at its start.
-        everything: all processes.
-        follow: those that ``pids`` and ``command`` have forked and will fork as well, and theirs.
-            Says nothing where all processes are traced anyway.
+        pids: process IDs; a thread ID selects its process.
+        command: a command held at its start.
+        everything: True for all processes.
+        follow: True to trace all descendants of ``pids`` and ``command`` as well. No effect if all
+            processes are traced anyway.
     """
 
     pids: tuple[int, ...] = ()
@@ -80,8 +80,8 @@ class _Request:
 
             self.functions = FunctionRequest(text, keys=keys)
         self.found = False
-        self.told = False  # that it is nowhere
-        self.seen: set[tuple[Any, int]] = set()  # files looked at, by identity and pid
+        self.reported_missing = False
+        self.seen: set[tuple[Any, int]] = set()  # files already searched, by identity and pid
 
 
 class Tracer:
@@ -89,15 +89,15 @@ class Tracer:
 
     Args:
         probes: parsed probes.
-        targets: whom to trace.
-        session: makes the session, of the processes that count.
-        patience: seconds to wait for a library with a probe that no mapped file has; None
-            waits as long as the processes live.
+        targets: the targets.
+        session: creates the session for a task filter.
+        patience: seconds to wait for a library with a probe that no mapped file has; None to wait
+            as long as the processes live.
         keys: items of ``--by`` and ``--key``.
 
     Attributes:
-        notices: lines for people that have come up since they were last taken.
-        ended: whether everything that was traced has ended.
+        notices: messages for the user; the reader removes them.
+        ended: True if all targets have ended.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class Tracer:
         self._pids = self._given = self._processes()
         self._namespace = namespaces.nested_pid_namespace()
         self._probes: dict[Any, FileProbes] = {}
-        self._held: set[Any] = set()  # files with something attached, by identity
+        self._attached_files: set[Any] = set()  # files with attached probes, by identity
         self._pidfds: dict[int, int] = {}
-        self._family: ForkFollower | None = None
+        self._follower: ForkFollower | None = None
         with contextlib.ExitStack() as undo:
             if targets.follow and self._pids:
-                self._family = self._following(undo)
-                patience = None  # children may become other programs at any time
+                self._follower = self._start_following(undo)
+                patience = None  # children may execute other programs at any time
             self._watches = {pid: mapped_files.MapsPoller(pid) for pid in self._pids}
             self._rescan = time.monotonic()
             self._patience = None if patience is None else self._rescan + patience
@@ -131,48 +131,48 @@ class Tracer:
             undo.callback(self._close_pidfds)
             for request, files in located:
                 self._attach(request, files)
-            self._watch_ends()
+            self._watch_exits()
             self._resources = undo.pop_all()
 
     @property
     def attach_log(self) -> list[str]:
-        """What was attached, by which kernel path."""
+        """The attach log: what was attached, by which method."""
         looked = [note for r in self._requests if r.functions for note in r.functions.notes]
         return [*looked, *self._session.attach_log]
 
     @property
     def listings(self) -> list[str]:
-        """The instructions of every program."""
+        """The instructions of all programs."""
         return self._session.listings
 
     @property
     def attached(self) -> int:
-        """How many sites are attached."""
+        """The number of attached sites."""
         return self._sites
 
     def poll(self, timeout: float) -> list[Any]:
-        """The next lines or events, or none after ``timeout`` seconds; see Session.poll.
+        """Return the next lines or events, none after ``timeout`` seconds; see Session.poll.
 
         Raises:
-            ProbeNotFound: no library with a wanted probe was loaded in time.
+            ProbeNotFound: no library with a requested probe was loaded in time.
         """
         if self._pids or self._targets.everything:
             timeout = min(timeout, RESCAN if self._pids else RESCAN_ALL)
-            self._look_again()
+            self._rescan_files()
         batch = self._session.poll(timeout)
         if not batch and self._pids:
-            self._note_ends()
+            self._reap_exited()
         return batch
 
     def drain(self) -> Iterator[list[Any]]:
-        """Detach, then yield what is still there; what could not be followed is in ``notices``."""
+        """Detach, then yield the remaining batches; adds messages about losses to ``notices``."""
         yield from self._session.drain()
         self.notices += self._session.closing_notes()
-        if self._family is not None:
-            self.notices += self._family.loss_notes()
+        if self._follower is not None:
+            self.notices += self._follower.loss_notes()
 
     def lost(self) -> list[Lost]:
-        """What each probe did not deliver."""
+        """Return the hits of each probe that were not delivered."""
         return self._session.lost()
 
     def wake(self) -> None:
@@ -180,7 +180,7 @@ class Tracer:
         self._session.wake()
 
     def close(self) -> None:
-        """Detach and free everything; again is fine. Traced processes go on."""
+        """Detach and release all resources; idempotent. Traced processes continue."""
         self._resources.close()
 
     def _close_pidfds(self) -> None:
@@ -194,7 +194,7 @@ class Tracer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # ------------------------------------------------------------ whom and what
+    # ------------------------------------------------------------ targets and files
 
     def _processes(self) -> tuple[int, ...]:
         if self._targets.command is not None:
@@ -206,12 +206,12 @@ class Tracer:
                 raise TargetError(f"{_described(group.pid)} is a kernel thread: it runs no program")
             if not namespaces.pid_visible_to_bpf(group.pid):
                 raise TargetError(
-                    f"{_described(group.pid)} is in a PID namespace below this one: it can only be "
-                    "traced from its own namespace, or from the initial one"
+                    f"{_described(group.pid)} is in a child PID namespace: it can only be traced "
+                    "from its own namespace or from the initial one"
                 )
         return tuple(dict.fromkeys(group.pid for group in groups))
 
-    def _following(self, undo: contextlib.ExitStack) -> ForkFollower:
+    def _start_following(self, undo: contextlib.ExitStack) -> ForkFollower:
         from usdt.targets.follow_forks import ForkFollower  # noqa: PLC0415 - only for -f
 
         family = undo.enter_context(ForkFollower(self._pids, self._namespace))
@@ -220,8 +220,8 @@ class Tracer:
         return family
 
     def _filter(self) -> TaskFilter:
-        if self._family is not None:
-            return TaskFilter((), self._namespace, self._family.followed)
+        if self._follower is not None:
+            return TaskFilter((), self._namespace, self._follower.followed)
         return TaskFilter(self._pids, self._namespace)
 
     def _locate(self) -> list[tuple[_Request, list[_File]]]:
@@ -229,16 +229,16 @@ class Tracer:
         shared: list[_File] | None = None
         for request in self._requests:
             if request.text.path is not None:
-                files = self._named(request)
+                files = self._named_files(request)
             else:
                 if shared is None:
-                    shared = list(self._mapped(request))
+                    shared = list(self._mapped_files(request))
                 files = shared
-            self._find(request, files)
+            self._check_found(request, files)
             located.append((request, files))
         return located
 
-    def _named(self, request: _Request) -> list[_File]:
+    def _named_files(self, request: _Request) -> list[_File]:
         found: list[_File] = []
         for pid in self._pids or (0,):
             try:
@@ -254,61 +254,61 @@ class Tracer:
         target = resolve_target(word, pid=pid if pid and command is None else None)
         identity = mapped_files.file_identity(target.open_path)
         if request.functions is not None:
-            # In no process of -c yet; with -p, in that one's mount namespace.
+            # With -p, in the mount namespace of that process.
             request.functions.functions(target.path, target.open_path, pid if not command else 0)
-        elif identity not in self._probes:  # here, not in _read(): what is named must be readable
+        elif identity not in self._probes:  # not in _read(): errors of a named file are raised
             self._probes[identity] = read_probes(target.path, open_path=target.open_path)
-        return _File(target.path, target.open_path, identity, self._only(pid))
+        return _File(target.path, target.open_path, identity, self._attach_pid(pid))
 
-    def _only(self, pid: int) -> int:
-        # The one process to attach in. Children may map what their parent does not: all, then.
-        return pid if self._family is None else 0
+    def _attach_pid(self, pid: int) -> int:
+        # The only process to attach in; 0 (all) if children are followed: they may map other files.
+        return pid if self._follower is None else 0
 
     def _is_child(self, pid: int) -> bool:
-        # Found by -f; it may end, change or hide without spoiling the rest.
-        return self._family is not None and pid not in self._given
+        # Found by -f; errors about it are not fatal.
+        return self._follower is not None and pid not in self._given
 
-    def _mapped(self, request: _Request) -> Iterator[_File]:
+    def _mapped_files(self, request: _Request) -> Iterator[_File]:
         if self._targets.everything:
             yield from self._mapped_anywhere()
         elif self._targets.command is not None:
-            yield from self._of_command(self._targets.command)
+            yield from self._command_files(self._targets.command)
         elif self._pids:
             for watch in self._watches.values():
                 try:
-                    yield from self._changed(watch)
+                    yield from self._poll_maps(watch)
                 except TargetError:
                     if not self._is_child(watch.pid):
                         raise
         else:
             raise TargetError(
-                f"{request.text.text}: whom to trace? Give -p PID, -c COMMAND, -a for every "
-                f"process, or the file: PATH:{request.text.provider}:{request.text.name}"
+                f"{request.text.text}: no target: use -p PID, -c COMMAND, -a for all processes, or "
+                f"name the file: PATH:{request.text.provider}:{request.text.name}"
             )
 
-    def _of_command(self, command: StoppedCommand) -> Iterator[_File]:
+    def _command_files(self, command: StoppedCommand) -> Iterator[_File]:
         for path in command.files():
-            yield _File(path, path, mapped_files.file_identity(path), self._only(command.pid))
-        # What children are likely to execute, before they do.
-        for path in command.guess_programs() if self._family is not None else ():
+            yield _File(path, path, mapped_files.file_identity(path), self._attach_pid(command.pid))
+        # Programs that children are likely to execute.
+        for path in command.guess_programs() if self._follower is not None else ():
             with contextlib.suppress(TargetError):
                 yield _File(path, path, mapped_files.file_identity(path))
 
-    def _changed(self, watch: mapped_files.MapsPoller) -> Iterator[_File]:
+    def _poll_maps(self, watch: mapped_files.MapsPoller) -> Iterator[_File]:
         for file in watch.changed():
             if file.open_path is None:
                 self.notices.append(
-                    f"{file.path} of process {watch.pid} cannot be reached (deleted); "
+                    f"{file.path} of process {watch.pid} cannot be opened (deleted); this "
                     "needs CAP_SYS_ADMIN"
                 )
             else:
                 identity = (file.device, file.inode)
-                yield _File(file.path, file.open_path, identity, self._only(watch.pid))
+                yield _File(file.path, file.open_path, identity, self._attach_pid(watch.pid))
 
     def _mapped_anywhere(self) -> Iterator[_File]:
         seen: set[Any] = set()
         for pid in process.processes():
-            with contextlib.suppress(TargetError):  # ended meanwhile, or somebody else's
+            with contextlib.suppress(TargetError):  # has ended, or is another user's
                 for file in mapped_files.mapped_files(pid):
                     identity = (file.device, file.inode)
                     if file.open_path is not None and identity not in seen:
@@ -320,13 +320,13 @@ class Tracer:
             try:
                 found = read_probes(file.path, open_path=file.open_path)
             except (ElfError, TargetError):
-                # Fonts, locales, a library that went away: nobody asked for them.
+                # Not requested by name: a font, a locale, a deleted library.
                 found = FileProbes(file.path, (), ())
             self._probes[file.identity] = found
         return self._probes[file.identity]
 
-    def _find(self, request: _Request, files: list[_File]) -> None:
-        # Whether any file has the probe; an error now, if it is not worth waiting for.
+    def _check_found(self, request: _Request, files: list[_File]) -> None:
+        # Marks the request as found if a file has the probe; raises if waiting is pointless.
         if request.functions is not None or any(
             matching(request.text, self._read(file).probes) for file in files
         ):
@@ -357,9 +357,9 @@ class Tracer:
             where, what = "all processes", "-a"
         names = dict.fromkeys(self._names(files))
         if not names:
-            return ProbeNotFound(f"{where}: no USDT probes at all; {wanted} was asked for")
+            return ProbeNotFound(f"{where}: no USDT probes, so no {wanted}")
         near = closest_match(wanted, names)
-        hint = f"nearest is {near}" if near else f"{len(names)} others"
+        hint = f"nearest is {near}" if near else f"{len(names)} other probes"
         return ProbeNotFound(
             f"{where}: no probe {wanted}; {hint} (list them with: usdt list {what})"
         )
@@ -396,48 +396,48 @@ class Tracer:
         self, request: _Request, file: _File, points: list[AttachPoint], declared: int
     ) -> list[TracingError]:
         refused = self._session.attach(request.text, points, declared=declared)
-        # A function's entry and return are one site.
+        # The entry and return of a function count as one site.
         self._sites += len(points) - len({p for failure in refused for p in failure.points})
-        self._held.add(file.identity)
+        self._attached_files.add(file.identity)
         return [failure.error for failure in refused]
 
-    def _watch_ends(self) -> None:
+    def _watch_exits(self) -> None:
         for pid in self._pids:
             try:
                 self._pidfds[pid] = process.open_pidfd(pid)
                 self._session.watch(self._pidfds[pid])
-            except TargetError:  # ended meanwhile: the next look sees it
-                if self._family is not None and not process.pid_exists(pid):
-                    self._family.forget(pid)
-        for number in self._family.descriptors if self._family is not None else ():
+            except TargetError:  # has ended: the next scan notices it
+                if self._follower is not None and not process.pid_exists(pid):
+                    self._follower.forget(pid)
+        for number in self._follower.descriptors if self._follower is not None else ():
             self._session.watch(number)
 
-    def _look_again(self) -> None:
+    def _rescan_files(self) -> None:
         now = time.monotonic()
-        if self._family is not None:
-            self._attach_later(self._fresh(self._family))
+        if self._follower is not None:
+            self._attach_later(self._newly_mapped(self._follower))
         if now < self._rescan:
             return
         self._rescan = now + (RESCAN if self._pids else RESCAN_ALL)
         if self._targets.everything:
             self._attach_later(list(self._mapped_anywhere()))
-        elif self._family is not None:
-            self._note_ends()  # also while events come thick and fast: an ID may be used again
+        elif self._follower is not None:
+            self._reap_exited()  # also while events keep coming: the ID may be reused
         else:
             watches = self._watches.values()
-            self._attach_later([file for watch in watches for file in self._changed(watch)])
+            self._attach_later([file for watch in watches for file in self._poll_maps(watch)])
         if self._pids:
             self._check_missing(now)
 
-    def _fresh(self, family: ForkFollower) -> list[_File]:
-        # What anybody has begun to map.
+    def _newly_mapped(self, family: ForkFollower) -> list[_File]:
+        # Files that any process has newly mapped.
         found = []
         for fresh in family.fresh():
             if fresh is None:
                 found += list(self._mapped_anywhere())
             elif fresh.file.open_path is not None:
                 identity = (fresh.file.device, fresh.file.inode)
-                if fresh.renewed and identity not in self._held:
+                if fresh.renewed and identity not in self._attached_files:
                     self._probes.pop(identity, None)
                     for request in self._requests:
                         request.seen.discard((identity, 0))
@@ -451,15 +451,17 @@ class Tracer:
                 try:
                     self._attach(request, files)
                 except LanguageError:
-                    continue  # a later library's probe, of another shape
+                    continue  # a probe of a later library with other arguments
                 except TracingError as err:
-                    if self._family is None:
+                    if self._follower is None:
                         raise
-                    self.notices.append(f"not attached: {err}")  # perhaps nobody's we follow
+                    self.notices.append(f"not attached: {err}")  # perhaps not of a followed process
         if self._sites > before:
-            self.notices.append(f"tracing {self._sites} sites now: something was loaded")
+            self.notices.append(
+                f"library loaded; now tracing {self._sites} site{'s' * (self._sites != 1)}"
+            )
 
-    def _note_ends(self) -> None:
+    def _reap_exited(self) -> None:
         # A pidfd is readable when the whole process has ended.
         poller = select.poll()
         for number in self._pidfds.values():
@@ -470,16 +472,16 @@ class Tracer:
                 del self._pidfds[pid]
                 self._session.unwatch(number)
                 os.close(number)
-                if self._family is not None:
-                    self._family.forget(pid)
-        self.ended = not self._pidfds and (self._family is None or self._family.empty())
+                if self._follower is not None:
+                    self._follower.forget(pid)
+        self.ended = not self._pidfds and (self._follower is None or self._follower.empty())
         if self.ended:
             self._check_missing(time.monotonic())
 
     def _check_missing(self, now: float) -> None:
-        # What was asked for and never came is an error, unless other probes are traced already:
-        # their events are worth more than the complaint.
-        missing = [r for r in self._requests if not r.found and not r.told]
+        # A request without a probe is an error, unless other probes are traced already: then it
+        # is a notice, so that their events are not lost.
+        missing = [r for r in self._requests if not r.found and not r.reported_missing]
         late = self._patience is not None and now >= self._patience
         if not missing or not (self.ended or (late and self._targets.command is None)):
             return
@@ -489,11 +491,11 @@ class Tracer:
             raise errors[0]
         self.notices += [str(error) for error in errors]
         for request in missing:
-            request.told = True
+            request.reported_missing = True
 
 
 def _described(pid: int) -> str:
-    # A process by its number and, as long as it lives, its name.
+    # A process by its ID and, while it lives, its name.
     try:
         return f"process {pid} ({process.command_name(pid)})"
     except TargetError:
