@@ -26,6 +26,12 @@ from usdt.probes.probe import FileProbes, read_probes
 from usdt.probes.sites import attachable, closest_match, declared_arguments, is_typo_of, matching
 from usdt.procfs import mapped_files, namespaces, process
 from usdt.targets.target_files import resolve_target
+from usdt.targets.trace_requests import (
+    TracedFile,
+    TraceRequest,
+    describe_process,
+    probe_not_found,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.session import BpfSession, Lost
     from usdt.targets.follow_forks import ForkFollower
     from usdt.targets.spawn import StoppedCommand
-    from usdt.uprobes.provider import FunctionRequest
 
 __all__ = ("Targets", "Tracer")
 
@@ -60,28 +65,6 @@ class Targets:
     command: StoppedCommand | None = None
     everything: bool = False
     follow: bool = False
-
-
-@frozen
-class _File:
-    path: str
-    open_path: str
-    identity: tuple[tuple[int, int], int]
-    pid: int = 0
-
-
-class _Request:
-    def __init__(self, text: ProbeText, keys: Sequence[Item]) -> None:
-        self.text = text
-        self.keys = keys
-        self.functions: FunctionRequest | None = None
-        if text.kind == "uprobe":
-            from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415 - not for USDT alone
-
-            self.functions = FunctionRequest(text, keys=keys)
-        self.found = False
-        self.reported_missing = False
-        self.seen: set[tuple[Any, int]] = set()  # files already searched, by identity and pid
 
 
 class Tracer:
@@ -112,7 +95,7 @@ class Tracer:
         self.notices: list[str] = []
         self.ended = False
         self._targets = targets
-        self._requests = [_Request(text, keys) for text in probes]
+        self._requests = [TraceRequest(text, keys) for text in probes]
         self._pids = self._given = self._processes()
         self._namespace = namespaces.nested_pid_namespace()
         self._probes: dict[Any, FileProbes] = {}
@@ -203,11 +186,13 @@ class Tracer:
         self.notices += [group.note for group in groups if group.note]
         for group in groups:
             if process.is_kernel_thread(group.pid):
-                raise TargetError(f"{_described(group.pid)} is a kernel thread: it runs no program")
+                raise TargetError(
+                    f"{describe_process(group.pid)} is a kernel thread: it runs no program"
+                )
             if not namespaces.pid_visible_to_bpf(group.pid):
                 raise TargetError(
-                    f"{_described(group.pid)} is in a child PID namespace: it can only be traced "
-                    "from its own namespace or from the initial one"
+                    f"{describe_process(group.pid)} is in a child PID namespace: it can only be "
+                    "traced from its own namespace or from the initial one"
                 )
         return tuple(dict.fromkeys(group.pid for group in groups))
 
@@ -224,9 +209,9 @@ class Tracer:
             return TaskFilter((), self._namespace, self._follower.followed)
         return TaskFilter(self._pids, self._namespace)
 
-    def _locate(self) -> list[tuple[_Request, list[_File]]]:
+    def _locate(self) -> list[tuple[TraceRequest, list[TracedFile]]]:
         located = []
-        shared: list[_File] | None = None
+        shared: list[TracedFile] | None = None
         for request in self._requests:
             if request.text.path is not None:
                 files = self._named_files(request)
@@ -238,8 +223,8 @@ class Tracer:
             located.append((request, files))
         return located
 
-    def _named_files(self, request: _Request) -> list[_File]:
-        found: list[_File] = []
+    def _named_files(self, request: TraceRequest) -> list[TracedFile]:
+        found: list[TracedFile] = []
         for pid in self._pids or (0,):
             try:
                 found.append(self._file_of(request, pid))
@@ -248,7 +233,7 @@ class Tracer:
                     raise
         return found
 
-    def _file_of(self, request: _Request, pid: int) -> _File:
+    def _file_of(self, request: TraceRequest, pid: int) -> TracedFile:
         word = request.text.path or ""
         command = self._targets.command
         target = resolve_target(word, pid=pid if pid and command is None else None)
@@ -258,7 +243,7 @@ class Tracer:
             request.functions.functions(target.path, target.open_path, pid if not command else 0)
         elif identity not in self._probes:  # not in _read(): errors of a named file are raised
             self._probes[identity] = read_probes(target.path, open_path=target.open_path)
-        return _File(target.path, target.open_path, identity, self._attach_pid(pid))
+        return TracedFile(target.path, target.open_path, identity, self._attach_pid(pid))
 
     def _attach_pid(self, pid: int) -> int:
         # The only process to attach in; 0 (all) if children are followed: they may map other files.
@@ -268,7 +253,7 @@ class Tracer:
         # Found by -f; errors about it are not fatal.
         return self._follower is not None and pid not in self._given
 
-    def _mapped_files(self, request: _Request) -> Iterator[_File]:
+    def _mapped_files(self, request: TraceRequest) -> Iterator[TracedFile]:
         if self._targets.everything:
             yield from self._mapped_anywhere()
         elif self._targets.command is not None:
@@ -286,15 +271,17 @@ class Tracer:
                 f"name the file: PATH:{request.text.provider}:{request.text.name}"
             )
 
-    def _command_files(self, command: StoppedCommand) -> Iterator[_File]:
+    def _command_files(self, command: StoppedCommand) -> Iterator[TracedFile]:
         for path in command.files():
-            yield _File(path, path, mapped_files.file_identity(path), self._attach_pid(command.pid))
+            yield TracedFile(
+                path, path, mapped_files.file_identity(path), self._attach_pid(command.pid)
+            )
         # Programs that children are likely to execute.
         for path in command.guess_programs() if self._follower is not None else ():
             with contextlib.suppress(TargetError):
-                yield _File(path, path, mapped_files.file_identity(path))
+                yield TracedFile(path, path, mapped_files.file_identity(path))
 
-    def _poll_maps(self, watch: mapped_files.MapsPoller) -> Iterator[_File]:
+    def _poll_maps(self, watch: mapped_files.MapsPoller) -> Iterator[TracedFile]:
         for file in watch.changed():
             if file.open_path is None:
                 self.notices.append(
@@ -303,9 +290,9 @@ class Tracer:
                 )
             else:
                 identity = (file.device, file.inode)
-                yield _File(file.path, file.open_path, identity, self._attach_pid(watch.pid))
+                yield TracedFile(file.path, file.open_path, identity, self._attach_pid(watch.pid))
 
-    def _mapped_anywhere(self) -> Iterator[_File]:
+    def _mapped_anywhere(self) -> Iterator[TracedFile]:
         seen: set[Any] = set()
         for pid in process.processes():
             with contextlib.suppress(TargetError):  # has ended, or is another user's
@@ -313,9 +300,9 @@ class Tracer:
                     identity = (file.device, file.inode)
                     if file.open_path is not None and identity not in seen:
                         seen.add(identity)
-                        yield _File(file.path, file.open_path, identity)
+                        yield TracedFile(file.path, file.open_path, identity)
 
-    def _read(self, file: _File) -> FileProbes:
+    def _read(self, file: TracedFile) -> FileProbes:
         if file.identity not in self._probes:
             try:
                 found = read_probes(file.path, open_path=file.open_path)
@@ -325,7 +312,7 @@ class Tracer:
             self._probes[file.identity] = found
         return self._probes[file.identity]
 
-    def _check_found(self, request: _Request, files: list[_File]) -> None:
+    def _check_found(self, request: TraceRequest, files: list[TracedFile]) -> None:
         # Marks the request as found if a file has the probe; raises if waiting is pointless.
         if request.functions is not None or any(
             matching(request.text, self._read(file).probes) for file in files
@@ -342,33 +329,20 @@ class Tracer:
                 f"no probe {name} in process {self._pids[0]} yet: waiting for a library with it"
             )
 
-    def _names(self, files: Iterable[_File]) -> Iterator[str]:
+    def _names(self, files: Iterable[TracedFile]) -> Iterator[str]:
         for file in files:
             for probe in self._read(file).probes:
                 yield probe.full_name
 
-    def _not_found(self, request: _Request, files: Sequence[_File]) -> ProbeNotFound:
-        wanted = f"{request.text.provider}:{request.text.name}"
-        if request.text.path is not None and files:
-            where, what = files[0].path, files[0].path
-        elif self._pids:
-            where, what = _described(self._pids[0]), f"-p {self._pids[0]}"
-        else:
-            where, what = "all processes", "-a"
-        names = dict.fromkeys(self._names(files))
-        if not names:
-            return ProbeNotFound(f"{where}: no USDT probes, so no {wanted}")
-        near = closest_match(wanted, names)
-        hint = f"nearest is {near}" if near else f"{len(names)} other probes"
-        return ProbeNotFound(
-            f"{where}: no probe {wanted}; {hint} (list them with: usdt list {what})"
-        )
+    def _not_found(self, request: TraceRequest, files: Sequence[TracedFile]) -> ProbeNotFound:
+        path = files[0].path if files else ""
+        return probe_not_found(request, path, self._pids, self._names(files))
 
     # ------------------------------------------------------------ attaching
 
     _sites = 0
 
-    def _attach(self, request: _Request, files: Iterable[_File]) -> None:
+    def _attach(self, request: TraceRequest, files: Iterable[TracedFile]) -> None:
         failures = []
         for file in files:
             if (file.identity, file.pid) in request.seen:
@@ -393,7 +367,7 @@ class Tracer:
         self.notices += [f"not attached: {error}" for error in failures]
 
     def _attach_points(
-        self, request: _Request, file: _File, points: list[AttachPoint], declared: int
+        self, request: TraceRequest, file: TracedFile, points: list[AttachPoint], declared: int
     ) -> list[TracingError]:
         refused = self._session.attach(request.text, points, declared=declared)
         # The entry and return of a function count as one site.
@@ -429,7 +403,7 @@ class Tracer:
         if self._pids:
             self._check_missing(now)
 
-    def _newly_mapped(self, family: ForkFollower) -> list[_File]:
+    def _newly_mapped(self, family: ForkFollower) -> list[TracedFile]:
         # Files that any process has newly mapped.
         found = []
         for fresh in family.fresh():
@@ -441,10 +415,10 @@ class Tracer:
                     self._probes.pop(identity, None)
                     for request in self._requests:
                         request.seen.discard((identity, 0))
-                found.append(_File(fresh.file.path, fresh.file.open_path, identity))
+                found.append(TracedFile(fresh.file.path, fresh.file.open_path, identity))
         return found
 
-    def _attach_later(self, files: list[_File]) -> None:
+    def _attach_later(self, files: list[TracedFile]) -> None:
         before = self._sites
         for request in self._requests if files else ():
             if request.text.path is None:
@@ -485,18 +459,10 @@ class Tracer:
         late = self._patience is not None and now >= self._patience
         if not missing or not (self.ended or (late and self._targets.command is None)):
             return
-        files = [_File(f.path, "", key) for key, f in self._probes.items()]
+        files = [TracedFile(f.path, "", key) for key, f in self._probes.items()]
         errors = [self._not_found(request, files) for request in missing]
         if not any(request.found for request in self._requests):
             raise errors[0]
         self.notices += [str(error) for error in errors]
         for request in missing:
             request.reported_missing = True
-
-
-def _described(pid: int) -> str:
-    # A process by its ID and, while it lives, its name.
-    try:
-        return f"process {pid} ({process.command_name(pid)})"
-    except TargetError:
-        return f"process {pid}"
