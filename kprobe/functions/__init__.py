@@ -1,9 +1,7 @@
-"""Functions of the kernel as probes: ``kprobe:[MODULE:]FUNCTION[+OFFSET](ITEMS)``.
+"""Probes on kernel functions: ``kprobe:[MODULE:]FUNCTION[+OFFSET](ITEMS)`` and ``fentry:``.
 
-symbols, blacklist   kallsyms, available_filter_functions; what must not be probed
-prototypes           declarations from BTF
-lookup               a probe's text → functions, or one line that says why there are none
-abi, arguments       where arguments are; a prototype → arguments by name, and ``return``
-attach_methods       the kernel's interfaces, newest first, and what each lacks here
-attach               all of this → attach points of a session
+attach           one probe → attach points, method by method; attach_methods: those this kernel has
+lookup           a probe's text → functions; prototypes: functions with their BTF prototypes
+symbols          /proc/kallsyms and available_filter_functions; blacklist: kprobes' blacklist
+arguments        prototypes → arguments and their locations; abi: words of a call
 """

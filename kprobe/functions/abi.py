@@ -1,9 +1,9 @@
-"""Which words hold a function's arguments: by the CPU's calling convention, or one after the other.
+"""The words that hold a kernel function's arguments: at a call, or in the context of fentry.
 
-Words are numbered: those in registers first, then those on the stack. Sources: those of
+Words are numbered: first those in registers, then those on the stack. Sources: those of
 :mod:`usdt.arch.calling_convention`; of structures passed by value the System V ABI for x86-64
 (3.2.3), AAPCS64 (6.8.2), the RISC-V and LoongArch psABIs, the s390x ELF ABI and the ELF v2 ABI of
-Power. A context of fentry has every argument in words of its own, in order (btf_ctx_access()).
+Power. The context of fentry has each argument in its own words, in order (btf_ctx_access()).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_IN_REGISTERS = 16  # bytes of the largest structure that two registers hold
 
 @frozen
 class AbiType:
-    """What is passed: bytes, their alignment, and whether it is a structure or union."""
+    """A type as calling conventions classify it: size, alignment, structure or union."""
 
     size: int
     align: int = 1
@@ -33,20 +33,20 @@ class AbiType:
 
     @property
     def words(self) -> int:
-        """How many words it takes."""
+        """The number of words it takes."""
         return -(-self.size // _WORD)
 
 
 @frozen
 class ArgumentWords:
-    """The words of an argument, in order; ``by_reference``: there is the address of it."""
+    """The words of an argument, in order; with ``by_reference``, the word with its address."""
 
     words: tuple[int, ...]
     by_reference: bool = False
 
 
 def fentry_words(shapes: Sequence[AbiType]) -> list[ArgumentWords | None]:
-    """The words of a context of fentry."""
+    """Return the words of each argument in the context of fentry."""
     found: list[ArgumentWords | None] = []
     at = 0
     for shape in shapes:
@@ -58,7 +58,7 @@ def fentry_words(shapes: Sequence[AbiType]) -> list[ArgumentWords | None]:
 def call_words(
     shapes: Sequence[AbiType], machine: str = KERNEL_MACHINE
 ) -> list[ArgumentWords | None]:
-    """The words of a call; None for an argument of which it is not known, and all after it."""
+    """Return the words of each argument of a call; None for an unknown one and all after it."""
     registers = len(KERNEL_CONVENTIONS[machine].arguments)
     give = _RULES.get(machine)
     if give is None:
@@ -68,27 +68,27 @@ def call_words(
 
 
 def has_sret(shape: AbiType, machine: str = KERNEL_MACHINE) -> bool:
-    """Whether the first word of a call is the address of where its result goes."""
-    if not shape.aggregate or machine.startswith("aarch64"):  # which has x8 for it
+    """Return True if the first word of a call is the address of its result (sret)."""
+    if not shape.aggregate or machine.startswith("aarch64"):  # which uses x8
         return False
     return machine == "s390x" or shape.size > _MAX_IN_REGISTERS
 
 
 class _WordAllocator:
-    # The next register and the next word of the stack.
+    # The next free register and stack word.
     def __init__(self, registers: int) -> None:
         self.registers = registers
         self.register = 0
         self.stack = 0
 
     def take(self, number: int) -> tuple[int, ...]:
-        """So many registers."""
+        """Take registers."""
         first = self.register
         self.register += number
         return tuple(range(first, first + number))
 
     def push(self, shape: AbiType) -> tuple[int, ...]:
-        """Words of the stack."""
+        """Take stack words."""
         if shape.align > _WORD:
             self.stack += self.stack % 2
         first = self.registers + self.stack
@@ -96,13 +96,13 @@ class _WordAllocator:
         return tuple(range(first, first + shape.words))
 
     def even(self, shape: AbiType) -> None:
-        """A value of two words' alignment begins at an even register."""
+        """Skip to an even register for a value with an alignment of two words."""
         if shape.align > _WORD:
             self.register += self.register % 2
 
 
 def _plain(shapes: Sequence[AbiType], word: int) -> Iterator[ArgumentWords | None]:
-    # A CPU of which only values of a word are known.
+    # A CPU for which only the passing of single words is known.
     known = True
     for number, shape in enumerate(shapes):
         known = known and not shape.aggregate and shape.size <= word
@@ -146,7 +146,7 @@ def _s390x(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
 
 
 def _in_order(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
-    # Power's and MIPS's: the words of a save area, whose first ones are in registers instead.
+    # Power and MIPS: consecutive words of a save area, the first of which are in registers.
     free.even(shape)
     return ArgumentWords(free.take(shape.words))
 

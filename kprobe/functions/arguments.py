@@ -1,8 +1,8 @@
-"""A function's arguments and result, by its prototype in BTF: names, types, and where they are.
+"""Arguments and result of a kernel function, by its prototype in BTF: names, types, locations.
 
-Where they are depends on how the kernel is asked: a program on a kprobe finds registers as the
-function was entered, one on fentry every argument in a word of its own. What is known of a function
-without BTF is that its arguments are words.
+The locations depend on the attach method: the context of a kprobe has the registers at the
+function's entry, that of fentry has each argument in its own words. Without BTF, every argument is
+taken for one word.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ("CallContextAbi", "FunctionTypes", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
 _PIECES = (1, 2, 4, 8)
-# Where the second word of a structure is that two registers return.
+# Register with the second word of a structure that is returned in two registers.
 _SECOND_RESULT = {
     "x86_64": "rdx",
     "aarch64": "x1",
@@ -67,10 +67,10 @@ _SECOND_RESULT = {
 
 
 class CallContextAbi:
-    """Where a program finds the words of a call.
+    """Locations of the words of a call in a program's context.
 
     Args:
-        traced: whether it is fentry's context; else registers, as a kprobe has them.
+        traced: True for the context of fentry; False for registers, as in a kprobe.
         machine: the kernel's CPU.
     """
 
@@ -87,16 +87,16 @@ class CallContextAbi:
 
     @property
     def stack(self) -> EntryReturnMatch:
-        """How a function's entry and return find one another."""
+        """How the entry and return of a call are matched."""
         if self.traced:
             return EntryReturnMatch(None)
         pointer = Register(self._slots[self._convention.sp], self.word)
-        # What a return takes off the stack where no register holds the address to return to.
+        # Bytes that a return pops, if the return address is on the stack.
         return EntryReturnMatch(pointer, (self.word if self._convention.link is None else 0,))
 
     @property
     def halves(self) -> dict[int, int]:
-        """Offset of a register → that of the next argument's, where they are no neighbours."""
+        """Offset of an argument register → that of the next one, if they are not adjacent."""
         if self.traced or not self.known:
             return {}
         slots = [self._slots[name] for name in self._convention.arguments]
@@ -104,18 +104,18 @@ class CallContextAbi:
 
     @property
     def results(self) -> tuple[int, ...]:
-        """Offsets of the registers that a structure is returned in; () if it is not known."""
+        """Offsets of the registers that return a structure; () if unknown."""
         if self.traced or self.machine not in _SECOND_RESULT:
             return ()
         names = self._convention.result, _SECOND_RESULT[self.machine]
         return tuple(self._slots[name] for name in names)
 
     def where(self, shapes: list[AbiType]) -> list[ArgumentWords | None]:
-        """The words of arguments."""
+        """Return the words of each argument."""
         return fentry_words(shapes) if self.traced else call_words(shapes, self.machine)
 
     def fetch(self, number: int, size: int) -> Location:
-        """The first bytes of a word as a number of so many bytes is passed in it."""
+        """Return the location of a number of ``size`` bytes in a word."""
         shift = self.word - size if self._big else 0
         if self.traced:
             return TypedContextWord(self.word * number + shift, size)
@@ -129,7 +129,7 @@ class CallContextAbi:
         return self._convention.stack + self.word * later
 
     def place(self, where: ArgumentWords, size: int) -> Location:
-        """The address of a structure: of its words, wherever they are."""
+        """Return the address of a structure: that of its words in the context or on the stack."""
         if not where.words:
             return Unreadable("a structure without members")
         first, last = where.words[0], where.words[-1]
@@ -147,7 +147,7 @@ class CallContextAbi:
         return ContextArea(self._slots[self._convention.arguments[first]] + shift, size)
 
     def result(self, number: int, size: int) -> Register | TypedContextWord:
-        """The result; ``number``: of words before it in the context of fexit."""
+        """Return the location of the result; ``number`` words precede it in fexit's context."""
         shift = self.word - size if self._big else 0
         if self.traced:
             return TypedContextWord(self.word * number + shift, size)
@@ -155,11 +155,11 @@ class CallContextAbi:
 
 
 class FunctionTypes(BtfTypes):
-    """A :class:`usdt.engine.compiler.scope.TypeProvider` that knows structures passed by value.
+    """A :class:`usdt.engine.compiler.scope.TypeProvider` for structures passed by value.
 
     Args:
-        source: gives the BTF.
-        context: knows the registers of structures, which need not follow one another.
+        source: returns the BTF.
+        context: locations of the registers that hold structures.
     """
 
     def __init__(self, source: Callable[[], Btf], context: CallContextAbi) -> None:
@@ -169,7 +169,7 @@ class FunctionTypes(BtfTypes):
         self._held: dict[Node, tuple[tuple[int, ...], bool]] = {}
 
     def argument(self, argument: Argument, node: Node) -> Node:
-        """A structure is a place, whose address its fetch is."""
+        """Return an argument; a structure becomes an object at the address that is its location."""
         if argument.type.kind is not ValueClass.BYTES or not isinstance(argument.handle, int):
             return super().argument(argument, node)
         number = self.btf.resolve(argument.handle).id
@@ -185,7 +185,7 @@ class FunctionTypes(BtfTypes):
     def _gathered(
         self, registers: tuple[int, ...], size: int, *, returned: bool
     ) -> RegisterAggregate:
-        # The bytes of a structure in registers, in pieces that are numbers.
+        # The bytes of a structure in registers, as numbers.
         parts: list[tuple[int, Node]] = []
         start = 0
         while start < size:
@@ -198,14 +198,14 @@ class FunctionTypes(BtfTypes):
         return held
 
     def member(self, tree: Member, target: Node) -> Node | None:
-        """A member of a structure in registers is in one of them."""
+        """Resolve a member, also of a structure in registers."""
         found = super().member(tree, self._completed(target))
         if found is not None and isinstance(target, LValue) and _start_of(target.address):
             return self._picked(found)
         return found
 
     def _picked(self, node: Node) -> Node:
-        # What would be read where a structure would lie is in a register.
+        # Replaces loads from the address of a structure in registers by loads of the registers.
         match node:
             case Deref(address=address, type=kind):
                 start = _start_of(address)
@@ -226,7 +226,7 @@ class FunctionTypes(BtfTypes):
         return node
 
     def _completed(self, target: Node) -> Node:
-        # A pointer to a structure that is only named here, and described elsewhere in the BTF.
+        # Completes a pointer to a structure that is a forward declaration here.
         if not isinstance(target, PointerExpr) or not isinstance(target.handle, int):
             return target
         found = self.btf.resolve(target.handle)
@@ -248,13 +248,13 @@ def _piece(
     *,
     returned: bool,
 ) -> ArgumentValue:
-    # A number in one of the registers that hold a structure.
+    # A number in one of the registers of a structure.
     register = Register(registers[start // 8] + start % 8, kind.size)
     return ArgumentValue(AtFunctionReturn(register) if returned else register, kind, handle)
 
 
 def _start_of(address: Node) -> tuple[RegisterAggregate, int] | None:
-    # A structure in registers, and how far in it an address would be.
+    # The structure in registers that an address points into, and the offset.
     match address:
         case RegisterAggregate():
             return address, 0
@@ -268,7 +268,7 @@ def _start_of(address: Node) -> tuple[RegisterAggregate, int] | None:
 
 @frozen
 class _Passed:
-    # A parameter or a result: its type's ID, what it resolves to, its shape.
+    # A parameter or result: its type ID, its resolved type, and its ABI type.
     handle: int
     type: object
     shape: AbiType | None
@@ -285,12 +285,12 @@ def _passed(btf: Btf, number: int) -> _Passed:
 
 
 def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tuple[Argument, ...]:
-    """The arguments of a function, by name and as ``arg0``…, and ``return``.
+    """Return the arguments of a function, by name and as ``arg0``…, and ``return``.
 
     Args:
-        btf: whose types the prototype is of; None: nothing is known of it.
-        prototype: its ID.
-        context: where a program finds its words.
+        btf: the BTF with the prototype; None if there is none.
+        prototype: ID of the prototype.
+        context: locations of the words.
     """
     if not context.known:
         return ()
@@ -343,7 +343,7 @@ def _argument(
 ) -> Argument:
     word = ValueType(ValueClass.UNSIGNED, context.word)
     if where is None or passed.shape is None:
-        reason = f"where {context.machine} passes it is not known"
+        reason = f"how {context.machine} passes it is not known"
         return Argument(name, word, Unreadable(reason))
     if isinstance(passed.type, btf_types.Pointer):
         fetch = context.fetch(where.words[0], context.word)

@@ -1,7 +1,7 @@
-"""Probes on functions of the kernel → points of a session, attached by the newest way that will do.
+"""Attach probes to kernel functions, with the newest attach method that works.
 
-What a program finds where depends on the way, so points are made for one way; those that the
-kernel refuses are made anew for the next.
+The context of a program depends on the attach method, so attach points are made for one method.
+Those that the kernel refuses are made again for the next method.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 __all__ = ("FunctionAttacher",)
 
-_EXAMPLES = 3  # functions that are named, with what stands against each
-_MANY = 1000  # functions whose arguments are shown at a time, where none was named
+_EXAMPLES = 3  # functions that a message names
+_MANY = 1000  # most functions whose arguments are shown if no item names one
 
 
 class FunctionAttacher:
     """Attaches probes on functions to a session.
 
     Args:
-        session: to attach to.
-        counts: whether a probe without items shows nothing, as when hits are counted.
-        forced: the way that was asked for.
+        session: the session.
+        counts: True if a probe without items shows no arguments, as when hits are counted.
+        forced: the only attach method to use; None for any.
 
     Attributes:
-        points: how many functions are attached.
-        notices: lines for people.
+        points: number of attached functions.
+        notices: messages for the user.
     """
 
     def __init__(
@@ -65,24 +65,25 @@ class FunctionAttacher:
         """Attach a probe.
 
         Args:
-            request: of the kinds ``kprobe`` and ``fentry``.
-            names: that its items and keys use.
+            request: a probe of kind ``kprobe`` or ``fentry``.
+            names: the names in its items and keys.
             keys: items of ``--by`` and ``--key``.
 
         Raises:
-            ProbeNotFound: no such function.
-            TracingError: none could be attached; NotSupported: this kernel has no way to.
+            ProbeNotFound: there is no such function.
+            TracingError: no function could be attached.
+            NotSupported: this kernel has no attach method for it.
         """
         forced = KprobeMethod.FENTRY if request.kind == "fentry" else self._forced
-        ways = attach_methods_for(1, forced)  # before anything is looked for
+        ways = attach_methods_for(1, forced)  # before anything is searched
         values = any(not item.is_predicate for item in request.items)
         shown = not (self._counts or values)
         typed = shown or bool(names - BUILTINS)
         places = find_functions(request, self._functions, typed=typed, notices=self.notices)
         if shown and len(places) > _MANY and not names - BUILTINS:
             self.notices.append(
-                f"{request.pattern}: {len(places)} functions, shown without their arguments, as "
-                f"they are more than {_MANY}"
+                f"{request.pattern}: {len(places)} functions, shown without their "
+                f"arguments (more than {_MANY})"
             )
             typed = False
         if any(place.offset for place in places):
@@ -111,14 +112,14 @@ class FunctionAttacher:
         typed: bool,
         keys: Sequence[Item],
     ) -> dict[KernelFunction, TracingError]:
-        # What could not be attached by any way, and why not by the last that was tried.
+        # The functions that no method could attach, with the error of the last method.
         left: dict[KernelFunction, TracingError] = dict.fromkeys(places, TracingError(""))
         for way in ways:
             mine: dict[int, KernelFunction] = {}
             points: list[AttachPoint] = []
             for place in left:
                 if way is KprobeMethod.FENTRY and not (place.number and place.traceable):
-                    what = f"{place.shown}: fentry needs BTF, and one function of that name"
+                    what = f"{place.shown}: fentry needs BTF and a unique function name"
                     left[place] = NotSupported(what)
                     continue
                 point = self._point(place, way, typed=typed)
@@ -207,6 +208,6 @@ def _check_inside(request: ProbeText, names: AbstractSet[str], place: KernelFunc
         raise LanguageError(
             request.text,
             max(request.text.rfind(asked[0]), 0),
-            f"{place.shown} is inside a function: arguments are known where it begins, and its "
-            "return is found from there",
+            f"{place.shown} is inside a function: arguments and the return are only known at a "
+            "function's entry",
         )

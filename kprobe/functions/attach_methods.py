@@ -1,4 +1,4 @@
-"""The kernel's ways of attaching to functions: which there are here, and what the others lack."""
+"""Attach methods for kernel functions: those this kernel has, and what the others need."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_FENTRY_FUNCTIONS", "NoAttachMethod", "attach_methods_for", "missing_features")
 
-MAX_FENTRY_FUNCTIONS = 16  # functions that get a program each
+MAX_FENTRY_FUNCTIONS = 16  # fentry loads one program per function
 
 
 class NoAttachMethod(TracingError):  # noqa: N818 - as NotSupported
-    """This kernel has no way of tracing its functions."""
+    """This kernel has no method to trace its functions."""
 
 
 def _traced() -> str:
@@ -65,22 +65,22 @@ _LACKS: dict[KprobeMethod, Callable[[], str]] = {
 
 
 def missing_features() -> dict[KprobeMethod, str]:
-    """What each way lacks here, "" for one that there is; newest first."""
+    """Return what each attach method lacks on this kernel, newest first; "" if nothing."""
     return {way: lacks() for way, lacks in _LACKS.items()}
 
 
 def _keeps_more() -> bool:
-    # Whether fewer hits are missed by kprobe_multi, which runs programs with preemption off, than
-    # by fentry, whose program is not run for others while a task is preempted in it.
+    # True if kprobe_multi misses fewer hits than fentry: it runs programs with preemption disabled,
+    # whereas a fentry program does not run for other tasks while a task is preempted in it.
     return features.programs_are_preemptible() and all(features.kprobe_session())
 
 
 def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeMethod]:
-    """The ways to try for so many functions, newest first.
+    """Return the attach methods to try for a number of functions, newest first.
 
     Raises:
-        NotSupported: the one that is forced is not there.
-        NoWay: there is none; the message says what each lacks.
+        NotSupported: the forced method is not available.
+        NoWay: there is none; the message says what each one lacks.
     """
     if forced is not None:
         why = _LACKS[forced]()
@@ -95,10 +95,10 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
         found.remove(KprobeMethod.FENTRY)
         found.insert(1, KprobeMethod.FENTRY)
     if KprobeMethod.PERF_LINK in found:
-        found.remove(KprobeMethod.PERF_EVENT)  # the same with less
+        found.remove(KprobeMethod.PERF_EVENT)  # the same interface with fewer features
     if KprobeMethod.KPROBE_EVENTS in found and len(found) > 1:
         found.remove(KprobeMethod.KPROBE_EVENTS)
-        # Perf events come and go by grace periods, so that thousands of them would take an hour.
+        # Creating and closing a perf event waits for an RCU grace period: thousands take an hour.
         if (
             number > MAX_DEFINITIONS
             and multi_probe_supported()
@@ -107,5 +107,5 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
             found.insert(0, KprobeMethod.KPROBE_EVENTS)
     if not found:
         tried = "; ".join(f"{way}: {why}" for way, why in missing_features().items() if why)
-        raise NoAttachMethod(f"functions of the kernel cannot be traced here: {tried}")
+        raise NoAttachMethod(f"this kernel cannot trace its functions: {tried}")
     return found

@@ -1,4 +1,4 @@
-"""What no kprobe may be put on: the kernel's blacklist, as debugfs shows it."""
+"""The kernel's blacklist of code that kprobes must not be put on, from debugfs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LINE = re.compile(r"^0x([0-9a-f]+)-0x([0-9a-f]+)\t(\S+)$", re.MULTILINE)
 
 
 class Blacklist:
-    """Ranges of addresses, and the names of functions in them.
+    """Address ranges, and the names of the functions in them.
 
     Args:
-        text: of the file; addresses are 0 in it for those who may not see them.
+        text: content of the file; its addresses are 0 without the privilege to see them.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -24,24 +24,24 @@ class Blacklist:
         spans = sorted((low, high) for low, high, _ in lines if high)
         self._starts = [low for low, _ in spans]
         self._ends: list[int] = []
-        for _, high in spans:  # ranges lie within one another: how far any so far reaches
+        for _, high in spans:  # ranges may be nested: the furthest end so far
             self._ends.append(max(high, self._ends[-1] if self._ends else 0))
 
     def __len__(self) -> int:
         return len(self._names)
 
     def names(self, name: str) -> bool:
-        """Whether it has a function of this name."""
+        """Return True if a function of this name is on the list."""
         return name in self._names
 
     def has(self, address: int) -> bool:
-        """Whether an address is in it."""
+        """Return True if an address is in a range of the list."""
         at = bisect.bisect_right(self._starts, address)
         return bool(at) and address < self._ends[at - 1]
 
 
 def read_blacklist() -> Blacklist:
-    """The running kernel's; an empty one where it cannot be read."""
+    """Read the running kernel's blacklist; empty if it cannot be read."""
     try:
         with open(BLACKLIST) as file:  # noqa: PTH123 - as in usdt.btf.files
             return Blacklist(file.read())

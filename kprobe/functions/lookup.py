@@ -1,4 +1,4 @@
-"""From a probe's text to functions of the kernel, or to one line that says why there are none."""
+"""Find the kernel functions that a probe names, or say in one line why there are none."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _GLOB = re.compile(r"[*?[]")
 
 @frozen
 class KernelFunction:
-    """A function of the kernel, or an instruction in it.
+    """A kernel function, or an instruction inside one.
 
     Attributes:
-        name: of the function.
-        module: "" for the kernel itself.
-        address: of the instruction; 0: the kernel finds it by the name.
-        offset: in the function.
-        btf: whose types its prototype is of; None: it has none.
-        number: its ID there.
-        prototype: the ID of its prototype there.
-        traceable: whether ftrace reaches it, as far as is known.
+        name: name of the function.
+        module: its module; "" for the kernel itself.
+        address: of the instruction; 0 if the kernel finds it by name.
+        offset: of the instruction in the function.
+        btf: the BTF with its prototype, or None.
+        number: ID of the function in ``btf``.
+        prototype: ID of its prototype in ``btf``.
+        traceable: False if ftrace cannot reach it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class KernelFunction:
 
     @property
     def symbol(self) -> str:
-        """The function as the kernel's interfaces take it."""
+        """The function in the syntax of the kernel's interfaces: ``[MODULE:]FUNCTION``."""
         return f"{self.module}:{self.name}" if self.module else self.name
 
     @property
@@ -62,18 +62,18 @@ class KernelFunction:
 def find_functions(
     request: ProbeText, functions: Functions, *, typed: bool, notices: list[str]
 ) -> list[KernelFunction]:
-    """The functions that a probe names.
+    """Return the functions that a probe names.
 
     Args:
-        request: of the kinds ``kprobe`` and ``fentry``.
-        functions: what is known of the kernel's.
-        typed: whether prototypes are wanted.
-        notices: lines for people are added.
+        request: a probe of kind ``kprobe`` or ``fentry``.
+        functions: the kernel's functions.
+        typed: True to look up prototypes.
+        notices: messages for the user are added here.
 
     Raises:
-        ProbeNotFound: there is none; the message says why.
-        LanguageError: an offset with a pattern.
-        TracingError: it is there, and cannot be attached.
+        ProbeNotFound: there is no such function; the message says why.
+        LanguageError: the probe has an offset and a pattern.
+        TracingError: the function exists but cannot be attached.
     """
     base, offset = request.name, 0
     match = _OFFSET.fullmatch(base)
@@ -92,7 +92,7 @@ def _exact(
     module = f"{request.provider}:" if request.provider else ""
     try:
         found = functions.find(f"{module}{base}")
-    except NotSupported:  # a kernel without BTF: functions are names and addresses
+    except NotSupported:  # a kernel without BTF: only names and addresses are known
         return _untyped(request, functions, base, offset)
     infos = [one for one in found if one.name == base and one.addresses]
     if not infos:
@@ -101,13 +101,15 @@ def _exact(
     if problem:
         raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
     places: dict[tuple[str, int], KernelFunction] = {}
-    # One prototype may be there twice, its types by other IDs: deduplication is not perfect.
+    # A prototype may occur twice with different type IDs: deduplication is not perfect.
     infos = list({(one.module, one.declaration): one for one in reversed(infos)}.values())
     for info in infos:
         several = len(info.addresses) > 1 or len(infos) > 1
         for address in info.addresses:
             known = places.get((info.module, address))
-            if known is not None:  # of several prototypes nobody knows whose is whose
+            if (
+                known is not None
+            ):  # several prototypes: it is unknown which belongs to which address
                 places[info.module, address] = KernelFunction(
                     base, info.module, known.address, offset
                 )
@@ -140,7 +142,7 @@ def _place(info: FunctionInfo, address: int, offset: int, *, alone: bool) -> Ker
 
 
 def _number_of(info: FunctionInfo) -> int:
-    # The ID of the function itself.
+    # The ID of the BTF_KIND_FUNC.
     for number in info.btf.find(info.name, Kind.FUNC) if info.btf else ():
         function = info.btf.type(number) if info.btf else None
         if isinstance(function, Function) and function.type_id == info.prototype:

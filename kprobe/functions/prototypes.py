@@ -1,4 +1,4 @@
-"""The kernel's functions: prototypes from BTF, and which of them can be attached."""
+"""Kernel functions: prototypes from BTF, and whether probes can be attached to them."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBES)"
 
 @frozen
 class FunctionInfo:
-    """One function.
+    """A kernel function.
 
     Attributes:
-        name: as in BTF or kallsyms.
-        module: "" for the kernel itself.
-        btf: whose types the prototype is of, or None without BTF.
-        prototype: ID of its prototype, 0 without BTF.
-        addresses: of every function of that name; several are ambiguous for the kernel.
-        variants: names of what the compiler made of it (``NAME.isra.0``).
-        problem: why it cannot be attached, "" if it can as far as is known.
+        name: its name in BTF or kallsyms.
+        module: its module; "" for the kernel itself.
+        btf: the BTF with its prototype, or None.
+        prototype: ID of its prototype in ``btf``, or 0.
+        addresses: of all functions of this name; several are ambiguous for the kernel.
+        variants: names of functions that the compiler derived from it (``NAME.isra.0``).
+        problem: why it cannot be attached; "" if no reason is known.
     """
 
     name: str
@@ -57,11 +57,11 @@ class FunctionInfo:
 
     @property
     def declaration(self) -> str:
-        """Its prototype in C, or "" without BTF."""
+        """Its prototype in C; "" without BTF."""
         return declaration(self.btf, self.prototype, self.name) if self.btf else ""
 
     def to_json(self) -> dict[str, Any]:
-        """As ``kprobe info --json`` shows it."""
+        """Return the JSON object of ``kprobe info --json``."""
         found: dict[str, Any] = {
             "name": self.name,
             "module": self.module or None,
@@ -83,17 +83,17 @@ class FunctionInfo:
 
 
 def split_pattern(text: str) -> tuple[str | None, str]:
-    """``MODULE:FUNCTION`` → both; without a module, None. A leading ``kprobe:`` does not count."""
+    """Split ``[kprobe:][MODULE:]FUNCTION`` into module (or None) and function."""
     text = text.removeprefix("kprobe:")
     module, colon, name = text.rpartition(":")
     return (module if colon else None), name
 
 
-_current: dict[bytes, Functions] = {}  # of the modules that are loaded, at most one
+_current: dict[bytes, Functions] = {}  # /proc/modules → its functions; at most one entry
 
 
 def current_functions() -> Functions:
-    """What is known of the kernel's functions, read once until modules come or go."""
+    """Return the kernel's functions, cached until a module is loaded or unloaded."""
     try:
         with open("/proc/modules", "rb") as file:  # noqa: PTH123 - as in usdt.btf.files
             loaded = file.read()
@@ -106,7 +106,7 @@ def current_functions() -> Functions:
 
 
 class Functions:
-    """What is known of the running kernel's functions; reading begins at once, in a thread."""
+    """The functions of the running kernel; a thread starts reading them at once."""
 
     def __init__(self, reading: KallsymsLoader | None = None) -> None:
         self._reading = reading or KallsymsLoader()
@@ -117,29 +117,29 @@ class Functions:
 
     @property
     def blacklist(self) -> Blacklist:
-        """What kprobes may not be put on."""
+        """The code that kprobes must not be put on."""
         if self._forbidden is None:
             self._forbidden = read_blacklist()
         return self._forbidden
 
     def why_not_traceable(self, name: str) -> str:
-        """Why functions of a name cannot be attached, "" if nothing is known against it."""
+        """Return why functions of this name cannot be attached; "" if no reason is known."""
         if not self.traceable.problem and name not in self.traceable:
             return "notrace: not in available_filter_functions"
         if self.blacklist.names(name):
-            return f"on the blacklist of kprobes ({BLACKLIST})"
+            return f"on the kprobes blacklist ({BLACKLIST})"
         return ""
 
     def named(self, module: str, name: str) -> list[KernelSymbol]:
-        """The functions of a name in kallsyms, of a module or for "" of any."""
+        """Return the functions of this name in kallsyms, in a module or (for "") in any."""
         found = self._symbols.named(name)
         return [one for one in found if module in ("", one.module or "vmlinux")]
 
     def places(self, module: str, pattern: str) -> dict[tuple[str, str], list[int]]:
-        """Module and name → addresses of what fits both patterns and can be traced.
+        """Return (module, name) → addresses of the traceable functions that match both patterns.
 
-        Where it is not known what can be, all functions are meant. A function without an address
-        has none in kallsyms.
+        If the traceable functions are unknown, all functions count. A function that is not in
+        kallsyms has no addresses.
         """
         keys = self.traceable.matching(pattern)
         if self.traceable.problem:
@@ -154,7 +154,7 @@ class Functions:
 
     @property
     def traceable(self) -> FtraceFunctions:
-        """What ftrace can reach."""
+        """The functions that ftrace can reach."""
         if self._reach is None:
             self._reach = read_ftrace_functions()
         return self._reach
@@ -166,20 +166,20 @@ class Functions:
         return self._known
 
     def notices(self) -> list[str]:
-        """What this kernel lacks, in words."""
+        """Return messages about what this kernel lacks."""
         if not have_kprobes():
             return [f"{_NO_KPROBES}: nothing can be attached"]
         if self.traceable.problem:
-            return [f"which functions are notrace is not known: {self.traceable.problem}"]
+            return [f"cannot tell which functions are notrace: {self.traceable.problem}"]
         return []
 
     def listed(self) -> list[KernelSymbol]:
-        """The functions that can be traced, or, where that is not known, all of kallsyms."""
+        """Return the traceable functions, or all of kallsyms if those are unknown."""
         found = self.traceable.functions() or self._symbols.functions()
         return sorted(dict.fromkeys(found), key=lambda one: (one.module, one.name))
 
     def matching(self, pattern: str) -> list[KernelSymbol]:
-        """What :meth:`listed` has for ``[MODULE:]PATTERN``."""
+        """Return the functions of :meth:`listed` that match ``[MODULE:]PATTERN``."""
         module, name = split_pattern(pattern)
         return [
             one
@@ -189,10 +189,10 @@ class Functions:
         ]
 
     def find(self, pattern: str) -> list[FunctionInfo]:
-        """Functions by ``[MODULE:]NAME``, or by a pattern with ``*`` and ``?``.
+        """Return functions by ``[MODULE:]NAME``, or by a pattern with ``*`` and ``?``.
 
         Raises:
-            ProbeNotFound: there is none; the message names the nearest.
+            ProbeNotFound: there is none; the message names the most similar one.
             NotSupported: the kernel has no BTF.
         """
         module, name = split_pattern(pattern)
@@ -205,7 +205,7 @@ class Functions:
         return found
 
     def _exact(self, module: str | None, name: str) -> list[FunctionInfo]:
-        # The types first: the thread that reads kallsyms needs its time.
+        # The types first, while the thread still reads kallsyms.
         kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
         symbols, made = self._symbols.name_and_variants(name)
@@ -257,7 +257,7 @@ class Functions:
         symbols: list[KernelSymbol],
         variants: Iterable[str] = (),
     ) -> Iterator[FunctionInfo]:
-        # One per prototype: static functions of a name may differ in theirs.
+        # One per prototype: static functions of the same name may have different ones.
         module, name = key
         places = tuple(one.address for one in symbols if one.module == module)
         variants = tuple(dict.fromkeys(variants))
@@ -275,15 +275,15 @@ class Functions:
     def _problem(self, name: str, places: tuple[int, ...], variants: tuple[str, ...]) -> str:
         if not places:
             if variants:
-                return f"only as {', '.join(variants)}, whose arguments may differ"
-            return "not in kallsyms: inlined wherever it is called, or discarded after start-up"
+                return f"exists only as {', '.join(variants)}, whose arguments may differ"
+            return "not in kallsyms: inlined into all callers, or discarded after boot"
         return self.why_not_traceable(name)
 
     def btf_of(self, module: str) -> Btf | None:
-        """The types of a module, of the kernel for ""; None: it has none.
+        """Return the BTF of a module, or of the kernel for ""; None if the module has none.
 
         Raises:
-            NotSupported: the kernel has none.
+            NotSupported: the kernel has no BTF.
         """
         if module not in self._types:
             try:
@@ -295,10 +295,10 @@ class Functions:
         return self._types[module]
 
     def hint(self, name: str) -> str:
-        """What may have been meant by a name that no function has, as the end of a message."""
+        """Return the end of a message that suggests functions for an unknown name."""
         made = dict.fromkeys(one.name for one in self._symbols.variants(name))
         if made:
-            return f"; the compiler made {', '.join(made)} of it"
+            return f"; the compiler renamed it: {', '.join(made)}"
         near = self._nearest(name)
         return f"; nearest is {near}" if near else ""
 

@@ -1,7 +1,7 @@
-"""Names of the kernel's functions: /proc/kallsyms and what ftrace can reach.
+"""Names of kernel functions: /proc/kallsyms and available_filter_functions.
 
-Both are megabytes of text that the kernel writes anew for every reader, and one mostly wants one
-name: they are kept as bytes and searched.
+Both are megabytes of text that the kernel generates for every reader. Most callers need one name,
+so the text is kept as bytes and searched.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _FUNCTIONS = "available_filter_functions"
 _CODE = b"tTwW"
 _LINE = re.compile(rb"^([0-9a-f]+) ([tTwW]) (\S+)(?:\t\[(\S+)\])?$", re.MULTILINE)
-# Not places where a function is entered: cold halves, and the padding in front of functions.
+# Not function entries: cold parts, and the padding before functions.
 _NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
 
-# A read of less than a page that ends within what the kernel has prepared is always whole, so a
-# vector of them is filled to its end: one call for megabytes, without Python's lock.
+# The kernel always completes a read of less than a page, so a vector of such reads is filled
+# completely: one call reads megabytes without holding Python's lock.
 _PIECE = 3072
 _PIECES = 1024
 
 
 @frozen
 class KernelSymbol:
-    """A function in /proc/kallsyms; ``module`` is "" for the kernel itself.
+    """A function in /proc/kallsyms.
 
     Attributes:
-        name: its name, perhaps with a compiler's suffix (``.isra.0``).
-        address: 0 without the privilege to see it.
-        module: in which it is.
+        name: its name; may have a suffix of the compiler (``.isra.0``).
+        address: its address; 0 without the privilege to see it.
+        module: its module; "" for the kernel itself.
     """
 
     name: str
@@ -60,24 +60,24 @@ class KernelSymbol:
 
 
 class Kallsyms:
-    """The functions among the lines of /proc/kallsyms."""
+    """The functions in the text of /proc/kallsyms."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
 
     def named(self, name: str) -> list[KernelSymbol]:
-        """Every function of exactly this name."""
+        """Return all functions of exactly this name."""
         return self.name_and_variants(name)[0]
 
     def variants(self, name: str) -> list[KernelSymbol]:
-        """Functions that compilers made of one, such as ``NAME.isra.0`` or ``NAME.part.0``."""
+        """Return functions that the compiler derived from one, such as ``NAME.isra.0``."""
         return self.name_and_variants(name)[1]
 
     def name_and_variants(self, name: str) -> tuple[list[KernelSymbol], list[KernelSymbol]]:
-        """:meth:`named` and :meth:`variants`, by looking at all lines once."""
-        if not name:  # everything would be one of its variants
+        """Return :meth:`named` and :meth:`variants` in one pass."""
+        if not name:  # every function would be a variant of it
             return [], []
-        # Looking for the bytes of the name first is much quicker than the expression alone.
+        # Searching for the bytes of the name first is much faster than the expression alone.
         raw = name.encode("utf-8", "replace")
         line = re.compile(
             rb"([0-9a-f]+) ([a-zA-Z]) (" + re.escape(raw) + rb"(?:\.\S+)?)(?:\t\[(\S+)\])?(?:\n|\Z)"
@@ -97,7 +97,7 @@ class Kallsyms:
         return named, variants
 
     def families(self) -> dict[str, list[str]]:
-        """Name → its :meth:`variants`, of all functions."""
+        """Return name → names of its :meth:`variants`, for all functions."""
         found: dict[str, list[str]] = {}
         for symbol in self.functions():
             if "." in symbol.name:
@@ -105,7 +105,7 @@ class Kallsyms:
         return found
 
     def addresses(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
-        """Module and name → where functions are, of those asked for; quicker than all."""
+        """Return (module, name) → addresses of some functions; faster than :meth:`functions`."""
         wanted = {(module.encode(), name.encode()) for module, name in names}
         found: dict[tuple[str, str], list[int]] = {}
         for address, _, name, module in _LINE.findall(self._text):
@@ -115,7 +115,7 @@ class Kallsyms:
         return found
 
     def functions(self) -> list[KernelSymbol]:
-        """Every function that can be entered, in the order of addresses."""
+        """Return all function entries, sorted as in the file."""
         found = (_symbol(match) for match in _LINE.finditer(self._text))
         return [symbol for symbol in found if not _NO_ENTRY.search(symbol.name)]
 
@@ -126,7 +126,7 @@ def _symbol(match: re.Match[bytes]) -> KernelSymbol:
 
 
 class KallsymsLoader:
-    """Reads /proc/kallsyms beside other work: the kernel takes tens of milliseconds for it."""
+    """Reads /proc/kallsyms in a thread, because the kernel takes tens of milliseconds for it."""
 
     def __init__(self) -> None:
         self._text = b""
@@ -141,10 +141,10 @@ class KallsymsLoader:
             self._error = err
 
     def result(self) -> Kallsyms:
-        """What was read, once it is.
+        """Wait for the thread and return the functions.
 
         Raises:
-            TargetError: it cannot be read.
+            TargetError: /proc/kallsyms cannot be read.
         """
         self._thread.join()
         if self._error:
@@ -152,17 +152,17 @@ class KallsymsLoader:
         return Kallsyms(self._text)
 
 
-_begun: list[KallsymsLoader] = []  # what was begun and is not yet used, at most one
+_begun: list[KallsymsLoader] = []  # started and not yet used; at most one
 
 
 def start_loading() -> None:
-    """Begin to read now what :func:`kallsyms_loader` will give."""
+    """Start reading now; the next :func:`kallsyms_loader` returns this loader."""
     if not _begun:
         _begun.append(KallsymsLoader())
 
 
 def kallsyms_loader() -> KallsymsLoader:
-    """What was begun before, if it was; otherwise it begins now."""
+    """Return the loader started before, or start one."""
     return _begun.pop() if _begun else KallsymsLoader()
 
 
@@ -181,7 +181,7 @@ def _read_in_pieces(path: str) -> bytes:
 
 
 class FtraceFunctions:
-    """The functions in available_filter_functions, or why they are not known."""
+    """The functions in available_filter_functions, or in ``problem`` why they are unknown."""
 
     def __init__(self, text: bytes, problem: str = "") -> None:
         self._text = b"\n" + text
@@ -192,7 +192,7 @@ class FtraceFunctions:
         return raw + b"\n" in self._text or raw + b" [" in self._text
 
     def matching(self, pattern: str) -> list[tuple[str, str]]:
-        """Module and name of those whose name fits, each once."""
+        """Return (module, name) of the functions that match a pattern, each once."""
         match = re.compile(fnmatch.translate(pattern)).match
         found = {}
         for line in self._text.decode().split("\n"):
@@ -202,7 +202,7 @@ class FtraceFunctions:
         return list(found)
 
     def functions(self) -> list[KernelSymbol]:
-        """All of them."""
+        """Return all functions, without addresses."""
         lines = (line.split(" ") for line in self._text.decode().splitlines() if line)
         return [
             KernelSymbol(words[0], 0, words[1][1:-1] if len(words) > 1 else "") for words in lines
@@ -210,7 +210,7 @@ class FtraceFunctions:
 
 
 def read_ftrace_functions() -> FtraceFunctions:
-    """What ftrace can reach, and with it fentry and (as a rule) kprobes."""
+    """Read the functions that ftrace, and so fentry and usually kprobes, can reach."""
     problem = ""
     for folder in _TRACEFS:
         path = f"{folder}/{_FUNCTIONS}"
@@ -224,6 +224,6 @@ def read_ftrace_functions() -> FtraceFunctions:
 
 
 def have_kprobes() -> bool:
-    """CONFIG_KPROBE_EVENTS: the PMU of kprobes (Linux 4.17), or the file of their definitions."""
+    """CONFIG_KPROBE_EVENTS: the kprobe PMU (Linux 4.17) or the tracefs file kprobe_events."""
     places = [f"{folder}/kprobe_events" for folder in _TRACEFS]
     return any(map(os.path.exists, ["/sys/bus/event_source/devices/kprobe", *places]))
