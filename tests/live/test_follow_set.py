@@ -123,7 +123,7 @@ def test_what_found_no_room_is_said() -> None:
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        with ForkFollower([child.pid], _namespace(), room=2) as family:
+        with ForkFollower([child.pid], _namespace(), max_tasks=2) as family:
             assert list(family.loss_notes()) == []
             child.stdin.write(b"\n")
             child.stdin.flush()

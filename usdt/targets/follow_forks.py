@@ -55,7 +55,7 @@ class ForkFollower:
     Args:
         pids: process IDs.
         namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
-        room: maximum number of tasks followed at the same time.
+        max_tasks: maximum number of tasks followed at the same time.
 
     Attributes:
         pids: the given processes and their descendants at the start.
@@ -67,12 +67,12 @@ class ForkFollower:
     """
 
     def __init__(
-        self, pids: Sequence[int], namespace: tuple[int, int] | None, *, room: int = MAX_TASKS
+        self, pids: Sequence[int], namespace: tuple[int, int] | None, *, max_tasks: int = MAX_TASKS
     ) -> None:
         self.notices: list[str] = []
         self._events: PerfSideband | None = None
         self._met: dict[tuple[tuple[int, int], int], tuple[int, int]] = {}
-        self.followed = TaskSet(namespace, max_tasks=room)
+        self.followed = TaskSet(namespace, max_tasks=max_tasks)
         try:
             self.pids = tuple(self._take_in(pids))
             self._watch()
