@@ -320,7 +320,7 @@ _REFUSED = {
     "a number and a string": (
         'arg7 == "a"',
         "arg7",
-        "this is no text, to be compared with one: for the string at an address write str(arg7)",
+        "not a string; compare str(arg7)",
     ),
     "a string and a sum": ('"a" == arg7 + 1', "arg7 + 1", "write str(…)"),
     "a name and a number": ("arg4 == comm", "arg4", "write str(arg4)"),

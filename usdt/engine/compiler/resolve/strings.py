@@ -51,8 +51,7 @@ class StringComparisons(OperandResolver):
                 and self._container_string(side) is None
             ):
                 name = side.name if isinstance(side, Name) else "…"
-                hint = f"for the string at an address write str({name})"
-                raise self.scope.error(side, f"this is no text, to be compared with one: {hint}")
+                raise self.scope.error(side, f"not a string; compare str({name})")
         if tree.op not in ("==", "!="):
             raise self.scope.error(tree, "strings can be compared with == and != only")
         equal = tree.op == "=="
