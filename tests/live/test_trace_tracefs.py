@@ -308,7 +308,7 @@ def _less() -> list[str]:
 def test_it_needs_no_bpf(tmp_path: Path) -> None:
     path = private(build("default", "ints"), tmp_path)
     refused = run_usdt("trace", f"{path}:ints:i32", before=_less())
-    assert "--via tracefs does without BPF" in one_error(refused)
+    assert "--via tracefs needs no BPF" in one_error(refused)
     with (
         start(path, "-w", "-n", 1) as fixture,
         started("trace", "--json", *VIA, f"{path}:ints:i32", before=_less()) as tool,
@@ -325,7 +325,7 @@ def test_it_needs_no_bpf(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param(["-f", "-p", 1, "a:b"], "follows no children", id="following"),
+        pytest.param(["-f", "-p", 1, "a:b"], "does not follow children", id="following"),
         pytest.param(["--ustack", "-p", 1, "a:b"], "records no stacks", id="stacks"),
     ],
 )

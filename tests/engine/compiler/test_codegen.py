@@ -192,7 +192,7 @@ def test_dispatch_takes_few_steps() -> None:
 
 def test_too_many_cases_are_refused() -> None:
     big = plan("buf(arg7, 60000), str(arg7, 60000), " + ", ".join(f"arg8+{n}" for n in range(60)))
-    with pytest.raises(CodeTooLarge, match="out of reach"):
+    with pytest.raises(CodeTooLarge, match="out of range"):
         generate([ProgramVariant(n, 0, big) for n in range(1, 60)], TaskFilter(), sleepable=True)
     assert len(generate([ProgramVariant(1, 0, big)], TaskFilter(), sleepable=True)) < 4000
 
