@@ -76,7 +76,7 @@ def test_every_hit_is_read_in_order(loop: Loop) -> None:
         session.stop()
         while more := session.read(everything=True):
             hits += more
-        assert (session.lost(), session.damaged, session.strange) == (0, 0, 0)
+        assert (session.lost(), session.damaged, session.unknown_records) == (0, 0, 0)
     assert [hit.values["round"] for hit in hits] == list(range(HITS))
     times = [hit.time for hit in hits]
     assert times == sorted(times)
@@ -95,7 +95,7 @@ def _recorded(loop: Loop, hits: int, condition: str = "") -> tuple[list[RawRecor
             instance.disable()
             text = (instance.path / "trace").read_text()
             intake.start()
-            intake.finish()
+            intake.stop_and_drain()
             found: list[RawRecord] = []
             while not intake.empty:
                 found += intake.take(everything=True)

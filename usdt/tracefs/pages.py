@@ -1,16 +1,16 @@
-"""Pages of ``trace_pipe_raw``: the ring buffer of the kernel's tracer, as bytes.
+"""Pages of ``trace_pipe_raw``: the ring buffer of the kernel's event tracer, as bytes.
 
     page     u64 time, long commit: bytes used (below bit 20), bit 31: events were lost before,
-             bit 30: how many stands behind the data
-    event    u32: type and length in 5 bits, time since the last in 27, then
-             0       u32 bytes that follow it, itself included
-             1…28    so many words
-             29      discarded: u32 bytes that follow the first word, itself included; or, with no
-                     time, padding: the rest of the page
-             30      the time goes on by (u32 << 27) + delta
-             31      the time is (u32 << 27) + delta, an absolute one
+             bit 30: their number is after the data
+    event    u32: type and length in 5 bits, time since the last event in 27, then
+             0       u32 size of the data, including this u32
+             1…28    data of that many u32
+             29      discarded: u32 size of the data, including this u32; or, if the time is 0,
+                     padding: the rest of the page
+             30      time extension: add (u32 << 27) + delta to the time
+             31      absolute time stamp: (u32 << 27) + delta
 
-Bits lie the other way round on big-endian machines. Sources: kernel/trace/ring_buffer.c
+The bit-fields are in reverse order on big-endian machines. Sources: kernel/trace/ring_buffer.c
 (rb_event_length(), rb_event_discard() and RB_MISSED_EVENTS), include/linux/ring_buffer.h.
 """
 
@@ -34,17 +34,17 @@ _COMMIT = 0xFFFFF
 _MISSED, _STORED = 1 << 31, 1 << 30
 _PADDING, _EXTEND, _STAMP = 29, 30, 31
 _TIME_BITS = 27
-#: An absolute stamp has 59 bits: the highest five are those of the page's.
+#: An absolute time stamp has 59 bits; the highest five are taken from the page's time.
 _STAMP_BITS = 59
 
 
 @frozen
 class PageLayout:
-    """Where things are in a page, as ``events/header_page`` says.
+    """The layout of a page, as ``events/header_page`` gives it.
 
     Attributes:
-        commit: offset of the word with the number of bytes used.
-        commit_size: bytes of that word.
+        commit: offset of the field with the number of bytes used.
+        commit_size: bytes of that field.
         data: offset of the first event.
         size: bytes of a page.
     """
@@ -56,10 +56,10 @@ class PageLayout:
 
     @classmethod
     def parse(cls, text: str) -> PageLayout:
-        """The layout that a ``header_page`` file describes.
+        """Parse a ``header_page`` file.
 
         Raises:
-            TracingError: it describes none.
+            TracingError: a field is missing.
         """
         found: dict[str, tuple[int, int]] = {}
         for line in text.splitlines():
@@ -78,12 +78,12 @@ class PageLayout:
 
 @frozen
 class Page:
-    """What a page holds.
+    """The events of a page.
 
     Attributes:
-        lost: events that were overwritten before it; -1: some, and nobody knows how many.
-        events: (time in the buffer's clock, record) in their order.
-        damaged: whether an event pointed outside the page; what came before it is there.
+        lost: number of events that were overwritten before the page; -1: an unknown number.
+        events: (time in the buffer's clock, record), in order.
+        damaged: whether an event ends outside the page; ``events`` has those before it.
     """
 
     lost: int
@@ -92,7 +92,7 @@ class Page:
 
 
 def read_page(data: bytes, layout: PageLayout) -> Page:
-    """Take a page apart; any bytes give a Page."""
+    """Decode a page; never fails, whatever the bytes."""
     if len(data) < layout.data:
         return Page(0, [], damaged=bool(data))
     time = _TIME.unpack_from(data)[0]
@@ -107,13 +107,13 @@ def read_page(data: bytes, layout: PageLayout) -> Page:
         if commit & _STORED and len(stored) == 8:
             lost = int.from_bytes(stored, sys.byteorder)
     events: list[tuple[int, memoryview]] = []
-    whole = True
+    damaged = False
     for item in _events(view, time):
         if item is None:
-            whole = False
+            damaged = True
         else:
             events.append(item)
-    return Page(lost, events, damaged=not whole)
+    return Page(lost, events, damaged=damaged)
 
 
 def _head(word: int) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def _head(word: int) -> tuple[int, int]:
 
 
 def _events(view: memoryview, time: int) -> Iterator[tuple[int, memoryview] | None]:
-    # None stands for damage, behind which nothing can be known.
+    # None: the page is damaged here, and the rest cannot be decoded.
     position, end = 0, len(view)
     while position + 4 <= end:
         kind, delta = _head(_WORD.unpack_from(view, position)[0])

@@ -1,4 +1,4 @@
-"""A run of the event tracer: events defined, read and removed again."""
+"""A run of the event tracer: define events, read their records, remove the events."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ("EventRequest", "EventSession", "TraceRecord", "clean")
 
-_MANY = 256  # events whose end is worth a hurry
+_MANY = 256  # events, whose removal is worth expedited grace periods
 
 
 @frozen
 class EventRequest:
-    """An event to watch.
+    """An event to trace.
 
     Attributes:
-        file: where its definition goes; None: it exists already, and stays.
+        file: the file of its definition; None: the event exists, and is not removed.
         line: the definition.
         name: ``GROUP/EVENT``.
-        filter: in the kernel's language, or "".
+        filter: in the kernel's filter language, or "".
     """
 
     file: str | None
@@ -45,14 +45,14 @@ class EventRequest:
 
 @frozen
 class TraceRecord:
-    """One record.
+    """A decoded record of an event.
 
     Attributes:
         time: CLOCK_MONOTONIC, nanoseconds.
-        cpu: where it was recorded.
+        cpu: the CPU that recorded it.
         tid: thread ID in the initial namespace.
         name: ``GROUP/EVENT``.
-        values: its own fields, by name.
+        values: fields of the event by name, without the common ones.
     """
 
     time: int
@@ -63,15 +63,16 @@ class TraceRecord:
 
 
 class EventSession:
-    """Defines events, watches them in an instance of its own, removes them; a context manager.
+    """Defines events, traces them in a private instance, and removes them; a context manager.
 
     Args:
-        root: where tracefs is.
-        events: what to watch.
+        root: mount point of tracefs.
+        events: the events to trace.
         buffer: bytes for each CPU.
 
     Attributes:
         formats: of the events, by name.
+        unknown_records: number of records of other events, which there should not be.
 
     Raises:
         NotSupported: the kernel has no such events.
@@ -84,20 +85,20 @@ class EventSession:
         self._stack = contextlib.ExitStack()
         self.formats: dict[str, EventFormat] = {}
         self._names: dict[int, str] = {}
-        self.strange = 0  # records of events that are not ours; there should be none
+        self.unknown_records = 0
         try:
             for event in events:
                 if event.file is not None:
                     self._defined.append(define_event(root, event.file, event.line, event.name))
-            # Undone in the other order: reader, instance, definitions.
+            # Undone in reverse order: reader, instance, definitions.
             self._stack.callback(self._remove)
             self._instance = self._stack.enter_context(Instance(root, buffer=buffer))
-            self._intake = TracePipeReader(root, self._instance.path)
-            self._stack.callback(self._intake.close)
+            self._reader = TracePipeReader(root, self._instance.path)
+            self._stack.callback(self._reader.close)
             for event in events:
                 self._watch(event)
             self._instance.start()
-            self._intake.start()
+            self._reader.start()
         except BaseException:
             self._stack.callback(self._remove)
             self._stack.close()
@@ -113,33 +114,37 @@ class EventSession:
         self._instance.enable(event.name)
 
     def wait(self, seconds: float) -> None:
-        """Wait for records, at most so long."""
-        self._intake.wait(seconds)
+        """Wait for records, at most this long."""
+        self._reader.wait(seconds)
 
     def read(self, *, everything: bool = False) -> list[TraceRecord]:
-        """What there is, in order of time; ``everything``, after stop(): a part of what is left."""
+        """Return the next records, in order of time.
+
+        Args:
+            everything: after stop(), read what is left, a part with each call; [] at the end.
+        """
         while True:
-            records = self._intake.take(everything=everything)
+            records = self._reader.take(everything=everything)
             hits = [hit for record in records if (hit := self._hit(record)) is not None]
-            if hits or not everything or self._intake.empty:
+            if hits or not everything or self._reader.empty:
                 return hits
 
     def stop(self) -> None:
-        """Switch the events off; what was recorded can still be read."""
+        """Disable the events; the records made so far can still be read."""
         self._instance.disable()
-        self._intake.finish()
+        self._reader.stop_and_drain()
 
     @property
     def damaged(self) -> int:
-        """Pages of which not everything could be read."""
-        return self._intake.damaged
+        """Number of pages that could not be read completely."""
+        return self._reader.damaged
 
     def lost(self) -> int:
-        """Records that were not read, as the kernel counts them."""
+        """Return the number of records that the kernel dropped."""
         return self._instance.dropped()
 
     def close(self) -> None:
-        """Remove everything; again is fine."""
+        """Remove instance and events; idempotent."""
         self._stack.close()
 
     def _hit(self, record: RawRecord) -> TraceRecord | None:
@@ -147,7 +152,7 @@ class EventSession:
         number = int.from_bytes(data[:2], sys.byteorder)
         name = self._names.get(number)
         if name is None:
-            self.strange += 1
+            self.unknown_records += 1
             return None
         form = self.formats[name]
         values = form.decode(data)
@@ -157,7 +162,7 @@ class EventSession:
 
     def _remove(self) -> None:
         while self._defined:
-            with contextlib.suppress(SyscallError):  # left for clean(), which tells
+            with contextlib.suppress(SyscallError):  # left for clean(), which reports it
                 remove_event(self._root, self._defined[-1])
             self._defined.pop()
 
@@ -169,7 +174,11 @@ class EventSession:
 
 
 def clean(root: Path) -> tuple[list[str], list[str]]:
-    """Remove what killed runs left; (names of what is gone, lines on what could not be removed)."""
+    """Remove the instances and events that killed runs left behind.
+
+    Returns:
+        (names of what was removed, error messages for what could not be removed).
+    """
     gone, stuck = [], []
     for path in orphaned_instances(root):
         try:
@@ -184,14 +193,14 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
 
 
 def _clean_events(root: Path, left: list[DefinedEvent], gone: list[str], stuck: list[str]) -> None:
-    whole: dict[tuple[str, str], bool] = {}
-    # An event is listed once for each of its places.
+    group_removed: dict[tuple[str, str], bool] = {}
+    # An event is listed once for each of its attach points.
     for event in {(event.file, event.name): event for event in left}.values():
         group = event.file, event.name.partition("/")[0]
-        if group not in whole:  # one by one, thousands take minutes
-            whole[group] = remove_group(root, event)
+        if group not in group_removed:  # one by one, thousands take minutes
+            group_removed[group] = remove_group(root, event)
         try:
-            if not whole[group]:
+            if not group_removed[group]:
                 remove_event(root, event)
             gone.append(f"event {event.name}")
         except SyscallError as err:

@@ -1,4 +1,4 @@
-"""A thread that only copies pages of an instance out of the kernel, whatever else goes on."""
+"""A thread that copies the pages of an instance out of the kernel, to keep its buffer free."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ("RawRecord", "TracePipeReader")
 
 RawRecord = tuple[int, int, memoryview]  # time in nanoseconds, CPU, bytes
-_PAGES = 256  # of one CPU in one go
-_BACKLOG = 256 << 20  # bytes kept; what is more stays with the kernel, which counts what it drops
-_COMMITTED = 2_000_000  # nanoseconds after which a record that was begun is surely written
-_PACE = 0.01  # seconds between two sweeps while there is something
-_TAKEN = 64  # pages of one CPU that are merged in one go
+_MAX_PAGES_READ = 256  # of one CPU in one pass
+_MAX_BACKLOG = 256 << 20  # bytes kept; more stays in the kernel, which counts what it drops
+_COMMIT_TIME = 2_000_000  # nanoseconds after which a record that was begun is committed
+_INTERVAL = 0.01  # seconds between two passes while there are records
+_MAX_PAGES_TAKEN = 64  # of one CPU, merged by one take()
 
 
 class _Cpu:
@@ -31,22 +31,22 @@ class _Cpu:
         self.file = file
         self.pages: deque[bytes] = deque()
         self.last = 0  # time of the last record taken
-        self.cut = False  # whether the kernel may have more from before the last sweep
+        self.incomplete = False  # the kernel may have more from before the last pass
 
 
 class TracePipeReader:
     """Reads all ``per_cpu/cpuN/trace_pipe_raw`` of an instance.
 
     Attributes:
-        arrived: an eventfd that is readable when there is something to take.
-        damaged: pages that could not be read to their end.
+        arrived: an eventfd that is readable when there are records.
+        damaged: number of pages that could not be read completely.
     """
 
     def __init__(self, root: Path, instance: Path) -> None:
         self._layout = PageLayout.parse((root / "events/header_page").read_text())
         self._cpus: list[_Cpu] = []
         self._lock = threading.Lock()
-        self._swept = 0
+        self._last_pass = 0
         self._size = 0
         self._waiting: list[RawRecord] = []
         self._ending = False
@@ -64,40 +64,43 @@ class TracePipeReader:
             raise
 
     def start(self) -> None:
-        """Begin to read; again is fine."""
+        """Start the thread; idempotent."""
         if not self._thread.is_alive() and not self._ending:
             self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until there is something to take, at most so long."""
+        """Wait until there are records, at most this long."""
         ready = select.poll()
         ready.register(self.arrived, select.POLLIN)
         if ready.poll(max(0, seconds) * 1000):
             os.eventfd_read(self.arrived)
 
-    def finish(self) -> None:
-        """Read what is left, and end."""
+    def stop_and_drain(self) -> None:
+        """Stop the thread and read what is left."""
         self._stop()
-        self._size = 0  # what is there is little, and nothing more comes
-        while self._sweep():
+        self._size = 0  # ignore the limit: little is left, and nothing more comes
+        while self._read_pages():
             self._size = 0
         for cpu in self._cpus:
-            cpu.cut = False
+            cpu.incomplete = False
 
     def take(self, *, everything: bool = False) -> list[RawRecord]:
-        """What there is, in order of time over all CPUs and calls.
+        """Return the next records, in order of time over all CPUs and calls.
 
-        What is younger than a moment before the last reading waits: an older record of another CPU
-        may still come. ``everything``, after finish(), ends that.
+        Records that are not older than the last pass are held back, because an older record of
+        another CPU may still come.
+
+        Args:
+            everything: after stop_and_drain(), hold back nothing.
         """
         found: list[RawRecord] = self._waiting
         with self._lock:
-            limit = self._swept
+            limit = self._last_pass
             taken = []
             for cpu in self._cpus:
-                pages = [cpu.pages.popleft() for _ in range(min(_TAKEN, len(cpu.pages)))]
+                pages = [cpu.pages.popleft() for _ in range(min(_MAX_PAGES_TAKEN, len(cpu.pages)))]
                 self._size -= sum(map(len, pages))
-                taken.append((cpu, pages, bool(cpu.pages), bool(cpu.pages) or cpu.cut))
+                taken.append((cpu, pages, bool(cpu.pages), bool(cpu.pages) or cpu.incomplete))
         if everything:
             limit = 1 << 64
         again = False
@@ -117,7 +120,7 @@ class TracePipeReader:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left to take."""
+        """True if no records are left."""
         with self._lock:
             return not self._waiting and not any(cpu.pages for cpu in self._cpus)
 
@@ -141,21 +144,21 @@ class TracePipeReader:
             poller.poll(wait)
             if self._ending:
                 return
-            some = self._sweep()
+            some = self._read_pages()
             os.eventfd_write(self.arrived, 1)
-            # Once more after the last: only then is it known that nothing older comes.
-            wait = 1000 * _PACE if some else None
+            # One more pass after the last records shows that no older ones come.
+            wait = 1000 * _INTERVAL if some else None
             if some:
-                pause.poll(1000 * _PACE)
+                pause.poll(1000 * _INTERVAL)
 
-    def _sweep(self) -> bool:
-        # Read what every CPU has; whether there was anything.
-        began = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _COMMITTED
+    def _read_pages(self) -> bool:
+        # Read the pages of every CPU; return whether there were any.
+        began = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _COMMIT_TIME
         some = False
         for cpu in self._cpus:
             pages: list[bytes] = []
-            cut = self._size > _BACKLOG
-            for _ in range(0 if cut else _PAGES):
+            incomplete = self._size > _MAX_BACKLOG
+            for _ in range(0 if incomplete else _MAX_PAGES_READ):
                 try:
                     data = os.read(cpu.file, self._layout.size)
                 except (BlockingIOError, InterruptedError):
@@ -164,14 +167,14 @@ class TracePipeReader:
                     break
                 pages.append(data)
             else:
-                cut = True
+                incomplete = True
             some = some or bool(pages)
             with self._lock:
                 cpu.pages += pages
-                cpu.cut = cut
+                cpu.incomplete = incomplete
                 self._size += sum(map(len, pages))
         with self._lock:
-            self._swept = began
+            self._last_pass = began
         return some
 
     def _stop(self) -> None:
@@ -181,7 +184,7 @@ class TracePipeReader:
             self._thread.join()
 
     def close(self) -> None:
-        """End, and close the files; again is fine."""
+        """Stop the thread and close the files; idempotent."""
         if self.arrived < 0:
             return
         self._stop()

@@ -1,12 +1,13 @@
-"""``format`` files of events: what a record holds, and how the kernel would print it.
+"""``format`` files of events: the fields of a record, and how the kernel prints it.
 
     form = parse_format(Path("/sys/kernel/tracing/events/sched/sched_switch/format").read_text())
     values = form.decode(record)     # {"prev_comm": "bash", …}
-    Printer(form).text(values)       # as trace_pipe has it
-    named_fields(form)               # {"reason": Symbols(…)}: values that have names
+    Printer(form).text(values)       # as in trace_pipe
+    named_fields(form)               # {"reason": Symbols(…)}: fields whose values have names
 
-Files as the kernel writes them (kernel/trace/trace_events.c), their C types included. Used for
-probe events, tracepoints and system calls alike; nothing here does any I/O.
+The kernel writes these files in kernel/trace/trace_events.c, for probe events, tracepoints and
+system calls alike. fields: parse and decode; expression, operators: the C of ``print fmt``;
+print_fmt, named_values: what is printed. Nothing here does any I/O.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The C of ``print fmt``: its arguments, evaluated on a record's values.
 
-The kernel compiles this text with the event; here it is read. Casts, operators with C's
+The kernel compiles this text with the event; here it is parsed: casts, operators with C's
 precedence, ``REC->field``, and the helpers of include/trace/stages/stage3_trace_output.h. What is
-not understood evaluates to None, and so does everything that needs it: never to a wrong number.
+not understood evaluates to None, and so does every expression that uses it: never a wrong number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from usdt.tracefs.format.operators import BINARY, U64
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    #: A record's values → an expression's; None where it cannot be known.
+    #: A record's values → an expression's value; None: unknown.
     Evaluate = Callable[[Mapping[str, Any]], Any]
 
 __all__ = (
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_DEEPEST = 60
+_MAX_DEPTH = 60
 _PRECEDENCE = (
     ("||",),
     ("&&",),
@@ -58,13 +58,13 @@ _NO_TYPES = ("REC", "true", "false", "NULL")
 
 @frozen
 class NameTable:
-    """``__print_flags`` or ``__print_symbolic``: names of values.
+    """The names of values in a ``__print_flags`` or ``__print_symbolic``.
 
     Attributes:
         kind: "flags" or "symbols".
         separator: between flags.
         names: value → name, in the kernel's order.
-        field: the record's field they are of, or None if it is an expression.
+        field: the record's field that has these values; None: another expression.
     """
 
     kind: str
@@ -75,10 +75,10 @@ class NameTable:
 
 @frozen
 class Argument:
-    """An argument: how to evaluate it, and the names that it uses.
+    """An argument of a ``print fmt``.
 
     Attributes:
-        evaluate: a record's values → the argument's; None where it cannot be known.
+        evaluate: a record's values → the argument's value; None: unknown.
         named: the tables of names in it.
     """
 
@@ -87,9 +87,9 @@ class Argument:
 
 
 def parse_arguments(text: str) -> list[Argument]:
-    """The arguments of a ``print fmt``, those behind its format string.
+    """Parse the arguments of a ``print fmt``, which follow its format string.
 
-    An argument that cannot be read has an ``evaluate`` that gives None.
+    The value of an argument that cannot be parsed is None.
     """
     return [_argument(part) for part in split_arguments(text)]
 
@@ -97,14 +97,14 @@ def parse_arguments(text: str) -> list[Argument]:
 def _argument(text: str) -> Argument:
     try:
         parser = ExpressionParser(text)
-        evaluate = parser.whole()
+        evaluate = parser.parse()
     except (FormatError, RecursionError):
         return Argument(lambda _: None, ())
     return Argument(evaluate, tuple(parser.named))
 
 
 def split_arguments(text: str) -> list[str]:
-    """Split at the commas outside parentheses, braces and strings."""
+    """Split at commas outside parentheses, braces and strings."""
     parts, depth, start, position = [], 0, 0, 0
     while position < len(text):
         char = text[position]
@@ -131,11 +131,15 @@ class ExpressionParser:
         self.depth = 0
         self.named: list[NameTable] = []
 
-    def whole(self) -> Evaluate:
-        """The expression, all of the text."""
+    def parse(self) -> Evaluate:
+        """Parse the whole text.
+
+        Raises:
+            FormatError: it is not one expression.
+        """
         found = self._conditional()
         if self.position != len(self.tokens):
-            raise FormatError(f"print fmt: {self._peek()!r} is not expected")
+            raise FormatError(f"print fmt: {self._peek()!r} is unexpected")
         return found
 
     def _peek(self, ahead: int = 0) -> str:
@@ -144,13 +148,13 @@ class ExpressionParser:
 
     def _take(self, wanted: str = "") -> str:
         if self.position >= len(self.tokens) or (wanted and self._peek() != wanted):
-            raise FormatError(f"print fmt: {wanted or 'more'} expected, {self._peek()!r} found")
+            raise FormatError(f"print fmt: expected {wanted or 'more'}, found {self._peek()!r}")
         self.position += 1
         return self.tokens[self.position - 1][1]
 
     def _conditional(self) -> Evaluate:
         self.depth += 1
-        if self.depth > _DEEPEST:
+        if self.depth > _MAX_DEPTH:
             raise FormatError("print fmt: nested too deeply")
         condition = self._binary(0)
         if self._peek() == "?":
@@ -175,7 +179,7 @@ class ExpressionParser:
         word = self._peek()
         if word in ("-", "+", "~", "!", "&", "*") and word:
             self.depth += 1
-            if self.depth > _DEEPEST:
+            if self.depth > _MAX_DEPTH:
                 raise FormatError("print fmt: nested too deeply")
             self._take()
             operand = self._unary()
@@ -210,7 +214,7 @@ class ExpressionParser:
             code = ord(string_literal(f'"{word[1:-1]}"') or "\0")
             return lambda _: code
         if kind != "name":
-            raise FormatError(f"print fmt: {word!r} is not expected")
+            raise FormatError(f"print fmt: {word!r} is unexpected")
         if word == "REC" and self._peek() == "->":
             self._take()
             return _field(self._take())
@@ -218,10 +222,10 @@ class ExpressionParser:
             return self._call(word)
         if word in ("true", "false", "NULL"):
             return lambda _: int(word == "true")
-        return lambda _: None  # a name of the kernel's source that it did not resolve
+        return lambda _: None  # a name of the kernel's source, which is not known here
 
     def _string(self) -> str:
-        # Literals one after the other are one.
+        # Adjacent literals are one string.
         text = string_literal(self._take())
         while self.position < len(self.tokens) and self.tokens[self.position][0] == "string":
             text += string_literal(self._take())
@@ -238,7 +242,7 @@ class ExpressionParser:
         return inner
 
     def _type(self) -> str | None:
-        # A type in parentheses, up to the one that closes: a cast; else nothing is taken.
+        # The type of a cast, up to the closing parenthesis; None, and nothing consumed, if no cast.
         end = self.position
         words = []
         while end < len(self.tokens) and self.tokens[end][1] != ")":
@@ -249,7 +253,7 @@ class ExpressionParser:
             end += 1
         names = [word for word in words if word != "*"]
         spelled = " ".join(names)
-        # A name alone is a type: values have REC before them, constants are numbers by now.
+        # A single name is a type: fields begin with REC, and constants are numbers already.
         is_type = bool(names) and names[0] not in _NO_TYPES
         follows = self.tokens[end + 1 : end + 2]
         if not is_type or not follows or follows[0][1] in ("", ")", ",", "?", ":", "+", "/"):
@@ -320,13 +324,13 @@ class ExpressionParser:
                 text = self._string()
                 if number is not None:
                     table.append((number, text))
-            else:  # NULL, the kernel's end of a table
+            else:  # NULL, the end of a table
                 self._conditional()
             self._take("}")
             if self._peek() == ",":
                 self._take()
         self._take(")")
-        # Of a field alone, a cast of it included, the names are the field's.
+        # The names belong to a field if the value is that field alone, perhaps with a cast.
         alone = names.count("REC") == 1 and not set(words) & {"&", ">>", "<<", "+", "/", "%", "|"}
         field = names[names.index("REC") + 1] if alone else None
         named = NameTable("flags" if flags else "symbols", separator, tuple(table), field)
@@ -335,7 +339,7 @@ class ExpressionParser:
 
 
 def format_named(named: NameTable, value: Any) -> str | None:
-    """A value by its names, as trace_print_flags_seq() and trace_print_symbols_seq() have it."""
+    """Format a value by its names, as trace_print_flags_seq() and trace_print_symbols_seq() do."""
     if not isinstance(value, int):
         return None
     if named.kind == "symbols":
@@ -371,9 +375,13 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "e
 
 
 def string_literal(word: str) -> str:
-    """The text of a C string; what is none is empty."""
+    """Return the text of a C string literal.
+
+    Raises:
+        FormatError: it is not a string literal.
+    """
     if len(word) < 2 or word[0] != '"':
-        raise FormatError(f"print fmt: a string expected, {word!r} found")
+        raise FormatError(f"print fmt: expected a string, found {word!r}")
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), word[1:-1])
 
 

@@ -1,4 +1,4 @@
-"""The fields of an event: names, C types, places in the record; a record → values."""
+"""The fields of an event: names, C types and offsets; a record → values."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _DECLARED = re.compile(
     r"(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[[^\]]*\])*)\s*$",
     re.DOTALL,
 )
-_MOST_FIELDS = 4096  # a kernel has at most some hundred; more is no format file
+_MAX_FIELDS = 4096  # the kernel's events have some hundred at most
 _WORD = struct.calcsize("P")
 
-#: C type → (bytes, signed); what a name alone tells. Types of the kernel that are not here are
-#: taken as the file says: by their size and ``signed``.
+#: C type → (bytes, signed). For types that are not listed, the size and ``signed`` of the file
+#: are used.
 TYPES: dict[str, tuple[int, bool]] = {
     **{f"u{8 * n}": (n, False) for n in (1, 2, 4, 8)},
     **{f"s{8 * n}": (n, True) for n in (1, 2, 4, 8)},
@@ -74,23 +74,23 @@ TYPES: dict[str, tuple[int, bool]] = {
 
 
 class FormatError(TracingError):
-    """A format file that is none."""
+    """A malformed format file."""
 
 
 @frozen
 class FormatField:
-    """One field.
+    """A field of an event.
 
     Attributes:
-        name: as the kernel has it.
+        name: the kernel's name.
         type: its C type without array brackets, ``const char *``.
         offset: in the record, bytes.
-        size: bytes there.
-        kind: how its bytes are read.
-        location: whether they are there, or where the four bytes there point.
-        element: bytes of an element of an array, or of the integer.
-        signed: of the integer or the elements.
-        count: of an array whose length is fixed; else 0.
+        size: bytes at that offset.
+        kind: how the bytes are decoded.
+        location: whether the value is there, or where the four bytes there point.
+        element: bytes of the integer, or of an element of an array.
+        signed: whether the integer or the elements are signed.
+        count: number of elements of an array of fixed length; else 0.
     """
 
     name: str
@@ -105,12 +105,12 @@ class FormatField:
 
     @property
     def is_common(self) -> bool:
-        """Whether every event has it."""
+        """True for a field that every event has."""
         return self.name.startswith("common_")
 
     @property
     def declaration(self) -> str:
-        """As C has it: ``char comm[16]``."""
+        """The declaration in C, ``char comm[16]``."""
         brackets = f"[{self.count or ''}]" if self.kind in ("string", "array") else ""
         space = "" if self.type.endswith("*") else " "
         return f"{self.type}{space}{self.name}{brackets}"
@@ -118,13 +118,13 @@ class FormatField:
 
 @frozen
 class EventFormat:
-    """What a format file says.
+    """A parsed format file.
 
     Attributes:
         name: of the event.
-        number: its ID: ``common_type`` of its records.
-        fields: all of them, common ones first.
-        print_fmt: how the kernel prints it: a C format string and its arguments.
+        number: the event's ID, ``common_type`` in its records.
+        fields: all fields, common ones first.
+        print_fmt: how the kernel prints a record: a C format string and its arguments.
     """
 
     name: str
@@ -134,14 +134,14 @@ class EventFormat:
 
     @property
     def own(self) -> tuple[FormatField, ...]:
-        """The fields that are the event's own."""
+        """The fields of the event itself, without the common ones."""
         return tuple(field for field in self.fields if not field.is_common)
 
     def decode(self, record: bytes | memoryview) -> dict[str, Value]:
-        """The values of a record, by name.
+        """Decode a record; return its values by name.
 
-        Strings end at their NUL; bytes that are no UTF-8 become surrogates. None stands for what
-        does not lie within the record: a string that the kernel could not read, or damage.
+        Strings end at their NUL; bytes that are not UTF-8 become surrogates. A value that is not
+        within the record is None: a string that the kernel could not read, or a damaged record.
         """
         data = memoryview(record)
         return {field.name: read(data, field) for field in self.fields}
@@ -151,30 +151,30 @@ def parse_format(text: str) -> EventFormat:
     """Parse a format file.
 
     Raises:
-        FormatError: it is none.
+        FormatError: it is malformed.
     """
     name = re.search(r"^name:\s*(\S+)\s*$", text, re.MULTILINE)
     number = re.search(r"^ID:\s*(\d+)\s*$", text, re.MULTILINE)
     shown = re.search(r"^print fmt:\s*(.*)", text, re.MULTILINE | re.DOTALL)
     if name is None or number is None:
-        raise FormatError(f"no format of an event: it has no name and ID, but {text[:60]!r}")
+        raise FormatError(f"not a format file: no name and ID in {text[:60]!r}")
     fields = []
     for line in text.partition("print fmt:")[0].splitlines():
         if not line.strip().startswith("field"):
             continue
         match = _FIELD.match(line)
         if match is None:
-            raise FormatError(f"event {name[1]}: a field that cannot be read: {line.strip()!r}")
+            raise FormatError(f"event {name[1]}: malformed field: {line.strip()!r}")
         fields.append(_field(name[1], match))
-        if len(fields) > _MOST_FIELDS:
-            raise FormatError(f"event {name[1]}: more than {_MOST_FIELDS} fields")
+        if len(fields) > _MAX_FIELDS:
+            raise FormatError(f"event {name[1]}: more than {_MAX_FIELDS} fields")
     return EventFormat(name[1], int(number[1]), tuple(fields), shown[1].strip() if shown else "")
 
 
 def _field(event: str, match: re.Match[str]) -> FormatField:
     declared = _DECLARED.match(match["declared"].strip())
     if declared is None:
-        raise FormatError(f"event {event}: a field that cannot be read: {match['declared']!r}")
+        raise FormatError(f"event {event}: malformed field: {match['declared']!r}")
     offset, size = int(match["offset"]), int(match["size"])
     signed = match["signed"] == "1"
     kind_name = " ".join(declared["type"].split())
@@ -200,28 +200,28 @@ def _field(event: str, match: re.Match[str]) -> FormatField:
         return FormatField(*common, kind, location, element, signed, size // element)
     if size not in (1, 2, 4, 8):
         return FormatField(*common, "bytes", location, size, signed=False)
-    # A system call's arguments have a word each, whatever their type, and are called unsigned:
-    # the type counts.
+    # Every argument of a system call has the size of a long and is listed as unsigned: use its
+    # type.
     if base and (base[0] < size or event.startswith("sys_enter_")):
         return FormatField(*common, "integer", location, base[0], base[1])
     return FormatField(*common, "integer", location, size, signed)
 
 
 def read(data: memoryview, field: FormatField) -> Value:
-    """The value of one field of a record."""
+    """Decode one field of a record; see :meth:`EventFormat.decode`."""
     here = bytes(data[field.offset : field.offset + field.size])
     if len(here) != field.size:
         return None
     if field.location == "here":
         return _READERS[field.kind](here, field)
-    if field.element == 0:  # strings, each with its location
+    if field.element == 0:  # an array of strings, each with its location
         return [_away(data, field, here[at : at + 4], at) for at in range(0, field.size, 4)]
     return _away(data, field, here, 0)
 
 
 def _away(data: memoryview, field: FormatField, where: bytes, at: int) -> Value:
-    # u32: the length in its upper half, in its lower half the offset: from the record's begin,
-    # or from behind this field.
+    # u32: the length in the upper half; in the lower half the offset, from the beginning of the
+    # record or from the end of this field.
     if len(where) != 4:
         return None
     word = int.from_bytes(where, sys.byteorder)

@@ -1,4 +1,4 @@
-"""Fields whose values have names: flags and symbols of a ``print fmt``."""
+"""Fields whose values have names: the flags and symbols of a ``print fmt``."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 @frozen
 class Flags:
-    """Bits with names, joined by a separator; what has none is hexadecimal."""
+    """Bits with names, joined by a separator; other bits are shown in hexadecimal."""
 
     table: NameTable
 
     def show(self, value: int) -> str:
-        """``O_RDONLY|O_CLOEXEC``."""
+        """Format a value, ``O_RDONLY|O_CLOEXEC``."""
         return format_named(self.table, value) or ""
 
 
 @frozen
 class Symbols:
-    """Values with names; one that has none is hexadecimal."""
+    """Values with names; other values are shown in hexadecimal."""
 
     table: NameTable
 
     def show(self, value: int) -> str:
-        """``NOT_SPECIFIED``."""
+        """Format a value, ``NOT_SPECIFIED``."""
         return format_named(self.table, value) or ""
 
 
 def named_fields(form: EventFormat) -> dict[str, Flags | Symbols]:
-    """Field → its names; only fields that are shown by name alone, casts aside."""
+    """Return field → its names, for fields that are formatted by name, perhaps with a cast."""
     found: dict[str, Flags | Symbols] = {}
     _, rest = split_print_fmt(form.print_fmt)
     for call in parse_arguments(rest):
@@ -51,7 +51,7 @@ def named_fields(form: EventFormat) -> dict[str, Flags | Symbols]:
 
 
 def split_print_fmt(text: str) -> tuple[str, str]:
-    """(the format string, its arguments); literals one after the other are one."""
+    """Split into the format string, of which adjacent literals are joined, and its arguments."""
     head, rest = "", text.lstrip()
     while match := _LITERAL.match(rest):
         head += string_literal(match[0])

@@ -1,4 +1,4 @@
-"""C's binary operators on integers; None where C has no answer."""
+"""C's binary operators on integers; None if the result is undefined in C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record as the kernel would print it: ``print fmt`` carried out."""
+"""Records as text: the kernel's ``print fmt`` applied to their values."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _DIRECTIVE = re.compile(
     r"(?P<length>hh|h|ll|l|L|z|t|j|q)?(?P<conversion>[diouxXcspn%])(?P<suffix>[A-Za-z0-9]*)"
 )
 _SUFFIXES = re.compile(r"(?:S|s|B|K|x|I[46]|i[46]|I[46]c|d|D|h|U[bBlL]?|V|a|e|M|m|MF|b|bl)")
-_UNKNOWN = "?"  # an argument that cannot be known
+_UNKNOWN = "?"  # an argument whose value is unknown
 _SIZES = {"hh": 8, "h": 16, "": 32, "l": 64, "ll": 64, "L": 64, "q": 64, "z": 64, "t": 64, "j": 64}
-_WIDEST = 4096
+_MAX_WIDTH = 4096
 
 
 class Printer:
-    """Prints records of one event.
+    """Formats records of one event.
 
     Args:
-        form: the event.
-        symbol: an address of the kernel → its name, for ``%pS`` and ``%ps``; None: hexadecimal.
+        form: the event's format.
+        symbol: kernel address → name, for ``%pS`` and ``%ps``; None: show addresses in hexadecimal.
     """
 
     def __init__(self, form: EventFormat, symbol: Callable[[int], str] | None = None) -> None:
@@ -39,7 +39,7 @@ class Printer:
         self._symbol = symbol
 
     def text(self, values: Mapping[str, Any]) -> str:
-        """The record's line, without the head that every event has."""
+        """Return a record's line, without the header that every event has."""
         arguments = iter([call.evaluate(values) for call in self._calls])
 
         def directive(match: re.Match[str]) -> str:
@@ -59,7 +59,7 @@ class Printer:
         suffix, tail = "", match["suffix"]
         if match["conversion"] == "p" and (found := _SUFFIXES.match(tail)):
             suffix, tail = found[0], tail[found.end() :]
-        if value is None or not isinstance(width, int) or abs(width) > _WIDEST:
+        if value is None or not isinstance(width, int) or abs(width) > _MAX_WIDTH:
             return _UNKNOWN + tail
         text = self._body(match, value, precision, suffix)
         if width < 0:
@@ -95,7 +95,7 @@ def _integer(match: re.Match[str], value: int, precision: Any) -> str:
         elif " " in flags:
             sign = " "
     digits = {"o": f"{value:o}", "x": f"{value:x}", "X": f"{value:X}"}.get(conversion, str(value))
-    if isinstance(precision, int) and 0 <= precision <= _WIDEST:
+    if isinstance(precision, int) and 0 <= precision <= _MAX_WIDTH:
         digits = digits.rjust(precision, "0")
     if "#" in flags and conversion in "xX" and value:
         sign = "0" + conversion

@@ -291,7 +291,7 @@ class TracefsSession(Pollable):
     def drain(self) -> Iterator[list[Any]]:
         """Disable the events, then yield what is still there."""
         self._instance.disable()
-        self._intake.finish()
+        self._intake.stop_and_drain()
         while not self._intake.empty:
             while batch := self._next(everything=True):
                 yield batch
