@@ -1,4 +1,4 @@
-"""Which events the kernel has: names from tracefs, formats read when they are wanted."""
+"""The kernel's tracepoints: names from tracefs; formats are read on demand."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ("Event", "closest_match", "events", "format_of", "matching", "record_size")
 
-_NO_EVENTS = frozenset(("ftrace",))  # formats of ftrace's own records, which nothing can be on
+_NO_EVENTS = frozenset(("ftrace",))  # ftrace's own records, to which nothing can be attached
 
 
 @frozen
 class Event:
-    """One event: ``sched:sched_switch``."""
+    """A trace event: ``sched:sched_switch``."""
 
     category: str
     name: str
 
     @property
     def full_name(self) -> str:
-        """As it is written behind ``tracepoint:``."""
+        """The name after ``tracepoint:``."""
         return f"{self.category}:{self.name}"
 
 
@@ -63,7 +63,7 @@ def _folders(place: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
 
 
 def matching(category: str, name: str) -> list[Event]:
-    """The events that fit two patterns.
+    """Return the events that match two patterns.
 
     Raises:
         ProbeNotFound: there is none; the message names the nearest.
@@ -91,7 +91,7 @@ def closest_match(wanted: str, known: Iterable[str]) -> str | None:
 
 @functools.cache
 def format_of(event: Event) -> EventFormat:
-    """What an event's records are made of.
+    """Return the format of an event's records.
 
     Raises:
         TracingError: its format cannot be read, or the event has gone.
@@ -105,5 +105,5 @@ def format_of(event: Event) -> EventFormat:
 
 
 def record_size(form: EventFormat) -> int:
-    """Bytes up to the end of the last field, beyond which no program may read."""
+    """Return the bytes up to the end of the last field; programs cannot read beyond it."""
     return max((field.offset + field.size for field in form.fields), default=0)

@@ -1,4 +1,4 @@
-"""Fields of an event's format → arguments of a probe."""
+"""Arguments of a tracepoint, from the fields of its format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("arguments_of", "integer", "names_of")
 
-_FIRST = 8  # bytes of a record that programs do not see: struct trace_entry
+_FIRST = 8  # bytes of struct trace_entry, which programs cannot read
 _PLACES = frozenset(("location", "call_site"))  # of code, whatever print fmt makes of them
 _REC = re.compile(r"(?:\([^()]*\)|\s|\()*REC->(\w+)\)*\s*")
 _DIRECTIVE = re.compile(
@@ -28,7 +28,7 @@ _DIRECTIVE = re.compile(
 
 
 def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
-    """The event's own fields, in the order of the record."""
+    """Return the event's own fields as arguments, in the order of the record."""
     names = names_of(form)
     symbols = set(_kernel_addresses(form))
     return tuple(
@@ -39,7 +39,7 @@ def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
 
 
 def names_of(form: EventFormat) -> dict[str, ValueNames]:
-    """Field → names of its values, where ``print fmt`` has ``__print_flags`` or its like."""
+    """Return field → names of its values, from ``__print_flags`` and the like in ``print fmt``."""
     found = {}
     for name, shown in named_fields(form).items():
         kind = "flags" if isinstance(shown, Flags) else "symbols"
@@ -95,12 +95,12 @@ def _integer(field: FormatField, names: ValueNames | None, *, symbol: bool) -> A
 
 
 def integer(size: int, *, signed: bool) -> ValueType:
-    """An integer's type."""
+    """Return the type of an integer."""
     return ValueType(ValueClass.SIGNED if signed else ValueClass.UNSIGNED, size)
 
 
 def _kernel_addresses(form: EventFormat) -> Iterator[str]:
-    # Fields that print fmt shows as the kernel's symbols: %pS, %ps, %pB.
+    # Fields that print fmt shows as kernel symbols: %pS, %ps, %pB.
     text, rest = split_print_fmt(form.print_fmt)
     ahead = iter(split_arguments(rest))
     for directive in _DIRECTIVE.finditer(text.replace("%%", "")):

@@ -1,4 +1,4 @@
-"""Probes of the kernel → points of a session, attached."""
+"""Attach probes on tracepoints, raw tracepoints and system calls to a session."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 __all__ = ("attach",)
 
-_MANY = 256  # events whose records are shown at a time: each takes 50 ms to detach
+_MANY = 256  # most events whose fields are shown by default: each takes 50 ms to detach
 
 
 def attach(
     session: BpfSession, requests: Sequence[ProbeText], keys: Sequence[Item] = (), *, counts: bool
 ) -> AttachResult:
-    """Attach probes of the kernel.
+    """Attach probes.
 
     Args:
-        session: to attach to.
-        requests: of the kinds ``tracepoint``, ``rawtp`` and ``syscall``.
+        session: the session.
+        requests: probes of the kinds ``tracepoint``, ``rawtp`` and ``syscall``.
         keys: items of ``--by`` and ``--key``.
-        counts: whether a probe without items shows nothing, as when hits are counted.
+        counts: True if a probe without items shows no fields, as when hits are counted.
 
     Raises:
         ProbeNotFound: no such probe.
@@ -68,7 +68,7 @@ def attach(
 def _fitting(
     session: BpfSession, request: ProbeText, points: list[AttachPoint], keys: Sequence[Item]
 ) -> list[AttachPoint]:
-    # Of a glob's points those that have what the items name; of one point, itself.
+    # Drops points of a pattern that do not have the names in items; a single point is kept.
     if len(points) == 1 or not (request.items or keys):
         return points
     misfits = [session.check_items(request, point) for point in points]
@@ -150,7 +150,7 @@ def _events(
             f"more than {_MANY}"
         )
         shown = False
-    # A field hides the built-in of its name; of several tracepoints the built-in is meant.
+    # A field hides the built-in of its name, except in a pattern of several tracepoints.
     hidden = names & BUILTINS if len(found) > 1 else set()
     points = [_event(event, names - hidden, hidden, shown=shown) for event in found]
     slow = sum(isinstance(point.kernel_target, EventTarget) for point in points)
@@ -179,7 +179,7 @@ def _event(
 
 
 def _quick(event: Event, target: EventTarget) -> KernelTarget:
-    # The quickest way to be hit where nothing of the record is wanted.
+    # The cheapest attach point if no field is needed.
     if event.category != "syscalls":
         return RawTracepointTarget(event.name, target)
     from kprobe.tracepoints.syscalls import by_event  # noqa: PLC0415 - only for them
@@ -201,7 +201,7 @@ def _point(
 
 @functools.cache
 def _types() -> BtfTypes:
-    # One reading of the kernel's BTF serves all.
+    # The kernel's BTF is read once for all.
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.engine.compiler.resolve.btf_types import BtfTypes  # noqa: PLC0415
 

@@ -30,7 +30,7 @@ _SHOWN = 20
 
 @functools.cache
 def raw_tracepoints() -> tuple[str, ...]:
-    """Names of all, modules' not among them.
+    """Return the names of all raw tracepoints, without those of modules.
 
     Raises:
         NotSupported: the kernel shows no BTF.
@@ -46,7 +46,7 @@ def raw_tracepoints() -> tuple[str, ...]:
 
 
 def matching(pattern: str) -> list[str]:
-    """The raw tracepoints whose name fits a pattern.
+    """Return the raw tracepoints that match a pattern.
 
     Raises:
         ProbeNotFound: there is none; the message names the nearest.
@@ -63,7 +63,7 @@ def matching(pattern: str) -> list[str]:
 
 @functools.cache
 def _callers() -> dict[str, int]:
-    # Raw tracepoint → the ID of the function that runs its programs, of all.
+    # All raw tracepoints → the ID of the function that runs their programs.
     named = Btf.from_kernel().named(BtfKind.FUNC)
     return {
         name.removeprefix(_FUNCTION): number for number, name in named if name.startswith(_FUNCTION)
@@ -95,7 +95,7 @@ def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
 
 
 def arguments_of(name: str) -> tuple[Argument, ...]:
-    """The arguments of a raw tracepoint; ``arg0``… name them as well."""
+    """Return the arguments of a raw tracepoint, by name and as ``arg0``…."""
     btf = Btf.from_kernel()
     prototype = _prototype(btf, name)
     if prototype is None:
@@ -118,13 +118,13 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
     if kind is None:
         return Argument(name, _WORD, Unreadable("a structure that is passed by value"))
     names = enum_names(found)
-    # The kernel makes an u64 of each argument (CAST_TO_U64, include/trace/bpf_probe.h).
+    # The kernel casts each argument to u64 (CAST_TO_U64, include/trace/bpf_probe.h).
     place = Register(offset + (8 - kind.size if KERNEL_MACHINE in BIG_ENDIAN else 0), kind.size)
     return Argument(name, kind, place, names=names, handle=number)
 
 
 def declaration_of(name: str) -> str:
-    """Its parameters in C: ``netif_receive_skb(struct sk_buff *skb)``."""
+    """Return its prototype in C: ``netif_receive_skb(struct sk_buff *skb)``."""
     btf = Btf.from_kernel()
     prototype = _prototype(btf, name)
     if prototype is None:

@@ -1,4 +1,4 @@
-"""System calls → arguments: at their begin, or when they return.
+"""Arguments of system calls, at their entry or at their return.
 
 What a call was given is in the registers of its process, which the kernel saved when it was made
 and restores when it is done: they are there at its return as well, beside what it returns. So one
@@ -38,25 +38,25 @@ __all__ = (
     "never_returns",
 )
 
-_NUMBER = frozenset(("__syscall_nr", "nr"))  # what comes before the arguments in a record
-# The second argument of the raw tracepoint sys_exit, as wide as registers are.
+_NUMBER = frozenset(("__syscall_nr", "nr"))  # the field before the arguments in a record
+# The second argument of the raw tracepoint sys_exit, as wide as a register.
 _RETURN = Register(
     8 + (8 - KERNEL_WORD_SIZE if KERNEL_MACHINE in BIG_ENDIAN else 0), KERNEL_WORD_SIZE
 )
 _ERRNO = ValueNames("errno")
-_KEPT = frozenset(("execve", "execveat"))  # the process is another one after
-_REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are others after
+_KEPT = frozenset(("execve", "execveat"))  # the process image is replaced
+_REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replaced
 # Both ends find the same struct pt_regs at the top of the thread's kernel stack. Its thread's ID
 # may change in between: execve() makes a thread the first of its process.
 _STACK = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
 _WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
-_NO_TEXT = frozenset(("buf", "msg_ptr", "u_msg_ptr", "_payload"))  # const char *, and no string
+_NO_TEXT = frozenset(("buf", "msg_ptr", "u_msg_ptr", "_payload"))  # const char *, but not a string
 
 
 @frozen
 class SystemCall:
-    """One system call.
+    """A system call.
 
     Attributes:
         name: as programs know it.
@@ -71,13 +71,13 @@ class SystemCall:
 
 
 def never_returns(call: SystemCall) -> bool:
-    """Whether there is no return to wait for."""
+    """Return True if the call never returns."""
     return call.name in _ENDLESS
 
 
 @functools.cache
 def _known() -> dict[str, SystemCall]:
-    # Those that the kernel has, as far as tracefs tells; else all of the table.
+    # The calls that the kernel has, by tracefs; else all of the table.
     try:
         there = {event.name for event in events() if event.category == "syscalls"}
     except TracingError:
@@ -93,7 +93,7 @@ def _known() -> dict[str, SystemCall]:
 
 
 def matching(pattern: str) -> list[SystemCall]:
-    """The calls whose name fits a pattern; the kernel's name of one will do, too.
+    """Return the calls that match a pattern, by name or by the kernel's name.
 
     Raises:
         ProbeNotFound: there is none; the message names the nearest.
@@ -113,7 +113,7 @@ def matching(pattern: str) -> list[SystemCall]:
 
 
 def by_event(event: Event) -> tuple[SystemCall, bool] | None:
-    """The call that an event is of, and whether it is of its return; None: of none known."""
+    """Return the call of an event, and True if it is its return; None if unknown."""
     if event.category != "syscalls":
         return None
     sys, _, rest = event.name.partition("_")
@@ -131,7 +131,7 @@ def _by_event() -> dict[str, SystemCall]:
 
 @functools.lru_cache(maxsize=2048)
 def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
-    """What a call was given, by the names of its format; and with ``returns`` what it returns.
+    """Return the arguments of a call, named as in its format; with ``returns`` also the result.
 
     ``arg0`` to ``arg5`` are the six registers whatever the format says.
 
@@ -143,7 +143,7 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
     for field in _fields(call):
         wide = KERNEL_WORD_SIZE == 4 and field.type.removeprefix("const ") in _WIDE
         if wide and KERNEL_MACHINE == "arm":
-            position += position % 2  # two registers, the first with an even number
+            position += position % 2  # two registers, starting at an even one
         if position + wide < len(places):
             found.append(_argument(call, field, places[position], wide=wide, replaced=returns))
         position += 1 + wide
@@ -157,12 +157,12 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
 
 
 def call_stack(call: SystemCall) -> EntryReturnMatch | None:
-    """How the return of a call finds what was kept at its begin; None: nothing has to be."""
+    """Return how entry and return are matched; None if nothing is stored at entry."""
     return _STACK if call.name in _KEPT else None
 
 
 def narrow_program(pid: int) -> bool:
-    """Whether a process runs a program of 32 bits on a 64-bit kernel, as far as can be seen."""
+    """Return True if a process is known to run a 32-bit program on a 64-bit kernel."""
     if KERNEL_WORD_SIZE == 4:
         return False
     try:
