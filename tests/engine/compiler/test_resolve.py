@@ -322,8 +322,8 @@ _REFUSED = {
         "arg7",
         "not a string; compare str(arg7)",
     ),
-    "a string and a sum": ('"a" == arg7 + 1', "arg7 + 1", "write str(…)"),
-    "a name and a number": ("arg4 == comm", "arg4", "write str(arg4)"),
+    "a string and a sum": ('"a" == arg7 + 1', "arg7 + 1", "compare str(…)"),
+    "a name and a number": ("arg4 == comm", "arg4", "compare str(arg4)"),
     "two constants": ('"a" == "a"', '"a"', "two constants: one side has to be str(…)"),
     "a name and a string": (
         "comm == str(arg7)",
