@@ -1,4 +1,4 @@
-"""Where lines go: a file or standard output, written in whole batches."""
+"""Output to a file or to standard output, in whole batches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OutputFile:
 
     @property
     def terminal(self) -> bool:
-        """Whether people look at it."""
+        """Return True if the output is a terminal."""
         return os.isatty(self._number)
 
     def write(self, lines: Sequence[str]) -> None:
@@ -86,7 +86,7 @@ class OutputFile:
             self._begun = True
 
     def check_reader(self) -> None:
-        """Notice a reader that has gone although there is nothing to write.
+        """Check whether the reader of a pipe has gone, without writing.
 
         Raises:
             BrokenPipeError: nobody reads any more.

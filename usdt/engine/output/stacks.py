@@ -71,7 +71,7 @@ class UserSymbols(Protocol):
 
 
 class StackResolver:
-    """Names for stacks and addresses; what the forms call for every record.
+    """Names for stacks and addresses; formatters call it for every record.
 
     Args:
         user: makes the source of user symbols when it is first needed; without it, or if
@@ -158,7 +158,7 @@ class StackResolver:
         )
 
     def close(self) -> None:
-        """Free what is held; again is fine."""
+        """Free what is held; idempotent."""
         if self._user is not None:
             self._user.close()
 
@@ -179,7 +179,7 @@ class StackResolver:
     # ------------------------------------------------------------ records
 
     def text(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
-        """A recorded stack, for eyes: one line a frame, each begun by a newline."""
+        """A recorded stack as text: one line per frame, each preceded by a newline."""
         found = self._rendered(_stack_text, kind, pid, data, length)
         return str(found)
 
@@ -201,7 +201,7 @@ class StackResolver:
         return self.frames(kind, pid, addresses_in(data[:length], self._order))
 
     def symbol_text(self, kind: StackKind, pid: int, address: int) -> str:
-        """An address for eyes."""
+        """An address as text."""
         return frame_text(self.frame(kind, pid, address))
 
     def symbol_json(self, kind: StackKind, pid: int, address: int) -> str:

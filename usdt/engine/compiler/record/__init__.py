@@ -1,5 +1,6 @@
 """The format of records: the contract between programs and the code that decodes them.
 
-layout          where each value of a record is, and what it is
-length_prefix   what precedes strings, buffers and structures
+columns         the types of values: how they are stored and shown
+layout          where each value of a record is
+length_prefix   the word before strings, buffers, arrays, structures and stacks
 """

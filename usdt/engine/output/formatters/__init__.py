@@ -1,6 +1,9 @@
-"""What records become: JSON lines, text lines for eyes, or Python events.
+"""Formatters: records as human-readable text, JSON lines or Python events.
 
-A form gives the *source* of the expression that makes one record's result; see
+formatter    the protocol, and what all of them share
+text, json, event   the formatters; ``structures``: values of structure types
+
+A formatter gives the *source* of the expression that makes one record's result; see
 :mod:`usdt.engine.output.decode`, which compiles it. A line is one f-string around the values'
 expressions.
 """

@@ -1,4 +1,4 @@
-"""Records as lines for eyes, and folded stacks."""
+"""Records as human-readable lines, and as folded stacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HEADER = f"{'TIME':>16} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
 
 
 class TextFormatter:
-    """Lines for eyes: time of day, CPU, process, command, probe, arguments.
+    """Human-readable lines: time of day, CPU, process, command, probe, arguments.
 
     Args:
         colour: with the escape sequences of a terminal.
