@@ -1,7 +1,7 @@
 """``kprobe.types()``: the kernel's types by name, and values of them as text.
 
-``kprobe.types()["struct sk_buff"].render(data)`` is an ``sk_buff`` as text; ``value()`` makes an
-object for JSON of it, ``line()`` one short line.
+``kprobe.types()["struct sk_buff"].render(data)`` returns an ``sk_buff`` as text, ``value()`` as an
+object for JSON, and ``line()`` as one short line.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ("DataType", "Types", "types")
 
 
 class DataType:
-    """A type; made by :class:`Types`.
+    """A type of the kernel or of a file; get it from :func:`types`.
 
     Attributes:
-        id: its number in the BTF.
+        id: its ID in the BTF.
 
     Raises:
-        BtfError: from its methods: values of it have no size, or the type is absurd.
+        BtfError: from its methods: the type has no size, is nested too deeply or too large.
 
     Example:
         >>> head = kprobe.types()["struct list_head"]
@@ -44,68 +44,70 @@ class DataType:
 
     @property
     def size(self) -> int:
-        """Bytes of a value.
+        """The size of a value in bytes.
 
         Raises:
-            BtfError: values of it have no size.
+            BtfError: the type has no size.
         """
         return self._owner.btf.size_of(self.id)
 
     @property
     def declaration(self) -> str:
-        """Its definition in C."""
+        """The type's definition in C."""
         return definition(self._owner.btf, self.id)
 
     def render(self, data: bytes, *, compat: str = "", **options: Any) -> str:
-        """A value as text, as far as there is data; options as in ``usdt.btf.values.Options``.
+        """Return a value as text, up to the end of the data.
+
+        Options are those of ``usdt.btf.values.Options``; ``compat="libbpf"`` gives libbpf's text.
 
         Raises:
-            BtfError: the type is absurd.
-            TypeError: no such option.
+            BtfError: the type is nested too deeply, or too large.
+            TypeError: an option does not exist.
             ValueError: ``compat`` is neither "" nor "libbpf".
         """
         return self.rendered(data, compat=compat, **options).text
 
     def rendered(self, data: bytes, *, compat: str = "", **options: Any) -> Rendered:
-        """The same, with the size or the error.
+        """Return a value as text, with its size or the error; arguments as for render().
 
         Raises:
-            BtfError: the type is absurd.
-            TypeError: no such option.
+            BtfError: the type is nested too deeply, or too large.
+            TypeError: an option does not exist.
             ValueError: ``compat`` is neither "" nor "libbpf".
         """
         chosen = Options(**options)
         if compat == "libbpf":
             return render_libbpf(self._owner.btf, self.id, bytes(data), chosen)
         if compat:
-            raise ValueError(f"compat={compat!r}; it is 'libbpf' or nothing")
+            raise ValueError(f"compat={compat!r}: expected 'libbpf' or ''")
         return self._owner.renderer(chosen).render(self.id, data)
 
     def value(self, data: bytes) -> Any:
-        """A value as dicts, lists, strings and numbers, fit for JSON.
+        """Return a value as dicts, lists, strings and numbers, for JSON.
 
         Raises:
-            BtfError: the type is absurd.
+            BtfError: the type is nested too deeply, or too large.
         """
         return self._owner.values.read(self.id, bytes(data))
 
     def line(self, data: bytes) -> str:
-        """A value as one short line: what is zero is left out.
+        """Return a value as one short line without members that are zero.
 
         Raises:
-            BtfError: the type is absurd.
+            BtfError: the type is nested too deeply, or too large.
         """
         return self._owner.concise.line(self.id, bytes(data))
 
 
 class Types:
-    """The types of one BTF by name or ID, as :func:`types` makes them.
+    """The types of one BTF by name or ID; get them from :func:`types`.
 
     Attributes:
-        btf: what they are read from, a :class:`usdt.bpf.BTF`.
+        btf: the :class:`usdt.bpf.BTF` that has the types.
 
     Raises:
-        BtfError: ``types[name]``: there is none of that name; the message names the nearest.
+        BtfError: ``types[name]``: no type has that name; the message names the closest one.
 
     Example:
         >>> types = kprobe.types()
@@ -120,15 +122,15 @@ class Types:
         self._renderers: dict[Options, Renderer] = {}
 
     def __getitem__(self, name: str | int) -> DataType:
-        """A type.
+        """Return a type by its name in C or its ID.
 
         Raises:
-            BtfError: there is none; the message names the nearest.
+            BtfError: no type has that name; the message names the closest one.
         """
         return DataType(self, find_type(self.btf, str(name)))
 
     def renderer(self, options: Options) -> Renderer:
-        """The renderer with some options; what it compiled is kept."""
+        """Return the renderer with these options; it keeps the functions it generated."""
         found = self._renderers.get(options)
         if found is None:
             found = self._renderers[options] = Renderer(self.btf, options)
@@ -136,11 +138,15 @@ class Types:
 
 
 def types(path: str | None = None, *, base: str | None = None) -> Types:
-    """The running kernel's types, or those of a file (and what that continues).
+    """Return the running kernel's types, or those of a file.
+
+    Args:
+        path: a file with BTF; by default the running kernel's BTF.
+        base: a file with the BTF that split BTF continues.
 
     Raises:
-        BtfError: there is no BTF in the file, or it is damaged.
-        NotSupported: the kernel has none.
+        BtfError: the file has no BTF, or it is damaged.
+        NotSupported: the kernel has no BTF.
 
     Example:
         >>> print(kprobe.types()["struct list_head"].declaration)

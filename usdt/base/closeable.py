@@ -1,4 +1,4 @@
-"""Descriptors with an owner that forgets the number before closing it."""
+"""File descriptors with an owner that closes each once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SPARE = 64  # descriptors that the rest of the process may need
 
 
 def allow_descriptors(count: int) -> None:
-    """Raise RLIMIT_NOFILE for ``count`` more descriptors: the hard one, too, where that is allowed.
+    """Raise RLIMIT_NOFILE for ``count`` more descriptors, also the hard limit where allowed.
 
-    A limit that cannot be raised is no error here: opening will say EMFILE.
+    If the limit cannot be raised, do nothing: opening then fails with EMFILE.
     """
     import resource  # noqa: PLC0415 - only where every site needs a descriptor
 

@@ -4,13 +4,13 @@
     ├── SyscallError (OSError)       the kernel refused a call; carries errno and the call's name
     │   └── VerifierError            BPF_PROG_LOAD refused; carries the verifier's log
     ├── NotSupported                 this kernel lacks a feature; carries the first kernel with it
-    ├── LanguageError (ValueError)   a probe or an item not understood; carries the column
+    ├── LanguageError (ValueError)   a syntax error in a probe or item; carries the column
     ├── ElfError (ValueError)        a file that is not ELF, or damaged
-    ├── BtfError (ValueError)        BTF that is damaged or absurd, or a type it cannot show
-    ├── ProbeNotFound (LookupError)  nothing of that name
+    ├── BtfError (ValueError)        damaged BTF, or a type that is not in it or cannot be shown
+    ├── ProbeNotFound (LookupError)  no probe matches
     └── TargetError (LookupError)    no such process, program, library or file
 
-A message says on what, what was tried, what was found and what to do.
+A message names the object, what was tried, what was found and what to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = (
 
 
 class TracingError(Exception):
-    """Base of every error this toolkit raises on purpose; ``str()`` is one line."""
+    """Base of all errors of this toolkit; ``str()`` is one line."""
 
 
 class SyscallError(TracingError, OSError):
@@ -39,7 +39,7 @@ class SyscallError(TracingError, OSError):
 
     Attributes:
         errno: the kernel's error number.
-        call: the call as a reader of the manual would name it, ``bpf(BPF_MAP_CREATE)``.
+        call: the call as in the manual pages, for example ``bpf(BPF_MAP_CREATE)``.
         hint: what to do about it, or "".
     """
 
@@ -54,7 +54,7 @@ class SyscallError(TracingError, OSError):
 
 
 class VerifierError(SyscallError):
-    """The kernel's verifier refused a program; ``log`` holds what it said."""
+    """The kernel's verifier refused a program; ``log`` is the verifier's log."""
 
     def __init__(self, number: int, log: str) -> None:
         last = next((line for line in reversed(log.splitlines()) if useful(line)), "")
@@ -63,7 +63,7 @@ class VerifierError(SyscallError):
 
 
 def useful(line: str) -> bool:
-    """Whether a line of a verifier log says why (the last lines are statistics)."""
+    """Return True for a line of a verifier log that gives the reason, not statistics."""
     return bool(line.strip()) and not line.startswith(("processed ", "verification time", "stack "))
 
 
@@ -71,8 +71,8 @@ class NotSupported(TracingError):  # noqa: N818 - the field's word for it
     """The running kernel lacks a feature.
 
     Attributes:
-        feature: what is missing, in words.
-        since: first Linux version that has it, or None where a configuration option decides.
+        feature: the name of what is missing.
+        since: the first Linux version with it, or None if a configuration option decides.
     """
 
     def __init__(self, feature: str, since: tuple[int, int] | None = None) -> None:
@@ -83,11 +83,11 @@ class NotSupported(TracingError):  # noqa: N818 - the field's word for it
 
 
 class LanguageError(TracingError, ValueError):
-    """A probe or an item of the language that cannot be understood.
+    """A syntax error or wrong name in a probe or item.
 
     Attributes:
         text: the whole text that was parsed.
-        column: 0-based offset into ``text`` where it went wrong.
+        column: 0-based offset of the error in ``text``.
         reason: what was found and what was expected, without the text.
     """
 
@@ -99,7 +99,7 @@ class LanguageError(TracingError, ValueError):
 
 
 def _excerpt(text: str, column: int) -> str:
-    # What stands around a column of a long text.
+    # The part of a long text around a column.
     start = max(0, column - 60)
     end = max(column + 60, start + 120)
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
@@ -110,11 +110,11 @@ class ElfError(TracingError, ValueError):
 
 
 class BtfError(TracingError, ValueError):
-    """BTF is damaged, absurd or not there, or has no such type."""
+    """BTF is missing or damaged, or has no such type."""
 
 
 class ProbeNotFound(TracingError, LookupError):  # noqa: N818 - the field's word for it
-    """No probe matches; the message names the nearest one."""
+    """No probe matches; the message names the closest one."""
 
 
 class TargetError(TracingError, LookupError):

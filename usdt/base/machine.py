@@ -1,4 +1,4 @@
-"""This machine: the CPU its kernel runs on, the one this process runs on, and their words.
+"""The CPU that the kernel runs on and the one that this process runs on, and their word sizes.
 
 Names are those of ELF files (``usdt.elf.file``'s machine_name): the CPU's, its word's and byte
 order's variant. ``uname`` has others for some: every 32-bit x86 is "i386", every 32-bit ARM "arm".
@@ -30,7 +30,7 @@ MACHINES_32BIT = frozenset(
         *("m68k", "parisc", "loongarch32", "sh4", "sh4eb", "arc", "arceb", "csky"),
     )
 )
-# Machines whose numbers begin with their highest byte.
+# Big-endian machines.
 BIG_ENDIAN = frozenset(
     (
         *("aarch64_be", "armeb", "m68k", "mips", "mips64", "parisc", "parisc64", "ppc", "ppc64"),
@@ -38,7 +38,7 @@ BIG_ENDIAN = frozenset(
     )
 )
 
-# A 64-bit machine's name as its 32-bit processes have it.
+# 64-bit machine → the machine of its 32-bit processes.
 _NARROWED = {
     "x86_64": "i386",
     "aarch64": "arm",
@@ -53,7 +53,7 @@ _NARROWED = {
 
 
 def word_size(machine: str) -> int:
-    """Bytes of a machine's word: of its addresses, registers and ``long``."""
+    """Return the size of a machine's addresses, registers and ``long`` in bytes."""
     return 4 if machine in MACHINES_32BIT else 8
 
 

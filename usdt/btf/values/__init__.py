@@ -1,10 +1,12 @@
-"""Typed data as text: any value of any BTF type, as ``btf_dump__dump_type_data()`` shows it.
+"""Values of any BTF type as text, JSON or Python objects.
 
-``render(btf, type_id, data, Options(...))`` makes a :class:`Rendered`; a :class:`Renderer` keeps
-what it compiled, for many values of a type. ``render_libbpf()`` is libbpf to the byte, with its
-bugs. ``values`` has the JSON form and the one for one-line events.
+render(), Renderer    a tree of lines, laid out as libbpf's ``btf_dump__dump_type_data()`` does
+render_libbpf()       the same text as libbpf, byte for byte, including its errors
+compact               one short line per value, for events
+value_reader, json_codegen   Python objects and JSON text
 
-Names are loaded when they are first used: modules that need only types do not load the renderers.
+A :class:`Renderer` keeps the functions it generated: use one for many values of a type.
+Names are loaded on first use: modules that need only types do not load the renderers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole values as JSON text or as Python objects, by generated code: one function per structure.
+"""Generate code that reads values as JSON text or Python objects: one function per structure.
 
 Returns what :class:`usdt.btf.values.value_reader.ValueReader` returns for the same bytes, ten times
 as fast. The data must reach to the end of the value.
@@ -32,11 +32,11 @@ _Parts: TypeAlias = "dict[str, str | _Parts]"
 
 
 class JsonCodegen:
-    """Functions of data and a place in it; keeps what it made.
+    """Generates functions from (data, offset of a value) to the value, each once.
 
     Args:
         btf: the types.
-        text: whether they give JSON text, instead of objects.
+        text: return JSON text instead of Python objects.
     """
 
     def __init__(self, btf: Btf, *, text: bool) -> None:
@@ -51,17 +51,17 @@ class JsonCodegen:
         }
 
     def function(self, type_id: int) -> Callable[[bytes, int], Any]:
-        """The function for values of a type.
+        """Return the function that reads values of a type.
 
         Raises:
-            BtfError: the type is absurd, or has no values.
+            BtfError: the type is nested too deeply, too large, or has no values.
         """
         self.measure.extent(type_id)
         made: Callable[[bytes, int], Any] = self.space[self.name_of(type_id)]
         return made
 
     def name_of(self, type_id: int) -> str:
-        """The name that generated code has for it."""
+        """Return the name of that function in generated code."""
         found = self.btf.resolve(type_id)
         if found.id not in self._made:
             self._made[found.id] = name = f"of{found.id}"
@@ -100,7 +100,7 @@ class JsonCodegen:
         return lambda data, at: [one(data, q) for q in range(at, at + end, size)]
 
     def table(self, found: Enum) -> str:
-        """The name of what knows an enumeration's names."""
+        """Return the name of an enumeration's table in generated code."""
         name = f"E{found.id}"
         if name not in self.space:
             self.space[name] = EnumNames(found, quoted=self.text)
@@ -108,7 +108,7 @@ class JsonCodegen:
 
 
 def is_truth(found: Type) -> bool:
-    """Whether values are true or false."""
+    """Return True for booleans."""
     return isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
 
 
@@ -155,7 +155,7 @@ class _Body:
         return f"TRUTH[{value} > 0]" if is_truth(found) else value
 
     def source(self, name: str) -> str:
-        """The function as text."""
+        """Return the source of the function."""
         lines = [f"def {name}(d, at):", *self._reads.lines()]
         made = _json(self._parts) if self._owner.text else _object(self._parts)
         lines.append(f" return f'''{made}'''" if self._owner.text else f" return {made}")

@@ -1,7 +1,7 @@
-"""libbpf's rendering, step by step and with its state: what it shows, quirk for quirk.
+"""Render values exactly as libbpf does, with its state and its errors.
 
-Slow, and the reference: with all of :class:`~usdt.btf.values.options.Quirk` it writes what libbpf
-writes; with none, what :mod:`usdt.btf.values.tree_codegen` writes.
+It is slow. With all of :class:`~usdt.btf.values.options.Quirk` the text is libbpf's; with none, it
+is that of :mod:`usdt.btf.values.tree_codegen`, whose tests use it as reference.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _CHARACTERS = {sign: character_texts(signed=sign) for sign in (False, True)}
 
 def render_libbpf(
     btf: Btf,
-    number: int,
+    type_id: int,
     data: bytes,
     options: Options = Options(),  # noqa: B008 - immutable
     *,
     quirks: frozenset[Quirk] = ALL_QUIRKS,
 ) -> Rendered:
-    """A value as libbpf shows it, each time as from a new ``struct btf_dump``.
+    """Return a value as a new ``struct btf_dump`` of libbpf shows it.
 
     Raises:
-        BtfError: the type is damaged or absurd.
+        BtfError: the type is damaged, nested too deeply or too large.
     """
-    TypeLimits(btf).extent(number)
+    TypeLimits(btf).extent(type_id)
     dump = _Dump(btf, data, options, quirks)
     try:
-        dump.value("", number, 0)
+        dump.value("", type_id, 0)
     except DumpError as err:
         return Rendered("".join(dump.out), None, err.error)
-    return Rendered("".join(dump.out), btf.size_of(number), "")
+    return Rendered("".join(dump.out), btf.size_of(type_id), "")
 
 
 class _UniqueNames:
@@ -91,7 +91,7 @@ class _Dump:
         self.options = options
         self.quirks = quirks
         self.out: list[str] = []
-        self.depth = 0  # where an error was swallowed, libbpf's does not come back
+        self.depth = 0  # libbpf does not decrease it where it ignores an error
         self.nesting = 0
         self.in_array = False
         self.chars = False
@@ -118,10 +118,10 @@ class _Dump:
         if not self.options.compact:
             self.put(self.options.indent_str * (self.options.indent_level + self.depth))
 
-    def cast(self, number: int) -> str:
-        if number not in self._casts:
-            self._casts[number] = self._declarer.declare(number, strip=True)
-        return self._casts[number]
+    def cast(self, type_id: int) -> str:
+        if type_id not in self._casts:
+            self._casts[type_id] = self._declarer.declare(type_id, strip=True)
+        return self._casts[type_id]
 
     # -------------------------------------------------------- reading
 
@@ -150,8 +150,8 @@ class _Dump:
         # The CPU's shifts count modulo 64.
         return (value << (64 - copied) % 64 & (1 << 64) - 1) >> (64 - bits) % 64
 
-    def enum_at(self, found: Enum, number: int, at: int) -> int:
-        align = self.btf.align_of(number)
+    def enum_at(self, found: Enum, type_id: int, at: int) -> int:
+        align = self.btf.align_of(type_id)
         if Quirk.BITS in self.quirks and (not align or at % align):
             return 0  # a shift by 64, which C leaves open and compilers make 0 of
         value = self.number_at(at, found.size)
@@ -161,12 +161,12 @@ class _Dump:
 
     # -------------------------------------------------------- is it zero?
 
-    def zero(self, number: int, at: int, offset: int = 0, bits: int = 0, level: int = 0) -> bool:
+    def zero(self, type_id: int, at: int, offset: int = 0, bits: int = 0, level: int = 0) -> bool:
         if self.options.emit_zeroes or not self.depth or (self.in_array and not self.chars):
             return False
         if level > MAX_NESTING:
-            raise nesting_error(self.btf.name, number)
-        found = self.btf.resolve(number)
+            raise nesting_error(self.btf.name, type_id)
+        found = self.btf.resolve(type_id)
         if isinstance(found, Array):
             return self.zero_array(found, at, level)
         if isinstance(found, Composite):
@@ -178,7 +178,7 @@ class _Dump:
         if bits and isinstance(found, kinds):
             return not self.bits_at(found, at, offset, bits)
         if isinstance(found, Enum):
-            return self.known(at, found.size) and not self.enum_at(found, number, at)
+            return self.known(at, found.size) and not self.enum_at(found, type_id, at)
         if isinstance(found, Int | Float | Pointer):
             size = self.btf.size_of(found.id)
             if not 1 <= size <= 16:
@@ -208,25 +208,25 @@ class _Dump:
 
     # -------------------------------------------------------- values
 
-    def value(self, name: str, number: int, at: int, offset: int = 0, bits: int = 0) -> None:
+    def value(self, name: str, type_id: int, at: int, offset: int = 0, bits: int = 0) -> None:
         if self.nesting > MAX_NESTING:
-            raise nesting_error(self.btf.name, number)
+            raise nesting_error(self.btf.name, type_id)
         self.nesting += 1
         try:
-            self.shown(name, number, at, offset, bits)
+            self.shown(name, type_id, at, offset, bits)
         finally:
             self.nesting -= 1
 
-    def shown(self, name: str, number: int, at: int, offset: int, bits: int) -> None:
-        found = self.check(number, at, offset, bits)
-        if self.zero(number, at, offset, bits):
+    def shown(self, name: str, type_id: int, at: int, offset: int, bits: int) -> None:
+        found = self.check(type_id, at, offset, bits)
+        if self.zero(type_id, at, offset, bits):
             return
         self.indent()
         if not self.options.skip_names:
             if name:
                 self.put(f".{name} = ")
             if not self.in_array and not isinstance(found, Variable | DataSection):
-                self.put(f"({self.cast(number)})")
+                self.put(f"({self.cast(type_id)})")
         if isinstance(found, Composite):
             self.composite(found, at)
         elif isinstance(found, Array):
@@ -239,25 +239,25 @@ class _Dump:
         elif isinstance(found, DataSection):
             self.section(found, at)
         else:
-            self.scalar(found, number, at, offset, bits)
+            self.scalar(found, type_id, at, offset, bits)
 
-    def check(self, number: int, at: int, offset: int, bits: int) -> Type:
-        found = self.btf.type(number)
+    def check(self, type_id: int, at: int, offset: int, bits: int) -> Type:
+        found = self.btf.type(type_id)
         if not isinstance(found, Variable | DataSection):
-            found = self.btf.resolve(number)
+            found = self.btf.resolve(type_id)
         if bits and Quirk.OLD_BOUND not in self.quirks:
             if at + (offset + bits + 7) // 8 > len(self.data):
                 raise DumpError("E2BIG")
             return found
         try:
-            size = self.btf.size_of(number)
+            size = self.btf.size_of(type_id)
         except BtfError as err:
             raise DumpError("EINVAL") from err
         if isinstance(found, Int | Float | Pointer | Enum) and at + size > len(self.data):
             raise DumpError("E2BIG")
         return found
 
-    def scalar(self, found: Type, number: int, at: int, offset: int, bits: int) -> None:
+    def scalar(self, found: Type, type_id: int, at: int, offset: int, bits: int) -> None:
         if isinstance(found, Int):
             if bits:
                 self.finish(f"{self.bits_at(found, at, offset, bits):#x}")
@@ -269,7 +269,7 @@ class _Dump:
                 value = sign_extended(value, 8 * found.size) if found.signed else value
                 self.enumerator(found, value)
             else:
-                self.enumerator(found, self.enum_at(found, number, at))
+                self.enumerator(found, self.enum_at(found, type_id, at))
         elif isinstance(found, Float):
             if found.size not in (4, 8, 16):
                 raise DumpError("EINVAL")
@@ -345,13 +345,13 @@ class _Dump:
         self.indent()
         self.finish("]")
 
-    def element(self, number: int, at: int, *, chars: bool) -> bool:
-        # Whether to go on. libbpf goes on behind the end of the data, too.
+    def element(self, type_id: int, at: int, *, chars: bool) -> bool:
+        # Return True to continue with the next element. libbpf also continues after the data ends.
         ends = chars and Quirk.NUL_DROPPED not in self.quirks and not self.options.emit_zeroes
         if ends and self.data[at : at + 1] == b"\0":
             return False
         try:
-            self.value("", number, at)
+            self.value("", type_id, at)
         except DumpError:
             return Quirk.PAST_THE_END in self.quirks
         return True

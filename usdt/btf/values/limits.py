@@ -1,4 +1,4 @@
-"""How far a type reaches and how many values it holds, before anything is made for it."""
+"""Bounds of a type, checked before code is generated for it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ _MAX_VALUES = 1 << 22
 
 
 class TypeLimits:
-    """Bytes and values of types; refuses what is nested without an end, or absurdly big."""
+    """Extents and numbers of values of types; refuses types nested or large without end."""
 
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
         self._known: dict[int, tuple[int, int]] = {}
 
     def extent(self, type_id: int) -> int:
-        """Bytes from a value's start to the end of its last part, which may lie behind its size.
+        """Return the bytes from a value's start to the end of its last member.
+
+        In damaged BTF that may be more than the size of the type.
 
         Raises:
-            BtfError: the type is absurd.
+            BtfError: the type is nested too deeply, or too large.
         """
         return self._measure(type_id, 0)[0]
 
     def values(self, type_id: int) -> int:
-        """How many values a value of a type is made of, each structure counted as one more.
+        """Return how many values a value of a type contains, counting each structure as one more.
 
         Raises:
-            BtfError: the type is absurd.
+            BtfError: the type is nested too deeply, or too large.
         """
         return self._measure(type_id, 0)[1]
 
@@ -65,7 +67,7 @@ class TypeLimits:
                 inner, each = self._measure(item.type_id, depth + 1)
                 size, values = max(size, item.offset + inner), values + each
         if values > _MAX_VALUES:
-            raise BtfError(f"{self._btf.name}: BTF type {type_id} holds {values} values")
+            raise BtfError(f"{self._btf.name}: BTF type {type_id} contains {values} values")
         self._known[type_id] = size, values
         return size, values
 

@@ -1,4 +1,4 @@
-"""Values as text, compiled per type; what one calls."""
+"""Render values as text by functions that are generated per type."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LINKAGES = {0: "static ", 2: "extern "}
 
 
 class Renderer:
-    """Renders values of any type with the same options; keeps what it compiled.
+    """Renders values of any type with the same options; keeps the functions it generated.
 
     Args:
         btf: the types.
-        options: how values look.
-        symbol: name of an address of code, or None; asked if options want words.
+        options: how values are shown.
+        symbol: returns the name of a code address, or None; called if options are symbolic.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Renderer:
         self._pad = "" if options.compact else options.indent_str * options.indent_level
 
     def render(self, type_id: int, data: bytes) -> Rendered:
-        """A value of a type; if the data is too short, as far as it goes.
+        """Return a value as text; if the data is too short, the text up to its end.
 
         Raises:
-            BtfError: the type is damaged or absurd.
+            BtfError: the type is damaged, nested too deeply or too large.
         """
         out: list[str] = []
         try:
@@ -55,10 +55,10 @@ class Renderer:
         return Rendered("".join(out), self.btf.size_of(type_id), "")
 
     def text_of(self, type_id: int) -> Callable[[bytes], str]:
-        """A function from data that is at least as long as the type to text.
+        """Return a function that renders values of one type: the fastest way to render many.
 
         Raises:
-            BtfError: the type is damaged, absurd or without a size.
+            BtfError: the type is damaged, nested too deeply, too large or without a size.
         """
         size = max(self._compiler.measure.extent(type_id), self.btf.size_of(type_id))
         function = self._compiler.top(type_id, checked=False)
@@ -85,7 +85,7 @@ class Renderer:
             out.append(f'{self._pad}SEC("{found.name}") ')
             for item in found.items:
                 if not isinstance(self.btf.type(item.type_id), Variable):
-                    raise BtfError(f"{self.btf.name}: BTF type {item.type_id} is no variable")
+                    raise BtfError(f"{self.btf.name}: BTF type {item.type_id} is not a variable")
                 self._put(item.type_id, data, at + item.offset, out)
                 out.append(";")
         else:
@@ -100,9 +100,9 @@ def render(
     data: bytes,
     options: Options = Options(),  # noqa: B008 - immutable
 ) -> Rendered:
-    """One value as text; for many of a type, keep a :class:`Renderer`.
+    """Return one value as text; for many values of a type, keep a :class:`Renderer`.
 
     Raises:
-        BtfError: the type is damaged or absurd.
+        BtfError: the type is damaged, nested too deeply or too large.
     """
     return Renderer(btf, options).render(type_id, data)

@@ -1,4 +1,4 @@
-"""Numbers as C's printf prints them, enumerators, characters."""
+"""Format numbers as C's printf does, enumerators and characters."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _PRINTABLE = range(0x20, 0x7F)
 
 @frozen
 class Scalar:
-    """How numbers of a type are read and written.
+    """How generated code reads and shows numbers of a type.
 
     Attributes:
-        code: ``struct`` format of one.
-        size: bytes.
-        text: replacement field of an f-string, of a variable ``@v`` from the place ``@q``; ""
-            if it cannot be shown.
-        nonzero: condition on ``@v``.
+        code: ``struct`` format of one number.
+        size: its size in bytes.
+        text: replacement field of an f-string, for a variable ``@v`` at offset ``@q``; "" if
+            such numbers cannot be shown.
+        nonzero: condition on ``@v`` that is true unless the number is 0.
     """
 
     code: str
@@ -54,25 +54,25 @@ class Scalar:
 
 
 def sign_extended(value: int, bits: int) -> int:
-    """The low bits of a number as two's complement."""
+    """Return the low ``bits`` bits of a number as two's complement."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def wide_text(raw: bytes, order: str) -> str:
-    """Bytes as one hexadecimal number."""
+    """Return bytes as one hexadecimal number."""
     return f"{int.from_bytes(raw, 'little' if order == 'little' else 'big'):#x}"
 
 
 def double_text(value: float) -> str:
-    """``%f``; unlike Python's, a NaN shows its sign."""
+    """Return a number as C's ``%f``: unlike Python's, it shows the sign of a NaN."""
     if value != value:  # noqa: PLR0124 - a NaN
         return "-nan" if math.copysign(1, value) < 0 else "nan"
     return f"{value:f}"
 
 
 def float_text(raw: bytes, order: str) -> str:
-    """``%f`` of 4 or 8 bytes, ``%Lf`` of the 16 of a ``long double`` of this CPU."""
+    """Return 4 or 8 bytes as ``%f``, 16 bytes as ``%Lf`` of this CPU's ``long double``."""
     layout = _FORMATS[order].get(len(raw))
     if layout is not None:
         return double_text(struct.unpack(layout, raw)[0])
@@ -85,7 +85,7 @@ def float_text(raw: bytes, order: str) -> str:
 
 
 def _extended_text(number: int, width: int) -> str:
-    # Sign, 15 bits of exponent, `width` bits of mantissa with its integer bit.
+    # The number has a sign, 15 bits of exponent and `width` bits of mantissa with an integer bit.
     mantissa = number & (1 << width) - 1
     exponent = number >> width & 0x7FFF
     sign = "-" if number >> (width + 15) & 1 else ""
@@ -100,10 +100,10 @@ def _extended_text(number: int, width: int) -> str:
 
 
 class EnumText(dict[int, str]):
-    """Value → enumerator, or the number as libbpf prints it: of two names the first counts.
+    """Value → enumerator, or the number as libbpf prints it; of two names for a value, the first.
 
-    Values are signed if the enumeration says so. Enumerators of an unsigned 32-bit one that have
-    the highest bit set match nothing: they come from BTF that had no sign for enumerations.
+    Enumerators of an unsigned 32-bit enumeration with the highest bit set match nothing: they come
+    from BTF that did not record the sign of enumerations.
     """
 
     def __init__(self, found: Enum) -> None:
@@ -137,7 +137,7 @@ class EnumNames(dict[int, Any]):
 
 
 class FlagText(dict[int, str]):
-    """Value → its flags by name, of an enumeration that is made of flags."""
+    """Value → the names of its flags, for an enumeration of flags."""
 
     def __init__(self, found: Enum, flags: dict[int, str]) -> None:
         super().__init__((one.value, one.name) for one in reversed(found.values))
@@ -148,14 +148,14 @@ class FlagText(dict[int, str]):
 
 
 def flags_text(flags: dict[int, str], value: int) -> str:
-    """The names of the bits of a value, and what is left of it as a number."""
+    """Return the names of the bits of a value joined by ``|``, the other bits as a number."""
     names = [name for bit, name in flags.items() if value & bit]
     rest = value & ~sum(bit for bit in flags if value & bit)
     return "|".join([*names, f"{rest:#x}"] if rest else names)
 
 
 def character_texts(*, signed: bool) -> list[str]:
-    """Byte → ``'c'`` if it is printable in the C locale, its number otherwise."""
+    """Return byte → ``'c'`` if it is printable in the C locale, otherwise its number."""
     texts = [str(sign_extended(byte, 8) if signed else byte) for byte in range(256)]
     for byte in _PRINTABLE:
         texts[byte] = f"'{chr(byte)}'"
@@ -163,15 +163,15 @@ def character_texts(*, signed: bool) -> list[str]:
 
 
 def escaped_string(raw: bytes) -> str:
-    r"""Bytes in double quotes, ``\xNN`` for what is not printable (quotes are left as they are)."""
+    r"""Return bytes in double quotes; ``\xNN`` for bytes that are not printable; quotes stay."""
     return '"' + "".join(chr(c) if c in _PRINTABLE else f"\\x{c:02x}" for c in raw) + '"'
 
 
 def literal(text: str) -> str:
-    """Text as part of a double-quoted f-string."""
+    """Return the source of a text inside a double-quoted f-string."""
     return json.dumps(text)[1:-1].replace("{", "{{").replace("}", "}}")
 
 
 def substituted(text: str, var: str, place: str) -> str:
-    """The text of a :class:`Scalar` with the names that its number and place have."""
+    """Return the text or condition of a :class:`Scalar` for a variable and an offset."""
     return text.replace("@v", var).replace("@q", place)

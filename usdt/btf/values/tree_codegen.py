@@ -1,10 +1,10 @@
-"""Renderers as generated Python: one function per structure or array, made when first needed.
+"""Generate code that renders values as lines: one function per structure or array, on first use.
 
 A function reads all numbers of its structure with one ``struct`` call and has one line of code for
-each, its name and type in it as text. Whether the data is long enough is asked once per value: the
-functions come in two kinds, one for data that reaches far enough and one that checks every place.
+each, which contains the member's name and type. Each function exists in two variants: one checks
+the bounds of every member; the other is for data that is known to be long enough.
 
-Texts from BTF reach the source as escaped string literals only.
+Names from BTF get into the source only as escaped string literals.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _INLINED = 100  # values of a structure that has no function of its own
 
 
 class TreeCodegen:
-    """Makes functions ``(data, at, pad, out, end)`` for the types of one BTF and some options."""
+    """Generates functions ``(data, at, pad, out, end)`` for the types of one BTF."""
 
     def __init__(
         self, btf: Btf, options: Options, symbol: Callable[[int], str | None] | None = None
@@ -95,15 +95,15 @@ class TreeCodegen:
         self._scalars: dict[int, Scalar | None] = {}
 
     def constant(self, name: str, value: object) -> str:
-        """Give generated code a value by a name."""
+        """Make a value available to generated code; return its name."""
         self.space[name] = value
         return name
 
     def top(self, type_id: int, *, checked: bool) -> Callable[..., None]:
-        """The function for a whole value of a type.
+        """Return the function for a whole value of a type.
 
         Raises:
-            BtfError: the type is absurd.
+            BtfError: the type is nested too deeply, or too large.
         """
         name = f"top{type_id}_{checked:d}"
         if name not in self.space:
@@ -115,7 +115,7 @@ class TreeCodegen:
         return function
 
     def contents(self, found: Composite | Array, *, in_array: bool, checked: bool) -> str:
-        """Name of the function for what stands between the brackets of a structure or array."""
+        """Return the name of the function for what is between the brackets of a type."""
         in_array = in_array or isinstance(found, Array)
         name = f"in{found.id}_{in_array:d}{checked:d}"
         if name not in self.space:
@@ -129,7 +129,7 @@ class TreeCodegen:
         return name
 
     def chosen(self, found: Type, choice: TaggedUnion, body: FunctionBody) -> str:
-        """Name of the function for a value that says itself what it is, with its name."""
+        """Return the name of the function for values of a tagged union."""
         name = f"chosen{found.id}_{body.in_array:d}{body.checked:d}"
         if name not in self.space:
             of = functools.partial(self.contents, in_array=True, checked=body.checked)
@@ -141,7 +141,7 @@ class TreeCodegen:
         exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
 
     def scalar(self, found: Type) -> Scalar | None:
-        """How a resolved type's numbers are read; None if they are no numbers."""
+        """Return how numbers of a resolved type are read; None if its values are not numbers."""
         if found.id not in self._scalars:
             self._scalars[found.id] = self._scalar(found)
         return self._scalars[found.id]
@@ -180,10 +180,10 @@ class FunctionBody:
     """The lines of one function, and what they read.
 
     Args:
-        compiler: whose types and options.
-        in_array: elements and what is below them: no types, and zeroes are shown.
-        checked: every place is checked to lie within the data.
-        top: the outermost value: always shown, nothing behind it.
+        compiler: has the types and options.
+        in_array: within an array: without types, and zeroes are shown.
+        checked: check that every member lies within the data.
+        top: the outermost value: it is always shown and no comma follows it.
     """
 
     def __init__(self, compiler: TreeCodegen, *, in_array: bool, checked: bool, top: bool) -> None:
@@ -201,7 +201,7 @@ class FunctionBody:
 
     @property
     def pad(self) -> str:
-        """What stands before a value, in an f-string."""
+        """The indentation of a value, in an f-string."""
         return "" if self.options.compact else f"{{{self._pad()}}}"
 
     def _pad(self, more: int = 0) -> str:
@@ -211,15 +211,15 @@ class FunctionBody:
         return "p" if self.options.compact or not deep else f"p{deep}"
 
     def add(self, text: str, level: int = 1) -> None:
-        """One line of code."""
+        """Add a line of code."""
         self.lines.append(" " * level + text)
 
     def fail(self, error: str, level: int = 1) -> None:
-        """Rendering ends here."""
+        """Add a line that ends the rendering with an error."""
         self.add(f"raise DumpError({error!r})", level)
 
     def lead(self, member: Member) -> str:
-        """What stands before a value: indentation, name, type."""
+        """Return the text before a value: indentation, name, type."""
         text = ""
         if not self.options.skip_names:
             text = f".{member.name} = " if member.name else ""
@@ -229,7 +229,7 @@ class FunctionBody:
         return self.pad + literal(text)
 
     def value(self, member: Member) -> None:
-        """Lines that show one value; ``member`` says where it is."""
+        """Add the lines that show one value; ``member`` has its offset."""
         btf = self.compiler.btf
         found = btf.resolve(member.type_id)
         if member.bitfield_size and isinstance(found, Int | Enum):
@@ -258,7 +258,7 @@ class FunctionBody:
             self.fail("EINVAL")
 
     def place(self, member: Member) -> str:
-        """Where a value begins in the data, as code."""
+        """Return the source of a value's offset in the data."""
         byte = member.bit_offset // 8
         return f"at + {byte}" if byte else "at"
 
@@ -323,7 +323,7 @@ class FunctionBody:
         self.add(f"else: {closing}")
 
     def _contents(self, member: Member, found: Composite) -> None:
-        # What stands between the brackets of a structure within this one.
+        # Small structures are rendered inline, others by a function of their own.
         small = self.compiler.measure.values(found.id) <= _INLINED
         if self.checked or not small or self._top or member.bit_offset % 8:
             name = self.compiler.contents(found, in_array=self.in_array, checked=self.checked)
@@ -354,7 +354,7 @@ class FunctionBody:
         self.add(f'e(f"{self.pad}]{self.delimiter}")', level)
 
     def is_text(self, found: Array) -> bool:
-        """Whether an array's elements are bytes, and so characters."""
+        """Return True if an array's elements are bytes, which are shown as characters."""
         element = self.compiler.btf.resolve(found.type_id)
         return isinstance(element, Int) and element.size == 1
 

@@ -1,4 +1,4 @@
-"""What a structure is, as a value: it fits a plan, a layout and a recording."""
+"""A type as an immutable value, for plans, record layouts and recordings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_SIZE = 1 << 30
 
 @frozen
 class TypeSnapshot:
-    """A type. Hashable: equal ones share what renders them.
+    """A type together with the types within its values. Equal snapshots share their formatters.
 
     Attributes:
-        types: BTF with the type and all that its values are made of.
+        types: BTF with the type and all types within its values.
         type_id: its ID there.
         size: bytes of a value.
     """
@@ -32,7 +32,7 @@ class TypeSnapshot:
     size: int
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with all of it."""
+        """Return the snapshot as a JSON object."""
         import base64  # noqa: PLC0415 - only for recordings
         import zlib  # noqa: PLC0415
 
@@ -41,7 +41,7 @@ class TypeSnapshot:
 
     @classmethod
     def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> TypeSnapshot:
-        """What to_json() made; ``refuse`` makes the error where it did not."""
+        """Return the snapshot that to_json() wrote; ``refuse`` makes the error for other data."""
         import base64  # noqa: PLC0415 - only for recordings
         import zlib  # noqa: PLC0415
 
@@ -68,10 +68,10 @@ _NUMBERS = ("type", "size")
 
 
 def snapshot_of(btf: Btf, type_id: int) -> TypeSnapshot | None:
-    """The shape of a type; None of what has no values, or none that take room.
+    """Return the snapshot of a type; None if its values have no size or size 0.
 
     Raises:
-        BtfError: the type is absurd.
+        BtfError: the type is nested too deeply, or too large.
     """
     from usdt.base.errors import BtfError  # noqa: PLC0415
     from usdt.btf.minimize import minimize  # noqa: PLC0415 - only where structures are shown

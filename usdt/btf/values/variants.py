@@ -1,7 +1,7 @@
-"""Values that say themselves what they are (:mod:`usdt.btf.tagged_union`): the name, and its data.
+"""Values of tagged unions (:mod:`usdt.btf.tagged_union`): the variant's name and its data.
 
-JSON: ``"None"``, ``{"Some": {"__0": 7}}``; a line: ``None``, ``Some(7)``, ``Square{side=-8}``;
-lines of their own: ``Some{``, what it has, ``}``.
+JSON: ``"None"``, ``{"Some": {"__0": 7}}``. One line: ``None``, ``Some(7)``, ``Square{side=-8}``.
+A tree of lines: ``Some{``, a line for each field, ``}``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from usdt.btf.types import Member
     from usdt.btf.values.options import Options
 
-    #: Of the data and the place of a value in it.
+    #: (data, offset of the value) → the value, or its text.
     Reader: TypeAlias = Callable[[bytes, int], Any]
     Writer: TypeAlias = Callable[[bytes, int], str | None]
 
@@ -28,12 +28,12 @@ __all__ = ("VariantSelector", "data_of", "variant_line", "variant_tree", "varian
 
 
 class VariantSelector:
-    """Tells which form a value has.
+    """Finds the variant of a value.
 
     Args:
-        choice: what there is.
+        choice: the variants.
         order: "little" or "big".
-        made: makes of a form what is wanted.
+        made: called once per variant with its name and member; its results are selected from.
     """
 
     def __init__(
@@ -46,25 +46,25 @@ class VariantSelector:
         self._rest = None if choice.default is None else made(*choice.default)
 
     def number(self, data: bytes, at: int) -> int | None:
-        """What tells; None where the data ends before it."""
+        """Return the discriminant; None if the data ends before it."""
         raw = data[at + self._at : at + self._at + self._size]
         if len(raw) < self._size:
             return None
         return int.from_bytes(raw, "big" if self._big else "little")
 
     def of(self, number: int) -> Any:
-        """What was made of the form that it stands for; None if it stands for none."""
+        """Return the result for the variant of a discriminant; None if it selects none."""
         return self._known.get(number, self._rest)
 
 
 def data_of(btf: Btf, member: Member | None) -> Composite | None:
-    """The structure of a form's data; None of one without any."""
+    """Return the structure with a variant's data; None if the variant has no data."""
     inner = None if member is None else btf.resolve(member.type_id)
     return inner if isinstance(inner, Composite) and inner.members else None
 
 
 def variant_value(choice: TaggedUnion, btf: Btf, reader: Callable[[int], Reader]) -> Reader:
-    """Values as Python objects for JSON."""
+    """Return the function that reads values as Python objects for JSON."""
 
     def made(name: str, member: Member | None) -> tuple[str, int, Reader | None]:
         inner = data_of(btf, member)
@@ -88,7 +88,7 @@ def variant_value(choice: TaggedUnion, btf: Btf, reader: Callable[[int], Reader]
 def variant_line(
     choice: TaggedUnion, btf: Btf, reader: Callable[[int], Reader], writer: Callable[[int], Writer]
 ) -> Writer:
-    """Values as one short text."""
+    """Return the function that formats values as one short text."""
 
     def made(name: str, member: Member | None) -> tuple[str, int, Writer]:
         inner = data_of(btf, member)
@@ -130,14 +130,14 @@ def variant_tree(
     space: dict[str, Any],
     options: Options,
 ) -> Callable[[bytes, int, str, list[str], int], None]:
-    """Values as lines; a function as :class:`usdt.btf.values.tree_codegen.TreeCodegen` makes them.
+    """Return the function that renders values as lines, for generated code to call.
 
     Args:
-        choice: what there is.
+        choice: the variants.
         btf: the types.
-        contents: makes the function for what stands within the brackets; gives its name.
-        space: where that is then.
-        options: how values look.
+        contents: generates the function for the members of a structure; returns its name.
+        space: globals of the generated code, which then have that function.
+        options: how values are shown.
     """
     step, line_end = ("", "") if options.compact else (options.indent_str, "\n")
 
@@ -166,7 +166,7 @@ def variant_tree(
 
 
 def _is_row(found: Composite) -> bool:
-    # Whether the fields have numbers for names, and none is a bit field.
+    # True if the fields are numbered (a tuple in Rust) and none is a bit field.
     names = {f"__{index}" for index in range(len(found.members))}
     return {one.name for one in found.members} == names and not any(
         one.bitfield_size for one in found.members
@@ -174,7 +174,7 @@ def _is_row(found: Composite) -> bool:
 
 
 def _zero(value: Any) -> str:
-    # What a line hides elsewhere.
+    # The text of a zero, which other lines hide.
     if isinstance(value, dict):
         return "{}"
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Is a value zero, and so not worth showing? Tests made per type.
+"""Test whether a value is zero, and therefore hidden. One test is built per type.
 
-Padding does not count, nor what follows the NUL that begins an array of characters. What lies
-behind the end of the data is not known to be zero.
+Tests ignore padding. An array of characters is zero if it begins with a NUL. A value that is not
+completely in the data is not zero.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-    #: Of the data, the place of the value in it, and the end of the data.
+    #: (data, offset of the value, end of the data) → True if the value is zero.
     Test: TypeAlias = Callable[[bytes, int, int], bool]
 
 __all__ = ("ZeroTests",)
 
 
 class ZeroTests:
-    """Tests by type; each type's is made once. Measure a type before asking for its test."""
+    """Tests by type, each built once. Check the type with :class:`TypeLimits` first."""
 
     def __init__(self, btf: Btf) -> None:
         self._btf = btf
         self._made: dict[int, Test] = {}
 
-    def test(self, number: int) -> Test:
-        """The test for values of a type."""
-        made = self._made.get(number)
+    def test(self, type_id: int) -> Test:
+        """Return the test for values of a type."""
+        made = self._made.get(type_id)
         if made is None:
-            made = self._made[number] = self._make(number)
+            made = self._made[type_id] = self._make(type_id)
         return made
 
-    def _make(self, number: int) -> Test:
-        found = self._btf.resolve(number)
+    def _make(self, type_id: int) -> Test:
+        found = self._btf.resolve(type_id)
         if isinstance(found, Array):
             return self._array(found)
         if tagged_union_of(self._btf, found) is not None:
-            return _never  # each form says something
+            return _never  # the name of a variant is always shown
         if isinstance(found, Composite):
             return self._composite(found)
         if isinstance(found, Int | Enum | Float | Pointer):
-            return _plain(self._btf.size_of(number))
+            return _plain(self._btf.size_of(type_id))
         return _never
 
     def _array(self, found: Array) -> Test:
@@ -90,13 +90,13 @@ def _plain(size: int) -> Test:
 
 
 def _bits(bit: int, bits: int, *, little: bool) -> Test:
-    number = (bit + bits + 7) // 8
-    mask = ((1 << bits) - 1) << (bit if little else 8 * number - bit - bits)
+    size = (bit + bits + 7) // 8
+    mask = ((1 << bits) - 1) << (bit if little else 8 * size - bit - bits)
 
     def zero(data: bytes, at: int, end: int) -> bool:
-        if at + number > end:
+        if at + size > end:
             return False
-        return not int.from_bytes(data[at : at + number], "little" if little else "big") & mask
+        return not int.from_bytes(data[at : at + size], "little" if little else "big") & mask
 
     return zero
 
