@@ -115,9 +115,9 @@ def test_arguments_of_calls_are_signed_as_their_type_is(line: str, data: bytes) 
     [
         pytest.param("", "no name and ID", id="nothing"),
         pytest.param("name: x\n", "no name and ID", id="no number"),
-        pytest.param(made("field:int x"), "cannot be read: 'field:int x'", id="no offset"),
+        pytest.param(made("field:int x"), "malformed field: 'field:int x'", id="no offset"),
         pytest.param(made(field("int", 8, 4)), "", id="a type as a name"),
-        pytest.param(made(field("9", 8, 4)), "cannot be read: '9'", id="no name"),
+        pytest.param(made(field("9", 8, 4)), "malformed field: '9'", id="no name"),
     ],
 )
 def test_what_is_no_format(text: str, says: str) -> None:
