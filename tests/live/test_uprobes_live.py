@@ -318,7 +318,7 @@ def test_malloc_and_free_in_one_session(program: Path) -> None:
         ([f"uprobe:{sys.executable}:__libc_start_main"], "imported, not defined here"),
         (["uprobe:/nowhere:malloc"], "no such file"),
         (["uprobe:/etc/passwd:malloc"], "not an ELF file"),
-        (["uprobe:libc:malloc+4(arg0)"], "arguments are known where it begins"),
+        (["uprobe:libc:malloc+4(arg0)"], "only known at a function's entry"),
         (["uprobe:libc:malloc+1000000"], "is outside the function"),
         (["uprobe:libc:malloc(arg99)"], "arg0…arg15"),
         (["uprobe:libc:0x10"], "not in code"),
