@@ -1,11 +1,12 @@
-"""The engine of both commands, as the stages of a compiler.
+"""The engine of the usdt and kprobe commands, structured as a compiler.
 
-language/               text → syntax tree
-compiler/               tree → typed expressions → plan → bytecode
-output/                 records → text, JSON, Python events
-runtime/                programs attached, records taken; a back end with BPF and one without
-aggregate/, recording/  what becomes of hits: tables in the kernel, files
-run/, cli/, api/        what both commands and both Python interfaces share
+language/    text → syntax tree
+compiler/    tree → typed expressions → plan → eBPF instructions
+runtime/     attaches programs and reads their records; one back end with BPF, one with tracefs
+output/      records → text, JSON, Python events
+aggregate/   results computed in kernel maps; ``recording/``: records in files
+run/         tracing runs; ``cli/``, ``api/``: what both commands and Python interfaces share
 
-The engine knows no ELF file, process or kernel symbol: kinds of probes register with ``run``.
+The engine does not depend on ELF, processes or kernel symbols: probe providers register with
+:mod:`usdt.engine.run.registry`.
 """

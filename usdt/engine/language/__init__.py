@@ -1,13 +1,12 @@
-"""The probe language: ``PROBE[(ITEM, …)]``, one for user and kernel probes.
+"""The probe language, ``PROBE[(ITEM, …)]``, which user and kernel probes share.
 
-    tokens       text → tokens, constants → values
-    tree         what a text says, as frozen nodes
-    ctypenames   C's type names, in casts
-    pattern      the part before the items: which probe, of what kind
-    parser       text → tree
-    render       tree → text; an error under its text
+tokens    text → tokens; values of constants
+pattern   the text before the items → kind, path, provider and name
+parser    text → tree; ``c_type_names``: the types in casts
+tree      the nodes of the syntax tree; ``needs_types``: which items need debug information
+render    tree → text; the text of an error with a ``^`` under its column
 
-Nothing here looks anything up: names get their meaning when a probe is planned.
+This package looks up no names. The compiler does that when it plans a probe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""C's type names, as they stand in a cast."""
+"""Parsing of the C type names in casts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ("NAMED_TYPES", "TYPE_WORDS", "read_cast")
 
-# C17 6.7.2, by the words of the type in any order, less "signed" and the "int" of "long int".
-# Sizes are those of LP64.
+# C17 6.7.2: type specifiers, in the order of _ORDER, → name, size and whether signed. "signed" is
+# left out except for "signed char", and so is the "int" of "long int". Sizes are those of LP64.
 _BASIC = {
     "char": ("char", 1, True),
     "signed char": ("signed char", 1, True),
@@ -29,7 +29,7 @@ _BASIC = {
     "_Bool": ("bool", 1, False),
 }
 
-# Names that are the same size wherever a long has eight bytes.
+# Typedef names → size and whether signed. Their size is the same wherever a long has eight bytes.
 NAMED_TYPES: dict[str, tuple[int, bool]] = {
     "bool": (1, False),
     "gfp_t": (4, False),
@@ -63,23 +63,27 @@ _TAGS: dict[str, Literal["struct", "union", "enum"]] = {
 }
 _FLOATS = frozenset(("float", "double"))
 
-# Words that are a type and nothing else.
+# Keywords and qualifiers that can only begin a type.
 TYPE_WORDS = _BASIC_WORDS | _QUALIFIERS | _FLOATS | frozenset(("void", *_TAGS))
 
-# What can follow "(name)" only if that is a cast, and what could also be a binary operator.
+# The token after "(name)": a kind of the first set or an operator of the second makes it a cast.
+# An operator of the third may also be binary; it makes a cast only if the name is a known type.
 _OPERAND_KINDS = frozenset(("name", "number", "string", "character"))
 _SURELY_OPERAND = frozenset(("(", "!", "~"))
 _MAYBE_OPERAND = frozenset(("-", "+", "*", "&"))
 
 
 def read_cast(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int] | None:
-    """The type of the cast whose ``(`` is ``tokens[index]``, and the index after its ``)``.
+    """Read the cast whose ``(`` is ``tokens[index]``.
 
-    None if the parenthesis begins no cast. As nobody says here which names are types, ``(name)``
-    is a cast if an operand follows that could not be a binary operator's beginning.
+    The parser does not know every type. It takes ``(name)`` with an unknown name for a cast if
+    the next token begins an operand and cannot be a binary operator.
+
+    Returns:
+        The type, and the index of the token after ``)``. None if the parenthesis is not a cast.
 
     Raises:
-        LanguageError: a type that is not complete, or that nothing can be cast to.
+        LanguageError: the type is incomplete, or nothing can be cast to it.
     """
     first = tokens[index + 1]
     if first.kind != "name":
@@ -107,7 +111,7 @@ def _named(name: str, pointers: int) -> TypeName:
 
 
 def _stars(tokens: list[Token], index: int) -> tuple[int, int]:
-    # How many "*", and the index after them and their qualifiers.
+    # Return the number of "*", and the index after them and their qualifiers.
     count = 0
     while tokens[index].text == "*" or tokens[index].text in _QUALIFIERS:
         count += tokens[index].text == "*"

@@ -1,4 +1,4 @@
-"""Whether items ask for what only debug information knows; it is not read for others."""
+"""Detection of items that need debug information, which is not read for other items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ("needs_types", "untyped_names")
 
 
 def untyped_names(items: Sequence[Item]) -> list[str]:
-    """The names in items that only debug information can explain."""
+    """Return the names in ``items`` that only debug information can explain.
+
+    They are in the order of their first use, each once.
+    """
     names = [name for item in items for name in names_in(item.expression)]
     return [
         name
@@ -27,7 +30,7 @@ def untyped_names(items: Sequence[Item]) -> list[str]:
 
 
 def needs_types(items: Sequence[Item]) -> bool:
-    """Whether items cannot be understood without debug information."""
+    """Return True if ``items`` cannot be resolved without debug information."""
     if untyped_names(items):
         return True
     return any(

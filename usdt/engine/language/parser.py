@@ -1,8 +1,9 @@
-"""The parser of the probe language: ``PROBE[(ITEM, …)]`` to a tree.
+"""The parser of the probe language: ``PROBE[(ITEM, …)]`` → tree.
 
-Pure and total: any text ends in a tree or a :class:`~usdt.base.errors.LanguageError`. An
-expression is read by operator precedence with two stacks of its own, values and what waits for
-values, so no input can exhaust Python's. Both stacks and the trees are limited in height.
+Every text gives a tree or a :class:`~usdt.base.errors.LanguageError`; the parser has no side
+effects. It parses expressions by operator precedence, with explicit stacks of values and of
+pending operators, so that no input can exhaust Python's call stack. The height of trees and the
+number of pending operators are limited to :data:`MAX_HEIGHT`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = ("parse_expression", "parse_items", "parse_probe")
 _PREFIXES = frozenset(("!", "~", "-", "+", "*"))
 _PREFIX_LEVEL = 1 + max(PRECEDENCE.values())
 
-# What C has and this language has not: why, and what to write instead.
+# Operators of C that this language does not have → why, or what to write instead.
 _REFUSED = {
     "=": "'=' would assign: expected '==' to compare",
     "++": "'++' would change a variable: the language only reads; put a blank between two signs",
@@ -62,14 +63,15 @@ _WORDS_OF_OTHERS = {"and": "&&", "or": "||", "is": "==", "eq": "==", "ne": "!=",
 
 
 def parse_probe(text: str, *, default: ProbeKind = "usdt") -> ProbeText:
-    """Read a probe with its items.
+    """Parse a probe with its items.
 
     Args:
-        text: as the user wrote it.
-        default: the kind of a probe that names none.
+        text: the probe as the user wrote it.
+        default: the kind of the probe if ``text`` does not name one.
 
     Raises:
-        LanguageError: the text is no probe; it says where, what was found and what was expected.
+        LanguageError: the text is not a probe. The error gives the column, what was found and
+            what was expected.
     """
     check_length(text)
     opening, closing = find_items(text)
@@ -81,7 +83,9 @@ def parse_probe(text: str, *, default: ProbeKind = "usdt") -> ProbeText:
 
 
 def parse_items(text: str) -> tuple[Item, ...]:
-    """Read items alone, separated by commas, as options take them; none if the text is blank.
+    """Parse items without a probe, separated by commas, as in the value of an option.
+
+    A blank text has no items.
 
     Raises:
         LanguageError: as :func:`parse_probe`.
@@ -91,10 +95,10 @@ def parse_items(text: str) -> tuple[Item, ...]:
 
 
 def parse_expression(text: str) -> Item:
-    """Read exactly one item.
+    """Parse a text that is exactly one item.
 
     Raises:
-        LanguageError: as :func:`parse_probe`; also none, or more than one.
+        LanguageError: as :func:`parse_probe`; also if there is no item, or more than one.
     """
     items = parse_items(text)
     if len(items) != 1:
@@ -118,7 +122,7 @@ def _items(text: str, start: int, end: int) -> tuple[Item, ...]:
 
 
 def _written(tokens: list[Token]) -> str:
-    # As written, less the blanks that separate nothing.
+    # The text of the tokens, without the blanks that are not needed to separate them.
     pieces = [tokens[0].text]
     for before, token in itertools.pairwise(tokens):
         if before.end < token.start and _would_join(before, token):
@@ -129,13 +133,13 @@ def _written(tokens: list[Token]) -> str:
 
 def _would_join(before: Token, token: Token) -> bool:
     if before.kind in ("name", "number"):
-        # 1 .x is a member of 1 (whatever that means), 1.x no number.
+        # "1 .x" is a member access; "1.x" is a malformed number.
         return token.kind in ("name", "number") or (before.kind == "number" and token.text == ".")
     return before.text == token.text and token.text in ("-", "+", "&")
 
 
 class _Value(NamedTuple):
-    # A finished operand; start and end include the parentheses around it.
+    # A complete operand; start and end include the parentheses around it.
     tree: Expression
     start: int
     end: int
@@ -143,16 +147,17 @@ class _Value(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    # What waits for operands to its right. Brackets have level 0: nothing is reduced across them.
+    # An operator, cast, or open bracket that waits for operands to its right. Brackets have level
+    # 0, so that nothing is reduced across them.
     kind: Literal["prefix", "cast", "binary", "group", "index", "call"]
     level: int
     token: Token
     type: TypeName | None = None
-    below: int = 0  # call: how many values were there before its arguments
+    below: int = 0  # call: the number of values on the stack below its arguments
 
 
 class _Reader:
-    """Reads one expression, up to a comma or the end."""
+    """Parses one expression, up to a comma or the end."""
 
     def __init__(self, text: str, tokens: list[Token], index: int) -> None:
         self._text = text
@@ -162,7 +167,7 @@ class _Reader:
         self._waiting: list[_Waiting] = []
 
     def read(self) -> tuple[Expression, int]:
-        """The tree, and the index of the token after it: a comma or the end."""
+        """Return the tree, and the index of the token after it: a comma or the end."""
         while True:
             while not self._operand():
                 pass
@@ -193,7 +198,8 @@ class _Reader:
     # --- where an operand is expected ---------------------------------------------------------
 
     def _operand(self) -> bool:
-        # One token of what may stand before an operand, or the operand: then True.
+        # Read one token: the operand itself, then return True; or a prefix operator or an opening
+        # bracket before it, then return False.
         token = self._take()
         if token.kind == "name":
             return self._name(token)
@@ -216,7 +222,7 @@ class _Reader:
         return f"found {token}: expected a value{self._place()}"
 
     def _place(self) -> str:
-        # Behind what the value was expected.
+        # Name the token after which a value was expected.
         if self._index < 2:
             return ""
         return f" after {self._tokens[self._index - 2]}"
@@ -267,7 +273,7 @@ class _Reader:
     # --- where an operator is expected --------------------------------------------------------
 
     def _after_operand(self) -> Literal["operator", "operand", "done"]:
-        # Reads one operator, and says what must come next.
+        # Read one operator. Return what is expected next.
         token = self._tokens[self._index]
         if token.kind == "end" or (token.kind == "operator" and token.text == ","):
             return self._separated(token)
@@ -355,7 +361,8 @@ class _Reader:
         self._push(Call(function, trees, start, end), start, end, *arguments)
 
     def _reduce(self, level: int) -> None:
-        # Build what binds at least as closely as level; equals group to the left.
+        # Build the trees of waiting operators that bind at least as tightly as ``level``, so that
+        # operators of the same level are left-associative.
         while self._waiting and self._waiting[-1].level >= level:
             waiting = self._waiting.pop()
             right = self._values.pop()

@@ -1,11 +1,11 @@
-"""The part of a probe's text before its items: which probe, of what kind.
+"""Parsing of the text before a probe's items: the kind, path, provider and name.
 
     provider:name          name                    PATH:provider:name    usdt:[PATH:]provider:name
     uprobe:TARGET:FUNCTION kprobe:[MODULE:]FUNCTION fentry:[MODULE:]FUNCTION
     tracepoint:CATEGORY:EVENT                       rawtp:EVENT           syscall:NAME
 
-Names may be patterns with ``*``, ``?`` and ``[…]``. What stands in double quotes, with C's
-escapes, stands for itself, be it a colon, a parenthesis or a star.
+Names may be patterns with ``*``, ``?`` and ``[…]``. Double quotes take everything between them
+literally, including colons, parentheses and stars, except for C's escapes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from usdt.engine.language.tree import ProbeKind
 __all__ = ("Pattern", "find_items", "read_pattern")
 
 _KINDS = frozenset(get_args(ProbeKind))
-# How many colons at most separate what follows the kind's word.
+# The maximum number of separating colons after the kind.
 _COLONS = {
     "usdt": 2,
     "uprobe": 1,
@@ -31,8 +31,8 @@ _COLONS = {
     "syscall": 0,
     "fentry": 1,
 }
-# What others call a probe that here is written otherwise. A provider of such a name is reached
-# by usdt:provider:name.
+# Kinds that other tracers have and that are written differently here. A USDT provider of such a
+# name is written usdt:provider:name.
 _OTHERS = {
     "fexit": "write fentry: with return among the items",
     "kfunc": "write fentry:",
@@ -53,7 +53,11 @@ _USAGE = {
 
 
 class Pattern(NamedTuple):
-    """What stands before the items; fields as of :class:`~usdt.engine.language.tree.ProbeText`."""
+    """The parsed text before the items.
+
+    The fields are those of :class:`~usdt.engine.language.tree.ProbeText`; ``text`` is its
+    ``pattern``.
+    """
 
     kind: ProbeKind
     text: str
@@ -64,23 +68,24 @@ class Pattern(NamedTuple):
 
 @functools.cache
 def _quoted_pattern() -> re.Pattern[str]:
-    # A string, or a character constant that could hide a parenthesis or a quote. The latter is
-    # kept so strict because a path may have an apostrophe in it.
+    # A string, or a character constant that is a parenthesis, a double quote or an escape. Other
+    # character constants do not match, because a path may have an apostrophe in it.
     return re.compile(STRING + r"""|'(?:[()"]|\\.)'""", re.DOTALL)
 
 
 def _masked(text: str) -> str:
-    # The text at the same columns, with nothing in it that quotes hide.
+    # Replace quoted text by "q"s, so that columns stay the same.
     return _quoted_pattern().sub(lambda found: "q" * len(found[0]), text)
 
 
 def find_items(text: str) -> tuple[int, int]:
-    """The columns of the parentheses around the items; the text's length twice if there are none.
+    """Return the columns of the two parentheses around the items.
 
-    They are the last parenthesis of the text, which must end it, and the one that it closes.
+    The closing one is the last character of the text, apart from blanks. Without items, both
+    columns are the length of the text.
 
     Raises:
-        LanguageError: a quote or a parenthesis without its other half.
+        LanguageError: a quote or the last parenthesis is unbalanced.
     """
     masked = _masked(text)
     if '"' in masked:
@@ -102,10 +107,10 @@ def find_items(text: str) -> tuple[int, int]:
 
 
 def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
-    """Read ``text[:end]``.
+    """Parse ``text[:end]``; ``default`` is the kind if it does not name one.
 
     Raises:
-        LanguageError: no name, too many of them, or characters that have to be in quotes.
+        LanguageError: a name is missing, there are too many, or characters must be quoted.
     """
     if "\0" in text[:end]:
         raise LanguageError(text, text.index("\0"), "found a NUL, which no name can hold")
@@ -130,7 +135,7 @@ def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
 
 
 def _read_kind(text: str, masked: str, default: ProbeKind) -> tuple[ProbeKind, int]:
-    # The kind, and the column after its word and colon.
+    # Return the kind, and the column after its colon.
     colon = masked.find(":")
     word = text[: max(colon, 0)].strip()
     if word in _OTHERS:
@@ -143,8 +148,8 @@ def _read_kind(text: str, masked: str, default: ProbeKind) -> tuple[ProbeKind, i
 
 
 def _separators(text: str, masked: str, kind: ProbeKind, start: int) -> list[int]:
-    # The columns of the colons between path, provider and name: the last ones, as a path may
-    # have some; a C++ function's :: is none.
+    # Return the columns of the colons between path, provider and name. Take the last ones, as a
+    # path may contain colons. The "::" of a C++ name does not separate.
     colon = r"(?<!:):(?!:)" if kind == "uprobe" else ":"
     columns = [found.start() for found in re.compile(colon).finditer(masked, start)]
     most = _COLONS[kind]
@@ -158,7 +163,7 @@ def _path(text: str, start: int, end: int) -> str | None:
 
 
 def _part(text: str, masked: str, kind: ProbeKind, start: int, end: int) -> str:
-    # A provider or a name, as a pattern for fnmatch.
+    # Return a provider or a name as a pattern for fnmatch.
     while start < end and masked[start].isspace():
         start += 1
     while start < end and masked[end - 1].isspace():
@@ -179,7 +184,7 @@ def _part(text: str, masked: str, kind: ProbeKind, start: int, end: int) -> str:
 
 
 def _stray_parenthesis(text: str, masked: str, column: int) -> LanguageError:
-    # One in a name, as it does not begin the items.
+    # The error for a parenthesis in a name, which does not begin the items.
     depth = 0
     for found in re.compile(r"[()]").finditer(masked, column):
         depth += 1 if found[0] == "(" else -1
@@ -194,7 +199,7 @@ def _stray_parenthesis(text: str, masked: str, column: int) -> LanguageError:
 
 
 def _unquoted(text: str, start: int, end: int, *, escape: bool) -> str:
-    # Quoted pieces decoded and, if so wanted, escaped so that fnmatch takes them literally.
+    # Decode quoted pieces. With ``escape``, fnmatch takes them literally.
     pieces: list[str] = []
     at = start
     for found in re.compile(STRING, re.DOTALL).finditer(text, start, end):

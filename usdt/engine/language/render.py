@@ -1,4 +1,4 @@
-"""Trees back to text, and errors shown under the text they are about."""
+"""Rendering of trees as text, and of errors with a caret under the text."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NAMED_BYTES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: 
 
 
 def caret(error: LanguageError) -> str:
-    """The text on one line, and a line with ``^`` under the column of the error.
+    """Return the text on one line, and a second line with ``^`` under the column of the error.
 
-    Made for terminals: what would move the cursor is escaped, a long text is cut on both sides,
-    and East Asian characters count as the two columns they take.
+    The lines are for terminals: characters that are not printable are escaped, a long text is cut
+    on both sides, and East Asian wide characters count as two columns.
     """
     column = min(max(error.column, 0), len(error.text))
     start, end = max(column - _AROUND, 0), column + _AROUND
@@ -42,7 +42,7 @@ def caret(error: LanguageError) -> str:
 
 
 def _width(text: str) -> int:
-    # Columns of a terminal.
+    # Return the width of text in columns of a terminal.
     if text.isascii():
         return len(text)
     import unicodedata  # noqa: PLC0415 - only for a message
@@ -53,11 +53,11 @@ def _width(text: str) -> int:
 
 
 def render(tree: Expression, *, full: bool = False) -> str:
-    """Canonical text of an expression; parsing it gives an equal tree.
+    """Return the canonical text of an expression; parsing it gives an equal tree.
 
     Args:
-        tree: no higher than the parser makes them.
-        full: put parentheses around every operator with its operands, needed or not.
+        tree: a tree of at most :data:`~usdt.engine.language.tree.MAX_HEIGHT` levels.
+        full: put parentheses around every operation, even if they are not needed.
     """
     match tree:
         case Name():
@@ -92,7 +92,7 @@ def _operation(tree: Unary | Cast | Binary, *, full: bool) -> str:
 
 
 def _operand(tree: Expression, level: int, *, full: bool) -> str:
-    # In parentheses if it binds less closely than level.
+    # Put an operator that binds less tightly than ``level`` in parentheses.
     text = render(tree, full=full)
     needed = isinstance(tree, Binary) and PRECEDENCE[tree.op] < level
     return f"({text})" if needed and not full else text
@@ -105,7 +105,7 @@ def _object(tree: Expression, *, full: bool) -> str:
 
 
 def render_type(kind: TypeName) -> str:
-    """A type as it stands in a cast, without the parentheses."""
+    """Return a type as it is written in a cast, without the parentheses."""
     tag = f"{kind.kind} " if kind.kind in ("struct", "union", "enum") else ""
     stars = " " + "*" * kind.pointers if kind.pointers else ""
     return f"{tag}{kind.name}{stars}"
@@ -115,7 +115,7 @@ def _text(tree: Text) -> str:
     body = "".join(map(_byte, tree.value))
     if tree.prefix:
         return f'"{body}*"'
-    if body.endswith("*"):  # one that is no pattern
+    if body.endswith("*"):  # a literal star, which must not make a prefix
         body = body[:-1] + r"\052"
     return f'"{body}"'
 
@@ -130,5 +130,5 @@ def _integer(tree: Integer) -> str:
 def _byte(value: int) -> str:
     if value in _NAMED_BYTES:
         return "\\" + _NAMED_BYTES[value]
-    # Octal escapes end after three digits, so what follows cannot be taken for a part of them.
+    # An octal escape ends after three digits, so the next character cannot become a part of it.
     return chr(value) if 32 <= value < 127 else f"\\{value:03o}"

@@ -1,7 +1,7 @@
-r"""Text of the probe language to tokens, and constants to values.
+r"""The lexer of the probe language: text → tokens, and values of constants.
 
-C's lexical rules (C17 6.4), with these differences: binary constants and ``\e`` as GNU C has
-them, no floating-point constants, no comments, no joined strings.
+The rules are C's (C17 6.4), with these differences: GNU C's binary constants and ``\e``; no
+floating-point constants, no comments, no concatenation of adjacent strings.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = (
     "tokenize",
 )
 
-MAX_LENGTH = 16384  # characters of a probe; nobody writes one, and programs can be told
+MAX_LENGTH = 16384  # characters of a probe or of items
 _MAX_SHOWN = 40  # characters of a token in a message
 _MAX_INTEGER = (1 << 64) - 1
 
 _BLANKS = " \t\r\n\f\v"
-# A string as a regular expression; possessive, so that it never tries twice.
+# A string as a regular expression. Possessive quantifiers avoid backtracking.
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 _CHARACTER = r"'(?:[^'\\]++|\\.)*+'"
-# The longest first. Some are here only to be refused as what they are.
+# The longest first. Some are here only so that an error can name them.
 _OPERATORS = (
     "<<= >>= -> ++ -- << >> <= >= == != && || += -= *= /= %= &= |= ^= "
     "! ~ - + * / % & | ^ < > = ? : ; ( ) [ ] , . { }"
@@ -54,14 +54,14 @@ class Token(NamedTuple):
     end: int
 
     def __str__(self) -> str:
-        """As a message names it."""
+        """Return the token as an error text names it."""
         if self.kind in ("string", "character"):
-            return _shortened(self.text)  # it has quotes of its own
+            return _shortened(self.text)  # its text includes its quotes
         return quotable(self.text) if self.text else "the end"
 
 
 def quotable(text: str) -> str:
-    """Text in quotes for a one-line message: shortened, control characters escaped."""
+    """Return ``text`` in quotes for a one-line error: shortened, control characters escaped."""
     quote = '"' if "'" in text else "'"
     return quote + _shortened(text) + quote
 
@@ -76,7 +76,7 @@ def check_length(text: str) -> None:
     """Refuse a text longer than :data:`MAX_LENGTH`.
 
     Raises:
-        LanguageError: its ``text`` is only the beginning.
+        LanguageError: the text is too long. The error's ``text`` is only its beginning.
     """
     if len(text) > MAX_LENGTH:
         beginning = text[:_MAX_SHOWN]
@@ -104,12 +104,13 @@ def _escape_pattern() -> re.Pattern[str]:
 
 
 def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
-    """The tokens of ``text[start:end]``, and one of kind ``end``.
+    """Return the tokens of ``text[start:end]``, and a last one of kind ``end``.
 
-    The last one's text is what stands at ``end``: the parenthesis that closes the items, or "".
+    The text of the last token is the character at ``end``: the parenthesis that closes the items,
+    or "" at the end of the text.
 
     Raises:
-        LanguageError: a character that begins no token, or a quote that is not closed.
+        LanguageError: a character begins no token, or a quote is not closed.
     """
     end = len(text) if end is None else end
     match = _token_pattern().match
@@ -136,10 +137,12 @@ def _not_a_token(character: str) -> str:
 
 
 def integer_value(token: Token, text: str) -> tuple[int, bool, int]:
-    """Value, whether it is unsigned, and size of an integer constant, by C17 6.4.4.1.
+    """Return the value of an integer constant, whether it is unsigned, and its size in bytes.
+
+    Its type is that of C17 6.4.4.1.
 
     Raises:
-        LanguageError: not a number, a floating-point number, or beyond 64 bits.
+        LanguageError: the token is not a number, is a floating-point number, or exceeds 64 bits.
     """
     word = token.text.lower()
     digits = word.rstrip("ul")
@@ -152,7 +155,7 @@ def integer_value(token: Token, text: str) -> tuple[int, bool, int]:
     if wrong:
         raise LanguageError(text, token.start, _wrong_digit(token, base, wrong))
     digits = digits.lstrip("0") or "0"
-    # int() itself refuses thousands of digits, with an error of its own.
+    # int() raises an error for thousands of digits.
     value = int(digits, base) if len(digits) <= 64 else _MAX_INTEGER + 1
     if value > _MAX_INTEGER:
         reason = f"{token} is beyond 64 bits: expected at most {_MAX_INTEGER}"
@@ -178,7 +181,8 @@ def _wrong_digit(token: Token, base: int, wrong: str) -> str:
 
 
 def _type_of(value: int, base: int, suffix: str) -> tuple[bool, int]:
-    # The first type that holds the value, of those the suffix and the base allow.
+    # Of the types that the suffix and the base allow, the first that can represent the value:
+    # whether it is unsigned, and its size in bytes.
     small, unsigned = "l" not in suffix, "u" in suffix
     if small and not unsigned and value < 1 << 31:
         return False, 4
@@ -188,11 +192,11 @@ def _type_of(value: int, base: int, suffix: str) -> tuple[bool, int]:
 
 
 def character_value(token: Token, text: str) -> int:
-    r"""The value of a character constant, 0…127.
+    r"""Return the value of a character constant, 0…127.
 
     Raises:
-        LanguageError: no or several characters, or one that is not ASCII: what '\xff' is depends
-            on the CPU.
+        LanguageError: there is not exactly one character, or it is not ASCII: the value of '\xff'
+            depends on the CPU.
     """
     value = string_value(text, token.start, token.end)
     if len(value) == 1 and value[0] < 128:
@@ -209,11 +213,11 @@ def character_value(token: Token, text: str) -> int:
 
 
 def string_value(text: str, start: int, end: int) -> bytes:
-    """The bytes that ``text[start:end]``, quotes included, stands for.
+    """Return the bytes of the string ``text[start:end]``, which includes the quotes.
 
     Raises:
-        LanguageError: an escape that C does not have or that is beyond a byte, or a lone
-            surrogate that stands for no byte.
+        LanguageError: an escape is not one of C's or exceeds a byte, or the text has a lone
+            surrogate that does not represent a byte.
     """
     pieces: list[bytes] = []
     at, last = start + 1, end - 1

@@ -1,8 +1,8 @@
-"""The syntax tree of the probe language: what a probe's text says, before anything is looked up.
+"""The syntax tree of the probe language, before any name is looked up.
 
-Every node carries ``start`` and ``end``, columns into the text that was parsed, so that whoever
-finds a fault later can point at it. Two nodes are equal if they say the same, wherever they stand.
-No tree is higher than :data:`MAX_HEIGHT`, so that whoever walks one may recurse.
+Every node has ``start`` and ``end``, columns of the text that was parsed, so that a later error
+can point at it. They do not count when nodes are compared. No tree is higher than
+:data:`MAX_HEIGHT`, so that code may walk it recursively.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ __all__ = (
 
 ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall", "fentry"]
 
-MAX_HEIGHT = 100
+MAX_HEIGHT = 100  # levels of a tree
 
 BUILTINS = frozenset(
     ("comm", "cgroup", "cpu", "func", "gid", "kstack", "pid", "tid", "ts", "uid", "ustack")
 )
 
-# The least and the largest number of arguments.
+# Functions of the language → the minimum and the maximum number of arguments.
 FUNCTIONS = {"buf": (2, 2), "hex": (1, 1), "ksym": (1, 1), "str": (1, 2), "usym": (1, 1)}
 
-# Binary operators, C17 6.5.5 to 6.5.14: the larger number binds closer; all group to the left.
+# Binary operators → precedence, C17 6.5.5 to 6.5.14: a larger number binds tighter. All are
+# left-associative.
 PRECEDENCE = {
     op: level
     for level, ops in enumerate(
@@ -66,13 +67,13 @@ class TypeName:
     """A type in a cast.
 
     Attributes:
-        kind: ``void`` comes with pointers only.
-        name: of an integer type its shortest C spelling (``unsigned long``, ``u8``), of the
-            others the name alone, without ``struct``.
-        size: bytes of an integer (LP64: ``long`` is 8) or an enum; 0 where only type
-            information can tell.
+        kind: the kind of type; ``void`` has at least one pointer.
+        name: for an integer its shortest C spelling (``unsigned long``, ``u8``), else the name
+            without ``struct``, ``union`` or ``enum``.
+        size: bytes of an integer (LP64: ``long`` is 8) or an enum; 0 if only type information
+            gives it.
         signed: whether an integer is signed; ``char`` is.
-        pointers: how many ``*`` follow.
+        pointers: the number of ``*``.
     """
 
     kind: Literal["integer", "struct", "union", "enum", "typedef", "void"]
@@ -93,12 +94,14 @@ class Name:
 
 @frozen
 class Integer:
-    """An integer or character constant, 0…2^64-1, with the type C17 6.4.4.1 gives it.
+    """An integer or character constant, 0…2^64-1, with its type by C17 6.4.4.1.
 
     Attributes:
-        unsigned: by a suffix ``u``, or because only an unsigned type holds the value
-            (``0xffffffff`` is unsigned, ``4294967295`` is a signed long).
-        size: 4, or 8 by a suffix ``l`` or by the value.
+        value: its value.
+        unsigned: whether its type is unsigned: because of a suffix ``u``, or because only an
+            unsigned type can represent the value (``0xffffffff`` is unsigned, ``4294967295`` is
+            a signed long).
+        size: bytes: 8 with a suffix ``l`` or for a large value, else 4.
     """
 
     value: int
@@ -114,8 +117,8 @@ class Text:
 
     Attributes:
         value: its bytes, without a NUL at the end and without the star of a prefix.
-        prefix: whether it ends in a star written as such: any string that begins like this is
-            meant. (``"\x2a"`` is a star and nothing else.)
+        prefix: whether it ends in an unescaped star, and so matches every string that begins
+            with ``value``. (``"\x2a"`` is a literal star.)
     """
 
     value: bytes
@@ -126,7 +129,7 @@ class Text:
 
 @frozen
 class Unary:
-    """``op`` is one of ``! ~ - + *``."""
+    """A unary operator; ``op`` is one of ``! ~ - + *``."""
 
     op: str
     operand: Expression
@@ -136,7 +139,7 @@ class Unary:
 
 @frozen
 class Binary:
-    """``op`` is one of :data:`PRECEDENCE`."""
+    """A binary operator; ``op`` is a key of :data:`PRECEDENCE`."""
 
     op: str
     left: Expression
@@ -147,7 +150,7 @@ class Binary:
 
 @frozen
 class Cast:
-    """``(type)operand``."""
+    """A cast: ``(type)operand``."""
 
     type: TypeName
     operand: Expression
@@ -157,7 +160,7 @@ class Cast:
 
 @frozen
 class Member:
-    """``object->name`` if ``arrow``, else ``object.name``."""
+    """A member access: ``object->name`` if ``arrow``, else ``object.name``."""
 
     object: Expression
     name: str
@@ -168,7 +171,7 @@ class Member:
 
 @frozen
 class Index:
-    """``object[index]``."""
+    """An element: ``object[index]``."""
 
     object: Expression
     index: Expression
@@ -178,7 +181,7 @@ class Index:
 
 @frozen
 class Call:
-    """A call of one of :data:`FUNCTIONS`, with as many arguments as it takes."""
+    """A call of one of :data:`FUNCTIONS`; the number of arguments has been checked."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -194,7 +197,7 @@ class Item:
     """One item of a probe.
 
     Attributes:
-        text: as written, less the blanks outside quotes that separate nothing.
+        text: the item as written, without the blanks that are not needed to separate tokens.
         expression: its tree.
     """
 
@@ -203,7 +206,7 @@ class Item:
 
     @property
     def is_predicate(self) -> bool:
-        """Whether it must hold, instead of being shown: a comparison, ``&&``, ``||`` or ``!``."""
+        """True for a comparison, ``&&``, ``||`` or ``!``, which decides whether a hit counts."""
         tree = self.expression
         if isinstance(tree, Binary):
             return tree.op in _PREDICATES
@@ -214,17 +217,17 @@ class Item:
 class ProbeText:
     """A probe as the user wrote it.
 
-    ``provider`` and ``name`` are patterns as :func:`fnmatch.fnmatchcase` takes them; what stood in
-    quotes is escaped in them, so it stands for itself.
+    ``provider`` and ``name`` are patterns for :func:`fnmatch.fnmatchcase`; text that was quoted
+    is escaped in them, so that it matches literally.
 
     Attributes:
-        text: all of it; the items' columns count from its beginning.
-        kind: ``usdt`` unless the text begins with another kind's word and a colon.
-        pattern: what stands between the kind's word and the items, as written.
-        items: empty if none, or only ``()``, was written.
+        text: the complete text; columns of nodes are offsets in it.
+        kind: the kind that the text begins with, else the default of :func:`.parser.parse_probe`.
+        pattern: the text between the kind and the items, as written.
+        items: empty if the text has no items, or only ``()``.
         path: the file, library or program (``usdt``, ``uprobe``), or None.
         provider: ``usdt``: the provider; ``tracepoint``: the category; ``kprobe``, ``fentry``: the
-            module. ``*`` where none was written, "" where a kind has none.
+            module. If none was written, ``*`` for ``usdt`` and ``tracepoint``, else "".
         name: the probe, function (``uprobe`` and ``kprobe``: with its ``+OFFSET``), tracepoint
             or system call.
     """
@@ -239,14 +242,14 @@ class ProbeText:
 
     @property
     def name_forms(self) -> tuple[str, ...]:
-        """``name``, and for a USDT probe written as DTrace does, ``a-b``, also ``a__b``."""
+        """``name``; for a USDT probe written as DTrace does, ``a-b``, also ``a__b``."""
         if self.kind != "usdt" or "-" not in self.name:
             return (self.name,)
         return (self.name, _dashes_to_underscores(self.name))
 
 
 def _dashes_to_underscores(pattern: str) -> str:
-    # The dash of a set, [a-z], is not a name's.
+    # A dash in a set, as in [a-z], is not part of the name.
     pieces = pattern.split("[")
     changed = [pieces[0].replace("-", "__")]
     for piece in pieces[1:]:
@@ -256,7 +259,7 @@ def _dashes_to_underscores(pattern: str) -> str:
 
 
 def children(tree: Expression) -> tuple[Expression, ...]:
-    """The operands of a node, from left to right."""
+    """Return the operands of a node, from left to right."""
     match tree:
         case Binary():
             return (tree.left, tree.right)
@@ -272,7 +275,7 @@ def children(tree: Expression) -> tuple[Expression, ...]:
 
 
 def walk(tree: Expression) -> Iterator[Expression]:
-    """Every node, a node before its operands, from left to right."""
+    """Yield every node of ``tree``: a node before its operands, operands from left to right."""
     ahead = [tree]
     while ahead:
         node = ahead.pop()
@@ -281,5 +284,5 @@ def walk(tree: Expression) -> Iterator[Expression]:
 
 
 def names_in(tree: Expression) -> Iterator[str]:
-    """The names of arguments and built-ins used, from left to right, repeated if used again."""
+    """Yield the names of arguments and built-ins from left to right, once for each use."""
     return (node.name for node in walk(tree) if isinstance(node, Name))
