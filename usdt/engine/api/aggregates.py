@@ -1,4 +1,4 @@
-"""Aggregates of the kernel, as Python mappings."""
+"""Kernel aggregates as Python mappings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ("Aggregate", "Histogram")
 
 
 class Histogram(Mapping[tuple[int | None, int | None], int]):
-    """Buckets of one histogram: (lower bound, upper bound) → hits.
+    """The buckets of one histogram: (lower bound, upper bound) → hits.
 
-    The lower bound is inclusive, the upper one exclusive; None means unbounded. Only buckets with
-    hits are included, in ascending order. Bounds are values of the expression given to hist(),
-    or nanoseconds of latency().
+    The lower bound is inclusive, the upper bound exclusive; None means unbounded. Only buckets with
+    hits are included, in ascending order. Bounds are values of the expression given to hist(), or
+    nanoseconds for latency().
 
     Attributes:
-        count: the number of all hits.
+        count: the total number of hits.
 
     Example:
         >>> session.hist("myapp:request(arg1)")["myapp:request"]
@@ -61,17 +61,17 @@ class Histogram(Mapping[tuple[int | None, int | None], int]):
 
 
 class Aggregate(Mapping[Any, Any]):
-    """What the kernel has aggregated so far: key → value, read from the kernel at each access.
+    """The current values of a kernel aggregate: key → value, read from the kernel at each access.
 
     A key is the value of ``by``, or a tuple if ``by`` has several expressions. A stack is a tuple
     of its frames, innermost first. Without ``by``, the key is the name of the probe; with ``by``
     and several probes, the name comes first in the tuple.
 
-    A value is an int for count(); a :class:`usdt.engine.aggregate.values.Value` with ``count``,
-    ``sum``, ``min``, ``max`` and ``average`` for stats() and latency(); and a :class:`Histogram`
-    for hist().
+    The type of a value depends on the method: an int for count(); a
+    :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``min``, ``max`` and
+    ``average`` for stats() and latency(); a :class:`Histogram` for hist().
 
-    After close() of the session, the mapping keeps its last values.
+    The mapping keeps its last values after close() of the session.
 
     Raises:
         KeyError: there is no hit with this key.
@@ -109,14 +109,14 @@ class Aggregate(Mapping[Any, Any]):
 
         with contextlib.ExitStack() as stack:
             stack.callback(self._resolver.close)
-            # The end first: starts that nothing ends would stay, and fill the keys.
+            # The end is attached first: a start without an end would stay and use up a key.
             order = requests[::-1] if aggregation.pair else requests
             self._targets = attach_probes(stack, targets, order, session, options).targets
             self._resources = stack.pop_all()
         self._results = Results(self._session, requests, self._resolver)
 
     def snapshot(self) -> dict[Any, Any]:
-        """Return all keys and values as a dictionary, read at once."""
+        """Return a dictionary of all keys and values, from a single reading."""
         with self._lock:
             if self._final is not None:
                 return dict(self._final[0])
@@ -127,7 +127,7 @@ class Aggregate(Mapping[Any, Any]):
 
     @property
     def lost(self) -> int:
-        """Hits that are in no value: no space for their key, or an expression was unreadable."""
+        """The number of hits in no value: no space for their key, or an unreadable expression."""
         with self._lock:
             if self._final is not None:
                 return self._final[1]
@@ -143,14 +143,14 @@ class Aggregate(Mapping[Any, Any]):
         return len(self.snapshot())
 
     def items(self) -> Any:
-        """Return keys and values, read at once."""
+        """Return keys and values, from a single reading."""
         return self.snapshot().items()
 
     def __repr__(self) -> str:
         return f"<aggregate {self.snapshot()}>"
 
     def look(self) -> bool:
-        """Attach to libraries loaded meanwhile; return whether all traced processes have ended."""
+        """Attach to newly loaded libraries; return whether all traced processes have ended."""
         with self._lock:
             if self._final is None and not self._targets.ended:
                 self._targets.poll(0.0)

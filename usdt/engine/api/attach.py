@@ -1,4 +1,4 @@
-"""Attach probes of any kind for Python callers."""
+"""Functions that attach probes of any kind for Python callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def target_options(
     follow: bool = False,
     library_timeout: float | None,
 ) -> TargetOptions:
-    """Make a record of the parameters that public functions have in common."""
+    """Return the parameters that public functions have in common as one record."""
     return TargetOptions(
         (pid,) if isinstance(pid, int) else tuple(pid or ()),
         None if command is None else tuple(command),
@@ -45,16 +45,16 @@ def target_options(
 
 
 def parse_probes(probes: Iterable[str], kind: ProbeKind) -> list[ProbeText]:
-    """Parse probes; ``kind`` is that of a probe that names none.
+    """Parse probes; a probe that names no kind has ``kind``.
 
     Raises:
-        LanguageError: one is not valid.
+        LanguageError: a probe is not valid.
     """
     return [parse_probe(text, default=kind) for text in probes]
 
 
 def symbolizer() -> UserSymbols:
-    """Return names for addresses of processes."""
+    """Return a symbolizer for addresses of processes."""
     return target_provider().symbolizer()
 
 
@@ -66,7 +66,7 @@ def open_events(
     lines: bool,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events:
-    """Attach probes and let the command of ``targets`` run.
+    """Attach probes, let the command of ``targets`` run, and return the events.
 
     Args:
         requests: the probes.
@@ -74,6 +74,9 @@ def open_events(
         options: what to record.
         lines: whether frames of user stacks have source lines.
         on_event: called by :meth:`Events.run`.
+
+    Raises:
+        TracingError: a probe cannot be attached, or a process does not exist.
     """
     stacks = StackResolver(symbolizer, lines=lines)
     stacks.wanted = any(map(wants_user_symbols, requests))

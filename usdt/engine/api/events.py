@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Events",)
 
-_MAX_BATCH = 10_000  # events that poll() collects before it returns
-_MAX_COLLECT = 0.1  # seconds that poll() collects: on a slow machine the stream may not pause
+_MAX_BATCH = 10_000  # maximum number of events that poll() collects before it returns
+_MAX_COLLECT = 0.1  # maximum seconds that poll() collects: a slow machine may never catch up
 _CHECK = 0.5  # seconds between two checks whether an iteration should end
 
 
@@ -29,7 +29,7 @@ class Events:
     which they were recorded.
 
     Raises:
-        ProbeNotFound: while events are taken: no library with a wanted probe was loaded in time.
+        ProbeNotFound: while events are taken: no library with a requested probe was loaded in time.
 
     Example:
         >>> with usdt.attach("python:gc__start(arg0)", pid=1234) as events:
@@ -47,19 +47,19 @@ class Events:
         self._targets = targets
         self._release = release  # detaches and frees
         self._on_event = on_event
-        self._observe = observe  # notes what processes have mapped, if stacks are shown
+        self._observe = observe  # records the mappings of processes, if stacks are shown
         self._queue: deque[Event] = deque()
         self._stopped = False
         self._closed = False
-        self._remaining: Iterator[list[Event]] | None = None  # batches that are left after the end
-        self._exhausted = False  # no event is left
-        self._lock = threading.RLock()  # held while the kernel's objects are in use
-        self._waiting = False  # by a thread that holds it
+        self._remaining: Iterator[list[Event]] | None = None  # batches that remain after the end
+        self._exhausted = False  # no event remains
+        self._lock = threading.RLock()  # held while kernel objects are in use
+        self._waiting = False  # whether the thread that holds the lock waits for records
         self._final: list[Lost] = []
 
     @property
     def lost(self) -> int:
-        """Number of hits lost because the ring buffer was full; if not 0, raise ``buffer``."""
+        """The number of hits lost because the ring buffer was full; if not 0, raise ``buffer``."""
         return sum(item.lost for item in self.losses)
 
     @property
@@ -70,22 +70,25 @@ class Events:
 
     @property
     def ended(self) -> bool:
-        """Whether all traced processes have ended, and every event has been taken."""
+        """Whether no event follows.
+
+        True after close(), or once all traced processes have ended and every event was taken.
+        """
         return self._exhausted or self._stopped
 
     @property
     def notices(self) -> list[str]:
         """Messages: libraries found later, probes not attached, children not followed.
 
-        Children that were not followed are known once all events have been taken.
+        Children that were not followed are reported once all events have been taken.
         """
         return list(self._targets.notices)
 
     def poll(self, timeout: float = 0.0) -> list[Event]:
         """Return all available events; wait up to ``timeout`` seconds for the first.
 
-        The list is empty if no event came in time, or if all traced processes have ended. At high
-        rates, it ends after ten thousand events or a tenth of a second; poll again for the rest.
+        The list is empty if no event arrived in time, or if all traced processes have ended. At
+        high rates, the list ends after 10,000 events or 0.1 seconds; poll again for the rest.
         """
         self._fill(timeout)
         known = 0
@@ -105,11 +108,11 @@ class Events:
             if time.monotonic() >= deadline:
                 break
         if self._stopped:
-            self.close()  # what a signal handler could not do while we waited
+            self.close()  # a signal handler cannot close while this thread waits
         return bool(self._queue) or not (self._stopped or self._exhausted)
 
     def _take(self, timeout: float) -> None:
-        # Queue one batch, if it comes in time.
+        # Queue one batch, if it arrives in time.
         with self._lock:
             self._waiting = True
             try:
@@ -131,6 +134,9 @@ class Events:
     def run(self, timeout: float | None = None) -> int:
         """Call ``on_event`` for each event, until all processes end, close(), or the timeout.
 
+        Args:
+            timeout: seconds; None means no limit.
+
         Returns:
             The number of events.
         """
@@ -150,7 +156,7 @@ class Events:
         return number
 
     def finish(self) -> list[Event]:
-        """Detach, and return the events that are left. No event comes after that."""
+        """Detach and return the remaining events. No event follows."""
         with self._lock:
             left = list(self._queue)
             self._queue.clear()
@@ -161,14 +167,16 @@ class Events:
         return left
 
     def close(self) -> None:
-        """Detach and free everything. Idempotent, from any thread or signal handler.
+        """Detach and free everything.
 
-        A poll() or an iteration in another thread ends.
+        Idempotent; may be called from any thread or signal handler. A poll() or an iteration in
+        another thread ends.
         """
         self._stopped = True
         self._targets.wake()
         with self._lock:
-            # A signal handler comes here while its own thread waits: woken, that closes itself.
+            # A signal handler may run while its own thread waits in a poll. That thread then wakes
+            # and closes the events itself.
             if not self._closed and not self._waiting:
                 self._closed = True
                 self._final = self._targets.lost()

@@ -1,4 +1,4 @@
-"""``Session``: many probes at once, callbacks, and aggregations as Python mappings."""
+"""``Session``: several probes at once, callbacks, and aggregates as Python mappings."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PAUSE = 0.05  # seconds between two polls of run()
 
 
 class Session:
-    """Probes and aggregations on the same processes; a context manager.
+    """Probes and aggregates on the same processes; a context manager.
 
-    ``kprobe.Session`` is the same, but probes that name no kind are functions of the kernel.
+    ``kprobe.Session`` is the same, except that a probe that names no kind is a kernel function.
 
     Args:
         pid: trace one process or several. Without it, every process that hits the probes is
@@ -40,7 +40,7 @@ class Session:
         max_string: bytes that str() keeps of a string.
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
-        lines: give frames of user stacks their source lines, and show inlined functions.
+        lines: show source lines and inlined functions in user stacks.
 
     Raises:
         TracingError: from its methods, as from :func:`usdt.attach` and :func:`kprobe.attach`.
@@ -55,7 +55,7 @@ class Session:
         42
     """
 
-    kind: ClassVar[ProbeKind] = "usdt"  # of a probe that names none
+    kind: ClassVar[ProbeKind] = "usdt"  # the kind of a probe that names none
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Session:
         return events
 
     def on(self, probe: str, callback: Callable[[Event], object]) -> None:
-        """Let run() call ``callback`` with every event of a probe.
+        """Register ``callback``: run() calls it with every event of a probe.
 
         Raises:
             TracingError: as from attach().
@@ -111,12 +111,13 @@ class Session:
         """Count hits in the kernel.
 
         Args:
-            probes: with predicates in parentheses, which hits must fulfil.
+            probes: probes; the items in parentheses are predicates.
             by: expressions to group hits by, separated by commas.
-            max_keys: number of groups that are kept.
+            max_keys: maximum number of groups that are kept.
 
         Raises:
-            TracingError: as from attach(); LanguageError if ``by`` is not valid.
+            TracingError: as from attach().
+            LanguageError: ``by`` is not valid.
 
         Example:
             >>> session.count("myapp:request(arg1 > 0)", by="str(arg0)")["GET /"]
@@ -125,10 +126,11 @@ class Session:
         return self._aggregate(probes, by, max_keys)
 
     def stats(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate:
-        """Compute count, sum, minimum and maximum of ``PROBE(EXPR)``; otherwise as count().
+        """Compute count, sum, minimum and maximum of ``PROBE(EXPR)``; parameters as for count().
 
         Raises:
-            TracingError: as from count(); LanguageError if there is no EXPR.
+            TracingError: as from count().
+            LanguageError: there is no EXPR.
 
         Example:
             >>> session.stats("myapp:request(arg1)", by="comm")["myapp"].average
@@ -143,13 +145,13 @@ class Session:
         linear: str | None = None,
         max_keys: int = 10240,
     ) -> Aggregate:
-        """Make histograms of ``PROBE(EXPR)``; otherwise as count().
+        """Make histograms of ``PROBE(EXPR)``; otherwise the same as count().
 
         Args:
-            probes: each with an expression in parentheses.
+            probes: probes, each with an expression in parentheses.
             by: expressions to group values by, separated by commas.
             linear: buckets, as ``"LO:HI:STEP"``; by default powers of two.
-            max_keys: number of groups that are kept.
+            max_keys: maximum number of groups that are kept.
 
         Raises:
             TracingError: as from stats(); or ``linear`` is not valid.
@@ -176,14 +178,14 @@ class Session:
         """Measure nanoseconds from START to END: statistics, or histograms of them.
 
         Args:
-            start: the probe where time begins, with predicates.
-            end: the probe where it ends.
+            start: the probe that starts the time; its items are predicates.
+            end: the probe that ends the time.
             key: expressions that match a start to its end, such as ``arg0``.
-            end_key: the same at END, if they differ there.
+            end_key: the key at END, if it differs from ``key``.
             by: expressions to group times by, evaluated at END.
             hist: whether to make a :class:`Histogram` for each group, of powers of two.
             linear: buckets of the histogram, as ``"LO:HI:STEP"`` in nanoseconds.
-            max_keys: number of groups that are kept.
+            max_keys: maximum number of groups that are kept.
 
         Raises:
             TracingError: as from count().
@@ -207,7 +209,7 @@ class Session:
         """Call the callbacks of on() until the time is over, all processes end, or close().
 
         Args:
-            seconds: the time; None has no limit.
+            seconds: the time; None means no limit.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._closed.is_set():
@@ -223,7 +225,10 @@ class Session:
         self._dispatch()
 
     def close(self) -> None:
-        """Detach everything; aggregates keep their values. Idempotent, from any thread."""
+        """Detach everything; aggregates keep their values.
+
+        Idempotent; may be called from any thread.
+        """
         self._closed.set()
         with contextlib.ExitStack() as stack:
             for aggregate in self._aggregates:

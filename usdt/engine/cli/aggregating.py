@@ -1,4 +1,4 @@
-"""``count``, ``hist``, ``stats``, ``latency`` and ``heatmap``: print what the kernel aggregates."""
+"""``count``, ``hist``, ``stats``, ``latency`` and ``heatmap``: print kernel aggregates."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 __all__ = ("run_count", "run_heatmap", "run_hist", "run_latency", "run_stats")
 
 _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
-_REDRAW_SECONDS = 1.0  # between two drawings on a terminal
-_CHECK_SECONDS = 0.1  # between two checks of -n, or of the processes that stacks belong to
-_MAX_ROWS = 1920  # of a picture; more are merged in pairs
+_REDRAW_SECONDS = 1.0  # seconds between two redraws of a terminal
+_CHECK_SECONDS = 0.1  # seconds between two checks of -n, or of the processes that stacks belong to
+_MAX_ROWS = 1920  # maximum rows of a picture; adjacent rows are merged if there are more
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -78,7 +78,7 @@ def run_latency(kind: ProbeKind, values: dict[str, Any]) -> int:
 
 
 def _return_of(kind: ProbeKind, text: str) -> str:
-    # The other end of a function that was given alone, without the predicates on its entry.
+    # Without END, a function's return is the end. The predicates on its entry do not apply there.
     (request,) = parse_requests([text], kind)
     if not kind_of(request).has_return:
         raise click.UsageError(f"{text} has no return: latency takes START END")
@@ -115,9 +115,9 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
 
 
 def _keys(values: dict[str, Any]) -> str | None:
-    # --by, and what --ustack, --kstack and --folded add to it.
+    # --by, with the keys that --ustack, --kstack and --folded add.
     by = values.get("by")
-    parse_keys(by, "--by")  # errors point into what was written
+    parse_keys(by, "--by")  # checked alone, so that error columns refer to the user's text
     words = [by] if by is not None else []
     given = [word.strip() for word in (by or "").split(",")]
     stacks: tuple[str, ...] = stacks_of(values)
@@ -170,12 +170,12 @@ def _run(
     with StackResolver(names, lines=options.output.lines) as resolver:
         job = (job_type or AggregateJob)(options, aggregate, aggregation, resolver)
         resolver.begin(())
-        # The end first: starts that nothing ends would stay, and fill the keys.
+        # The end is attached first: a start without an end would stay and use up a key.
         return run_command(options, job, requests[::-1] if aggregation.pair else requests)
 
 
 class AggregateJob:
-    """Reads tables of the kernel and prints them: count, hist, stats and latency."""
+    """A run of count, hist, stats or latency: reads aggregates from the kernel and prints them."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class AggregateJob:
             self.resolver.begin(self.options.targets.pids)
 
     def _pause(self) -> float:
-        # Seconds between two ticks.
+        # Returns the seconds between two ticks.
         if self.aggregate.interval is not None:
             return self.aggregate.interval
         if self.options.run.count or self.aggregation.names:
@@ -228,14 +228,15 @@ class AggregateJob:
     def until_tick(self) -> float:
         return self.next - time.monotonic()
 
-    def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - nothing comes by itself
+    def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - aggregates are read in tick()
         return False
 
     def tick(self) -> bool:
         if time.monotonic() < self.next:
             return False
         pause = self._pause()
-        # Whole intervals since the beginning; those that have passed meanwhile are skipped.
+        # Advance by a whole number of intervals, so that ticks keep their schedule; skip missed
+        # ones.
         self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
         count = self.options.run.count
         if self.aggregate.interval is not None:
@@ -307,14 +308,14 @@ class AggregateJob:
         return about
 
     def _what(self) -> str:
-        # What the numbers mean: the expression, or a time and its unit.
+        # Describes the numbers: the expression, or the unit and start of a time.
         if self.aggregation.pair is not None:
             return f"{self.aggregate.unit} from {self.requests[0].text}"
         values = [self.aggregation.check(request) for request in self.requests]
         return ", ".join(dict.fromkeys(item.text for item in values if item is not None))
 
     def _zeros(self) -> list[Row]:
-        # Probes that were named one by one and never hit have a count of 0.
+        # Probes without a pattern that were never hit are shown with a count of 0.
         if self.aggregation.keys or self.aggregation.buckets or self.aggregation.stats:
             return []
         seen = {row.source for row in self.aggregates.read()}
@@ -369,7 +370,7 @@ class AggregateJob:
 
 
 class HeatmapJob(AggregateJob):
-    """Prints one histogram per interval, as a row of shades or of a picture."""
+    """A run of heatmap: one histogram per interval, as a row of shades or of a picture."""
 
     def begin(self, output: OutputFile) -> None:
         super().begin(output)

@@ -1,6 +1,6 @@
-"""The group that imports commands on demand; errors, exit codes, messages and sizes.
+"""A group that imports commands on demand; errors, exit codes, messages and sizes.
 
-Imports nothing of the engine, so that ``--help`` stays cheap.
+This module imports nothing of the engine, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ("SIZE", "LazyGroup", "plural", "run", "say")
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are run.
+    """A group that imports each command when it is run.
 
     Args:
-        commands_at: name → ("module:command", one line of help); instead of the first, a function
-            that takes the name and returns the command.
+        commands_at: name → ("module:command", one line of help). The first of the two may also be a
+            function that takes the name and returns the command.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names in the order of the table."""
+        """Return the names in the order of the table."""
         return [*self._commands_at]
 
     def get_command(
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         cmd_name: str,
     ) -> click.Command | None:
-        """Import the command's module."""
+        """Import and return a command; None if there is none of this name."""
         if cmd_name not in self._commands_at:
             return None
         home = self._commands_at[cmd_name][0]
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Like click's, but a closed pipe ends the command quietly instead of with exit code 1."""
+        """Run the command; a closed pipe ends it quietly, where click exits with 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write the list of commands from the table, without importing them."""
+        """Write the list of commands from the table, without importing the commands."""
         rows = [(name, text) for name, (_, text) in self._commands_at.items()]
         if rows:
             with formatter.section("Commands"):
@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, but suggest the closest command for one that does not exist."""
+        """Resolve a command as click does; suggest the closest name for an unknown one."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._commands_at:
             near = closest(name, self._commands_at)
@@ -90,16 +90,16 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-_MOST_DIGITS = 20  # of a size; int() refuses thousands with an error of its own
+_MOST_DIGITS = 20  # limit of a size: int() raises an error of its own for thousands of digits
 
 
 class Size(click.ParamType[int]):
-    """A number of bytes: 65536, 64K, 8M, 1G."""
+    """A click parameter type: a number of bytes, as 65536, 64K, 8M or 1G."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return bytes."""
+        """Return the number of bytes."""
         if isinstance(value, int):
             return value
         text = str(value).strip().upper().removesuffix("IB").removesuffix("B")
@@ -114,7 +114,7 @@ SIZE = Size()
 
 
 def plural(number: int, noun: str) -> str:
-    """``1 event``, ``2 events``."""
+    """Return a number with its noun: ``1 event``, ``2 events``."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -124,10 +124,10 @@ def say(text: str) -> None:
 
 
 def run(command: click.Command, name: str) -> NoReturn:
-    """Run a command and end the process: 0 done, 1 error (one line), 2 usage.
+    """Run a command and exit: status 0 on success, 1 on an error (one line), 2 on a usage error.
 
-    An invalid probe is a usage error, too: a caret marks the column in its text. A closed pipe ends
-    the command quietly with 0.
+    An invalid probe is also a usage error; a caret marks the column in its text. A closed pipe ends
+    the command quietly with 0. An interrupt exits with 130.
     """
     from usdt.base.errors import LanguageError, TracingError  # noqa: PLC0415
 
@@ -163,7 +163,8 @@ def run(command: click.Command, name: str) -> NoReturn:
 
 
 def _repair_streams() -> None:
-    # The next file that is opened, perhaps a BPF map, would get the number of a closed standard
+    # If a standard stream is closed, the next opened file, perhaps a BPF map, would get its number.
+    # A terminal without UTF-8 cannot show every name.
     # stream. A terminal without UTF-8 cannot show every name.
     for number in range(3):
         try:
@@ -196,7 +197,7 @@ def _misunderstood(error: LanguageError) -> int:
 
 
 def _quiet_end() -> int:
-    # Python flushes stdout once more at exit, and would report the closed pipe.
+    # Python flushes stdout again at exit, and would report the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 

@@ -1,6 +1,6 @@
-"""The commands that ``usdt`` and ``kprobe`` share: trace and the aggregating commands.
+"""Definitions of the commands that ``usdt`` and ``kprobe`` share.
 
-Imports nothing of the engine with the module: what a command does is imported when it runs.
+This module imports nothing of the engine: a command's implementation is imported when it runs.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def tracing_command(
 
     Args:
         name: ``trace``, ``count``, ``hist``, ``stats``, ``latency`` or ``heatmap``.
-        kind: of a probe that names none.
-        examples: the end of its help, one command per line.
-        probes: a sentence of help on how probes are written.
+        kind: the kind of a probe that names none.
+        examples: the end of the help text, one command per line.
+        probes: a sentence of help that describes the syntax of probes.
         tracefs: whether ``trace`` has ``--via tracefs``.
     """
 
@@ -88,7 +88,7 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
 
 
 def _options(name: str, *, tracefs: bool) -> Callable[[Any], Any]:
-    # The arguments and options of a command, in the order of its help.
+    # Adds the arguments and options of a command, in the order of its help.
     def decorate(function: Any) -> Any:
         if name == "trace":
             attach = trace_attach_options if tracefs else attach_options

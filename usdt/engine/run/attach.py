@@ -23,7 +23,13 @@ __all__ = ("AttachedProbes", "attach_probes", "uprobe_method")
 
 @frozen
 class AttachedProbes:
-    """Processes with probes attached; the command waits for its release."""
+    """Traced processes with their attached probes; the command waits for its release.
+
+    Attributes:
+        targets: the processes and the probes of their files.
+        command: the started command, stopped until release(); None without a command.
+        kernel_sites: number of attached sites in the kernel.
+    """
 
     targets: TracedTargets
     command: SpawnedCommand | None
@@ -44,11 +50,11 @@ def attach_probes(
 ) -> AttachedProbes:
     """Attach probes of all kinds to one session.
 
-    The provider of targets finds the processes, makes the session for them and attaches the probes
-    of files. The kernel's probes join that session.
+    The target provider finds the processes, makes the session for them and attaches the probes of
+    files. The kernel's probes are attached to the same session.
 
     Args:
-        stack: undoes it.
+        stack: its exit detaches the probes and frees the session.
         targets: the processes to trace.
         requests: the probes.
         session: makes the session that traces these processes.
@@ -80,5 +86,5 @@ def attach_probes(
 
 
 def uprobe_method(options: TraceOptions) -> UprobeMethod | None:
-    """The attach method of uprobes; None if the options force none."""
+    """Return the attach method of uprobes that the options force, or None."""
     return UprobeMethod(options.via) if options.via in frozenset(UprobeMethod) else None

@@ -1,4 +1,4 @@
-"""Take records until the run ends; signals that stop it."""
+"""The loop that takes records until the run ends; signals that stop it."""
 
 from __future__ import annotations
 
@@ -18,39 +18,44 @@ if TYPE_CHECKING:
 
 __all__ = ("POLL_SECONDS", "ResultSink", "StopSignals", "run_loop")
 
-POLL_SECONDS = 0.25  # between two checks of signals, deadlines and the command
+POLL_SECONDS = 0.25  # seconds between two checks of signals, deadlines and the command
 
 
 class ResultSink(Protocol):
-    """Takes the records of one run and writes its results."""
+    """A consumer that takes the records of one run and writes its results."""
 
     def session(self, tasks: TaskFilter) -> BpfSession:
         """Make the session to attach with."""
 
     def begin(self, output: OutputFile) -> None:
-        """Everything is attached; results go to ``output``."""
+        """Start writing results to ``output``; all probes are attached."""
 
     def take(self, batch: list[Any]) -> bool:
-        """Take records; return whether the run has enough (``-n``)."""
+        """Take records; return True once the run has enough (``-n``)."""
 
     def tick(self) -> bool:
-        """Do what is due, at least every :data:`POLL_SECONDS`; return whether that is enough."""
+        """Do the periodic work, at least every :data:`POLL_SECONDS`.
+
+        Returns:
+            True once the run has enough.
+        """
 
     def until_tick(self) -> float:
-        """Seconds until tick() has something to do."""
+        """Return the seconds until tick() has work to do."""
 
     def finish(self, lost: list[Lost]) -> str:
-        """Write what is left, after everything is detached; return the closing line."""
+        """Write the remaining results once everything is detached; return the closing line."""
 
 
 class StopSignals:
-    """SIGINT, SIGTERM and SIGHUP set ``requested`` and call ``wake``; a context manager.
+    """A context manager in which SIGINT, SIGTERM and SIGHUP request the end of a run.
 
-    The second SIGINT or SIGTERM raises KeyboardInterrupt. SIGHUP, which may come twice when a
-    terminal closes, does not; where nohup(1) ignores it, it stays ignored.
+    A signal sets ``requested`` and calls ``wake``. A second SIGINT or SIGTERM raises
+    KeyboardInterrupt; a second SIGHUP does not, because a terminal that closes may send it twice.
+    SIGHUP stays ignored where nohup(1) ignores it.
 
     Attributes:
-        requested: whether a signal has come.
+        requested: whether a signal has arrived.
     """
 
     def __init__(self, wake: Callable[[], object] = lambda: None) -> None:
@@ -88,11 +93,11 @@ def run_loop(
     """Take records until a signal, the deadline, the end of all targets, or enough of them.
 
     Args:
-        targets: what is traced; detached at the end.
+        targets: the traced processes; they are detached at the end.
         results: takes the records.
-        stop: tells that a signal has come.
-        duration: seconds; None has no deadline.
-        on_poll: called after every poll, as for notices.
+        stop: reports whether a signal has arrived.
+        duration: seconds; None means no deadline.
+        on_poll: called after every poll, for example to print notices.
         on_idle: called after a poll without records.
 
     Returns:
@@ -111,7 +116,7 @@ def run_loop(
         else:
             on_idle()
         enough = results.tick() or enough
-    for batch in targets.drain():  # detaches first: hits during the drain are not missed events
+    for batch in targets.drain():  # it detaches first: hits during the drain are not missed events
         enough = enough or results.take(batch)
     on_poll()
     return results.finish(targets.lost())

@@ -1,6 +1,6 @@
-"""Options of a tracing run, as the commands and the Python API fill them in.
+"""Options of a tracing run, set by the commands and by the Python API.
 
-Imports nothing of the engine: commands use it before they know that they will run.
+This module imports nothing of the engine: commands use it before they decide to run.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ TRACEFS = "tracefs"  # the attach method that needs no BPF
 
 @frozen
 class TargetOptions:
-    """Which processes to trace; by default, all that run the files the probes name.
+    """The processes to trace; by default, all that run the files named by the probes.
 
     Attributes:
         pids: process IDs.
-        command: words of a command to start and trace.
+        command: arguments of a command to start and trace.
         all_processes: trace every process.
         follow: also trace children of ``pids`` and ``command``.
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
@@ -55,7 +55,7 @@ class TargetOptions:
 
 @frozen
 class TraceOptions:
-    """What to record, and how to attach.
+    """The data to record, and how to attach.
 
     Attributes:
         buffer: bytes of the ring buffer.
@@ -65,7 +65,7 @@ class TraceOptions:
         via: an attach method; None uses the newest that the kernel has.
         keys: expressions of ``--by``, ``--key`` and ``--end-key``.
         aggregated: whether hits are aggregated in the kernel instead of being recorded.
-        progress: called with (done, total) while many functions are attached.
+        progress: called with (done, total) while functions are attached.
     """
 
     buffer: int = DEFAULT_BUFFER
@@ -83,8 +83,8 @@ class RunOptions:
     """When a command stops, and what it reports.
 
     Attributes:
-        duration: seconds.
-        count: events, or results of aggregating commands.
+        duration: seconds; None means no limit.
+        count: number of events, or of results of aggregating commands; None means no limit.
         verbose: 1 reports attach methods, 2 also the instructions of programs.
         exit_code: whether to exit with the status of the traced command.
     """
@@ -97,13 +97,13 @@ class RunOptions:
 
 @frozen
 class OutputOptions:
-    """Where results go, and in which format.
+    """The destination and the format of results.
 
     Attributes:
         path: a file; None is standard output.
-        as_json: JSON lines.
-        folded: one line per stack, for flame graphs.
-        lines: user stacks with source lines and inlined functions.
+        as_json: write JSON lines.
+        folded: write one line per stack, for flame graphs.
+        lines: show user stacks with source lines and inlined functions.
     """
 
     path: str | None = None
@@ -114,17 +114,17 @@ class OutputOptions:
 
 @frozen
 class AggregateOptions:
-    """How hits are grouped and shown, as the aggregating commands were told.
+    """How aggregating commands group and show hits.
 
     Attributes:
         by: expressions that results are grouped by.
-        max_keys: number of groups that are kept.
-        top: how many groups are shown; None shows all.
-        interval: seconds after which results are printed and reset.
-        linear: ``LO:HI:STEP`` of a histogram; None is powers of two.
-        key: what a start and its end have in common.
-        end_key: the same at the end, if it differs there.
-        unit: of times: ``ns``, ``us``, ``ms`` or ``s``.
+        max_keys: maximum number of groups that are kept.
+        top: number of groups that are shown; None shows all.
+        interval: seconds after which results are printed and reset; None prints once, at the end.
+        linear: ``LO:HI:STEP`` of a histogram; None means powers of two.
+        key: expressions that match a start to its end.
+        end_key: the key at the end, if it differs from ``key``.
+        unit: unit of times: ``ns``, ``us``, ``ms`` or ``s``.
     """
 
     by: str | None = None
@@ -138,7 +138,7 @@ class AggregateOptions:
 
 
 def split_command(text: str) -> tuple[str, ...]:
-    """Split a command line into words, as a shell does.
+    """Split a command line into arguments, as a shell does.
 
     Raises:
         TargetError: the text is empty, or a quote is not closed.

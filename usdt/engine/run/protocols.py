@@ -1,4 +1,4 @@
-"""What the kinds of probes provide to the engine, which does not import them."""
+"""Interfaces that probe providers implement; the engine does not import the providers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.session import BpfSession, Lost
 
     class Symbolizer(UserSymbols, Snapshots, Protocol):
-        """Names addresses of processes now, and in a recording later."""
+        """A source of symbols for addresses of processes, now and later in a recording."""
 
 
 __all__ = (
@@ -33,14 +33,14 @@ __all__ = (
 
 @frozen
 class AttachResult:
-    """How many sites a provider has attached, and what it reports about them."""
+    """The number of sites that a provider has attached, and its messages about them."""
 
     sites: int
     notices: tuple[str, ...] = ()
 
 
 class ProbeProvider(Protocol):
-    """Attaches probes that exist once: those of the kernel."""
+    """A provider of probes that exist once: those of the kernel."""
 
     def attach(
         self, session: BpfSession, requests: Sequence[ProbeText], options: TraceOptions
@@ -54,7 +54,7 @@ class ProbeProvider(Protocol):
 
 
 class TargetProvider(Protocol):
-    """Finds processes and the files they map, and attaches the probes of those files."""
+    """A provider that finds processes and their files, and attaches the probes of those files."""
 
     def trace(
         self,
@@ -67,11 +67,14 @@ class TargetProvider(Protocol):
         """Attach the probes of files, now and when processes map more files.
 
         Args:
-            stack: detaches, and kills a command that was not released.
+            stack: its exit detaches, and kills a command that was not released.
             targets: the processes.
             requests: the probes; may be empty, if only the processes are needed.
             session: makes the session that traces these processes.
             options: how to attach.
+
+        Returns:
+            The traced processes, and the started command, if there is one.
         """
 
     def symbolizer(self) -> Symbolizer:
@@ -79,14 +82,21 @@ class TargetProvider(Protocol):
 
 
 class TracedTargets(Protocol):
-    """Processes with probes attached; :class:`usdt.targets.tracer.Tracer` is one."""
+    """Traced processes with their attached probes.
+
+    :class:`usdt.targets.tracer.Tracer` implements it.
+
+    Attributes:
+        notices: messages for the user.
+        ended: whether all traced processes have ended.
+    """
 
     notices: list[str]
     ended: bool
 
     @property
     def attach_log(self) -> list[str]:
-        """What was attached, by which kernel path."""
+        """Messages that say what was attached, by which attach method."""
 
     @property
     def listings(self) -> list[str]:
@@ -97,29 +107,32 @@ class TracedTargets(Protocol):
         """The number of attached sites."""
 
     def poll(self, timeout: float) -> list[Any]:
-        """Return the next records; empty after ``timeout`` seconds."""
+        """Return the next records; an empty list after ``timeout`` seconds."""
 
     def drain(self) -> Iterator[list[Any]]:
-        """Detach, then yield the records that are left."""
+        """Detach, then yield the remaining records."""
 
     def lost(self) -> list[Lost]:
-        """Return what each probe did not deliver."""
+        """Return the losses of each probe."""
 
     def wake(self) -> None:
-        """Let poll() return."""
+        """Make a waiting poll() return."""
 
 
 class SpawnedCommand(Protocol):
-    """A command that is held at its start; :class:`usdt.targets.spawn.StoppedCommand` is one."""
+    """A command that is stopped at its start.
+
+    :class:`usdt.targets.spawn.StoppedCommand` implements it.
+    """
 
     def release(self) -> None:
-        """Let it run."""
+        """Let the command run."""
 
     def poll(self) -> int | None:
-        """Return its exit code, or None while it runs."""
+        """Return the exit code, or None while the command runs."""
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Return its exit code, or None after ``timeout`` seconds."""
+        """Return the exit code, or None after ``timeout`` seconds."""
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send it a signal."""
+        """Send a signal to the command."""

@@ -1,8 +1,7 @@
 """The kinds of probes, and the modules that provide them.
 
-The providers stand above the engine, which therefore names their modules instead of importing
-them. This table is the only place that does so; a module is imported with the first probe of its
-kind.
+The providers are layered above the engine, so this table names their modules instead of importing
+them. It is the only place that does so. A module is imported for the first probe of its kind.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _KERNEL = "kprobe.provider"
 
 @frozen
 class ProbeKind:
-    """A kind of probes.
+    """A kind of probe.
 
     Attributes:
-        name: as it stands before the first colon of a probe.
+        name: the text before the first colon of a probe.
         in_kernel: whether the probed code is the kernel's.
-        has_return: whether a probe can have a second end, at the return.
+        has_return: whether a probe of this kind can also fire at the function's return.
         provider: the module whose ``PROVIDER`` attaches these probes.
     """
 
@@ -59,12 +58,12 @@ def kind_of(request: ProbeText) -> ProbeKind:
 
 
 def provider_of(kind: ProbeKind) -> ProbeProvider:
-    """Return what attaches the kernel's probes of a kind."""
+    """Return the provider that attaches the kernel's probes of a kind."""
     provider: ProbeProvider = import_module(kind.provider).PROVIDER
     return provider
 
 
 def target_provider() -> TargetProvider:
-    """Return what finds processes and attaches the probes of their files."""
+    """Return the provider that finds processes and attaches the probes of their files."""
     provider: TargetProvider = import_module(_FILES).PROVIDER
     return provider
