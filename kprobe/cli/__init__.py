@@ -1,6 +1,7 @@
-"""The ``kprobe`` command: one table of commands in ``group``, one module for most commands.
+"""The ``kprobe`` command.
 
-Importing this package imports nothing else: see :func:`main`.
+``group`` has the table of commands; most commands have a module of their own. ``tracing_help`` has
+the help of those that print or aggregate hits. This package imports no other module at import time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def main() -> NoReturn:
         if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
             from kprobe.functions.symbols import start_loading  # noqa: PLC0415
 
-            start_loading()  # the kernel writes the symbols while this process imports modules
+            start_loading()  # reads the symbols while the main thread imports modules
         from kprobe.cli.group import kprobe  # noqa: PLC0415
         from usdt.engine.cli.click_group import run  # noqa: PLC0415
 

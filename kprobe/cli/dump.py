@@ -118,7 +118,7 @@ def _batch(known: Types, defaults: dict[str, Any]) -> None:
 
 
 def _answer(known: Types, line: bytes, defaults: dict[str, Any]) -> dict[str, Any]:
-    # One invalid line must not prevent the answers to others.
+    # An invalid line gets an error as its answer, so that the other lines are still answered.
     try:
         request = json.loads(line)
         if not isinstance(request, dict):

@@ -1,4 +1,4 @@
-"""``kprobe event check``: check whether a kernel accepts a definition, without asking it."""
+"""``kprobe event check``: check the syntax of a definition without passing it to the kernel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
             found = {"ok": False, "position": err.column, "message": err.reason}
             click.echo(json.dumps(found))
         else:
-            # error_log counts characters; an escaped one is longer.
+            # err.column counts unescaped characters; an escaped character is longer.
             click.echo(f"  {printable(err.text)}", err=True)
             click.echo(f"  {' ' * len(printable(err.text[: err.column]))}^", err=True)
             click.echo(f"Error: {err.reason}, at column {err.column + 1}", err=True)
@@ -53,7 +53,8 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
 
 
 def _readme() -> str:
-    # The README tells which syntax this kernel accepts; without privilege, its version does.
+    # The README lists the syntax that this kernel accepts. An unprivileged user cannot read it;
+    # then the kernel's version decides.
     for path in _READMES:
         try:
             return Path(path).read_text()

@@ -86,5 +86,5 @@ def clean() -> int:
 
 
 def matches(name: str, wanted: str) -> bool:
-    """Whether ``GROUP/EVENT`` is the wanted event, given with or without its group."""
+    """Return True if ``wanted`` names the event ``GROUP/EVENT``, with or without the group."""
     return wanted in (name, name.partition("/")[2], name.replace("/", ":", 1))

@@ -40,7 +40,7 @@ def dialect_of(root: Path) -> Dialect:
 
 
 def lines_of(words: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Return definitions from arguments and files (``-`` is stdin), without comments and blanks.
+    """Return definitions from arguments and files (``-`` is stdin), without blank or comment lines.
 
     Raises:
         TracingError: a file cannot be read, or there is no definition.
@@ -60,7 +60,7 @@ def lines_of(words: Iterable[str], files: Iterable[str]) -> list[str]:
 
 
 def given(lines: Iterable[str], dialect: Dialect) -> list[Given]:
-    """Parse definitions; translate the syntax of 2009, and report it.
+    """Parse definitions. Translate the syntax of 2009, with a message on stderr.
 
     Raises:
         DefinitionError: one is not valid.

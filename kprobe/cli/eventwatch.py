@@ -32,7 +32,7 @@ __all__ = ("watch",)
 
 _BUFFER = 8 << 20
 _LONGEST = 63  # characters of an event's name
-_COMM = "usdt_comm"  # our own argument: the thread may have ended when its hit is shown
+_COMM = "usdt_comm"  # an added argument, because the thread may have ended when its hit is shown
 
 _HEX = re.compile(r"(\w+)=\{?0x%")
 _SYMBOL = re.compile(r"(\w+)=%pS")
@@ -75,13 +75,13 @@ class _Watch:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.count = 0
-        self.shown: dict[str, str] = {}  # name in tracefs → as given
-        self.hexadecimal: dict[str, frozenset[str]] = {}  # name → fields the kernel shows so
-        self.symbols: dict[str, frozenset[str]] = {}  # name → fields that are places in the kernel
+        self.shown: dict[str, str] = {}  # name in tracefs → name that the user gave
+        self.hexadecimal: dict[str, frozenset[str]] = {}  # name → fields with %x in print fmt
+        self.symbols: dict[str, frozenset[str]] = {}  # name → fields with %pS in print fmt
         self._processes: dict[int, int] = {}
 
     def run(self, lines: list[str], text: str) -> int:
-        """From definitions to the closing line."""
+        """Define the events, print hits until stopped and a summary; return the exit code."""
         from usdt.tracefs.owner import own_name  # noqa: PLC0415 - with the tracer
         from usdt.tracefs.session import EventRequest, EventSession  # noqa: PLC0415
 
@@ -130,7 +130,7 @@ class _Watch:
                 return
 
     def _write(self, hits: list[TraceRecord], sink: OutputFile) -> bool:
-        # Returns whether -n is reached.
+        # Return True if the limit of -n is reached.
         most = self.options["count"]
         if most is not None:
             hits = hits[: most - self.count]
@@ -174,7 +174,7 @@ class _Watch:
         return KernelSymbols.running()
 
     def _process(self, tid: int) -> int:
-        # The process of a thread, as long as one can be asked; else the thread itself.
+        # The process ID of a thread; the thread ID itself if the thread has ended.
         if tid not in self._processes:
             self._processes[tid] = _tgid(tid)
         return self._processes[tid]

@@ -1,4 +1,4 @@
-"""The table of the ``kprobe`` command: names, where each command is, and its line of help."""
+"""The table of the ``kprobe`` command: name of each command, its module, and its line of help."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMMANDS = {
 
 
 class _Group(LazyGroup):
-    # ``kprobe 'PROBE(ITEM, …)'`` is short for ``kprobe trace 'PROBE(ITEM, …)'``.
+    # ``kprobe 'PROBE(ITEM, …)'`` means ``kprobe trace 'PROBE(ITEM, …)'``.
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

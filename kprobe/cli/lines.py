@@ -1,4 +1,4 @@
-"""Escape text of several lines for a terminal."""
+"""Escape multi-line text for a terminal."""
 
 from __future__ import annotations
 

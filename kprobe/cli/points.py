@@ -20,18 +20,24 @@ KINDS = ("tracepoint", "rawtp", "syscall")
 
 @frozen
 class Shown:
-    """A probe; ``pattern`` is its name as in a probe's text."""
+    """A probe that a command shows.
+
+    Attributes:
+        kind: one of :data:`KINDS`.
+        pattern: its name as in a probe's text.
+        key: the catalog's object for it.
+    """
 
     kind: str
     pattern: str
     key: object
 
     def fields(self) -> list[dict[str, Any]]:
-        """Return its fields: name, C type, names of values."""
+        """Return its fields as JSON objects: name, C type, names of values."""
         return list(_FIELDS[self.kind](self.key))
 
     def to_json(self, *, fields: bool) -> str:
-        """Return one JSON object."""
+        """Return it as the text of a JSON object."""
         made: dict[str, Any] = {"kind": self.kind, "name": self.pattern}
         if fields:
             made["fields"] = self.fields()
@@ -39,7 +45,7 @@ class Shown:
 
 
 def is_point(word: str) -> bool:
-    """Whether an argument names probes of these kinds."""
+    """Return True if a command-line argument names probes of these kinds."""
     return word.partition(":")[0] in KINDS and ":" in word
 
 
@@ -47,7 +53,7 @@ def found(word: str) -> list[Shown]:
     """Return the probes that an argument like ``tracepoint:sched:*`` matches.
 
     Raises:
-        ProbeNotFound: nothing matches; the message names the closest.
+        ProbeNotFound: nothing matches; the message names the most similar one.
     """
     from usdt.engine.language import parse_probe  # noqa: PLC0415 - --help does not pay for it
 

@@ -1,8 +1,8 @@
-"""What the definitions of a kernel may say: its types, limits and kinds of probes.
+"""The definition syntax of a kernel: its types, limits and kinds of probes.
 
-Kernels differ by configuration and backports as well as by version, so the running kernel's
-dialect is read from tracefs's README, which lists what it takes; the named ones are those of
-mainline (Documentation/trace/kprobetrace.rst and kernel/trace/trace_probe.h of that version).
+Kernels differ in configuration and backports as well as in version. The dialect of the running
+kernel is therefore read from the README in tracefs, which lists the accepted syntax. Dialects of
+versions are those of mainline (Documentation/trace/kprobetrace.rst and kernel/trace/trace_probe.h).
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ _OLD = _INTEGERS | {"string", "ustring", "symbol"}
 
 @frozen
 class Dialect:
-    """One kernel's language.
+    """The definition syntax of one kernel.
 
     Attributes:
-        name: the version it is known by, "6.1".
+        name: the kernel's version, such as "6.1".
         kinds: first letters of definitions.
-        types: names of types, bitfields (``bW@O/C``) apart.
-        maximum_arguments, maximum_body, maximum_operations: limits; a body is an argument's text
-            behind its name, operations are what it is compiled to.
-        variables: whether bare words are parameters, found by BTF.
-        all_arguments: ``$arg*``.
-        arguments_on_return: ``$argN`` on return probes.
-        user_symbols: whether a uprobe takes the type ``symbol``, which means nothing there.
-        modern: since Linux 6.5, which made parameters of functions known: a bare word is one, a
-            ``$argN`` off a function's entry is told apart, and more of what is wrong is in
-            error_log.
-        registers: names behind ``%``; None: any.
+        types: names of types, without bit fields (``bW@O/C``).
+        registers: names accepted after ``%``; None for any.
+        maximum_arguments: arguments per definition.
+        maximum_body: characters of an argument after ``NAME=``.
+        maximum_operations: fetch operations per argument; this many are already too many.
+        variables: True if a bare identifier is a parameter, looked up in BTF.
+        all_arguments: True if ``$arg*`` is accepted.
+        arguments_on_return: True if return probes accept ``$argN``.
+        user_symbols: True if uprobes accept the type ``symbol``, which has no meaning there.
+        modern: True for Linux 6.5 and newer, which look up the parameters of functions: a bare
+            identifier is a parameter, ``$argN`` outside a function's entry has an error of its own,
+            and error_log reports more mistakes.
     """
 
     name: str
@@ -55,10 +56,14 @@ class Dialect:
 
     @classmethod
     def of(cls, name: str, machine: str | None = None) -> Self:
-        """The dialect of a mainline version: the newest known that is not newer.
+        """Return the dialect of a mainline version.
+
+        Args:
+            name: the version; text after ``MAJOR.MINOR`` is ignored.
+            machine: the CPU, as ``uname -m`` prints it; None for that of this kernel.
 
         Raises:
-            TracingError: it is no version, or older than 5.10.
+            TracingError: ``name`` is not a version, or older than 5.10.
         """
         match = re.match(r"(\d+)\.(\d+)", name)
         if not match:
@@ -75,9 +80,10 @@ class Dialect:
 
     @classmethod
     def running(cls, readme: str = "") -> Self:
-        """The dialect of this kernel; ``readme`` is the text of tracefs's README.
+        """Return the dialect of the running kernel; ``readme`` is the text of tracefs's README.
 
-        What the README tells comes from it: kernels are patched, and built without BTF.
+        The README takes precedence over the version, because kernels are patched, or built without
+        BTF. Without a README, return the dialect of the mainline version.
         """
         found = cls.of(os.uname().release)
         if not readme:
@@ -85,7 +91,7 @@ class Dialect:
         kinds = frozenset(re.findall(r"^[ \t]+(?:Format: )?([eft])\S*\[:", readme, re.MULTILINE))
         told = frozenset(name for name in _TOLD if re.search(rf"[ /]{name}[,/]", readme))
         if "char" not in found.types:
-            told -= {"char"}  # in the README of Linux 6.1.176, which refuses it
+            told -= {"char"}  # the README of Linux 6.1.176 lists it, but the kernel refuses it
         return cls(
             name=found.name,
             kinds=frozenset("pr") | kinds,
@@ -108,10 +114,10 @@ def _names(text: str) -> frozenset[str]:
 
 _TOLD = ("char", "symstr", "%pd", "%pD")  # types that not every kernel has
 
-#: First version → what it brought.
+#: (first version, attributes that it changes).
 _CHANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (
     ((5, 15), {"kinds": frozenset("e")}),  # 7491e2c44278
-    # symstr b26a124cbfa8; symbols refused for uprobes d4505aa6afae.
+    # symstr: b26a124cbfa8; type "symbol" refused for uprobes: d4505aa6afae.
     ((6, 3), {"types": frozenset({"char", "symstr"}), "user_symbols": False}),
     # Function probes 334e5519c375, tracepoints e2d0d7b2f42d; parameters b576e09701c7, 18b1e870a496.
     ((6, 5), {"kinds": frozenset("ft"), "variables": True, "all_arguments": True}),
@@ -121,8 +127,8 @@ _CHANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (
     ((7, 3), {"maximum_body": 255, "maximum_operations": 8}),
 )
 
-#: Machine → names behind ``%`` (regs_query_register_offset() of arch/*/kernel/ptrace.c). Of other
-#: machines any name is taken.
+#: Machine → names accepted after ``%`` (regs_query_register_offset() in arch/*/kernel/ptrace.c).
+#: For other machines, any name is accepted.
 _REGISTERS = {
     "x86_64": _names(
         "r15 r14 r13 r12 r11 r10 r9 r8 bx cx dx si di bp ax orig_ax ip cs flags sp ss"

@@ -1,8 +1,7 @@
-"""What can be wrong with a definition, in the words of the kernel's error_log.
+"""Errors of definitions, with the texts of the kernel's error_log.
 
-Codes are the kernel's own (kernel/trace/trace_probe.h, ERRORS), less ``TP_ERR_``; texts differ
-between kernels, so compare codes. Those of :data:`STRICT` are ours: the kernel takes such a line
-and does something else than it says.
+Codes are those of the kernel (kernel/trace/trace_probe.h, ERRORS) without ``TP_ERR_``. Compare
+codes, because texts differ between kernels. The codes in :data:`STRICT` are this package's own.
 """
 
 from __future__ import annotations
@@ -72,7 +71,8 @@ MESSAGES = {
     "USED_ARG_NAME": "This argument name is already used",
 }
 
-#: Refused here, taken by the kernel.
+#: Errors that error_log does not have. The kernel refuses some of these lines with no such text,
+#: and accepts others with another meaning.
 STRICT = {
     "BAD_SYMBOL": "A symbol is a name, with '+OFFSET' or '-OFFSET' behind it",
     "JUNK": "Unknown characters after the probe type: ':' and a name may stand here",
@@ -88,13 +88,13 @@ STRICT = {
 
 
 class DefinitionError(LanguageError):
-    """A definition that the kernel would not take, or not as it reads.
+    """A definition that the kernel would refuse, or would interpret differently.
 
     Attributes:
-        text: the line with its white space normalised, which positions count in.
-        column: 0-based position, where error_log puts its caret.
-        reason: what error_log says.
-        code: the kernel's name for it, ``BAD_FETCH_ARG``.
+        text: the line with normalized white space; ``column`` is a position in it.
+        column: 0-based position of error_log's caret.
+        reason: the text of the error, as in error_log.
+        code: the kernel's name of the error, such as ``BAD_FETCH_ARG``.
     """
 
     def __init__(self, line: str, position: int, code: str) -> None:

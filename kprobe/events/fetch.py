@@ -1,8 +1,8 @@
-"""Arguments of a definition: names, fetch expressions, types; in the kernel's order of checks.
+"""Arguments of a definition: names, fetch expressions, types; checked in the kernel's order.
 
-The order matters: of several mistakes error_log tells the first, and positions are counted as
-traceprobe_parse_probe_arg() of kernel/trace/trace_probe.c counts them. A fetch expression is
-compiled to operations; only their number and the last one matter here.
+The order matters, because error_log reports only the first of several mistakes. Positions are those
+of traceprobe_parse_probe_arg() in kernel/trace/trace_probe.c. The kernel compiles a fetch
+expression to operations; only their number and the last one matter here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ("RESERVED", "Target", "is_name", "parse_argument")
 
 MAX_NAME = 32  # characters of an argument's name
 MAX_ARRAY = 64
-MAX_SLOT = 2048  # words of a kernel stack, THREAD_SIZE / sizeof(long)
+MAX_SLOT = 2048  # longs in a kernel stack, THREAD_SIZE / sizeof(long)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 #: Fields that every event has.
@@ -49,19 +49,19 @@ RESERVED = {
     *("__probe_ip", "__probe_ret_ip", "__probe_func"),
 }
 _STRINGS = frozenset({"string", "ustring", "symstr"})
-_EXPANDED = frozenset({"%pd", "%pD"})  # written as strings behind pointers: d9b15224dd8f
+_EXPANDED = frozenset({"%pd", "%pD"})  # the kernel turns them into string fetches: d9b15224dd8f
 _SIZES = {"char": 1, "symbol": 8}
 
 
 @frozen
 class Target:
-    """Where an argument is fetched: which kind of event, and whether it is a return.
+    """The kind of event that an argument belongs to.
 
     Attributes:
         kind: "kernel", "user" or "event".
-        entry: a function's first instruction.
-        returns: a return probe.
-        registers: whether they are saved there.
+        entry: True for a function's first instruction.
+        returns: True for a return probe.
+        registers: True if the event has the registers.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Target:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text follows the rules of C identifiers, is_good_name()."""
+    """Return True if a text is a C identifier (the kernel's is_good_name())."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -81,15 +81,15 @@ def parse_argument(
     """Parse one argument.
 
     Args:
-        word: the argument.
-        used: names of those before it; its own is added.
-        line: the normalised line, for errors.
-        at: where the word begins in it.
-        target: where it is fetched.
-        dialect: what the kernel takes.
+        word: the text of the argument.
+        used: names of the arguments before it; its own name is added.
+        line: the normalized line, for errors.
+        at: position of ``word`` in ``line``.
+        target: the kind of event.
+        dialect: the syntax that the kernel accepts.
 
     Raises:
-        DefinitionError: as the kernel has it.
+        DefinitionError: the argument is not valid; it has the kernel's code and position.
     """
     return _Parser(line, target, dialect).argument(word, used, at)
 
@@ -97,7 +97,7 @@ def parse_argument(
 class _Parser:
     def __init__(self, line: str, target: Target, dialect: Dialect) -> None:
         self.line = line
-        self.reached = 0  # where the innermost fetch of an argument begins
+        self.reached = 0  # position of the innermost fetch of an argument
         self.target = target
         self.dialect = dialect
 
@@ -129,7 +129,7 @@ class _Parser:
         return Argument(fetch, name or None, kind)
 
     def _automatic(self, body: str, number: int) -> str:
-        # What the kernel calls an argument without a name: a parameter's, or argN.
+        # The kernel's name for an argument without one: the parameter's name, or argN.
         bare = body.partition(":")[0]
         return bare if self.dialect.variables and is_name(bare) else f"arg{number}"
 
@@ -138,7 +138,7 @@ class _Parser:
             self.fail(at, "ARG_TOO_LONG")
         if not body:
             self.fail(at, "NO_ARG_BODY")
-        # The kernel cuts at the first colon, which for a text in quotes is not its end.
+        # The kernel splits at the first colon, even inside a quoted string.
         expression, colon, spelled = body.partition(":")
         type_at = at + len(expression) + 1
         kind = self._type(spelled, type_at) if colon else None
@@ -173,7 +173,7 @@ class _Parser:
         return Type(name, count)
 
     def _known(self, name: str) -> bool:
-        if name.startswith("b"):  # a bitfield's container; the rest is checked last
+        if name.startswith("b"):  # check a bit field's container; _check() checks the rest last
             container = unsigned(name.partition("/")[2]) if "/" in name else None
             return container in (8, 16, 32, 64)
         if self.target.kind == "user" and name in ("symbol", "symstr"):
@@ -183,12 +183,12 @@ class _Parser:
         return name in self.dialect.types
 
     def _check(self, fetch: Fetch, kind: Type | None, at: int, type_at: int, *, text: bool) -> None:
-        # What a type asks of the operation before it.
+        # Check that the type fits the last operation of the fetch.
         name = "string" if text else kind.name if kind else ""
         count = kind.count if kind else 0
         in_memory = isinstance(fetch, Deref | Memory | MemoryOfSymbol | MemoryOfFile)
         pointers = in_memory or isinstance(fetch, Immediate | Comm | Text | Variable)
-        if isinstance(fetch, FunctionArgument | ReturnValue):  # typed, where the kernel has BTF
+        if isinstance(fetch, FunctionArgument | ReturnValue):  # they have types if there is BTF
             pointers = self.dialect.variables and self.target.kind == "kernel"
         # A member of a parameter is in memory.
         in_memory |= isinstance(fetch, Variable) and "->" in fetch.text
@@ -203,7 +203,7 @@ class _Parser:
             operations += 1
         if operations >= self.dialect.maximum_operations:
             self.fail(at, "TOO_MANY_OPS")
-        # From here on newer kernels count from where the innermost fetch began.
+        # Newer kernels report the remaining errors relative to the innermost fetch.
         deeper = self.reached - at if self.dialect.modern else 0
         if name.startswith("b") and not _bitfield(name):
             self.fail(type_at + deeper, "BAD_BITFIELD")
@@ -299,7 +299,7 @@ class _Parser:
         match = re.fullmatch(r"([^+-]*)([+-].*)?", place, re.DOTALL)
         offset = signed(match[2]) if match and match[2] else 0
         if match is None or not match[1] or offset is None:
-            self.fail(at, "BAD_SYMBOL")  # the kernel finds no such symbol when it defines the event
+            self.fail(at, "BAD_SYMBOL")  # the kernel's error here: no such symbol
         return MemoryOfSymbol(match[1], offset)
 
     def _deref(self, text: str, at: int, depth: int) -> Fetch:
@@ -307,7 +307,7 @@ class _Parser:
         digits, brace, rest = (text[0] + text[2:] if user else text).partition("(")
         if not brace:
             self.fail(at, "DEREF_NEED_BRACE")
-        # The kernel takes signs in a row; they were hardly meant.
+        # The kernel accepts two signs in a row; that is hardly intended.
         offset = signed(digits) if digits[1:2] not in ("+", "-") else None
         if offset is None:
             self.fail(at, "BAD_DEREF_OFFS")
@@ -338,7 +338,7 @@ class _Parser:
         return Text(text[1:-1])
 
     def _parameter(self, text: str, at: int) -> Fetch:
-        # A bare word: a parameter and its members. Whether they exist BTF tells, not the text.
+        # A bare identifier: a parameter and its members. Only BTF tells whether they exist.
         reached = self.target.entry or self.target.returns
         if self.target.kind != "kernel" or not (reached and self.dialect.variables):
             self.fail(at, "NOSUP_BTFARG")
@@ -354,7 +354,7 @@ class _Parser:
 
 
 def _operations(fetch: Fetch) -> int:
-    # How many operations a fetch is compiled to, the one that stores its value left out.
+    # The number of operations that a fetch is compiled to, without the store of its value.
     if isinstance(fetch, Deref):
         return _operations(fetch.inner) + 1
     return 2 if isinstance(fetch, Memory | MemoryOfSymbol | MemoryOfFile) else 1

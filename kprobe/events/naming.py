@@ -1,4 +1,4 @@
-"""Complete names: what the kernel would call an event that has none."""
+"""Complete the names of events, as the kernel names an event without a name."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _MAX_NAME = 63
 
 
 def default_group(definition: Definition) -> str:
-    """The group of an event that names none."""
+    """Return the group of an event whose definition has none."""
     if isinstance(definition.place, FilePlace):
         return "uprobes"
     return _GROUPS[definition.kind]
 
 
 def named(definition: Definition) -> Definition:
-    """The definition with a group and an event."""
+    """Return the definition with a group and an event name; missing ones are the kernel's."""
     group = definition.group or default_group(definition)
     return renamed(definition, group, definition.event or _event(definition))
 
 
 def renamed(definition: Definition, group: str, event: str, *more: Argument) -> Definition:
-    """The definition under another name, with ``more`` arguments."""
+    """Return the definition with another name, and with ``more`` arguments added."""
     return Definition(
         definition.kind,
         definition.place,

@@ -1,4 +1,4 @@
-"""Numbers as the kernel reads them: kstrtoul() and its like (lib/kstrtox.c)."""
+"""Parse numbers as the kernel does: kstrtoul() and similar functions (lib/kstrtox.c)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ __all__ = ("prefix_number", "signed", "unsigned")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+", re.ASCII)
 _OCTAL = re.compile(r"0[0-7]*", re.ASCII)
 _DECIMAL = re.compile(r"[1-9][0-9]*", re.ASCII)
-_WORD = 64  # bits of a long; a definition for a 32-bit kernel is not told apart
+_WORD = 64  # bits of a long; definitions for 32-bit kernels are not treated differently
 
 
 def unsigned(text: str, *, base: int = 0, bits: int = _WORD) -> int | None:
-    """kstrtoul(): decimal, 0x… or octal (leading 0), with at most one ``+``; None: it is none."""
+    """Parse an unsigned number as kstrtoul() does; None if it is invalid or too large.
+
+    Args:
+        text: decimal, 0x… or octal (leading 0), after at most one ``+``.
+        base: 10 for decimal only; 0 for all three.
+        bits: size of the number.
+    """
     digits = text.removeprefix("+")
     if base == 10:
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 30 else None
@@ -25,7 +31,7 @@ def unsigned(text: str, *, base: int = 0, bits: int = _WORD) -> int | None:
 
 
 def signed(text: str) -> int | None:
-    """kstrtol(): the same with a ``-``, in the range of a long."""
+    """Parse a number with an optional sign as kstrtol() does; None if invalid or too large."""
     number = unsigned(text.removeprefix("-") if text.startswith("-") else text)
     if number is None or text.startswith("-+"):
         return None
@@ -35,7 +41,7 @@ def signed(text: str) -> int | None:
 
 
 def prefix_number(text: str) -> tuple[int | None, str]:
-    """simple_strtoul(): the number a text begins with, and what follows it."""
+    """Return the number at the start of a text (or None), and the rest, as simple_strtoul()."""
     for pattern, base in ((_HEX, 16), (_OCTAL, 8), (_DECIMAL, 10)):
         if match := pattern.match(text):
             return int(match[0], base), text[match.end() :]

@@ -1,4 +1,4 @@
-"""One line → a Definition or a Deletion, or the error that the kernel would log."""
+"""Parse a line into a Definition or a Deletion, or raise the error that the kernel would log."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ("canonical", "parse")
 MAX_LINE = 4094
 MAX_EVENT_NAME = 64  # with its NUL
 MAX_MAXACTIVE = 4096
-# Offsets that may still be a function's entry: behind what marks it for indirect branches (x86:
-# cc66bb914578; arm64), behind the set-up of the TOC (powerpc). The kernel knows.
+# Offsets that may still be a function's entry: after the landing pad for indirect branches (x86:
+# cc66bb914578; arm64), after the set-up of the TOC (powerpc). Only the kernel knows which.
 _ENTRY = (0, 4, 8, 16)
 _SYSTEM = re.compile(r"[A-Za-z_-][A-Za-z0-9_-]*", re.ASCII)
 _SPACE = " \t\n\v\f\r\xa0"  # isspace() of the kernel
 
 
 def canonical(line: str) -> str:
-    """The line as error_log shows it: without comment, words one space apart."""
+    """Return the line as error_log shows it: without comment, tokens separated by one space."""
     return " ".join(_words(line))
 
 
@@ -49,10 +49,10 @@ def parse(line: str, dialect: Dialect) -> Definition | Deletion:
 
     Args:
         line: a line as written to kprobe_events, uprobe_events or dynamic_events.
-        dialect: the kernel that is to take it.
+        dialect: the syntax that the kernel accepts.
 
     Raises:
-        DefinitionError: the kernel would refuse it, or do something else than it says.
+        DefinitionError: the kernel would refuse the line, or would interpret it differently.
     """
     if len(line.rstrip("\n")) > MAX_LINE:
         raise DefinitionError(canonical(line), MAX_LINE, "LINE_TOO_LONG")
@@ -67,14 +67,14 @@ class _Line:
         self.text = " ".join(words)
 
     def fail(self, index: int, offset: int, code: str) -> NoReturn:
-        """The error at a character of a word."""
+        """Raise the error ``code`` at character ``offset`` of token ``index``."""
         raise DefinitionError(self.text, self._start(index) + offset, code)
 
     def _start(self, index: int) -> int:
         return sum(len(word) + 1 for word in self.words[:index])
 
     def parse(self) -> Definition | Deletion:
-        """The whole line."""
+        """Parse the line."""
         if not self.words:
             self.fail(0, 0, "NO_COMMAND")
         head = self.words[0]
@@ -102,7 +102,7 @@ class _Line:
     # ------------------------------------------------------------ names
 
     def _named(self) -> tuple[str | None, str | None]:
-        # The group and event behind the first word's colon.
+        # The group and event after the colon of the first token.
         head = self.words[0]
         colon = head.find(":")
         if colon < 0:
@@ -135,7 +135,7 @@ class _Line:
         return group, name
 
     def _no_junk(self) -> None:
-        # "pfoo" is a probe for the kernel, as is "pfoo:bar", with or without its name.
+        # The kernel accepts "pfoo" and "pfoo:bar" as "p" and "p:bar".
         head = self.words[0]
         if len(head) > 1 and head[1] != ":":
             self.fail(0, 1, "JUNK")

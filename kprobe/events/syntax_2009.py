@@ -1,4 +1,4 @@
-"""The spellings of 2009, before kprobe events were merged, in today's."""
+"""Translate the syntax of 2009, before kprobe events were merged, into today's."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _WORD = re.compile(
 
 
 def translate(line: str) -> tuple[str, list[str]]:
-    """A definition with old spellings replaced, and what was replaced, for people.
+    """Return a definition in today's syntax, and a message for each replacement.
 
-    ``aN`` counted from 0 and is ``$argN+1``; ``sN`` is ``$stackN``, ``sa`` ``$stack``, ``rv``
-    ``$retval``. ``ra`` is gone: return events always record where they return to.
+    ``aN`` counts from 0 and becomes ``$argN+1``; ``sN`` becomes ``$stackN``, ``sa`` ``$stack``,
+    ``rv`` ``$retval``. ``ra`` is dropped: return events always record the return address.
     """
     words = line.split()
     told = []

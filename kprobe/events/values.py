@@ -1,4 +1,4 @@
-"""Definitions as values; ``str()`` of each is what the kernel is given."""
+"""Definitions as values; ``str()`` returns their text in the kernel's syntax."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = (
 
 
 def _shortest(number: int) -> str:
-    # Decimal or hexadecimal: an argument has no more than 63 characters.
+    # The shorter of decimal and hexadecimal, because kernels limit an argument to 63 characters.
     return min(str(number), hex(number), key=len)
 
 
 @frozen
 class Register:
-    """``%di``: a register, under the kernel's name for it."""
+    """``%di``: a register, by the kernel's name."""
 
     name: str
 
@@ -58,7 +58,7 @@ class Stack:
 
 @frozen
 class StackSlot:
-    """``$stackN``: the Nth word on the stack, from 0."""
+    """``$stackN``: the Nth long on the stack, counted from 0."""
 
     number: int
 
@@ -68,7 +68,7 @@ class StackSlot:
 
 @frozen
 class ReturnValue:
-    """``$retval``."""
+    """``$retval``: the return value."""
 
     def __str__(self) -> str:
         return "$retval"
@@ -86,7 +86,7 @@ class Comm:
 
 @frozen
 class FunctionArgument:
-    """``$argN``: the Nth argument of the function, from 1."""
+    """``$argN``: the Nth argument of the function, counted from 1."""
 
     number: int
 
@@ -104,7 +104,7 @@ class AllArguments:
 
 @frozen
 class Variable:
-    """A parameter by name, with its members (``file->f_mode``), or ``$field`` of an event."""
+    """A parameter with optional members (``file->f_mode``), or ``$field`` of an event."""
 
     text: str
 
@@ -114,7 +114,7 @@ class Variable:
 
 @frozen
 class Memory:
-    """``@ADDRESS``: kernel memory (in a uprobe: the process's own)."""
+    """``@ADDRESS``: memory of the kernel (in a uprobe: of the process)."""
 
     address: int
 
@@ -124,7 +124,7 @@ class Memory:
 
 @frozen
 class MemoryOfSymbol:
-    """``@SYMBOL+OFFSET``."""
+    """``@SYMBOL+OFFSET``: memory at a symbol of the kernel."""
 
     symbol: str
     offset: int = 0
@@ -159,7 +159,7 @@ class Deref:
 
 @frozen
 class Immediate:
-    r"""``\NUMBER``."""
+    r"""``\NUMBER``: a constant."""
 
     value: int
 
@@ -169,7 +169,7 @@ class Immediate:
 
 @frozen
 class Text:
-    r"""``\"TEXT"``: white space cannot be in it."""
+    r"""``\"TEXT"``: a constant string without white space."""
 
     text: str
 
@@ -197,11 +197,11 @@ Fetch = (
 
 @frozen
 class Type:
-    """``u32``, ``string``, ``b4@2/8``, ``s16[4]``.
+    """The type of an argument: ``u32``, ``string``, ``b4@2/8``, ``s16[4]``.
 
     Attributes:
-        name: of the type; of a bitfield all of ``bWIDTH@OFFSET/CONTAINER``.
-        count: elements of an array, 0: none.
+        name: name of the type; for a bit field, ``bWIDTH@OFFSET/CONTAINER``.
+        count: number of elements of an array; 0 if it is not an array.
     """
 
     name: str
@@ -213,7 +213,7 @@ class Type:
 
 @frozen
 class Argument:
-    """``[NAME=]FETCH[:TYPE]``."""
+    """A fetch argument: ``[NAME=]FETCH[:TYPE]``."""
 
     fetch: Fetch
     name: str | None = None
@@ -226,7 +226,7 @@ class Argument:
 
 @frozen
 class KernelPlace:
-    """``[MODULE:]SYMBOL[+OFFSET]``."""
+    """``[MODULE:]SYMBOL[+OFFSET]``: an instruction of the kernel, by symbol."""
 
     symbol: str
     offset: int = 0
@@ -239,7 +239,7 @@ class KernelPlace:
 
 @frozen
 class KernelAddress:
-    """An address of the kernel's code."""
+    """An address in the kernel's code."""
 
     address: int
 
@@ -249,7 +249,13 @@ class KernelAddress:
 
 @frozen
 class FilePlace:
-    """``PATH:OFFSET[(REFERENCE COUNTER)]``."""
+    """``PATH:OFFSET[(REF_CTR_OFFSET)]``: an instruction in a file, for uprobes.
+
+    Attributes:
+        path: the file.
+        offset: file offset of the instruction.
+        ref_ctr: file offset of the reference counter (semaphore), or None.
+    """
 
     path: str
     offset: int
@@ -262,7 +268,7 @@ class FilePlace:
 
 @frozen
 class EventPlace:
-    """``SYSTEM.EVENT``: another event."""
+    """``SYSTEM.EVENT``: the trace event that an event probe is attached to."""
 
     system: str
     event: str
@@ -273,7 +279,7 @@ class EventPlace:
 
 @frozen
 class TracepointPlace:
-    """A tracepoint by its name alone."""
+    """The name of a tracepoint, without its system."""
 
     name: str
 
@@ -286,16 +292,17 @@ Place = KernelPlace | KernelAddress | FilePlace | EventPlace | TracepointPlace
 
 @frozen
 class Definition:
-    """One event.
+    """The definition of a dynamic event.
 
     Attributes:
         kind: "p", "r" (a return probe), "e", "f" or "t".
-        place: what is probed.
-        arguments: what is recorded.
-        group, event: its name; None: the kernel makes one.
-        maxactive: of a return probe, how many calls may be under way; None: the kernel decides.
-        returns: of "f", whether it is the function's return.
-        filter: of "e", what stands behind ``if``.
+        place: the attach point.
+        arguments: the fetch arguments that are recorded.
+        group: name of the group; None if the kernel chooses it.
+        event: name of the event; None if the kernel chooses it.
+        maxactive: for return probes, the number of concurrent calls; None if the kernel decides.
+        returns: for "f", True to probe the function's return.
+        filter: for "e", the condition after ``if``.
     """
 
     kind: str
@@ -321,7 +328,7 @@ class Definition:
 
 @frozen
 class Deletion:
-    """``-:[GROUP/]EVENT``; without an event a whole group."""
+    """``-:[GROUP/]EVENT``, or ``-:GROUP/`` to delete all events of a group."""
 
     group: str | None
     event: str | None

@@ -1,9 +1,11 @@
-"""The words that hold a kernel function's arguments: at a call, or in the context of fentry.
+"""Argument slots of a kernel function: at a call, or in the context of fentry.
 
-Words are numbered: first those in registers, then those on the stack. Sources: those of
-:mod:`usdt.arch.calling_convention`; of structures passed by value the System V ABI for x86-64
-(3.2.3), AAPCS64 (6.8.2), the RISC-V and LoongArch psABIs, the s390x ELF ABI and the ELF v2 ABI of
-Power. The context of fentry has each argument in its own words, in order (btf_ctx_access()).
+A slot ("word" in the code) has the size of a register. Slots are numbered from 0: first the
+argument registers, then the stack. The context of fentry has the slots of each argument in order
+(btf_ctx_access()).
+Sources: those of :mod:`usdt.arch.calling_convention`; for structures passed by value, the System V
+ABI for x86-64 (3.2.3), AAPCS64 (6.8.2), the RISC-V and LoongArch psABIs, the s390x ELF ABI and the
+ELF v2 ABI of Power.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ _MAX_IN_REGISTERS = 16  # bytes of the largest structure that two registers hold
 
 @frozen
 class AbiType:
-    """A type as calling conventions classify it: size, alignment, structure or union."""
+    """A type as calling conventions classify it.
+
+    Attributes:
+        size: size in bytes.
+        align: alignment in bytes.
+        aggregate: True for a structure or union.
+    """
 
     size: int
     align: int = 1
@@ -33,20 +41,20 @@ class AbiType:
 
     @property
     def words(self) -> int:
-        """The number of words it takes."""
+        """The number of slots that a value takes."""
         return -(-self.size // _WORD)
 
 
 @frozen
 class ArgumentWords:
-    """The words of an argument, in order; with ``by_reference``, the word with its address."""
+    """The slots of an argument, in order; with ``by_reference``, the slot of its address."""
 
     words: tuple[int, ...]
     by_reference: bool = False
 
 
 def fentry_words(shapes: Sequence[AbiType]) -> list[ArgumentWords | None]:
-    """Return the words of each argument in the context of fentry."""
+    """Return the slots of each argument in the context of fentry."""
     found: list[ArgumentWords | None] = []
     at = 0
     for shape in shapes:
@@ -58,7 +66,7 @@ def fentry_words(shapes: Sequence[AbiType]) -> list[ArgumentWords | None]:
 def call_words(
     shapes: Sequence[AbiType], machine: str = KERNEL_MACHINE
 ) -> list[ArgumentWords | None]:
-    """Return the words of each argument of a call; None for an unknown one and all after it."""
+    """Return the slots of each argument of a call; None for an unknown one and all after it."""
     registers = len(KERNEL_CONVENTIONS[machine].arguments)
     give = _RULES.get(machine)
     if give is None:
@@ -68,27 +76,27 @@ def call_words(
 
 
 def has_sret(shape: AbiType, machine: str = KERNEL_MACHINE) -> bool:
-    """Return True if the first word of a call is the address of its result (sret)."""
+    """Return True if the first slot of a call is the address of its result (sret)."""
     if not shape.aggregate or machine.startswith("aarch64"):  # which uses x8
         return False
     return machine == "s390x" or shape.size > _MAX_IN_REGISTERS
 
 
 class _WordAllocator:
-    # The next free register and stack word.
+    # The next free register and stack slot.
     def __init__(self, registers: int) -> None:
         self.registers = registers
         self.register = 0
         self.stack = 0
 
     def take(self, number: int) -> tuple[int, ...]:
-        """Take registers."""
+        """Allocate registers."""
         first = self.register
         self.register += number
         return tuple(range(first, first + number))
 
     def push(self, shape: AbiType) -> tuple[int, ...]:
-        """Take stack words."""
+        """Allocate stack slots."""
         if shape.align > _WORD:
             self.stack += self.stack % 2
         first = self.registers + self.stack
@@ -96,13 +104,13 @@ class _WordAllocator:
         return tuple(range(first, first + shape.words))
 
     def even(self, shape: AbiType) -> None:
-        """Skip to an even register for a value with an alignment of two words."""
+        """Skip to an even register for a value with an alignment of two slots."""
         if shape.align > _WORD:
             self.register += self.register % 2
 
 
 def _plain(shapes: Sequence[AbiType], word: int) -> Iterator[ArgumentWords | None]:
-    # A CPU for which only the passing of single words is known.
+    # For this CPU, only arguments of one register are known.
     known = True
     for number, shape in enumerate(shapes):
         known = known and not shape.aggregate and shape.size <= word
@@ -132,7 +140,7 @@ def _riscv(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
     left = free.registers - free.register
     if shape.words <= left:
         return ArgumentWords(free.take(shape.words))
-    if left > 0:  # its second word is the first on the stack
+    if left > 0:  # the second half is in the first stack slot
         return ArgumentWords((*free.take(left), *free.push(AbiType(_WORD))))
     return ArgumentWords(free.push(shape))
 
@@ -146,7 +154,7 @@ def _s390x(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
 
 
 def _in_order(free: _WordAllocator, shape: AbiType) -> ArgumentWords:
-    # Power and MIPS: consecutive words of a save area, the first of which are in registers.
+    # Power and MIPS: consecutive slots of a save area, the first of which are in registers.
     free.even(shape)
     return ArgumentWords(free.take(shape.words))
 

@@ -1,8 +1,8 @@
 """Arguments and result of a kernel function, by its prototype in BTF: names, types, locations.
 
 The locations depend on the attach method: the context of a kprobe has the registers at the
-function's entry, that of fentry has each argument in its own words. Without BTF, every argument is
-taken for one word.
+function's entry, that of fentry has each argument in its own slots. Without BTF, each argument is
+assumed to fill one register or stack slot.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ("CallContextAbi", "FunctionTypes", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
 _PIECES = (1, 2, 4, 8)
-# Register with the second word of a structure that is returned in two registers.
+# CPU → register with the second half of a structure that is returned in two registers.
 _SECOND_RESULT = {
     "x86_64": "rdx",
     "aarch64": "x1",
@@ -67,11 +67,15 @@ _SECOND_RESULT = {
 
 
 class CallContextAbi:
-    """Locations of the words of a call in a program's context.
+    """Locations of the argument slots of a call in a program's context.
 
     Args:
         traced: True for the context of fentry; False for registers, as in a kprobe.
         machine: the kernel's CPU.
+
+    Attributes:
+        known: False if the calling convention is unknown.
+        word: size of a register in bytes.
     """
 
     def __init__(self, *, traced: bool, machine: str = KERNEL_MACHINE) -> None:
@@ -87,7 +91,7 @@ class CallContextAbi:
 
     @property
     def stack(self) -> EntryReturnMatch:
-        """How the entry and return of a call are matched."""
+        """The rule that matches a call's return with its entry."""
         if self.traced:
             return EntryReturnMatch(None)
         pointer = Register(self._slots[self._convention.sp], self.word)
@@ -111,11 +115,11 @@ class CallContextAbi:
         return tuple(self._slots[name] for name in names)
 
     def where(self, shapes: list[AbiType]) -> list[ArgumentWords | None]:
-        """Return the words of each argument."""
+        """Return the slots of each argument; None for those that are unknown."""
         return fentry_words(shapes) if self.traced else call_words(shapes, self.machine)
 
     def fetch(self, number: int, size: int) -> Location:
-        """Return the location of a number of ``size`` bytes in a word."""
+        """Return the location of an integer of ``size`` bytes in slot ``number``."""
         shift = self.word - size if self._big else 0
         if self.traced:
             return TypedContextWord(self.word * number + shift, size)
@@ -129,7 +133,7 @@ class CallContextAbi:
         return self._convention.stack + self.word * later
 
     def place(self, where: ArgumentWords, size: int) -> Location:
-        """Return the address of a structure: that of its words in the context or on the stack."""
+        """Return the location of a structure: an area of the context, or its address."""
         if not where.words:
             return Unreadable("a structure without members")
         first, last = where.words[0], where.words[-1]
@@ -147,7 +151,7 @@ class CallContextAbi:
         return ContextArea(self._slots[self._convention.arguments[first]] + shift, size)
 
     def result(self, number: int, size: int) -> Register | TypedContextWord:
-        """Return the location of the result; ``number`` words precede it in fexit's context."""
+        """Return the location of the result; ``number`` slots precede it in fexit's context."""
         shift = self.word - size if self._big else 0
         if self.traced:
             return TypedContextWord(self.word * number + shift, size)
@@ -185,7 +189,7 @@ class FunctionTypes(BtfTypes):
     def _gathered(
         self, registers: tuple[int, ...], size: int, *, returned: bool
     ) -> RegisterAggregate:
-        # The bytes of a structure in registers, as numbers.
+        # A structure in registers, as integers of 8, 4, 2 and 1 bytes.
         parts: list[tuple[int, Node]] = []
         start = 0
         while start < size:
@@ -248,7 +252,7 @@ def _piece(
     *,
     returned: bool,
 ) -> ArgumentValue:
-    # A number in one of the registers of a structure.
+    # An integer in one of the registers of a structure.
     register = Register(registers[start // 8] + start % 8, kind.size)
     return ArgumentValue(AtFunctionReturn(register) if returned else register, kind, handle)
 
@@ -290,7 +294,7 @@ def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tu
     Args:
         btf: the BTF with the prototype; None if there is none.
         prototype: ID of the prototype.
-        context: locations of the words.
+        context: locations of the slots.
     """
     if not context.known:
         return ()

@@ -1,7 +1,7 @@
 """Attach probes to kernel functions, with the newest attach method that works.
 
-The context of a program depends on the attach method, so attach points are made for one method.
-Those that the kernel refuses are made again for the next method.
+The context of a program depends on the attach method, so an attach point is made for one method.
+If the kernel refuses it, the next method gets a new attach point.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("FunctionAttacher",)
 
 _EXAMPLES = 3  # functions that a message names
-_MANY = 1000  # most functions whose arguments are shown if no item names one
+_MANY = 1000  # show arguments by default up to this many functions
 
 
 class FunctionAttacher:

@@ -20,7 +20,7 @@ MAX_FENTRY_FUNCTIONS = 16  # fentry loads one program per function
 
 
 class NoAttachMethod(TracingError):  # noqa: N818 - as NotSupported
-    """This kernel has no method to trace its functions."""
+    """This kernel has no attach method for its functions."""
 
 
 def _traced() -> str:
@@ -70,8 +70,8 @@ def missing_features() -> dict[KprobeMethod, str]:
 
 
 def _keeps_more() -> bool:
-    # True if kprobe_multi misses fewer hits than fentry: it runs programs with preemption disabled,
-    # whereas a fentry program does not run for other tasks while a task is preempted in it.
+    # True if kprobe_multi misses fewer hits than fentry. kprobe_multi runs programs with preemption
+    # disabled. While a task is preempted in a fentry program, the program does not run for others.
     return features.programs_are_preemptible() and all(features.kprobe_session())
 
 
@@ -80,7 +80,7 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
 
     Raises:
         NotSupported: the forced method is not available.
-        NoWay: there is none; the message says what each one lacks.
+        NoAttachMethod: there is none; the message lists what each method lacks.
     """
     if forced is not None:
         why = _LACKS[forced]()
@@ -98,7 +98,8 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
         found.remove(KprobeMethod.PERF_EVENT)  # the same interface with fewer features
     if KprobeMethod.KPROBE_EVENTS in found and len(found) > 1:
         found.remove(KprobeMethod.KPROBE_EVENTS)
-        # Creating and closing a perf event waits for an RCU grace period: thousands take an hour.
+        # Each perf event waits for RCU grace periods when created and closed: thousands take an
+        # hour.
         if (
             number > MAX_DEFINITIONS
             and multi_probe_supported()

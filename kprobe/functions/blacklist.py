@@ -1,4 +1,4 @@
-"""The kernel's blacklist of code that kprobes must not be put on, from debugfs."""
+"""The kernel's blacklist of code that must not have kprobes, from debugfs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Blacklist:
     """Address ranges, and the names of the functions in them.
 
     Args:
-        text: content of the file; its addresses are 0 without the privilege to see them.
+        text: contents of the file; the addresses are 0 if the reader lacks the privilege.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -24,7 +24,7 @@ class Blacklist:
         spans = sorted((low, high) for low, high, _ in lines if high)
         self._starts = [low for low, _ in spans]
         self._ends: list[int] = []
-        for _, high in spans:  # ranges may be nested: the furthest end so far
+        for _, high in spans:  # ranges may be nested: keep the highest end so far
             self._ends.append(max(high, self._ends[-1] if self._ends else 0))
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Find the kernel functions that a probe names, or say in one line why there are none."""
+"""Find the kernel functions that a probe names."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class KernelFunction:
     Attributes:
         name: name of the function.
         module: its module; "" for the kernel itself.
-        address: of the instruction; 0 if the kernel finds it by name.
-        offset: of the instruction in the function.
+        address: address of the instruction; 0 if the kernel looks it up by name.
+        offset: offset of the instruction in the function.
         btf: the BTF with its prototype, or None.
         number: ID of the function in ``btf``.
         prototype: ID of its prototype in ``btf``.
@@ -68,7 +68,7 @@ def find_functions(
         request: a probe of kind ``kprobe`` or ``fentry``.
         functions: the kernel's functions.
         typed: True to look up prototypes.
-        notices: messages for the user are added here.
+        notices: a list to which messages for the user are added.
 
     Raises:
         ProbeNotFound: there is no such function; the message says why.

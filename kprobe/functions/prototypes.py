@@ -42,7 +42,7 @@ class FunctionInfo:
         module: its module; "" for the kernel itself.
         btf: the BTF with its prototype, or None.
         prototype: ID of its prototype in ``btf``, or 0.
-        addresses: of all functions of this name; several are ambiguous for the kernel.
+        addresses: addresses of all functions of this name; the kernel cannot tell them apart.
         variants: names of functions that the compiler derived from it (``NAME.isra.0``).
         problem: why it cannot be attached; "" if no reason is known.
     """
@@ -117,7 +117,7 @@ class Functions:
 
     @property
     def blacklist(self) -> Blacklist:
-        """The code that kprobes must not be put on."""
+        """The code that must not have kprobes."""
         if self._forbidden is None:
             self._forbidden = read_blacklist()
         return self._forbidden
@@ -205,7 +205,7 @@ class Functions:
         return found
 
     def _exact(self, module: str | None, name: str) -> list[FunctionInfo]:
-        # The types first, while the thread still reads kallsyms.
+        # Look up the types first: the thread may still be reading kallsyms.
         kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
         symbols, made = self._symbols.name_and_variants(name)
@@ -257,7 +257,7 @@ class Functions:
         symbols: list[KernelSymbol],
         variants: Iterable[str] = (),
     ) -> Iterator[FunctionInfo]:
-        # One per prototype: static functions of the same name may have different ones.
+        # One per prototype: static functions of the same name may have different prototypes.
         module, name = key
         places = tuple(one.address for one in symbols if one.module == module)
         variants = tuple(dict.fromkeys(variants))

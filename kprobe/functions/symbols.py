@@ -35,11 +35,11 @@ _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _FUNCTIONS = "available_filter_functions"
 _CODE = b"tTwW"
 _LINE = re.compile(rb"^([0-9a-f]+) ([tTwW]) (\S+)(?:\t\[(\S+)\])?$", re.MULTILINE)
-# Not function entries: cold parts, and the padding before functions.
+# Symbols that are not function entries: cold parts, and the padding before functions.
 _NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
 
-# The kernel always completes a read of less than a page, so a vector of such reads is filled
-# completely: one call reads megabytes without holding Python's lock.
+# The kernel fills a buffer of less than a page completely, and so each buffer of a vector: one
+# readv() reads megabytes without holding Python's lock.
 _PIECE = 3072
 _PIECES = 1024
 
@@ -50,7 +50,7 @@ class KernelSymbol:
 
     Attributes:
         name: its name; may have a suffix of the compiler (``.isra.0``).
-        address: its address; 0 without the privilege to see it.
+        address: its address; 0 if the reader lacks the privilege.
         module: its module; "" for the kernel itself.
     """
 
@@ -75,7 +75,7 @@ class Kallsyms:
 
     def name_and_variants(self, name: str) -> tuple[list[KernelSymbol], list[KernelSymbol]]:
         """Return :meth:`named` and :meth:`variants` in one pass."""
-        if not name:  # every function would be a variant of it
+        if not name:  # every function would be a variant
             return [], []
         # Searching for the bytes of the name first is much faster than the expression alone.
         raw = name.encode("utf-8", "replace")
@@ -115,7 +115,7 @@ class Kallsyms:
         return found
 
     def functions(self) -> list[KernelSymbol]:
-        """Return all function entries, sorted as in the file."""
+        """Return all function entries, in the order of the file."""
         found = (_symbol(match) for match in _LINE.finditer(self._text))
         return [symbol for symbol in found if not _NO_ENTRY.search(symbol.name)]
 
@@ -126,7 +126,7 @@ def _symbol(match: re.Match[bytes]) -> KernelSymbol:
 
 
 class KallsymsLoader:
-    """Reads /proc/kallsyms in a thread, because the kernel takes tens of milliseconds for it."""
+    """A thread that reads /proc/kallsyms, for which the kernel takes tens of milliseconds."""
 
     def __init__(self) -> None:
         self._text = b""
@@ -152,7 +152,7 @@ class KallsymsLoader:
         return Kallsyms(self._text)
 
 
-_begun: list[KallsymsLoader] = []  # started and not yet used; at most one
+_begun: list[KallsymsLoader] = []  # the loader that is started but not yet used; at most one
 
 
 def start_loading() -> None:
@@ -162,7 +162,7 @@ def start_loading() -> None:
 
 
 def kallsyms_loader() -> KallsymsLoader:
-    """Return the loader started before, or start one."""
+    """Return the loader that :func:`start_loading` started, or start one."""
     return _begun.pop() if _begun else KallsymsLoader()
 
 
@@ -181,7 +181,12 @@ def _read_in_pieces(path: str) -> bytes:
 
 
 class FtraceFunctions:
-    """The functions in available_filter_functions, or in ``problem`` why they are unknown."""
+    """The functions in available_filter_functions.
+
+    Args:
+        text: contents of the file.
+        problem: why the functions are unknown; "" if they are known.
+    """
 
     def __init__(self, text: bytes, problem: str = "") -> None:
         self._text = b"\n" + text
@@ -224,6 +229,9 @@ def read_ftrace_functions() -> FtraceFunctions:
 
 
 def have_kprobes() -> bool:
-    """CONFIG_KPROBE_EVENTS: the kprobe PMU (Linux 4.17) or the tracefs file kprobe_events."""
+    """Return True if the kernel has kprobes for tracing (CONFIG_KPROBE_EVENTS).
+
+    The sign is the kprobe PMU (Linux 4.17) or the tracefs file kprobe_events.
+    """
     places = [f"{folder}/kprobe_events" for folder in _TRACEFS]
     return any(map(os.path.exists, ["/sys/bus/event_source/devices/kprobe", *places]))

@@ -1,10 +1,8 @@
 """Tracepoints, raw tracepoints and system calls as probes.
 
-catalog     which events there are, and their formats
-fields      a format's fields → arguments
-numbers     system calls by number; numbers32: of 32-bit kernels
-syscalls    system calls → arguments, of their begin or their return
-flagtables  names of flags that no format and no BTF has
-raw         raw tracepoints: arguments by BTF
-source      probes of these kinds → points of a session
+catalog          the kernel's trace events and their formats; fields: a format → arguments
+syscalls         system calls → arguments, at entry or return; flag_names: names of flags
+syscall_numbers  system call numbers; syscall_numbers_32bit: those of 32-bit kernels
+raw              raw tracepoints → arguments, from BTF
+provider         probes of these kinds → attach points of a session
 """

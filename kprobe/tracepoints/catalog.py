@@ -1,4 +1,4 @@
-"""The kernel's tracepoints: names from tracefs; formats are read on demand."""
+"""The kernel's trace events: names from tracefs; formats are read on demand."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Event:
 
 @functools.cache
 def events() -> tuple[Event, ...]:
-    """Every event of the kernel, in the order of names; probe events of others among them.
+    """Return all trace events, sorted by name; they include dynamic events of other tools.
 
     Raises:
-        TracingError: tracefs may not be seen.
-        NotSupported: there is none.
+        TracingError: tracefs cannot be read.
+        NotSupported: the kernel has no tracefs.
     """
     root = tracefs() / "events"
     found = []
@@ -66,7 +66,7 @@ def matching(category: str, name: str) -> list[Event]:
     """Return the events that match two patterns.
 
     Raises:
-        ProbeNotFound: there is none; the message names the nearest.
+        ProbeNotFound: no event matches; the message names the most similar one.
     """
     found = [
         event
@@ -85,7 +85,7 @@ def matching(category: str, name: str) -> list[Event]:
 
 
 def closest_match(wanted: str, known: Iterable[str]) -> str | None:
-    """The name that a misspelt one most likely stands for, or None."""
+    """Return the known name that is most similar to a misspelt one, or None."""
     return closest(wanted, known) or None
 
 
@@ -94,7 +94,7 @@ def format_of(event: Event) -> EventFormat:
     """Return the format of an event's records.
 
     Raises:
-        TracingError: its format cannot be read, or the event has gone.
+        TracingError: its format cannot be read, or the event no longer exists.
     """
     path = tracefs() / "events" / event.category / event.name / "format"
     try:
@@ -105,5 +105,5 @@ def format_of(event: Event) -> EventFormat:
 
 
 def record_size(form: EventFormat) -> int:
-    """Return the bytes up to the end of the last field; programs cannot read beyond it."""
+    """Return the size of a record in bytes: the end of its last field. Programs cannot read on."""
     return max((field.offset + field.size for field in form.fields), default=0)

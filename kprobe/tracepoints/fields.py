@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ("arguments_of", "integer", "names_of")
 
 _FIRST = 8  # bytes of struct trace_entry, which programs cannot read
-_PLACES = frozenset(("location", "call_site"))  # of code, whatever print fmt makes of them
+_PLACES = frozenset(("location", "call_site"))  # code addresses, even if print fmt has no %pS
 _REC = re.compile(r"(?:\([^()]*\)|\s|\()*REC->(\w+)\)*\s*")
 _DIRECTIVE = re.compile(
     r"%[-+ #0]*(?P<star>\*)?\d*(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?P<what>p[sSB]|.)"
@@ -39,7 +39,7 @@ def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
 
 
 def names_of(form: EventFormat) -> dict[str, ValueNames]:
-    """Return field → names of its values, from ``__print_flags`` and the like in ``print fmt``."""
+    """Return field → names of its values, from macros like ``__print_flags`` in ``print fmt``."""
     found = {}
     for name, shown in named_fields(form).items():
         kind = "flags" if isinstance(shown, Flags) else "symbols"
@@ -95,7 +95,7 @@ def _integer(field: FormatField, names: ValueNames | None, *, symbol: bool) -> A
 
 
 def integer(size: int, *, signed: bool) -> ValueType:
-    """Return the type of an integer."""
+    """Return the type of an integer of ``size`` bytes."""
     return ValueType(ValueClass.SIGNED if signed else ValueClass.UNSIGNED, size)
 
 
@@ -109,5 +109,5 @@ def _kernel_addresses(form: EventFormat) -> Iterator[str]:
         argument = next(ahead, "")
         if directive["what"] in ("pS", "ps", "pB") and (field := _REC.fullmatch(argument)):
             yield field[1]
-    # Linux 6.1 shows kfree_skb's location by %p.
+    # The print fmt of kfree_skb in Linux 6.1 shows its location with %p.
     yield from (field.name for field in form.own if field.name in _PLACES)

@@ -1,7 +1,7 @@
-"""Names of system calls' flags. No format and no BTF has them: they are macros of the uapi.
+"""Names of the flags of system calls, which are macros and thus in no format and not in BTF.
 
-Values of include/uapi/asm-generic, which x86, riscv and loongarch share; arm64 has five of its own
-(arch/arm64/include/uapi/asm/fcntl.h).
+The values are those of include/uapi/asm-generic, which x86, riscv and loongarch use; five values
+differ on arm64 (arch/arm64/include/uapi/asm/fcntl.h).
 """
 
 from __future__ import annotations
@@ -117,12 +117,12 @@ def _signals() -> ValueNames:
 
 
 def flags_of(call: str, argument: str, kind: str) -> ValueNames | None:
-    """Names of the values of an argument of a system call, None where none are known.
+    """Return names of the values of a system call's argument; None if none are known.
 
     Args:
         call: name of the system call.
-        argument: its name in the kernel's format.
-        kind: its C type.
+        argument: name of the argument in the kernel's format.
+        kind: C type of the argument.
     """
     table = _TABLES.get((call, argument))
     if table == "at" or (kind == "int" and argument in ("dfd", "olddfd", "newdfd", "dirfd")):

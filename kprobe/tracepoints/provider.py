@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("attach",)
 
-_MANY = 256  # most events whose fields are shown by default: each takes 50 ms to detach
+_MANY = 256  # show fields by default up to this many events: each takes 50 ms to detach
 
 
 def attach(
@@ -44,8 +44,8 @@ def attach(
         counts: True if a probe without items shows no fields, as when hits are counted.
 
     Raises:
-        ProbeNotFound: no such probe.
-        TracingError: a probe matched several places and none could be attached.
+        ProbeNotFound: there is no such probe.
+        TracingError: none of a probe's attach points could be attached.
     """
     total = 0
     notices: list[str] = []
@@ -68,7 +68,8 @@ def attach(
 def _fitting(
     session: BpfSession, request: ProbeText, points: list[AttachPoint], keys: Sequence[Item]
 ) -> list[AttachPoint]:
-    # Drops points of a pattern that do not have the names in items; a single point is kept.
+    # Drop attach points of a pattern that lack the names in items. Keep a single point: attaching
+    # it reports the error.
     if len(points) == 1 or not (request.items or keys):
         return points
     misfits = [session.check_items(request, point) for point in points]
@@ -150,7 +151,7 @@ def _events(
             f"more than {_MANY}"
         )
         shown = False
-    # A field hides the built-in of its name, except in a pattern of several tracepoints.
+    # A field hides the built-in of the same name, unless a pattern matches several tracepoints.
     hidden = names & BUILTINS if len(found) > 1 else set()
     points = [_event(event, names - hidden, hidden, shown=shown) for event in found]
     slow = sum(isinstance(point.kernel_target, EventTarget) for point in points)
@@ -201,7 +202,7 @@ def _point(
 
 @functools.cache
 def _types() -> BtfTypes:
-    # The kernel's BTF is read once for all.
+    # Read the kernel's BTF only once.
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.engine.compiler.resolve.btf_types import BtfTypes  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Raw tracepoints: arguments by the kernel's BTF, under the names of its own sources.
+"""Raw tracepoints: arguments from the kernel's BTF, with the names that its sources use.
 
-The type ``btf_trace_NAME`` says that there is a tracepoint; the function ``__traceiter_NAME`` has
-the same parameters with their names.
+Each tracepoint has a type ``btf_trace_NAME``. The function ``__traceiter_NAME`` has the same
+parameters, with names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def raw_tracepoints() -> tuple[str, ...]:
     """Return the names of all raw tracepoints, without those of modules.
 
     Raises:
-        NotSupported: the kernel shows no BTF.
+        NotSupported: the kernel has no BTF.
     """
     btf = Btf.from_kernel()
     return tuple(
@@ -49,7 +49,7 @@ def matching(pattern: str) -> list[str]:
     """Return the raw tracepoints that match a pattern.
 
     Raises:
-        ProbeNotFound: there is none; the message names the nearest.
+        ProbeNotFound: no raw tracepoint matches; the message names the most similar one.
     """
     found = fnmatch.filter(raw_tracepoints(), pattern)
     if not found:
@@ -63,7 +63,7 @@ def matching(pattern: str) -> list[str]:
 
 @functools.cache
 def _callers() -> dict[str, int]:
-    # All raw tracepoints → the ID of the function that runs their programs.
+    # Raw tracepoint → ID of the function that runs its programs.
     named = Btf.from_kernel().named(BtfKind.FUNC)
     return {
         name.removeprefix(_FUNCTION): number for number, name in named if name.startswith(_FUNCTION)
@@ -72,7 +72,7 @@ def _callers() -> dict[str, int]:
 
 @functools.cache
 def _caller(name: str) -> list[int]:
-    # Looking for one takes some milliseconds, going through all functions as long as for a few.
+    # One lookup takes some milliseconds; a pass over all functions takes as long as a few lookups.
     if _caller.cache_info().misses > _SHOWN:
         return [_callers()[name]] if name in _callers() else []
     return Btf.from_kernel().find(f"{_FUNCTION}{name}", BtfKind.FUNC)
@@ -85,7 +85,7 @@ def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
             found = btf.type(function.type_id)
             if isinstance(found, btf_types.FunctionProto):
                 return found
-    for number in btf.find(f"{_TYPEDEF}{name}", BtfKind.TYPEDEF):  # without names
+    for number in btf.find(f"{_TYPEDEF}{name}", BtfKind.TYPEDEF):  # has no parameter names
         pointer = btf.resolve(number)
         if isinstance(pointer, btf_types.Pointer):
             found = btf.resolve(pointer.type_id)
@@ -95,7 +95,7 @@ def _prototype(btf: Btf, name: str) -> btf_types.FunctionProto | None:
 
 
 def arguments_of(name: str) -> tuple[Argument, ...]:
-    """Return the arguments of a raw tracepoint, by name and as ``arg0``…."""
+    """Return the arguments of a raw tracepoint, by name and as ``arg0``…; () if unknown."""
     btf = Btf.from_kernel()
     prototype = _prototype(btf, name)
     if prototype is None:
@@ -124,7 +124,7 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
 
 
 def declaration_of(name: str) -> str:
-    """Return its prototype in C: ``netif_receive_skb(struct sk_buff *skb)``."""
+    """Return the prototype of a raw tracepoint in C: ``netif_receive_skb(struct sk_buff *skb)``."""
     btf = Btf.from_kernel()
     prototype = _prototype(btf, name)
     if prototype is None:

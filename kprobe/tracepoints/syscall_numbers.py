@@ -1,8 +1,8 @@
-"""Numbers of system calls: what programs know them by.
+"""System call numbers, as of Linux 6.19.
 
-x86-64, s390x, powerpc and 32-bit CPUs have numbers of their own (arch/*/…/*.tbl), the other CPUs of
-which calls are traced by number share a table (include/uapi/asm-generic/unistd.h).
-A number never changes its meaning; new calls get the same number everywhere. As of Linux 6.19.
+x86-64, s390x, powerpc and 32-bit CPUs have tables of their own (arch/*/…/*.tbl). The other
+supported CPUs share a table (include/uapi/asm-generic/unistd.h).
+A number never changes its meaning. New calls have the same number on all CPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from usdt.base.machine import KERNEL_MACHINE
 
 __all__ = ("FORMATS", "event_names", "numbers", "read_table")
 
-# Names in the order of numbers; @N: the next one is number N.
+# Names in the order of their numbers; @N sets the number of the next name.
 _X86_64 = """
 read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction
 rt_sigprocmask rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select
@@ -200,7 +200,7 @@ lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat
 removexattrat open_tree_attr file_getattr file_setattr listns
 """
 
-# From 424 on.
+# Calls from number 424 on, which all CPUs share.
 _NEW = _X86_64[_X86_64.index("@424") :]
 _OWN = {
     "x86_64": _X86_64,
@@ -211,7 +211,7 @@ _OWN = {
     "arm": f"{ARM} {TIMES} {_NEW}",
 }
 
-#: Name → what the kernel's function for it, and so its event, is called where that differs.
+#: Name → name of the kernel's function, and so of the event, if it differs.
 FORMATS = {
     "fstat": "newfstat",
     "lstat": "newlstat",
@@ -220,7 +220,7 @@ FORMATS = {
     "umount2": "umount",
     "uname": "newuname",
 }
-# The same of one CPU.
+# CPU → its version of FORMATS.
 _FORMATS_OF = {
     "i386": FORMATS_32,
     "arm": FORMATS_32 | {"semctl": "old_semctl", "msgctl": "old_msgctl", "shmctl": "old_shmctl"},
@@ -237,12 +237,12 @@ _FORMATS_OF["ppc64le"] = _FORMATS_OF["ppc64"]
 
 @functools.cache
 def numbers() -> dict[str, int]:
-    """Name → number, of system calls of this kernel's CPU."""
+    """Return name → number of the system calls of this kernel's CPU."""
     return read_table(_OWN.get(KERNEL_MACHINE, _GENERIC))
 
 
 def read_table(text: str) -> dict[str, int]:
-    """Name → number, of names in the order of numbers among which ``@N`` names the next."""
+    """Return name → number from names in the order of numbers; ``@N`` sets the next number."""
     table, position = {}, 0
     for word in text.split():
         if word.startswith("@"):
@@ -254,7 +254,7 @@ def read_table(text: str) -> dict[str, int]:
 
 
 def event_names(name: str) -> tuple[str, ...]:
-    """What the events of a call may be called behind ``sys_enter_``, the likeliest first."""
+    """Return possible names of a call's events after ``sys_enter_``, the likeliest first."""
     table = _FORMATS_OF.get(KERNEL_MACHINE, FORMATS)
     if name in table:
         return table[name], name

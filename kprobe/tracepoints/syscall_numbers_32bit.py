@@ -1,7 +1,7 @@
-"""Numbers of system calls of 32-bit kernels, and what their events are called.
+"""System call numbers and event names of 32-bit kernels.
 
-As :mod:`kprobe.tracepoints.syscall_numbers` has them (arch/x86/entry/syscalls/syscall_32.tbl,
-arch/arm/tools/syscall.tbl); from 403 on both have the same.
+The tables have the syntax of :mod:`kprobe.tracepoints.syscall_numbers`. Sources:
+arch/x86/entry/syscalls/syscall_32.tbl, arch/arm/tools/syscall.tbl. From 403 on both are the same.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ sched_setattr sched_getattr renameat2 seccomp getrandom memfd_create bpf execvea
 membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx rseq
 io_pgetevents migrate_pages kexec_file_load
 """
-#: Those with 64-bit times, of all 32-bit CPUs.
+#: Calls with 64-bit times, the same on all 32-bit CPUs.
 TIMES = """
 @403 clock_gettime64 clock_settime64 clock_adjtime64 clock_getres_time64 clock_nanosleep_time64
 timer_gettime64 timer_settime64 timerfd_gettime64 timerfd_settime64 utimensat_time64
@@ -101,7 +101,7 @@ mq_timedreceive_time64 semtimedop_time64 rt_sigtimedwait_time64 futex_time64
 sched_rr_get_interval_time64
 """
 
-#: Name → what its event is called where no rule says it.
+#: Name → name of its event, where the rules of :func:`later_names` do not give it.
 FORMATS_32 = {
     "_llseek": "llseek",
     "_newselect": "select",
@@ -129,10 +129,10 @@ _LATER = frozenset(TIMES.split())
 
 
 def later_names(name: str) -> tuple[str, ...]:
-    """What the event of a 32-bit CPU's call may be called, the likeliest first.
+    """Return possible names of the event of a 32-bit CPU's call, the likeliest first.
 
-    Calls whose times, user IDs or offsets once had fewer bits have functions named for that; what
-    came later has the plain name.
+    Functions of calls with times, user IDs or offsets of fewer bits have a suffix; the functions of
+    their wider successors have the plain name.
     """
     if name in _LATER:
         return name.removesuffix("64").removesuffix("_time"), name

@@ -1,9 +1,9 @@
-"""Arguments of system calls, at their entry or at their return.
+"""Arguments of system calls, at entry or return.
 
-What a call was given is in the registers of its process, which the kernel saved when it was made
-and restores when it is done: they are there at its return as well, beside what it returns. So one
-hit shows both, and nothing is kept in between. Two calls make the process another one: what they
-were given is taken at their begin and kept for the return.
+The kernel saves the registers of the process at entry and restores them at return. The saved
+arguments are therefore still available at return, next to the result: one hit shows both, and
+nothing is stored in between. The exceptions are execve and execveat, which replace the process
+image: their arguments are read at entry and stored until the return.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = (
     "never_returns",
 )
 
-_NUMBER = frozenset(("__syscall_nr", "nr"))  # the field before the arguments in a record
-# The second argument of the raw tracepoint sys_exit, as wide as a register.
+_NUMBER = frozenset(("__syscall_nr", "nr"))  # names of the field before the arguments
+# The second argument of the raw tracepoint sys_exit, which has the size of a register.
 _RETURN = Register(
     8 + (8 - KERNEL_WORD_SIZE if KERNEL_MACHINE in BIG_ENDIAN else 0), KERNEL_WORD_SIZE
 )
 _ERRNO = ValueNames("errno")
 _KEPT = frozenset(("execve", "execveat"))  # the process image is replaced
 _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replaced
-# Both ends find the same struct pt_regs at the top of the thread's kernel stack. Its thread's ID
-# may change in between: execve() makes a thread the first of its process.
+# Entry and return have the same struct pt_regs at the top of the thread's kernel stack. The thread
+# ID may change in between: execve() makes the calling thread the leader of its process.
 _STACK = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
 _WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
@@ -59,10 +59,10 @@ class SystemCall:
     """A system call.
 
     Attributes:
-        name: as programs know it.
-        number: the same.
-        event: the kernel's name of the function behind it, ``newfstat`` of ``fstat``: what its
-            events are called behind ``sys_enter_``.
+        name: the name in user space.
+        number: the number in user space.
+        event: the name of its events after ``sys_enter_``, which is that of the kernel's function:
+            ``newfstat`` for ``fstat``.
     """
 
     name: str
@@ -77,7 +77,7 @@ def never_returns(call: SystemCall) -> bool:
 
 @functools.cache
 def _known() -> dict[str, SystemCall]:
-    # The calls that the kernel has, by tracefs; else all of the table.
+    # The calls that have events in tracefs; without any, all calls of the table.
     try:
         there = {event.name for event in events() if event.category == "syscalls"}
     except TracingError:
@@ -93,10 +93,10 @@ def _known() -> dict[str, SystemCall]:
 
 
 def matching(pattern: str) -> list[SystemCall]:
-    """Return the calls that match a pattern, by name or by the kernel's name.
+    """Return the calls whose name matches a pattern, or whose event has exactly that name.
 
     Raises:
-        ProbeNotFound: there is none; the message names the nearest.
+        ProbeNotFound: no call matches; the message names the most similar one.
     """
     found = [
         call
@@ -113,7 +113,7 @@ def matching(pattern: str) -> list[SystemCall]:
 
 
 def by_event(event: Event) -> tuple[SystemCall, bool] | None:
-    """Return the call of an event, and True if it is its return; None if unknown."""
+    """Return the call of an event, and True for its return event; None for other events."""
     if event.category != "syscalls":
         return None
     sys, _, rest = event.name.partition("_")
@@ -133,10 +133,10 @@ def _by_event() -> dict[str, SystemCall]:
 def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
     """Return the arguments of a call, named as in its format; with ``returns`` also the result.
 
-    ``arg0`` to ``arg5`` are the six registers whatever the format says.
+    ``arg0`` to ``arg5`` are always the six registers, independent of the format.
 
     Raises:
-        NotSupported: it is not known where this CPU's kernel has them.
+        NotSupported: the argument registers of this CPU are unknown.
     """
     places = syscall_registers().arguments
     found, position = [], 0
@@ -170,12 +170,12 @@ def narrow_program(pid: int) -> bool:
             start = file.read(6)
     except OSError:
         return False
-    # ELFCLASS32; on x86-64, x32 has it as well, and the numbers of neither.
+    # ELFCLASS32: i386 and x32 programs; neither uses the system call numbers of x86-64.
     return start[:5] == b"\x7fELF\1"
 
 
 def _saved(place: int, size: int) -> Memory:
-    # So many bytes of a register that the kernel has saved.
+    # The low ``size`` bytes of a saved register.
     shift = KERNEL_WORD_SIZE - size if KERNEL_MACHINE in BIG_ENDIAN else 0
     return Memory(0, None, 1, place + shift, 8, size, kernel=True)
 
@@ -185,7 +185,7 @@ def _fields(call: SystemCall) -> list[FormatField]:
         form = format_of(Event("syscalls", f"sys_enter_{call.event}"))
     except TracingError:
         return []
-    # Kernels that read text of the process for these events have it behind the arguments.
+    # Kernels that read strings of the process for these events store them after the arguments.
     own = [field for field in form.own if field.kind == "integer" and field.location == "here"]
     return own[1:] if own and own[0].name in _NUMBER else own
 
