@@ -1,6 +1,6 @@
-"""Options that tracing commands share: decorators that declare them, and what they parse to.
+"""Options that tracing commands share: decorators that declare them, and parsed records of them.
 
-Imports nothing of the engine with the module, so that ``--help`` stays cheap.
+This module imports nothing of the engine, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ __all__ = (
 )
 
 F = TypeVar("F", bound="Callable[..., Any]")
-# Of uprobes, and of functions of the kernel. Probes that a method does not apply to ignore it.
+# Attach methods of uprobes and of kernel functions. A probe ignores a method that does not apply to
+# it.
 _METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
 
 
 @frozen
 class CommandOptions:
-    """What a tracing command was asked for."""
+    """The parsed arguments and options of a tracing command."""
 
     requests: tuple[ProbeText, ...]
     targets: TargetOptions
@@ -71,10 +72,10 @@ class CommandOptions:
 
 
 def parse_requests(probes: Sequence[str], kind: ProbeKind) -> tuple[ProbeText, ...]:
-    """Parse probes; ``kind`` is that of a probe that names none.
+    """Parse probes; a probe that names no kind has ``kind``.
 
     Raises:
-        LanguageError: one is not valid.
+        LanguageError: a probe is not valid.
     """
     from usdt.engine.language import parse_probe  # noqa: PLC0415 - not for --help
 
@@ -88,17 +89,17 @@ def parse_options(
     keys: tuple[Item, ...] = (),
     aggregated: bool = False,
 ) -> CommandOptions:
-    """Make records of what click has parsed.
+    """Convert values parsed by click to records of options.
 
     Args:
         requests: the probes.
-        values: what click has parsed.
+        values: the values parsed by click.
         keys: expressions of --by, --key and --end-key.
         aggregated: whether hits are aggregated in the kernel.
 
     Raises:
-        click.UsageError: options exclude each other.
-        TargetError: the command of -c cannot be split into words.
+        click.UsageError: options exclude one another.
+        TargetError: the command of -c cannot be split into arguments.
     """
     _check(values)
     command = values["command"]
@@ -136,19 +137,19 @@ def _check(values: dict[str, Any]) -> None:
     if values.get("folded") and values["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
     for flag, name in (("-d", "duration"), ("-i", "interval")):
-        if math.isnan(values.get(name) or 0):  # which the ranges of both let through
+        if math.isnan(values.get(name) or 0):  # click.FloatRange accepts nan
             raise click.UsageError(f"{flag}: nan is not a number of seconds")
 
 
 def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
-    """``ustack`` and ``kstack``, as far as the options ask for them."""
+    """Return the kinds of stacks that the options ask for: ``ustack``, ``kstack``."""
     kinds: tuple[StackKind, ...] = ("ustack", "kstack")
     given = tuple(kind for kind in kinds if values.get(kind) or values.get("stack"))
     return given or (kinds[:1] if values.get("folded") else ())
 
 
 def _show_progress(done: int, total: int) -> None:
-    # One line that overwrites itself, and is cleared at the end.
+    # Writes one line that overwrites itself, and clears it at the end.
     if done == total or done % 64 == 0:
         end = "\r\x1b[K" if done == total else ""
         sys.stderr.write(f"\rattaching: {done} of {total}{end}")
@@ -159,7 +160,7 @@ def _show_progress(done: int, total: int) -> None:
 
 
 def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    # One decorator of several: the options appear in the order given.
+    # Combines decorators: the options appear in the order given.
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):
             function = decorator(function)
@@ -169,7 +170,10 @@ def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def target_options(function: F) -> F:
-    """-p (repeatable: ``pids``), -c (``command``), -a (``all_processes``), -f (``follow``)."""
+    """Add -p (repeatable: ``pids``), -c (``command``), -a (``all_processes``), -f (``follow``).
+
+    Also --exit-code (``exit_code``).
+    """
     return _all(
         _pid_option("Trace the process with this ID; may be repeated."),
         click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
@@ -180,7 +184,7 @@ def target_options(function: F) -> F:
 
 
 def pid_option(function: F) -> F:
-    """-p (``pids``) of commands that only list."""
+    """Add -p (``pids``) to commands that only list."""
     return _pid_option("Search the files of this process; may be repeated.")(function)
 
 
@@ -197,7 +201,7 @@ def _pid_option(text: str) -> Callable[[F], F]:
 
 
 def stop_options(function: F) -> F:
-    """-n (``count``), -d (``duration``, seconds)."""
+    """Add -n (``count``) and -d (``duration``, seconds)."""
     return _all(
         click.option(
             "-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after N events."
@@ -213,7 +217,7 @@ def stop_options(function: F) -> F:
 
 
 def output_options(function: F) -> F:
-    """--json (``as_json``), -o (``output``)."""
+    """Add --json (``as_json``) and -o (``output``)."""
     return _all(
         click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
         click.option("-o", "--output", metavar="FILE", help="Write results to FILE."),
@@ -221,7 +225,7 @@ def output_options(function: F) -> F:
 
 
 def stack_kinds(function: F) -> F:
-    """--stack, --ustack, --kstack; see :func:`stacks_of`."""
+    """Add --stack, --ustack and --kstack; see :func:`stacks_of`."""
     return _all(
         click.option("--stack", is_flag=True, help="Record user and kernel stacks."),
         click.option("--ustack", is_flag=True, help="Record the user stack of each hit."),
@@ -230,7 +234,7 @@ def stack_kinds(function: F) -> F:
 
 
 def stack_options(function: F) -> F:
-    """The same, and --folded, which asks for user stacks, and --lines."""
+    """Add --stack, --ustack, --kstack, --folded (which implies user stacks) and --lines."""
     return _all(
         stack_kinds,
         click.option(
@@ -241,7 +245,7 @@ def stack_options(function: F) -> F:
 
 
 def lines_option(function: F) -> F:
-    """--lines (``lines``)."""
+    """Add --lines (``lines``)."""
     return click.option(
         "--lines",
         is_flag=True,
@@ -250,7 +254,7 @@ def lines_option(function: F) -> F:
 
 
 def string_option(function: F) -> F:
-    """--max-string (``max_string``)."""
+    """Add --max-string (``max_string``, bytes)."""
     return click.option(
         "--max-string",
         type=click.IntRange(1, 65534),
@@ -262,7 +266,7 @@ def string_option(function: F) -> F:
 
 
 def struct_option(function: F) -> F:
-    """--max-struct (``max_struct``)."""
+    """Add --max-struct (``max_struct``, bytes)."""
     return click.option(
         "--max-struct",
         type=click.IntRange(1, 65536),
@@ -274,7 +278,7 @@ def struct_option(function: F) -> F:
 
 
 def _sequence_option(function: F) -> F:
-    """-s (``sequence``)."""
+    """Add -s (``sequence``)."""
     return click.option(
         "-s",
         "--sequence",
@@ -284,7 +288,7 @@ def _sequence_option(function: F) -> F:
 
 
 def _buffer_option(function: F) -> F:
-    """--buffer (``buffer``, bytes)."""
+    """Add --buffer (``buffer``, bytes)."""
     return click.option(
         "--buffer",
         type=SIZE,
@@ -294,7 +298,7 @@ def _buffer_option(function: F) -> F:
 
 
 def trace_options(function: F) -> F:
-    """The options of ``trace`` of both commands, except how it attaches."""
+    """Add the options of ``trace`` of both groups, except those of :func:`attach_options`."""
     return _all(
         target_options,
         stop_options,
@@ -308,12 +312,12 @@ def trace_options(function: F) -> F:
 
 
 def attach_options(function: F) -> F:
-    """--via (``via``), -v (``verbose``, how often it was given)."""
+    """Add --via (``via``) and -v (``verbose``, the number of times it was given)."""
     return _attach_options(_METHODS, "Attach by this method, not by the kernel's newest.")(function)
 
 
 def trace_attach_options(function: F) -> F:
-    """The same with ``tracefs``, which needs no BPF."""
+    """Add the options of :func:`attach_options`, with ``tracefs``, which needs no BPF."""
     text = "Attach by this method, not by the kernel's newest; tracefs needs no BPF."
     return _attach_options([*_METHODS, TRACEFS], text)(function)
 
@@ -330,11 +334,11 @@ def _attach_options(methods: list[str], text: str) -> Callable[[F], F]:
     )
 
 
-# ------------------------------------------------------------ of aggregating commands
+# ------------------------------------------------------------ aggregating commands
 
 
 def group_options(function: F) -> F:
-    """--by, --max-keys, --top, and the options of stacks."""
+    """Add --by, --max-keys, --top, and the options of stacks."""
     return _all(
         stack_options,
         click.option(
@@ -357,7 +361,7 @@ def group_options(function: F) -> F:
 
 
 def interval_option(function: F) -> F:
-    """-i (``interval``, seconds)."""
+    """Add -i (``interval``, seconds)."""
     return click.option(
         "-i",
         "--interval",
@@ -368,7 +372,7 @@ def interval_option(function: F) -> F:
 
 
 def heatmap_interval_option(function: F) -> F:
-    """-i (``interval``) of heatmap."""
+    """Add -i (``interval``, seconds) of heatmap."""
     return click.option(
         "-i",
         "--interval",
@@ -381,7 +385,7 @@ def heatmap_interval_option(function: F) -> F:
 
 
 def linear_option(function: F) -> F:
-    """--linear (``linear``)."""
+    """Add --linear (``linear``)."""
     return click.option(
         "--linear",
         metavar="LO:HI:STEP",
@@ -390,7 +394,7 @@ def linear_option(function: F) -> F:
 
 
 def key_options(function: F) -> F:
-    """--key, --end-key, --unit, --linear: of times from a start to an end."""
+    """Add --key, --end-key, --unit and --linear, for times from a start to an end."""
     return _all(
         click.option(
             "--key",

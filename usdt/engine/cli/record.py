@@ -1,4 +1,4 @@
-"""``record``: write records to a file as they are."""
+"""``record``: write unformatted records to a file."""
 
 from __future__ import annotations
 
@@ -37,12 +37,16 @@ def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str]
     """Record every hit.
 
     Args:
-        kind: of a probe that names none.
-        values: what click has parsed; an output of "-" is standard output.
+        kind: the kind of a probe that names none.
+        values: the values parsed by click; an output of "-" is standard output.
         build_id: returns the build ID of a traced file, "" if it has none.
 
     Returns:
         The exit code.
+
+    Raises:
+        click.UsageError: "-" is a terminal, or was given with -c.
+        TracingError: as from run_command().
     """
     if values["output"] == "-":
         if values["command"] is not None:
@@ -56,7 +60,7 @@ def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str]
 
 
 class _Recording(RingBufferSession):
-    """A session that also records which files it attaches to."""
+    """A session that also records the files it attaches to."""
 
     def __init__(self, recorder: Recorder, build_id: Callable[[str], str], **more: Any) -> None:
         super().__init__(recorder, **more)
@@ -76,7 +80,7 @@ class _Recording(RingBufferSession):
 
 
 class RecordJob:
-    """Writes records to a recording as they are."""
+    """A run of ``record``: writes unformatted records to a recording."""
 
     def __init__(
         self, options: CommandOptions, recorder: Recorder, build_id: Callable[[str], str]
@@ -88,13 +92,13 @@ class RecordJob:
         self._header: Header
 
     def session(self, tasks: TaskFilter) -> RingBufferSession:
-        """A session that records."""
+        """Make the session, and the header of the recording."""
         trace = self._options.trace
         self._pids = tasks.pids
         tool = f"usdt-toolkit {version('usdt-toolkit')}"
         words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - no Path for a name
         probes = [request.text for request in self._options.requests]
-        self._header = Header.here(tool, words, probes)  # its time is before the first record
+        self._header = Header.here(tool, words, probes)  # its time must precede the first record
         return _Recording(
             self._recorder,
             self._build_id,
@@ -112,25 +116,25 @@ class RecordJob:
         self._recorder.look(pids=self._pids)
 
     def take(self, batch: list[bytes]) -> bool:
-        """Write records; return whether -n is reached."""
+        """Write records; return True once -n is reached."""
         limit = self._options.run.count
         for data in batch:
             self._recorder.write(data, None if limit is None else limit - self._recorder.records)
         return limit is not None and self._recorder.records >= limit
 
     def tick(self) -> bool:
-        """Write blocks that are due, and note what processes have mapped."""
+        """Write blocks that are due, and record the mappings of processes."""
         self._recorder.look(pids=self._pids)
         self._recorder.tick()
         self._report_notices()
         return False
 
     def until_tick(self) -> float:
-        """Seconds until a block is due."""
+        """Return the seconds until a block is due."""
         return self._recorder.left()
 
     def finish(self, lost: list[Lost]) -> str:
-        """Write the closing block."""
+        """Write the closing block; return the closing line."""
         self._recorder.end(lost)
         self._report_notices()
         if self._options.run.verbose:

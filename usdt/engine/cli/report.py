@@ -32,19 +32,19 @@ __all__ = ("ReportFormat", "ReportOptions", "run_report")
 
 ReportFormat = Literal["text", "json", "csv", "folded", "chrome", "header"]
 
-_MAX_FOLDED = 1 << 18  # distinct stacks counted together; readers of folded stacks add up the rest
+_MAX_FOLDED = 1 << 18  # distinct stacks counted together; flame graph tools add up repeated lines
 
 
 @frozen
 class ReportOptions:
-    """What to show of a recording.
+    """The parts of a recording to show, and the format.
 
     Attributes:
-        format: of the report.
-        patterns: show only probes that match one of these; none shows all.
+        format: format of the report.
+        patterns: show only probes that match one of these; if empty, show all.
         spans: pairs of probes that begin and end a span, for the format ``chrome``.
         output: a file; None is standard output.
-        lines: user stacks with source lines and inlined functions.
+        lines: show user stacks with source lines and inlined functions.
     """
 
     format: ReportFormat
@@ -59,17 +59,20 @@ def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshot
 
     Args:
         path: the recording; "-" is standard input.
-        options: what to show.
+        options: the parts to show, and the format.
         symbols: makes the symbolizer, if stacks were recorded.
 
     Returns:
         The exit code.
 
     Raises:
-        RecordingError: the file is no recording, or damaged; what precedes the damage is shown.
+        RecordingError: the file is not a recording, or it is damaged; everything before the damage
+            is shown.
+        ProbeNotFound: a pattern matches no recorded probe.
+        TracingError: the output is the recording itself, or there are no stacks to fold.
     """
     output = options.output
-    with contextlib.suppress(OSError):  # one of the files does not exist: they differ
+    with contextlib.suppress(OSError):  # a missing file cannot be the other one
         if output is not None and os.path.samefile(path, output):  # noqa: PTH121 - Path is no help
             raise TracingError(f"{path}: the report would overwrite the recording")
     with contextlib.ExitStack() as stack:
@@ -83,7 +86,8 @@ def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshot
 
 @contextlib.contextmanager
 def _rewound(path: str) -> Iterator[None]:
-    # Standard input has one file position, which this reader shares with the one that has begun.
+    # Standard input has one file position. The second reader shares it with the first, which has
+    # already read the beginning.
     try:
         place = os.lseek(0, 0, os.SEEK_CUR) if path == "-" else None
     except OSError:  # a pipe, which Reader.survey() refuses
@@ -113,7 +117,7 @@ class _Report:
         self.path = path
         self.options = options
         self.events = 0
-        self.separator = ""  # before the next object of a list
+        self.separator = ""  # written before the next object of a list
 
     def main(self) -> str:
         self._write()
@@ -187,7 +191,7 @@ class _Report:
                     spans.probes(case.probe for case in self.reader.cases)
                     known = len(self.reader.cases)
                 self._objects(spans.events(batch))
-        finally:  # the trace of a damaged recording is valid, too
+        finally:  # the trace of a damaged recording must be valid JSON, too
             self._objects(spans.rest())
             header = self.reader.header
             about = header.to_json() if header else {}

@@ -1,6 +1,7 @@
 """One run of a tracing command, from its options to its closing line.
 
-The loop is :func:`usdt.engine.run.loop.run_loop`; here is what a command prints around it.
+:func:`usdt.engine.run.loop.run_loop` is the loop. This module reports what is attached, messages,
+losses and the closing line.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ("closing_line", "report_losses", "run_command")
 
-_TERMINATION_SECONDS = 2.0  # that a command has to end after SIGTERM
+_TERMINATION_SECONDS = 2.0  # time that a command has to end after SIGTERM
 
 
 def run_command(
@@ -39,9 +40,9 @@ def run_command(
     """Run a tracing command.
 
     Args:
-        options: of the command.
+        options: options of the command.
         results: takes the records.
-        requests: the probes in the order in which they are attached; by default as given.
+        requests: the probes in the order of attaching; by default those of the options.
 
     Returns:
         The exit code.
@@ -103,7 +104,7 @@ def _report_notices(targets: TracedTargets) -> None:
 
 
 def _without_bpf() -> str:
-    # What is left to a user who may write tracefs.
+    # The alternative for a user without BPF privileges who may write tracefs.
     from usdt.tracefs.mount import find_tracefs  # noqa: PLC0415 - only for a message
 
     root = find_tracefs()
@@ -113,7 +114,7 @@ def _without_bpf() -> str:
 
 
 def _end(command: SpawnedCommand) -> int:
-    # The command ends with the trace, as with perf and bpftrace. Returns the exit code.
+    # Ends the command with the trace, as perf and bpftrace do. Returns the exit code.
     if command.poll() is None:
         command.kill(signal.SIGTERM)
     code = command.wait(_TERMINATION_SECONDS)
@@ -121,7 +122,7 @@ def _end(command: SpawnedCommand) -> int:
 
 
 def report_losses(lost: Sequence[Lost]) -> None:
-    """Report what each probe did not deliver."""
+    """Report the losses of each probe."""
     for item in lost:
         if item.unread:
             say(f"{item.probe}: skipped {plural(item.unread, 'hit')} with an unreadable predicate")
@@ -130,5 +131,5 @@ def report_losses(lost: Sequence[Lost]) -> None:
 
 
 def closing_line(events: int, lost: Sequence[Lost]) -> str:
-    """``N events, M lost``."""
+    """Return the last line of a run: ``N events, M lost``."""
     return f"{plural(events, 'event')}, {sum(item.lost for item in lost)} lost"

@@ -29,18 +29,22 @@ if TYPE_CHECKING:
 
 __all__ = ("check_lines", "run_trace", "symbolizer")
 
-_MAX_SEQUENCE = 16  # functions that -s can follow
+_MAX_SEQUENCE = 16  # maximum number of functions of -s
 
 
 def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
     """Print every hit.
 
     Args:
-        kind: of a probe that names none.
-        values: what click has parsed.
+        kind: the kind of a probe that names none.
+        values: the values parsed by click.
 
     Returns:
         The exit code.
+
+    Raises:
+        click.UsageError: options exclude one another, or -s has too few or too many functions.
+        TracingError: as from run_command().
     """
     if values["via"] == TRACEFS:
         _check_tracefs(values)
@@ -69,7 +73,7 @@ def _check_tracefs(values: dict[str, Any]) -> None:
 
 
 def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
-    """Refuse --lines where no names of functions of processes are shown."""
+    """Raise click.UsageError if --lines was given but no user stacks or symbols are shown."""
     if options.output.lines and not user_symbols:
         raise click.UsageError(
             "--lines needs user stacks: add --ustack, --folded or an item ustack"
@@ -77,12 +81,12 @@ def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
 
 
 def symbolizer() -> UserSymbols:
-    """Return names for stacks and addresses of processes."""
+    """Return a symbolizer for stacks and addresses of processes."""
     return target_provider().symbolizer()
 
 
 class PrintJob:
-    """Prints records, or writes them to a file, in one of three formats."""
+    """A run of ``trace``: prints records, or writes them to a file, in one of three formats."""
 
     def __init__(
         self, options: CommandOptions, resolver: StackResolver, *, in_sequence: bool
@@ -96,7 +100,7 @@ class PrintJob:
         self._output: OutputFile
 
     def session(self, tasks: TaskFilter) -> BpfSession:
-        """A session that records; with BPF, or by tracefs."""
+        """Make the session: with BPF, or with tracefs."""
         trace = self._options.trace
         self._pids = tasks.pids
         if trace.via == TRACEFS:
@@ -123,7 +127,7 @@ class PrintJob:
         made = TracefsSession(
             self._form, accept=tasks, buffer=trace.buffer, max_string=trace.max_string
         )
-        return cast("BpfSession", made)  # in all that attaching and the loop use
+        return cast("BpfSession", made)  # it implements everything that attaching and the loop use
 
     def _new_form(self) -> Formatter:
         output = self._options.output
@@ -135,12 +139,12 @@ class PrintJob:
         return TextFormatter(colour=colour, stacks=self._resolver)
 
     def begin(self, output: OutputFile) -> None:
-        """Everything is attached."""
+        """Set the output and observe the traced processes."""
         self._output = output
         self._resolver.begin(self._pids)
 
     def take(self, batch: list[str]) -> bool:
-        """Write lines; return whether -n is reached."""
+        """Write lines; return True once -n is reached."""
         limit = self._options.run.count or math.inf
         if self._events + len(batch) > limit:
             batch = batch[: int(limit) - self._events]
@@ -150,17 +154,17 @@ class PrintJob:
         return self._events >= limit
 
     def tick(self) -> bool:
-        """Note what processes have mapped."""
+        """Record the mappings of processes."""
         self._resolver.observe(self._pids)
         self._report_notices()
         return False
 
     def until_tick(self) -> float:
-        """Nothing is due at a certain time."""
+        """Return infinity: there is no periodic work."""
         return math.inf
 
     def finish(self, lost: list[Lost]) -> str:
-        """Report what was lost."""
+        """Report losses; return the closing line."""
         for item in lost if self._options.output.as_json else ():
             self._output.write_loss(item.probe, item.lost)
         self._report_notices()

@@ -1,7 +1,6 @@
-"""Records to text, JSON and Python events.
+"""Conversion of records to text, JSON and Python events.
 
-decode        the ring buffer's bytes → lines or events, in bulk
-formatters/   one record → text, JSON or an event
-stacks        names for stacks; ``frames``: one frame; ``kernel_symbols``: /proc/kallsyms
-output_file   writes lines to a file or standard output
+decode        the bytes of a ring buffer → lines or events, in bulk formatters/   one record → text,
+JSON or an event stacks        symbols for stacks; ``frames``: one frame; ``kernel_symbols``:
+/proc/kallsyms output_file   writes lines to a file or standard output
 """

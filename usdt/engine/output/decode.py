@@ -1,13 +1,13 @@
-"""From the ring buffer's bytes to lines or events, in bulk.
+"""Decoder of records: the bytes of a ring buffer become lines or events, in bulk.
 
-Records of one case have one length and one layout, so a run of them is one
-``struct.iter_unpack``. Records of several probes that take turns are sorted by case, unpacked case
-by case, and put back into their order. What surrounds the values (probe, process, CPU, command)
-repeats from record to record and is formatted once per distinct combination; the rest is one
-expression per record, compiled for each layout (the standard library's dataclasses do the same).
+Records of one variant have one length and one layout, so one ``struct.iter_unpack`` decodes a run
+of them. Where records of several probes alternate, they are sorted by variant, unpacked variant by
+variant, and put back into their order. The context of a record (probe, process, CPU, command)
+repeats from record to record and is formatted once per distinct combination. The rest of a record
+is one expression, compiled for each layout (as the standard library's dataclasses do).
 
-Bytes may come from a recording that somebody damaged: every record's length is compared with that
-of its case before it is read.
+The bytes may come from a damaged recording. Therefore every record's length is compared with that
+of its variant before the record is read.
 """
 
 from __future__ import annotations
@@ -53,28 +53,29 @@ CONTEXT = struct.Struct(
     "=IIII16s"
 )  # thread, process, CPU, case, command: bytes 8 to 40 of a record
 _CASE_WORD = (HEADER + 20) // 4
-_BATCH = 2048  # records formatted between two looks at the ring buffer
-_RUN = 16  # records of one case in a row that are worth a batch of their own
-_CONTEXTS = 1 << 16  # distinct contexts kept; a tracer of short-lived threads forgets them all
+_BATCH = 2048  # maximum records formatted between two reads of the ring buffer
+_RUN = 16  # shortest run of records of one variant that is decoded as a batch of its own
+# Distinct contexts kept. All are dropped beyond that: a target may have many short-lived threads.
+_CONTEXTS = 1 << 16
 
 
 @runtime_checkable
 class RecordConsumer(Protocol):
-    """What a session gives its records to; :class:`Decoder` is one."""
+    """A consumer that a session passes its records to; :class:`Decoder` implements it."""
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
-        """Announce a case before its first record comes."""
+        """Announce a variant before its first record arrives."""
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
-        """Yield, in portions, what callers of the session get for whole records."""
+        """Yield batches of results for complete records, as the session returns them."""
 
 
 class Decoder:
-    """Turns records into what a form makes of them: JSON lines, text lines or events.
+    """A decoder of records: formats them as JSON lines, text lines or events.
 
     Args:
-        form: what records become.
-        byteorder: of the records, as :data:`sys.byteorder` has it.
+        form: the formatter that makes the results.
+        byteorder: byte order of the records, as in :data:`sys.byteorder`.
     """
 
     def __init__(self, form: Formatter, byteorder: str = sys.byteorder) -> None:
@@ -88,13 +89,13 @@ class Decoder:
         self._contexts = _Contexts(form, self._order)
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
-        """Announce a case before its first record comes."""
+        """Announce a variant before its first record arrives."""
         self.add_layout(number, probe, plan.layout)
 
     def add_layout(
         self, number: int, probe: str, layout: RecordLayout, *, hidden: bool = False
     ) -> None:
-        """The same from its layout alone; ``hidden``: its records are passed over."""
+        """Announce a variant by its layout alone; records of a ``hidden`` variant are skipped."""
         if hidden:
             self._hidden.add(number)
         self._contexts.probes[number] = probe
@@ -107,13 +108,13 @@ class Decoder:
         self._cases[number] = self._renderers[layout]
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
-        """Yield the lines or events of whole records, some thousands at a time, in order.
+        """Yield the lines or events of complete records in order, in batches of up to 2048 records.
 
         Raises:
-            BadRecord: these are no records of the cases announced.
+            BadRecord: the bytes are not records of the announced variants.
         """
         words = memoryview(swapped_words(data) if self._foreign else data).cast("I")
-        position = 0  # in words
+        position = 0  # in 32-bit words
         while position < len(words):
             step = record_words(words[position])
             count = run_length(words, position, step, _BATCH)
@@ -136,17 +137,18 @@ class Decoder:
             position = end
 
     def render(self, case: int, rows: list[tuple[Any, ...]]) -> list[Any]:
-        """What rows become that somebody else has unpacked, as record_format() says."""
+        """Return the results for rows that were already unpacked with record_format()."""
         if len(self._contexts) > _CONTEXTS:
             self._contexts.clear()
         return self._cases[case][1](rows, self._contexts)
 
     def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
-        # Up to a batch of records of any case: the position behind them, and what they became.
+        # Decodes up to a batch of records of any variant. Returns the position after them, and the
+        # results.
         total = len(words)
         cases: list[int] = []
         pieces: dict[int, list[bytes]] = {}
-        last = position + (_BATCH << 4)  # in words, should all be hidden or discarded
+        last = position + (_BATCH << 4)  # in 32-bit words; if all are hidden or discarded
         while position < min(total, last) and len(cases) < _BATCH:
             header = words[position]
             end = position + record_words(header)
@@ -163,7 +165,8 @@ class Decoder:
         return position, [next(results[case]) for case in cases]
 
     def _case(self, words: memoryview, position: int) -> int:
-        # The case of the record there, which is whole and as long as that case's are.
+        # Returns the variant of the record at a position, which must be complete and as long as the
+        # records of its variant.
         header = words[position]
         if position + record_words(header) > len(words):
             raise BadRecord(f"a record of {header:#x} bytes where {len(words) - position << 2} are")
@@ -176,18 +179,18 @@ class Decoder:
 
 
 class BadRecord(TracingError, ValueError):  # noqa: N818 - short for what it says
-    """Bytes that are no record of any case; only a damaged recording has them."""
+    """Bytes that are not a record of any variant; only a damaged recording has them."""
 
 
 def swapped_words(data: bytes) -> memoryview:
-    """The bytes of words of 32 bits in this machine's byte order from those of the other."""
+    """Return the bytes with the byte order of every 32-bit word reversed."""
     words = array("I", data)
     words.byteswap()
     return memoryview(words).cast("B")
 
 
 class _Contexts(dict[bytes, Any]):
-    # Bytes 8 to 40 of a record → what the form shows for them.
+    # Maps bytes 8 to 40 of a record to the formatted context.
     def __init__(self, form: Formatter, order: str) -> None:
         self._form = form
         self._format = struct.Struct(order + CONTEXT.format[1:])
@@ -203,11 +206,11 @@ class _Contexts(dict[bytes, Any]):
 
 
 def record_format(layout: RecordLayout, order: str = "=") -> struct.Struct:
-    """Return what unpacks records of a layout, each with the ring buffer's header before it.
+    """Return a struct that unpacks records of a layout, each preceded by the ring buffer's header.
 
     Args:
-        layout: of the records.
-        order: of the bytes: "=" this machine's, "<" or ">".
+        layout: layout of the records.
+        order: byte order: "=" (this machine's), "<" or ">".
     """
     parts = [f"{order}{HEADER}xQ32s"]
     end = HEADER_SIZE
@@ -225,10 +228,10 @@ def record_format(layout: RecordLayout, order: str = "=") -> struct.Struct:
 def compile_renderer(
     layout: RecordLayout, form: Formatter, order: str = "="
 ) -> Callable[..., list[Any]]:
-    """Return a function (rows, contexts) → list, made for one layout.
+    """Return a function (rows, contexts) → list, compiled for one layout.
 
-    Its source is made of names, numbers and the keys of the items; a formatter quotes the keys.
-    The elements of arrays have the byte order given.
+    Its source consists of names, numbers and the keys of the items; the formatter quotes the keys.
+    ``order`` is also the byte order of the elements of arrays.
     """
     names = ["t", "c"] + (["m"] if layout.bitmap_offset is not None else [])
     values = []

@@ -1,4 +1,4 @@
-"""Frames of stacks: an address with what is known of it, as text, JSON and in folded stacks."""
+"""Frames of stacks: an address with its symbol, formatted as text, JSON and folded stack."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ __all__ = ("Frame", "folded", "frame_json", "frame_text")
 
 @frozen
 class Frame:
-    """One address of a stack and what is known of it.
+    """One address of a stack with its symbol, module and source line.
 
     Attributes:
-        address: in the process, or in the kernel.
-        symbol: the function, demangled; "" where none is known.
-        offset: from the symbol's start; without a symbol from the module's (its link-time
-            address).
-        module: the file's name, ``[vdso]``, ``perf-PID.map``, ``[anon]``, ``[kernel]``,
-            ``[nf_tables]``; "" where nothing is known of the address.
-        file: path of the source, if lines were asked for and the file has them; else "".
-        line: in it; of a function that another was inlined into, that of the call; 0: none.
-        inlined: whether the function was inlined into that of the next frame, whose address and
-            offset are given here, too.
+        address: address in the process, or in the kernel.
+        symbol: the function, demangled; "" if none is known.
+        offset: offset from the symbol's start; without a symbol, from the module's start (its
+            link-time address).
+        module: name of the file, ``[vdso]``, ``perf-PID.map``, ``[anon]``, ``[kernel]``,
+            ``[nf_tables]``; "" if nothing is known of the address.
+        file: path of the source file, if lines were requested and known; else "".
+        line: line in ``file``; for a function that another was inlined into, the line of the call;
+            0 if there is none.
+        inlined: whether the function was inlined into that of the next frame. Both frames have the
+            same address and offset.
     """
 
     address: int
@@ -41,10 +42,10 @@ class Frame:
 
 
 def frame_text(frame: Frame) -> str:
-    """``function+0x12 [module]``, as bcc writes it; ``0x7f… [module+0x…]`` without a symbol.
+    """Return ``function+0x12 [module]``, as bcc does; ``0x7f… [module+0x…]`` without a symbol.
 
-    With a source line ``… at FILE:LINE``, as gdb writes it, and ``function (inlined) [module]``,
-    as perf does.
+    A source line follows as ``at FILE:LINE``, as in gdb. An inlined function is written
+    ``function (inlined) [module]``, as in perf.
     """
     where = f" at {printable(_source(frame.file, frame))}" if frame.file else ""
     return _frame_text(frame) + where
@@ -62,14 +63,15 @@ def _frame_text(frame: Frame) -> str:
 
 
 def _source(file: str, frame: Frame) -> str:
-    # As addr2line has it where code is of no line.
+    # addr2line also writes ? for code that belongs to no line.
     return f"{file}:{frame.line or '?'}"
 
 
 def frame_json(frame: Frame) -> str:
-    """One object: address, symbol (null where none is known), offset, module.
+    """Return one JSON object: address, symbol (null if none is known), offset, module.
 
-    With a source line also file and line (null: of none), and inlined if the function was.
+    With a source line it also has file and line (null if there is none), and inlined if the
+    function was inlined.
     """
     symbol = quote(frame.symbol) if frame.symbol else "null"
     module = quote(frame.module) if frame.module else "null"
@@ -82,10 +84,10 @@ def frame_json(frame: Frame) -> str:
 
 
 def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
-    """``outer;…;inner``, for flame graphs: names without offsets; the kernel's end in ``_[k]``.
+    """Return ``outer;…;inner``, for flame graphs: names without offsets.
 
-    With source lines ``function (FILE:LINE)``, the file without its folders; inlined functions end
-    in ``_[i]``.
+    Names of kernel functions end in ``_[k]``, those of inlined functions in ``_[i]``. With source
+    lines a name is ``function (FILE:LINE)``, the file without its directories.
     """
     mark = "_[k]" if kernel else ""
     return ";".join(_folded_name(frame, mark) for frame in reversed(frames))

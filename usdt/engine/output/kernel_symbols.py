@@ -1,7 +1,7 @@
 r"""The kernel's symbols, from /proc/kallsyms: ``ffffffff81000000 T name\t[module]``.
 
-The file is large (some 200,000 lines), so it is read when the first kernel address is to be
-named, and names stay bytes until they are shown.
+The file is large (some 200,000 lines). Therefore it is read only when the first kernel address is
+resolved, and names stay bytes until they are shown.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 __all__ = ("KALLSYMS", "KernelSymbols")
 
 KALLSYMS = "/proc/kallsyms"
-_NAMED = frozenset(b"tTwWdDbBrRvV")  # code and data, as nm(1) letters them
-_FARTHEST = 1 << 20  # bytes from a symbol without a successor that still count as its own
+_NAMED = frozenset(b"tTwWdDbBrRvV")  # types of code and data symbols, as in nm(1)
+_FARTHEST = 1 << 20  # maximum bytes from the last symbol to an address that is still part of it
 _MAX_DUMP = 256 << 20
 _MAX_LINES = 1 << 22
 
 
 class KernelSymbols:
-    """Names for kernel addresses.
+    """The symbols of a kernel.
 
     Args:
         data: the contents of /proc/kallsyms.
 
     Attributes:
-        notices: lines for people: why there are no names.
+        notices: warnings that say why there are no symbols.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class KernelSymbols:
 
     @classmethod
     def running(cls) -> KernelSymbols:
-        """Those of the running kernel; none where /proc/kallsyms cannot be read."""
+        """Return the symbols of the running kernel; none if /proc/kallsyms cannot be read."""
         try:
             with open(KALLSYMS, "rb") as file:  # noqa: PTH123 - pathlib costs an import
                 return cls(file.read())
@@ -54,18 +54,18 @@ class KernelSymbols:
             return cls(b"")
 
     def frame(self, address: int) -> Frame:
-        """What is at an address."""
+        """Return the frame of an address."""
         return self._frame(address, address)
 
     def frames(self, addresses: Sequence[int]) -> list[Frame]:
-        """The frames of a stack, innermost first: all but that are return addresses."""
+        """Return the frames of a stack, innermost first; all but the first are return addresses."""
         return [
             self._frame(address, address - 1 if depth else address)
             for depth, address in enumerate(addresses)
         ]
 
     def _frame(self, address: int, within: int) -> Frame:
-        # A return address may lie behind the last instruction of a function that ends in a call.
+        # If a function ends in a call, its return address is past the function's end.
         found = bisect.bisect_right(self._starts, within) - 1
         if found < 0:
             return Frame(address)
@@ -82,16 +82,16 @@ class KernelSymbols:
         )
 
     def to_bytes(self) -> bytes:
-        """Everything, compressed, for a recording; :meth:`from_bytes` reads it."""
+        """Return all symbols, compressed, for a recording; :meth:`from_bytes` reads them."""
         lines = b"\n".join(b"%x T %s" % row for row in self._rows)
         return zlib.compress(lines, 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KernelSymbols:
-        """What to_bytes() gave.
+        """Return symbols from the bytes of to_bytes().
 
         Raises:
-            ValueError: it did not give this.
+            ValueError: the bytes are damaged.
         """
         inflate = zlib.decompressobj()
         try:
@@ -105,7 +105,7 @@ def _module_name(field: bytes) -> str:
 
 
 def _symbols(data: bytes) -> list[tuple[int, bytes]]:
-    # (address, name and module) by address; lines that make no sense are left out.
+    # Returns (address, name and module), sorted by address; skips malformed lines.
     found = []
     for line in data.split(b"\n", _MAX_LINES):
         address, _, rest = line.partition(b" ")
@@ -116,5 +116,5 @@ def _symbols(data: bytes) -> list[tuple[int, bytes]]:
                 continue
             if value:
                 found.append((value, rest[2:]))
-    found.sort(key=lambda row: row[0])  # stable: of equal addresses the first in the file is taken
+    found.sort(key=lambda row: row[0])  # stable: of equal addresses, the first in the file is used
     return found

@@ -1,4 +1,4 @@
-"""Output to a file or to standard output, in whole batches."""
+"""Output to a file or to standard output, one write per batch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ("OutputFile",)
 
 
 class OutputFile:
-    """Writes lines to a file, or to standard output; a context manager.
+    """An output file, or standard output; a context manager.
 
-    Every batch is one write, so that a reader at the other end of a pipe sees lines at once. What
-    an earlier run left in the file is gone with the first write, or when the sink ends well
-    without any: a run that fails before it has anything to say destroys nothing.
+    Each batch is one write, so that a reader at the other end of a pipe sees lines at once. The
+    first write truncates the file; so does a normal exit without any write. A run that fails before
+    it has results leaves an existing file unchanged, and removes one that it has created.
 
     Args:
         path: the file; None is standard output.
@@ -57,20 +57,20 @@ class OutputFile:
         """Write lines, each with its newline.
 
         Raises:
-            BrokenPipeError: nobody reads any more.
-            SyscallError: a full disk, above all.
+            BrokenPipeError: the reader of the pipe has closed it.
+            SyscallError: the write failed, for example because the disk is full.
         """
         self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
 
     def write_bytes(self, content: bytes) -> None:
-        """Write bytes; raises what write() does."""
+        """Write bytes; raises the same errors as write()."""
         data = memoryview(content)
         try:
             self._begin()
             while data:
                 try:
                     data = data[os.write(self._number, data) :]
-                except BlockingIOError:  # who shares the terminal or pipe made it non-blocking
+                except BlockingIOError:  # another user of the terminal or pipe made it non-blocking
                     poller = select.poll()
                     poller.register(self._number, select.POLLOUT)
                     poller.poll()
@@ -86,10 +86,10 @@ class OutputFile:
             self._begun = True
 
     def check_reader(self) -> None:
-        """Check whether the reader of a pipe has gone, without writing.
+        """Check, without writing, whether the reader of a pipe has closed it.
 
         Raises:
-            BrokenPipeError: nobody reads any more.
+            BrokenPipeError: the reader has closed it.
         """
         poller = select.poll()
         poller.register(self._number, 0)
@@ -97,12 +97,12 @@ class OutputFile:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def write_loss(self, probe: str, lost: int) -> None:
-        """Write a JSON line that says how many hits a probe lost, unless it lost none."""
+        """Write a JSON line with the number of hits that a probe lost, unless it lost none."""
         if lost:
             self.write([json.dumps({"lost": lost, "probe": probe}) + "\n"])
 
     def close(self) -> None:
-        """Close the file; standard output stays open."""
+        """Close the file; standard output stays open. Idempotent."""
         number, self._number = self._number, -1
         if self._owned and number != -1:
             os.close(number)
@@ -117,4 +117,4 @@ class OutputFile:
                 self.write_bytes(b"")
             elif self._made is not None and not self._begun:
                 with contextlib.suppress(OSError):
-                    os.unlink(self._made)  # noqa: PTH108 - the start need not load pathlib
+                    os.unlink(self._made)  # noqa: PTH108 - avoids importing pathlib

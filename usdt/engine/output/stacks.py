@@ -1,9 +1,9 @@
-"""Stacks: what the kernel recorded of one, the names of its frames, and how both are shown.
+"""Stacks: recorded addresses, the symbols of their frames, and their formats.
 
-The kernel gives addresses, the innermost first (``bpf_get_stack``, ``BPF_MAP_TYPE_STACK_TRACE``).
-It walks frame pointers and nothing else. Names of kernel addresses come from
-:mod:`usdt.engine.output.kernel_symbols`; those of user addresses from whoever knows the processes:
-a front gives a :class:`UserSymbols`.
+The kernel records addresses, the innermost first (``bpf_get_stack``, ``BPF_MAP_TYPE_STACK_TRACE``).
+It unwinds by frame pointers only. Symbols of kernel addresses come from
+:mod:`usdt.engine.output.kernel_symbols`, those of user addresses from a :class:`UserSymbols`, which
+the target provider supplies.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = (
 )
 
 _INDENT = " " * 8
-_KEPT = 1 << 14  # distinct stacks whose rendering is kept
+_KEPT = 1 << 14  # maximum distinct stacks whose text is kept
 
 
 class UserSymbols(Protocol):
-    """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one.
+    """A source of symbols for processes; :class:`usdt.symbolize.Symbolizer` implements it.
 
     Attributes:
-        notices: lines for people that have come up.
+        notices: new warnings for the user.
         lines: whether frames have source lines, and inlined functions frames of their own.
     """
 
@@ -55,33 +55,33 @@ class UserSymbols(Protocol):
     lines: bool
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
-        """The frames of a stack, innermost first."""
+        """Return the frames of a stack, innermost first."""
 
     def frame(self, pid: int, address: int) -> Frame:
-        """What is at an address."""
+        """Return the frame of an address."""
 
     def observe(self, pid: int) -> bool:
-        """Remember what a process has mapped now; whether that is news."""
+        """Record the current mappings of a process; return whether they have changed."""
 
     def look(self) -> None:
-        """Note what processes have mapped since the last call."""
+        """Record the mappings that processes have added since the last call."""
 
     def close(self) -> None:
-        """Free what is held."""
+        """Free all resources."""
 
 
 class StackResolver:
-    """Names for stacks and addresses; formatters call it for every record.
+    """A resolver of stacks and addresses; formatters call it for every record.
 
     Args:
-        user: makes the source of user symbols when it is first needed; without it, or if
-            that gives None, user addresses stay numbers.
+        user: makes the source of user symbols when it is first needed. Without it, or if it returns
+            None, user addresses stay numbers.
         kernel: the kernel's symbols; None reads /proc/kallsyms when first needed.
-        order: of the bytes of recorded stacks: "=" this machine's, "<" or ">".
+        order: byte order of recorded stacks: "=" (this machine's), "<" or ">".
         lines: show source lines, and inlined functions as frames of their own.
 
     Attributes:
-        wanted: whether user symbols will be asked for: processes are then observed.
+        wanted: whether user symbols will be needed, so that processes must be observed.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class StackResolver:
     # ------------------------------------------------------------ names
 
     def frames(self, kind: StackKind, pid: int, addresses: Sequence[int]) -> list[Frame]:
-        """The frames of a stack, innermost first.
+        """Return the frames of a stack, innermost first.
 
         Args:
             kind: ``ustack`` or ``kstack``.
-            pid: the process, as /proc has it.
-            addresses: as the kernel gave them, without the zeros behind them.
+            pid: the process ID, as in /proc.
+            addresses: the addresses from the kernel, without the zeros after them.
         """
         if kind == "kstack":
             return self._kernel_symbols().frames(addresses)
@@ -118,14 +118,14 @@ class StackResolver:
         return user.frames(pid, addresses)
 
     def frame(self, kind: StackKind, pid: int, address: int) -> Frame:
-        """What ``usym`` (kind ``ustack``) or ``ksym`` (``kstack``) shows of an address."""
+        """Return the frame of an address, for ``usym`` (``ustack``) or ``ksym`` (``kstack``)."""
         if kind == "kstack":
             return self._kernel_symbols().frame(address)
         user = self._user_symbols()
         return Frame(address) if user is None else user.frame(pid, address)
 
     def observe(self, pids: Sequence[int]) -> None:
-        """Remember what processes have mapped, if stacks are shown at all."""
+        """Record the mappings of processes, if user symbols are needed."""
         user = self._user_symbols() if self.wanted else None
         if user is not None:
             user.look()
@@ -133,11 +133,11 @@ class StackResolver:
                 self._kept.clear()
 
     def begin(self, pids: Sequence[int]) -> None:
-        """Everything is attached, nothing has been hit: note from now on what is mapped."""
+        """Start to record mappings: everything is attached and nothing has been hit."""
         self.observe(pids)
 
     def take_notices(self) -> list[str]:
-        """Lines for people that have come up since the last call."""
+        """Return the warnings since the last call."""
         found: list[str] = []
         for source in (self._user, self._kernel):
             if source is not None:
@@ -152,13 +152,16 @@ class StackResolver:
         self.close()
 
     def expect(self, layout: RecordLayout, *, structures: bool = False) -> None:
-        """Announce records of a layout; ``structures``: pointers to code in them are named too."""
+        """Announce records of a layout.
+
+        If ``structures`` is true, pointers to code in structures need symbols, too.
+        """
         self.wanted = self.wanted or any(
             needs_user_symbols(field.column, structures=structures) for field in layout.fields
         )
 
     def close(self) -> None:
-        """Free what is held; idempotent."""
+        """Free all resources. Idempotent."""
         if self._user is not None:
             self._user.close()
 
@@ -179,33 +182,33 @@ class StackResolver:
     # ------------------------------------------------------------ records
 
     def text(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
-        """A recorded stack as text: one line per frame, each preceded by a newline."""
+        """Return a recorded stack as text: one line per frame, each preceded by a newline."""
         found = self._rendered(_stack_text, kind, pid, data, length)
         return str(found)
 
     def json(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
-        """The same as JSON: a list of objects, or why there are none."""
+        """Return a recorded stack as JSON: a list of objects, or an object with ``error``."""
         found = self._rendered(_stack_json, kind, pid, data, length)
         return str(found)
 
     def fold(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
-        """The same as ``outer;…;inner``."""
+        """Return a recorded stack as ``outer;…;inner``."""
         return str(self._rendered(_stack_folded, kind, pid, data, length))
 
     def value(
         self, kind: StackKind, pid: int, data: bytes, length: int
     ) -> list[Frame] | Unreadable:
-        """The same as frames."""
+        """Return a recorded stack as frames, or the reason why there are none."""
         if length <= 0:
             return Unreadable(no_frames(kind, length))
         return self.frames(kind, pid, addresses_in(data[:length], self._order))
 
     def symbol_text(self, kind: StackKind, pid: int, address: int) -> str:
-        """An address as text."""
+        """Return an address as text."""
         return frame_text(self.frame(kind, pid, address))
 
     def symbol_json(self, kind: StackKind, pid: int, address: int) -> str:
-        """An address as JSON."""
+        """Return an address as JSON."""
         return frame_json(self.frame(kind, pid, address))
 
     def _rendered(
@@ -228,7 +231,7 @@ class StackResolver:
 
 
 def needs_user_symbols(column: Column, *, structures: bool) -> bool:
-    """Return whether showing a column needs names of addresses of processes."""
+    """Return whether a column can be shown only with symbols of processes."""
     match column:
         case StackColumn() | SymbolColumn():
             return column.kind == "ustack"
@@ -240,7 +243,7 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
 
 
 def wants_user_symbols(request: ProbeText) -> bool:
-    """Whether a probe's items show names of functions of processes: ``ustack``, ``usym()``."""
+    """Return whether a probe's items show symbols of processes: ``ustack``, ``usym()``."""
     nodes = [node for item in request.items for node in walk(item.expression)]
     return any(
         (isinstance(node, Name) and node.name == "ustack")
@@ -250,14 +253,14 @@ def wants_user_symbols(request: ProbeText) -> bool:
 
 
 def addresses_in(data: bytes, order: str = "=") -> list[int]:
-    """The addresses of a stack as the kernel wrote it; zeros end it."""
+    """Return the addresses of a stack as recorded by the kernel; a zero ends them."""
     whole = len(data) // 8
     found = struct.unpack_from(f"{order}{whole}Q", data)
     return list(found[: found.index(0)] if 0 in found else found)
 
 
 def no_frames(kind: StackKind, length: int) -> str:
-    """Why a stack has no frames; ``length`` is what ``bpf_get_stack`` returned."""
+    """Return why a stack has no frames; ``length`` is the return value of ``bpf_get_stack``."""
     if kind == "kstack":
         return "no frames: hit in user mode, where the kernel has no stack of the task"
     if length < 0:
@@ -266,7 +269,7 @@ def no_frames(kind: StackKind, length: int) -> str:
 
 
 def no_frames_folded(kind: StackKind) -> str:
-    """The same as one frame of a folded stack."""
+    """Return a missing stack as one frame of a folded stack."""
     return f"[no {'user' if kind == 'ustack' else 'kernel'} frames]"
 
 

@@ -1,19 +1,19 @@
-"""The file format's bytes: the magic number and the frame around every block.
+"""The file format's bytes: the magic number and the blocks.
 
     0    8 bytes  MAGIC
     8    …        blocks, to the end of the file
 
-A block is a header of 24 bytes and its content. Numbers in it are little-endian whatever the
-machine, so that the frame can be read before anything is known of its content:
+A block is a header of 24 bytes and its content. The numbers of the header are little-endian on
+every machine, so that blocks can be read without knowing their content:
 
     0    char[4]  kind
     4    u32      bytes of content
-    8    u32      records in it (kind DATA), else 0
+    8    u32      number of records (kind DATA), else 0
     12   u32      CRC-32 of the content (that of zlib and PNG)
     16   u32      0
     20   u32      CRC-32 of the 20 bytes before
 
-The header's own checksum tells a damaged length from a file that was cut.
+The header's own checksum distinguishes a damaged length from a truncated file.
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ __all__ = (
     "read_magic",
 )
 
-MAGIC = b"\x89usdtrec"  # no text begins so, and a transfer as text would damage the first byte
+MAGIC = b"\x89usdtrec"  # not a prefix of text; a transfer in text mode would damage the first byte
 FORMAT = "usdt-recording"
 VERSION = 1
-MAX_CONTENT = 16 << 20  # bytes: what a reader has to have room for
+MAX_CONTENT = 16 << 20  # bytes: a reader must be able to allocate this many
 MAX_DESCRIPTIONS = 64 << 20  # bytes of HEAD, CASE, FILE and END together: they are kept in memory
 
-HEAD = b"HEAD"  # JSON: what this recording is; the first block
-CASE = b"CASE"  # JSON: probes and the layouts of their records, before the first of these
+HEAD = b"HEAD"  # JSON: the header of the recording; the first block
+CASE = b"CASE"  # JSON: probes and the layouts of their records, before the first of these records
 FILE = b"FILE"  # JSON: traced files and their build IDs
-MAPS = b"MAPS"  # JSON: what a process has mapped, for the names of its stacks' frames
+MAPS = b"MAPS"  # JSON: the mappings of a process, for the symbols of its stacks
 KSYM = b"KSYM"  # the kernel's symbols, compressed by zlib: lines as in /proc/kallsyms
-DATA = b"DATA"  # records as the ring buffer had them
-END = b"END\0"  # JSON: what was lost; the last block
+DATA = b"DATA"  # records as they were in the ring buffer
+END = b"END\0"  # JSON: losses; the last block
 
 _HEADER = struct.Struct("<4sIIIII")
 _KINDS = frozenset({HEAD, CASE, FILE, MAPS, KSYM, DATA, END})
 
 
 class RecordingError(TracingError, ValueError):
-    """A file that is no recording, one of a later version, or a damaged one."""
+    """A file that is not a recording, has another version, or is damaged."""
 
 
 class CutError(Exception):
-    """The file ends too early.
+    """The file is truncated.
 
     Attributes:
-        size: bytes that there are behind the last whole block, or the beginning.
-        kind: of the block that was cut, where its header is whole.
-        rest: what there is of its content.
+        size: number of bytes after the last complete block, or after the beginning.
+        kind: kind of the truncated block, if its header is complete.
+        rest: the part of its content that exists.
     """
 
     def __init__(self, size: int, kind: bytes = b"", rest: bytes = b"") -> None:
@@ -94,8 +94,8 @@ class Block:
 
     Attributes:
         kind: HEAD, CASE, …
-        content: its bytes, as many as they should be and with the right checksum.
-        records: how many there are in it; 0 unless it is DATA.
+        content: its bytes; length and checksum have been checked.
+        records: number of records; 0 unless the kind is DATA.
         skipped: bytes of content that were not read.
     """
 
@@ -106,15 +106,15 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Bytes of it in the file."""
+        """The size of the block in the file, in bytes."""
         return _HEADER.size + len(self.content) + self.skipped
 
 
 def frame(block: Block) -> bytes:
-    """The bytes of a block in a file.
+    """Return the bytes of a block in a file.
 
     Raises:
-        RecordingError: there is more in it than a reader takes.
+        RecordingError: the content is larger than a reader accepts.
     """
     if len(block.content) > MAX_CONTENT:
         raise RecordingError(
@@ -129,8 +129,8 @@ def read_magic(stream: BinaryIO, name: str) -> None:
     """Read the beginning of a recording.
 
     Raises:
-        RecordingError: it is something else.
-        CutError: it ends before it can be told.
+        RecordingError: the file is not a recording.
+        CutError: the file ends within the magic number.
     """
     found = stream.read(len(MAGIC))
     if not MAGIC.startswith(found):
@@ -140,15 +140,15 @@ def read_magic(stream: BinaryIO, name: str) -> None:
 
 
 def read_block(stream: BinaryIO, *, skip_data: bool = False) -> Block | None:
-    """The next block; None at the end of the file.
+    """Return the next block; None at the end of the file.
 
     Args:
-        stream: where the next byte is the first of a block.
-        skip_data: pass over the content of DATA, for which the stream must be seekable.
+        stream: positioned at the first byte of a block.
+        skip_data: skip the content of DATA; the stream must be seekable.
 
     Raises:
-        RecordingError: its bytes are not what was written.
-        CutError: the file ends in it.
+        RecordingError: the block is damaged, or of an unknown kind.
+        CutError: the file ends within the block.
     """
     start = stream.read(_HEADER.size)
     if not start:

@@ -1,4 +1,4 @@
-"""What a recording says of itself, as values: the JSON of its blocks, checked when it is read."""
+"""The descriptions in a recording as values: JSON contents of blocks, checked when read."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _FUTURE = 1 << 63  # nanoseconds
 
 
 def dump(value: Any) -> bytes:
-    """JSON as blocks have it: ASCII."""
+    """Return a value as JSON for a block: ASCII."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def load(content: bytes) -> dict[str, Any]:
-    """The object in a block.
+    """Return the JSON object in a block.
 
     Raises:
-        RecordingError: it has none.
+        RecordingError: the content is not a JSON object.
     """
     try:
         found = json.loads(content)
@@ -59,7 +59,7 @@ def _number(data: dict[str, Any], name: str) -> int:
 
 @frozen
 class Clock:
-    """One moment on two clocks, nanoseconds each.
+    """One moment on two clocks, in nanoseconds.
 
     Attributes:
         monotonic: CLOCK_MONOTONIC, the clock of records.
@@ -71,21 +71,21 @@ class Clock:
 
     @classmethod
     def now(cls) -> Clock:
-        """This moment."""
+        """Return the current time on both clocks."""
         before = time.monotonic_ns()
         realtime = time.time_ns()
         return cls((before + time.monotonic_ns()) // 2, realtime)
 
     def to_json(self) -> dict[str, int]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {"monotonic": self.monotonic, "realtime": self.realtime}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Clock:
-        """What to_json() made.
+        """Return a clock from the object of to_json().
 
         Raises:
-            RecordingError: it did not make this.
+            RecordingError: the object is not valid.
         """
         made = cls(_number(data, "monotonic"), _number(data, "realtime"))
         if max(made.monotonic, made.realtime) >= _FUTURE:
@@ -95,15 +95,15 @@ class Clock:
 
 @frozen
 class Header:
-    """What was recorded, where and how.
+    """The header of a recording.
 
     Attributes:
-        byteorder: of the records, "little" or "big".
-        clock: when recording began.
-        machine, kernel, host: as ``uname`` has them.
-        tool: name and version of what recorded.
-        command: its words.
-        probes: as they were asked for.
+        byteorder: byte order of the records, "little" or "big".
+        clock: the start of the recording.
+        machine, kernel, host: as in ``uname``.
+        tool: name and version of the program that recorded.
+        command: arguments of its command line.
+        probes: the probes as given.
     """
 
     byteorder: str
@@ -117,7 +117,7 @@ class Header:
 
     @classmethod
     def here(cls, tool: str, command: Sequence[str], probes: Sequence[str]) -> Header:
-        """Of a recording that this machine begins now."""
+        """Return the header of a recording that starts now on this machine."""
         name = os.uname()
         return cls(
             sys.byteorder,
@@ -131,7 +131,7 @@ class Header:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object of the first block."""
+        """Return the JSON object of the first block."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -147,10 +147,10 @@ class Header:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Header:
-        """What to_json() made, by this version or an earlier one.
+        """Return a header from the object of to_json().
 
         Raises:
-            RecordingError: nothing of the kind, or made by a later version.
+            RecordingError: the object is not valid, or of another version.
         """
         if data.get("format") != FORMAT:
             raise RecordingError("its first block does not say that it is a recording")
@@ -172,12 +172,12 @@ class Header:
 
 @frozen
 class Case:
-    """Which records belong to which probe, and how they are laid out.
+    """A variant of a probe: its number in records, and their layout.
 
     Attributes:
-        number: in each record, a u32 at byte 20.
+        number: the number in each record, a u32 at byte 20.
         probe: ``provider:name``.
-        layout: of the records.
+        layout: layout of the records.
     """
 
     number: int
@@ -185,15 +185,15 @@ class Case:
     layout: RecordLayout
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {"case": self.number, "probe": self.probe, "layout": self.layout.to_json()}
 
     @classmethod
     def from_json(cls, data: Any) -> Case:
-        """What to_json() made.
+        """Return a variant from the object of to_json().
 
         Raises:
-            RecordingError: it did not make this.
+            RecordingError: the object is not valid.
         """
         if not isinstance(data, dict):
             raise RecordingError("cases: objects expected")
@@ -206,25 +206,25 @@ class Case:
 
 @frozen
 class TracedFile:
-    """A file whose probes are recorded; ``build_id`` is "" where it has none."""
+    """A file whose probes are recorded; ``build_id`` is "" if the file has none."""
 
     path: str
     build_id: str
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {"path": self.path, "build_id": self.build_id}
 
 
 @frozen
 class Closing:
-    """What is known at the end.
+    """The closing block of a recording.
 
     Attributes:
-        clock: the end.
-        records: how many were recorded.
-        lost: for each probe that has any: its name, hits without room, hits whose predicates
-            could not be decided.
+        clock: the end of the recording.
+        records: number of records.
+        lost: for each probe with losses: its name, hits lost to a full buffer, and hits whose
+            predicates were unreadable.
     """
 
     clock: Clock
@@ -232,7 +232,7 @@ class Closing:
     lost: tuple[tuple[str, int, int], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object of the last block."""
+        """Return the JSON object of the last block."""
         names = ("probe", "lost", "unread")
         return {
             "clock": self.clock.to_json(),
@@ -242,10 +242,10 @@ class Closing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Closing:
-        """What to_json() made.
+        """Return a closing block from the object of to_json().
 
         Raises:
-            RecordingError: it did not make this.
+            RecordingError: the object is not valid.
         """
         lost = []
         for item in _get(data, "lost", list):

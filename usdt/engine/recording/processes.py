@@ -1,8 +1,8 @@
-"""Names for the stacks of a recording: what processes had mapped, kept beside their records.
+"""Symbols for the stacks of a recording: snapshots of the processes' mappings.
 
-Records hold addresses. While processes live, what they have mapped is noted, with the build IDs of
-the files; and the kernel's symbols, once. A report finds the files by their build IDs, on whatever
-machine it runs, and never looks at the processes there.
+Records contain addresses. While processes live, their mappings are recorded with the build IDs of
+the files; the kernel's symbols are recorded once. A report finds the files by their build IDs, on
+any machine, and never examines the processes that run there.
 """
 
 from __future__ import annotations
@@ -43,52 +43,57 @@ __all__ = (
 )
 
 _PID_WORD = (HEADER + 12) // 4
-_LARGE = 1 << 16  # bytes of a snapshot that is not written again at once
-_LONGEST = 64.0  # seconds between two snapshots of a process with many JIT-compiled functions
+_LARGE = 1 << 16  # bytes of a snapshot above which the next one is delayed
+_LONGEST = 64.0  # maximum seconds between two large snapshots (many JIT-compiled functions)
 _KEPT = 256 << 20  # bytes of snapshots that a report keeps
-_PROCESSES = 1 << 13  # whose snapshots it keeps
+_PROCESSES = 1 << 13  # number of processes whose snapshots a report keeps
 
 
 class Snapshots(Protocol):
-    """Who knows processes; :class:`usdt.symbolize.Symbolizer` is one."""
+    """A source of process snapshots; :class:`usdt.symbolize.Symbolizer` implements it."""
 
     notices: list[str]
     lines: bool
 
     def observe(self, pid: int) -> bool:
-        """Remember what a process has mapped now; whether that is news."""
+        """Record the current mappings of a process; return whether they have changed."""
 
     def snapshot(self, pid: int) -> dict[str, Any]:
-        """What is needed to name its addresses later, fit for JSON."""
+        """Return the data needed to resolve its addresses later, as a JSON object."""
 
     def restore(self, pid: int, snapshot: dict[str, Any]) -> None:
-        """Take what snapshot() gave; ValueError for anything else."""
+        """Restore a process from the object of snapshot().
+
+        Raises:
+            ValueError: the object is not valid.
+        """
 
     def forget(self, pid: int) -> None:
-        """Let go of what restore() took for a process."""
+        """Discard a restored process."""
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
-        """The frames of a stack, innermost first."""
+        """Return the frames of a stack, innermost first."""
 
     def frame(self, pid: int, address: int) -> Frame:
-        """What is at an address."""
+        """Return the frame of an address."""
 
     def close(self) -> None:
-        """Free what is held."""
+        """Free all resources."""
 
 
 def wants_processes(layout: RecordLayout) -> bool:
-    """Whether records of a layout hold addresses of processes."""
+    """Return whether records of a layout contain addresses of processes."""
     return any(_has_addresses(field.column, "ustack") for field in layout.fields)
 
 
 def wants_kernel(layout: RecordLayout) -> bool:
-    """Whether they hold addresses of the kernel."""
+    """Return whether records of a layout contain addresses of the kernel."""
     return any(_has_addresses(field.column, "kstack") for field in layout.fields)
 
 
 def _has_addresses(column: Column, kind: StackKind) -> bool:
-    # Whether a column has addresses of code: of processes (``ustack``) or of the kernel.
+    # Whether a column has addresses of code: of processes (``ustack``) or of the kernel
+    # (``kstack``).
     match column:
         case StackColumn() | SymbolColumn():
             return column.kind == kind
@@ -106,12 +111,12 @@ def _has_code(shape: TypeSnapshot) -> bool:
 
 
 def wants_stacks(layout: RecordLayout) -> bool:
-    """Whether they hold whole stacks."""
+    """Return whether records of a layout contain stacks."""
     return any(isinstance(field.column, StackColumn) for field in layout.fields)
 
 
 def pids_in(data: bytes) -> set[int]:
-    """The processes that records are of."""
+    """Return the IDs of the processes that hit the records."""
     words = memoryview(data).cast("I")
     found: set[int] = set()
     for start, step, count, _ in equal_runs(data):
@@ -121,20 +126,21 @@ def pids_in(data: bytes) -> set[int]:
 
 
 class Notes:
-    """What is noted of processes while they are recorded.
+    """The snapshots of processes, taken while they are recorded.
 
     Args:
-        symbols: makes what knows them, when it is first needed.
+        symbols: makes the source of snapshots when it is first needed.
     """
 
     def __init__(self, symbols: Callable[[], Snapshots]) -> None:
         self._make = symbols
         self._symbols: Snapshots | None = None
         self._changed: set[int] = set()
-        self._due: dict[int, tuple[float, float]] = {}  # not before; then not again for so long
+        # PID → (earliest time of the next snapshot, seconds from it to the following one)
+        self._due: dict[int, tuple[float, float]] = {}
 
     def look(self, pids: Iterable[int]) -> None:
-        """See what processes have mapped; cheap if it is repeated at once."""
+        """Record the mappings of processes; cheap if repeated at once."""
         if self._symbols is None:
             self._symbols = self._make()
         for pid in pids:
@@ -143,7 +149,7 @@ class Notes:
                 self._changed.add(pid)
 
     def blocks(self, *, final: bool = False) -> Iterator[bytes]:
-        """Yield blocks with what has changed; ``final``: whenever the last were."""
+        """Yield blocks of the changed snapshots; ``final`` ignores the delay of large ones."""
         now = time.monotonic()
         for pid in sorted(self._changed):
             due, pause = self._due[pid]
@@ -155,7 +161,7 @@ class Notes:
                 yield frame(Block(MAPS, content))
 
     def take_notices(self) -> list[str]:
-        """Lines for people that have come up since the last call."""
+        """Return the warnings since the last call."""
         found: list[str] = []
         if self._symbols is not None:
             found += self._symbols.notices
@@ -163,28 +169,26 @@ class Notes:
         return found
 
     def close(self) -> None:
-        """Free what is held; again is fine."""
+        """Free all resources. Idempotent."""
         if self._symbols is not None:
             self._symbols.close()
 
 
 def _described(pid: int, snapshot: dict[str, Any]) -> bytes:
     content = dump({"pid": pid, "snapshot": snapshot})
-    if (
-        len(content) > MAX_CONTENT
-    ):  # millions of compiled functions: the files' names are worth more
+    if len(content) > MAX_CONTENT:  # too many JIT-compiled functions: the mapped files matter more
         content = dump({"pid": pid, "snapshot": {**snapshot, "perf_map": ""}})
     return content
 
 
 class _Restored:
-    # Processes as their snapshots have them; no other is ever looked at.
+    # Processes restored from their snapshots; running processes are never examined.
     def __init__(self, make: Callable[[], Snapshots]) -> None:
         self.notices: list[str] = []
         self._make = make
         self._symbols: Snapshots | None = None
         self.lines = False
-        self._known: dict[int, int] = {}  # bytes of each one's snapshot, the latest last
+        self._known: dict[int, int] = {}  # PID → bytes of its snapshot, the latest last
         self._kept = 0
 
     def restore(self, data: dict[str, Any], size: int) -> None:
@@ -235,11 +239,11 @@ class _Restored:
 
 
 class RecordedStacks(StackResolver):
-    """Names for the stacks of a recording.
+    """A resolver for the stacks of a recording.
 
     Args:
-        symbols: makes what restores processes, when the first is to be restored.
-        byteorder: of the recording.
+        symbols: makes the source of symbols when the first process is restored.
+        byteorder: byte order of the recording.
         lines: show source lines, and inlined functions as frames of their own.
     """
 
@@ -253,10 +257,10 @@ class RecordedStacks(StackResolver):
         super().__init__(lambda: self._restored, order=order, lines=lines)
 
     def take(self, block: Block) -> None:
-        """Take a block of kind MAPS or KSYM.
+        """Restore a block of kind MAPS or KSYM.
 
         Raises:
-            RecordingError: it is damaged.
+            RecordingError: the block is damaged.
         """
         if block.kind == MAPS:
             self._restored.restore(load(block.content), len(block.content))
@@ -266,7 +270,7 @@ class RecordedStacks(StackResolver):
         self._kept.clear()
 
     def _kernel_symbols(self) -> KernelSymbols:
-        # Those of the recording, unpacked when the first is asked for; never this machine's.
+        # The kernel symbols of the recording, decompressed when first needed; never this machine's.
         if self._kernel is None:
             try:
                 self._kernel = KernelSymbols.from_bytes(self._compressed or zlib.compress(b""))

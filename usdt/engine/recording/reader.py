@@ -1,4 +1,4 @@
-"""Reading a recording: block after block, however long it is, whatever is in it."""
+"""A reader of recordings; reads block by block, so memory is bounded and content is checked."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ __all__ = ("Reader",)
 
 
 class Reader:
-    """A recording, read from its beginning to its end; a context manager.
+    """A recording, read from start to end; a context manager.
 
     Args:
-        stream: its bytes; the reader closes it.
-        name: for messages.
+        stream: the bytes of the recording; the reader closes it.
+        name: the name used in error messages.
 
     Attributes:
-        header: what it says of itself; None if it was cut before the end of that.
-        closing: its closing block, once that was read.
-        cut: how many bytes the file has, if that is too few; or -1.
-        records: read so far.
+        header: the header; None if the file was truncated before its end.
+        closing: the closing block, once it has been read.
+        cut: size of the file in bytes if it is truncated, else -1.
+        records: number of records read so far.
+        files: traced files read so far.
 
     Raises:
-        RecordingError: this is no recording, or one of another version.
+        RecordingError: the file is not a recording, or has another version.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -76,7 +77,7 @@ class Reader:
 
         Raises:
             TargetError: the file cannot be opened.
-            RecordingError: it is no recording.
+            RecordingError: the file is not a recording.
         """
         if path == "-":
             return cls(open(0, "rb", closefd=False), "standard input")
@@ -89,7 +90,7 @@ class Reader:
 
     @property
     def cases(self) -> list[Case]:
-        """Probes and layouts read so far."""
+        """The variants read so far."""
         return list(self._cases.values())
 
     def replay(
@@ -98,15 +99,15 @@ class Reader:
         wanted: Callable[[str], bool] | None = None,
         stacks: RecordedStacks | None = None,
     ) -> Iterator[list[Any]]:
-        """Yield what a form makes of the records, some thousands at a time, in their order.
+        """Yield the results of a formatter for the records, in order, in batches.
 
         Args:
-            form: what records become.
-            wanted: whether a probe's records are; None: all.
-            stacks: the form's, if it shows any.
+            form: formats the records.
+            wanted: whether to yield the records of a probe; None yields all.
+            stacks: the formatter's resolver, if it has one.
 
         Raises:
-            RecordingError: the recording is damaged; what came before that was yielded.
+            RecordingError: the recording is damaged; the records before the damage were yielded.
         """
         if self.header is None:
             return
@@ -129,10 +130,10 @@ class Reader:
                     raise self._damaged(err) from err
 
     def survey(self) -> None:
-        """Read everything but the records: cases, files and the closing block.
+        """Read everything but the records: variants, files and the closing block.
 
         Raises:
-            RecordingError: as replay().
+            RecordingError: as from replay().
             TargetError: the file is a pipe, which cannot be read twice.
         """
         if not self._stream.seekable():
@@ -143,7 +144,7 @@ class Reader:
             self.records += block.records
 
     def close(self) -> None:
-        """Close the file; again is fine."""
+        """Close the file. Idempotent."""
         self._stream.close()
 
     def __enter__(self) -> Self:
@@ -174,7 +175,8 @@ class Reader:
         self._position += block.size
 
     def _blocks(self, *, skip_data: bool = False) -> Iterator[Block]:
-        # Every block behind the first, checked; what is left of the last one if it was cut.
+        # Yields every checked block after the first. Of a truncated last block, yields the complete
+        # records.
         while self.header is not None:
             try:
                 block = read_block(self._stream, skip_data=skip_data)
@@ -234,7 +236,7 @@ class Reader:
         return count_committed(content if native else swapped_words(content))
 
     def _whole(self, rest: bytes) -> Block | None:
-        # The whole records of a block that was cut.
+        # Returns the complete records of a truncated block.
         size, records = self._tally(rest[: len(rest) & ~7])
         return Block(DATA, rest[:size], records) if size > 0 else None
 

@@ -1,11 +1,11 @@
 """Formatters: records as human-readable text, JSON lines or Python events.
 
-formatter    the protocol, and what all of them share
-text, json, event   the formatters; ``structures``: values of structure types
+formatter    the protocol, and helpers that all formatters share text, json, event   the formatters;
+``structures``: values of structure types
 
-A formatter gives the *source* of the expression that makes one record's result; see
-:mod:`usdt.engine.output.decode`, which compiles it. A line is one f-string around the values'
-expressions.
+A formatter returns the *source* of the expression that makes the result for one record;
+:mod:`usdt.engine.output.decode` compiles it. A line is one f-string around the expressions of the
+values.
 """
 
 from __future__ import annotations

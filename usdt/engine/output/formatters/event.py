@@ -1,4 +1,4 @@
-"""Records as events of the Python API."""
+"""The formatter of events of the Python API."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ("EventFormatter",)
 
 
 class EventFormatter:
-    """:class:`Event` objects for Python callers.
+    """A formatter that makes :class:`Event` objects for Python callers.
 
     Args:
-        stacks: names for stacks and addresses; by default user addresses have none.
+        stacks: resolves stacks and addresses; by default user addresses have no symbols.
     """
 
     def __init__(self, stacks: StackResolver | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What every form has in common: what a record becomes, and how its source is written."""
+"""The protocol of formatters, and helpers that they share."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Event(NamedTuple):
 
     Attributes:
         time: CLOCK_MONOTONIC, nanoseconds.
-        pid, tid: process and thread.
+        pid, tid: process ID and thread ID.
         cpu: number of the processor.
         comm: name of the thread, at most 15 bytes.
         probe: ``provider:name``.
         args: item as written → int, float, str (bytes that are not UTF-8 as surrogates) or
-            :class:`usdt.arch.locations.Unreadable`; a stack a list of
+            :class:`usdt.arch.locations.Unreadable`; a stack is a list of
             :class:`usdt.engine.output.frames.Frame`.
-        event: "return" if it is a function's return, else "hit".
+        event: "return" for a function's return, else "hit".
     """
 
     time: int
@@ -52,88 +52,92 @@ class Event(NamedTuple):
 
 
 class FieldSource(NamedTuple):
-    """A field of a record, and the source of the expression that shows it."""
+    """A field of a record, and the source of the expression that formats it."""
 
     field: RecordField
     source: str
 
 
 class Formatter(Protocol):
-    """How one kind of output is written; every method but the first three returns source.
+    """A formatter of one kind of output; all methods but the first three return source.
 
     Attributes:
-        names: what the source refers to.
-        return_names: what stands instead of some of them where records are of returns.
+        names: the values of the names in the source.
+        return_names: the names that differ for records of returns.
     """
 
     names: dict[str, Any]
     return_names: dict[str, Any]
 
     def begin(self, layout: RecordLayout) -> None:
-        """What follows are the values of records of this layout."""
+        """Start a layout: the following calls are for values of its records."""
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
-        """What is shown for a distinct context, computed once."""
+        """Return the formatted context of a record; computed once per distinct context."""
 
     def as_return(self, context: Any) -> Any:
-        """The same of a function's return."""
+        """Return a context changed to that of a function's return."""
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        """The expression of a whole record."""
+        """Return the expression of a complete record."""
 
     def integer(self, value: str) -> str:
-        """An integer."""
+        """Format an integer."""
 
     def hexadecimal(self, value: str) -> str:
-        """An unsigned integer in hexadecimal."""
+        """Format an unsigned integer in hexadecimal."""
 
     def floating(self, value: str) -> str:
-        """A float."""
+        """Format a float."""
 
     def raw_bytes(self, value: str) -> str:
-        """An aggregate's bytes."""
+        """Format the bytes of a structure or union that was passed by value."""
 
     def text(self, value: str, length: str, room: int, key: str = "") -> str:
-        """A string of ``room`` bytes with its NUL, or a buffer (0); ``length`` is a lead.
+        """Format a string of at most ``room`` bytes with its NUL, or a buffer (``room`` 0).
 
-        With a ``key``, it may be a process's although the kernel's types led there.
+        ``length`` is a length prefix. With a ``key``, the string is read by an address of kernel
+        types that may still point into the process.
         """
 
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
     ) -> str:
-        """A structure or a list of values with its address; ``length`` is its prefix."""
+        """Format a structure or list of values with its address; ``length``: length prefix."""
 
     def boolean(self, value: str) -> str:
-        """A number that is true or false."""
+        """Format a number as true or false."""
 
     def array(self, value: str, length: str, code: str) -> str:
-        """Integers, as :mod:`struct` names them; ``length`` counts bytes, or is an errno."""
+        """Format integers of the :mod:`struct` format ``code``.
+
+        ``length`` is the number of bytes, or a negative errno.
+        """
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
-        """An integer whose values have names; None where it could not be read."""
+        """Format an integer whose values have names; the value is None if it could not be read."""
 
     def comm(self) -> str:
-        """The thread's name."""
+        """Format the thread's name."""
 
     def constant(self, text: str) -> str:
-        """A text that is the same at every hit."""
+        """Format a text that is the same at every hit."""
 
     def unreadable(self, reason: str) -> str:
-        """A value that could not be read."""
+        """Format a value that could not be read, with the reason."""
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
-        """A stack, ``ustack`` or ``kstack``; ``length`` counts its bytes, or is an errno."""
+        """Format a ``ustack`` or ``kstack``; ``length`` is its bytes, or a negative errno."""
 
     def symbol(self, kind: StackKind, value: str) -> str:
-        """What is at an address of the process (``ustack``) or of the kernel (``kstack``)."""
+        """Format the symbol at an address: of the process (``ustack``) or of the kernel."""
 
 
 def escape(text: str) -> str:
-    r"""``text`` made safe for a terminal.
+    r"""Escape text so that it is safe for a terminal.
 
-    Control characters and bytes that are not UTF-8 become ``\xNN``, other characters that do not
-    show (or turn the direction of writing) ``\uNNNN``.
+    Control characters and bytes that are not UTF-8 become ``\xNN``. Other characters that are not
+    printable, or that change the direction of writing, become ``\uNNNN``.
     """
     if text.isprintable():
         return text
@@ -153,12 +157,12 @@ def _escape_one(character: str) -> str:
 
 
 def piece(text: str) -> str:
-    """Literal text inside an f-string that is delimited by three apostrophes."""
+    """Escape literal text for an f-string that is delimited by three apostrophes."""
     return text.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{{").replace("}", "}}")
 
 
 def constant(names: dict[str, Any], value: Any) -> str:
-    """The name of a constant for compiled source; each distinct one is kept once."""
+    """Return the name of a constant in compiled source; each distinct constant is kept once."""
     for name, known in names.items():
         if known == value:
             return name
@@ -168,12 +172,12 @@ def constant(names: dict[str, Any], value: Any) -> str:
 
 
 def decode_text(value: bytes, length: int, room: int) -> str:
-    """A recorded string, of ``room`` bytes with its NUL; or a buffer (0)."""
+    """Decode a recorded string of at most ``room`` bytes with its NUL, or a buffer (``room`` 0)."""
     length &= USERS - 1
     return value[: length - 1 if room else length].decode("utf-8", "surrogateescape")
 
 
 def numbers(value: bytes, length: int, code: str) -> list[int]:
-    """The elements of a recorded array, which :mod:`struct` calls ``code``."""
+    """Return the elements of a recorded array of the :mod:`struct` format ``code``."""
     size = struct.calcsize(code)
     return [item for (item,) in struct.iter_unpack(code, value[: length // size * size])]

@@ -1,4 +1,4 @@
-"""Records as JSON lines."""
+"""The formatter of JSON lines."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ("JsonFormatter",)
 
 
 class JsonFormatter:
-    """One JSON object per line, as docs/json.md fixes it. Output is ASCII.
+    """A formatter that makes one JSON object per line, as docs/json.md specifies. Output is ASCII.
 
     Args:
-        stacks: names for stacks and addresses; by default user addresses have none.
+        stacks: resolves stacks and addresses; by default user addresses have no symbols.
     """
 
     def __init__(self, stacks: StackResolver | None = None) -> None:
@@ -68,7 +68,7 @@ class JsonFormatter:
         return f"f'''{head}{self.arguments(values)}{tail}}}}}\\n'''"
 
     def arguments(self, values: Sequence[FieldSource]) -> str:
-        """What stands in an f-string for the object of all values."""
+        """Return the part of an f-string that makes the object of all values."""
         self._labels.clear()
         self._places.clear()
         args = ", ".join(f"{piece(quote(field.key))}: {{{value}}}" for field, value in values)
@@ -95,7 +95,7 @@ class JsonFormatter:
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
     ) -> str:
-        from usdt.engine.output.formatters.structures import StructJsonFormatter  # noqa: PLC0415 - seldom needed
+        from usdt.engine.output.formatters.structures import StructJsonFormatter  # noqa: PLC0415 - rarely needed
 
         name = constant(self.names, StructJsonFormatter(key, column, order))
         self._places.append(f"({name}.place, {length}, {value})")
@@ -153,7 +153,7 @@ def _json_array(value: bytes, length: int, code: str) -> str:
 
 
 class _TextPlace:
-    # Says of a text that it is a process's, where types of the kernel led there.
+    # Marks a string as user memory, where types of the kernel point into the process.
     def __init__(self, key: str) -> None:
         self._key = quote(key)
 
@@ -173,7 +173,7 @@ def _json_labels(values: tuple[tuple[tuple[str, Callable[[int], str | None]], in
 
 
 def _json_real(value: float) -> str:
-    # JSON has no word for these, and a line that no parser takes would be lost.
+    # JSON has no tokens for these values; a parser would reject a line that contained them.
     if math.isfinite(value):
         return repr(value)
     return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'

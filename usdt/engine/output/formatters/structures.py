@@ -1,7 +1,7 @@
-"""Structures of records, for each form: compiled once per type, called once per record.
+"""Structures of records, for each formatter: compiled once per type, called once per record.
 
-What stands in a record is a lead (:mod:`usdt.engine.compiler.record.length_prefix`), the address,
-and the bytes there, perhaps not all of them.
+A record has a length prefix (:mod:`usdt.engine.compiler.record.length_prefix`), the address of the
+structure, and its bytes, which may be cut.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ("PAD", "StructJsonFormatter", "StructTextFormatter", "StructValueFormatter", "is_small")
 
 PAD = 36  # columns before a structure that has lines of its own
-_SMALL = 12  # values with which a structure fits a line, itself among them
-_LISTED = 16  # elements of a list that a line shows
-_FARTHEST = 1 << 16  # bytes behind a symbol that still count as its own
+_SMALL = 12  # maximum values, including the structure itself, that are shown on one line
+_LISTED = 16  # maximum elements of a list that a line shows
+_FARTHEST = 1 << 16  # maximum offset in bytes from a symbol that is still shown as part of it
 
 
 @functools.lru_cache(maxsize=256)
@@ -45,19 +45,19 @@ def _types(blob: bytes) -> Btf:
 
 @functools.lru_cache(maxsize=256)
 def is_small(shape: TypeSnapshot) -> bool:
-    """Whether values fit a line, all of them."""
+    """Return whether the values of a type fit on one line."""
     return TypeLimits(_types(shape.types)).values(shape.type_id) <= _SMALL
 
 
 class _Structure:
-    # What all forms need of a field.
+    # The parts of a structure field that all formatters need.
     def __init__(self, key: str, column: StructColumn | StructListColumn, order: str) -> None:
         self.key = key
         self.shape = column.shape
         self.btf = _types(column.shape.types)
         self.pointer = isinstance(column, StructColumn) and column.by_pointer
         self.kernel = isinstance(column, StructColumn) and column.kernel
-        # Of a list: the type of its elements, and their size.
+        # For a list: the type of its elements, and their size.
         row = self.btf.resolve(self.shape.type_id) if isinstance(column, StructListColumn) else None
         self.element = row.type_id if isinstance(row, Array) else 0
         self.step = self.btf.size_of(self.element) if self.element else 0
@@ -75,14 +75,14 @@ def _is_big(order: str) -> bool:
 
 
 class StructTextFormatter(_Structure):
-    """A structure for eyes: lines of its own, or one.
+    """A formatter of structures as human-readable text, on one line or several.
 
     Args:
         key: the item as written.
-        column: what is shown.
-        stacks: names for code.
-        order: of the record's bytes.
-        wide: whether it has lines of its own.
+        column: the column to format.
+        stacks: resolves addresses of code.
+        order: byte order of the record.
+        wide: whether the structure has lines of its own.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class StructTextFormatter(_Structure):
         self._pid = 0
         self._wide = wide
         tree = wide and not self.step
-        self._safe = tree and _is_printable(self.shape.types)  # concise texts hold any characters
+        self._safe = tree and _is_printable(self.shape.types)  # compact text may have any character
         self._wild = False  # whether a symbol is not printable
         if tree:
             options = Options(indent_str=" ", indent_level=PAD, emit_strings=True, symbolic=True)
@@ -111,7 +111,7 @@ class StructTextFormatter(_Structure):
             self._render = self._listed if self.step else whole
 
     def __call__(self, lead: int, value: bytes, pid: int) -> str:
-        """The text of one record's."""
+        """Return the text for one record."""
         if lead == NULL:
             return "NULL"
         start = f"*({self.address(value):#x})" if self.pointer else ""
@@ -134,7 +134,7 @@ class StructTextFormatter(_Structure):
         return f"{start}{users}\n{text.rstrip() if cut else text}{pad}{cut}"
 
     def _listed(self, data: bytes) -> str:
-        # A list has as many elements as there are bytes of them.
+        # The number of elements of a list follows from its number of bytes.
         parts = [data[at : at + self.step] for at in range(0, len(data), self.step)]
         shown = [self._line(self.element, part) for part in parts[:_LISTED]]
         more = ", ..." if len(parts) > _LISTED else ""
@@ -150,7 +150,7 @@ class StructTextFormatter(_Structure):
 
 
 def _is_printable(types: bytes) -> bool:
-    # Whether every name of some types is, as in all that compilers write.
+    # Whether every name of the types is printable ASCII; those that compilers write are.
     names = types[slice(*parse_header(types, "types of a structure").strings)].replace(b"\0", b"")
     return names.isascii() and names.decode("ascii").isprintable()
 
@@ -160,16 +160,16 @@ def _unread(lead: int) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """Text of several lines made safe for a terminal."""
+    """Escape text of several lines so that it is safe for a terminal."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return "\n".join(map(escape, text.split("\n")))
 
 
 class StructValueFormatter(_Structure):
-    """A structure as dicts, lists, strings and numbers; a column and the order of its bytes."""
+    """A formatter of structures as dicts, lists, strings and numbers."""
 
-    text = False  # whether it is JSON
+    text = False  # whether the result is JSON text
 
     def __init__(self, key: str, column: StructColumn | StructListColumn, order: str) -> None:
         super().__init__(key, column, order)
@@ -179,7 +179,7 @@ class StructValueFormatter(_Structure):
         self._part = ValueReader(self.btf).reader(number)
 
     def __call__(self, lead: int, value: bytes) -> Any:
-        """The value of one record's."""
+        """Return the value for one record."""
         if lead < 0:
             return Unreadable(reason_of(lead))
         data = self.data(lead, value)
@@ -189,12 +189,12 @@ class StructValueFormatter(_Structure):
 
 
 class StructJsonFormatter(StructValueFormatter):
-    """A structure as JSON, and where it was."""
+    """A formatter of structures as JSON, with their address."""
 
     text = True
 
     def __call__(self, lead: int, value: bytes) -> str:
-        """The JSON text of one record's."""
+        """Return the JSON text for one record."""
         if lead < 0:
             return f'{{"error": {quote(reason_of(lead))}}}'
         data = self.data(lead, value)
@@ -205,7 +205,7 @@ class StructJsonFormatter(StructValueFormatter):
         return json.dumps(self._part(data, 0))
 
     def place(self, lead: int, value: bytes) -> str:
-        """A member that says where it was, and how much of it there is."""
+        """Return a JSON member: address, address space, and the recorded bytes if cut."""
         address = self.address(value)
         parts = [f'"address": "{address:#x}"'] if address or lead == NULL else []
         if self.kernel and lead >= 0:

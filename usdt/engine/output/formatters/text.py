@@ -1,4 +1,4 @@
-"""Records as human-readable lines, and as folded stacks."""
+"""Formatters of records as human-readable lines and as folded stacks."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 __all__ = ("FoldedFormatter", "TextFormatter")
 
 
-_NAME = 35  # columns before a value's name, where values have lines
-_END = 31  # and before what closes them
-PAD = 36  # and before a value
+_NAME = 35  # columns before the name of a value that has lines of its own
+_END = 31  # columns before the closing parenthesis of a hit
+PAD = 36  # columns before a value
 _HEADER = f"{'TIME':>16} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
 
 
 class TextFormatter:
-    """Human-readable lines: time of day, CPU, process, command, probe, arguments.
+    """A formatter of human-readable lines: time of day, CPU, process, command, probe, arguments.
 
     Args:
-        colour: with the escape sequences of a terminal.
-        offset: nanoseconds from CLOCK_MONOTONIC to CLOCK_REALTIME where the records were made;
-            None: this machine's, now.
-        stacks: names for stacks and addresses; by default user addresses have none.
+        colour: whether to write the escape sequences of a terminal.
+        offset: nanoseconds from CLOCK_MONOTONIC to CLOCK_REALTIME on the recording machine; None
+            uses the current offset of this machine.
+        stacks: resolves stacks and addresses; by default user addresses have no symbols.
 
     Attributes:
-        header: a line to be written before the next record; see :func:`titled`.
+        header: a line to write before the next record, None once written; see :func:`titled`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TextFormatter:
         }
 
     def clock(self, nanoseconds: int) -> str:
-        """Time of day with microseconds."""
+        """Return the time of day with microseconds."""
         second, rest = divmod(nanoseconds + self._offset, 1_000_000_000)
         if second != self._second[0]:
             self._second = second, time.strftime("%H:%M:%S", time.localtime(second))
@@ -110,7 +110,7 @@ class TextFormatter:
         return f"f'''{{clock(t)}}  {{contexts[c][0]}}  {args}\\n'''"
 
     def _lines(self, values: Sequence[FieldSource]) -> str:
-        # As ksnoop has it: a value begins on a line of its own, under its name.
+        # As in ksnoop, a value begins on a line of its own below its name.
         texts = []
         for field, value in values:
             column = field.column
@@ -143,7 +143,7 @@ class TextFormatter:
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
     ) -> str:
-        from usdt.engine.output.formatters.structures import StructTextFormatter  # noqa: PLC0415 - seldom needed
+        from usdt.engine.output.formatters.structures import StructTextFormatter  # noqa: PLC0415 - rarely needed
 
         made = StructTextFormatter(key, column, self._stacks, order, wide=self._wide)
         return f"{constant(self.names, made)}({length}, {value}, contexts[c][2])"
@@ -197,13 +197,13 @@ def _is_wide(field: RecordField) -> bool:
     # Whether a value needs lines of its own.
     if not isinstance(field.column, StructColumn):
         return False
-    from usdt.engine.output.formatters.structures import is_small  # noqa: PLC0415 - seldom needed
+    from usdt.engine.output.formatters.structures import is_small  # noqa: PLC0415 - rarely needed
 
     return not is_small(field.column.shape)
 
 
 def titled(form: object, batch: list[str]) -> list[str]:
-    """A batch of lines with what stands above the first of them."""
+    """Return a batch of lines, preceded by the formatter's header if it has yet to be written."""
     header = getattr(form, "header", None)
     if not header or not batch or not isinstance(form, TextFormatter):
         return batch
@@ -212,7 +212,10 @@ def titled(form: object, batch: list[str]) -> list[str]:
 
 
 class FoldedFormatter(TextFormatter):
-    """``comm;outer;…;inner 1``: what makes flame graphs, a line a hit; values are left out."""
+    """A formatter of folded stacks, for flame graphs: ``comm;outer;…;inner 1``.
+
+    A hit is one line; values are omitted.
+    """
 
     def __init__(self, stacks: StackResolver | None = None) -> None:
         super().__init__(stacks=stacks)
@@ -225,7 +228,7 @@ class FoldedFormatter(TextFormatter):
         return context
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        # The user's part is further out than the kernel's.
+        # User frames are the outer ones: the kernel was entered from user mode.
         stacks = "".join(
             f";{{{value}}}"
             for kind in ("ustack", "kstack")
