@@ -1,9 +1,9 @@
-"""From a syntax tree to a plan, and from a plan to bytecode.
+"""The compiler: syntax tree → plan → eBPF program.
 
 scope, resolve/         names and types: tree → typed expressions (``ir``, ``constant_folding``)
-arguments, value_names  what a probe's provider tells about an argument
-outputs, plan           values to show, predicates, the record; ``limits``: maximum sizes
-entry_return            one plan of a function as two: at entry and at return
-record/                 the record's format, which output reads
+arguments, value_names  the description of an argument by its probe provider
+outputs, plan           columns, predicates and the record of a probe; ``limits``: maximum sizes
+entry_return            splits a function's plan in two: one for its entry, one for its return
+record/                 the format of records, which :mod:`usdt.engine.output` decodes
 codegen/                plans → eBPF programs
 """

@@ -1,4 +1,4 @@
-"""What a provider of probes tells the engine about an argument of a site."""
+"""The arguments of a probe site, as probe providers describe them to the engine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ("Argument", "Display")
 
 
 class Display(enum.Enum):
-    """How a value is shown where the item does not say how."""
+    """How a value is shown if the item does not specify it."""
 
     INTEGER = enum.auto()
     BOOL = enum.auto()
     HEX = enum.auto()
-    STRING = enum.auto()  # in the event's record, or at the address that the value is
-    USER_SYMBOL = enum.auto()  # an address of the process
+    STRING = enum.auto()  # in the tracepoint's record, or the value is its address
+    USER_SYMBOL = enum.auto()  # an address in the process
     KERNEL_SYMBOL = enum.auto()
-    STRUCT = enum.auto()  # the value itself, or what it points at; also a list of values
+    STRUCT = enum.auto()  # the value itself or its target; also a list of values
     BUFFER = enum.auto()  # the string in a C++ or Rust container
-    ARRAY = enum.auto()  # the integers in one
+    ARRAY = enum.auto()  # the integers in a C++ or Rust container
     TAGGED_UNION = enum.auto()  # an enum with data
 
 
@@ -35,11 +35,14 @@ class Argument:
 
     Attributes:
         name: ``arg0``…, a name from BTF or DWARF, or ``return``.
-        hidden: whether it is left out where all arguments are shown for want of items.
+        type: its class and size.
+        fetch: where it is when the probe fires.
+        hidden: whether it is left out when all arguments are shown because no item is given.
         display: how it is shown: INTEGER, HEX, KERNEL_SYMBOL or STRING.
-        names: of its values, if they have some.
-        element: of an array in the record, what it is made of.
-        handle: its type as the probe's :class:`usdt.engine.compiler.resolve.TypeProvider` knows it.
+        names: the names of its values, if they have any.
+        element: the type of an element, if it is an array in the tracepoint's record.
+        handle: its type, a value that only the probe's
+            :class:`usdt.engine.compiler.resolve.TypeProvider` interprets.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Constant folding: expressions whose value is known when the program is written."""
+"""Constant folding: expressions whose value is known when the program is compiled."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ("fold", "range_of")
 
 
 def fold(node: Node) -> Node:
-    """``node``, or the number it always is; operands have been folded before.
+    """Return ``node`` simplified: a number if its value is constant.
 
-    An operand that cannot be read makes the whole expression so, except behind a ``&&`` or
-    ``||`` that does not reach it.
+    The operands have been folded already. An unavailable operand makes the expression
+    unavailable, unless it is the right side of ``&&`` or ``||``, which may not be evaluated.
     """
     match node:
         case Convert(operand=Number(value=value), type=kind):
@@ -80,7 +80,7 @@ def fold(node: Node) -> Node:
     return node
 
 
-_TRUTHS = (Compare, StringEqualsConst, StringEquals, ShortCircuit, Not)  # whose value is 0 or 1
+_TRUTHS = (Compare, StringEqualsConst, StringEquals, ShortCircuit, Not)  # their value is 0 or 1
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _COMPARE = {
     "==": int.__eq__,
@@ -94,10 +94,10 @@ _COMPARE = {
 
 def _arithmetic(op: str, a: int, b: int, kind: ValueType) -> Number:
     if op in ("/", "%"):
-        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C cuts towards 0
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C truncates towards 0
         return Number(wrap(quotient if op == "/" else a - b * quotient, kind), kind)
     if op in ("<<", ">>"):
-        b &= kind.size * 8 - 1  # as the machine does; C leaves larger counts undefined
+        b &= kind.size * 8 - 1  # as eBPF does; C leaves larger counts undefined
     value = {
         "+": lambda: a + b,
         "-": lambda: a - b,
@@ -112,7 +112,7 @@ def _arithmetic(op: str, a: int, b: int, kind: ValueType) -> Number:
 
 
 def _neutral(node: Arithmetic, left: Node, value: int) -> Node:
-    # x + 0, x * 1 and their like are x. What makes 0 of every x does so if x can be read.
+    # x + 0, x * 1 and the like are x. x * 0 and the like are 0, but only if x is always readable.
     if (value == 0 and node.op in ("+", "-", "|", "^", "<<", ">>")) or (
         value == 1 and node.op in ("*", "/")
     ):
@@ -123,7 +123,7 @@ def _neutral(node: Arithmetic, left: Node, value: int) -> Node:
 
 
 def range_of(node: Node) -> tuple[int, int]:
-    """The least and the largest value that a node of an integer type can have."""
+    """Return the smallest and the largest value that a node of an integer type can have."""
     if isinstance(node, Number):
         return node.value, node.value
     low, high = bounds(node.type)
@@ -137,7 +137,7 @@ def range_of(node: Node) -> tuple[int, int]:
 
 
 def _decided(node: Compare, left: tuple[int, int], right: tuple[int, int]) -> Node:
-    # A comparison that the ranges of both sides decide, if they can be read.
+    # Fold a comparison that the ranges of both sides decide, if both are always readable.
     found = None
     if left[1] < right[0]:
         found = node.op in ("<", "<=", "!=")
@@ -151,7 +151,7 @@ def _decided(node: Compare, left: tuple[int, int], right: tuple[int, int]) -> No
 
 
 def _logic(node: ShortCircuit) -> Node:
-    settles = node.op == "||"  # the truth of a side that decides alone
+    settles = node.op == "||"  # the truth value of one side that decides the result
     match node.left, node.right:
         case Number(value=left), right:
             if bool(left) is settles:

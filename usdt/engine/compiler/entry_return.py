@@ -1,19 +1,21 @@
-"""Functions followed from entry to return: one plan becomes two, and a frame between them.
+"""Functions traced from entry to return: splits a plan into an entry plan and a return plan.
 
-An item without ``return`` is taken at entry, also the memory it reads: at return that may be
-freed. An item with ``return`` is computed at return, its parts without ``return`` at entry. So
-``buf(arg1, return)`` reads at return, from the address that was passed. Built-ins and stacks are
-those of the hit that is shown, which is the return.
+An item without ``return`` is evaluated at entry, and the memory it reads is copied then, because
+it may be freed before the return. An item with ``return`` is evaluated at return, but its
+operands without ``return`` at entry. So ``buf(arg1, return)`` reads memory at return, from the
+address that was passed. Built-ins and stacks are those of the return, which is the hit that is
+shown.
 
-What is taken at entry is kept in a *frame*, in a hash map of the kernel:
+*Entry state* keeps the captured values in a hash map of the kernel:
 
-    key     u32 thread or 0, u32 pair (which probe, which plan), u64 stack pointer
-    value   the key once more; u64 at 16: bit n = capture n could not be read; the captures
+    key     u32 thread ID or 0, u32 pair (of a probe and a plan), u64 stack pointer
+    value   the key again; u64 at 16: bit n = capture n could not be read; from 24 the captures
 
-The stack pointer tells the calls of a recursion apart, and needs no counting that an exception or
-longjmp() could upset: a frame that its function left in such a way is overwritten by the next call
-at the same place of the stack, and is never mistaken for another. The entry program makes the
-frame where its predicates hold; the return program does nothing without one, and removes it.
+The stack pointer tells the calls of a recursion apart. A counter of open calls would be wrong
+after an exception or longjmp(). Entry state that such an exit leaves behind is overwritten or
+removed by the next call at the same stack address, so no return takes it for its own. The entry
+program creates entry state if the predicates hold. The return program does nothing without it,
+and removes it.
 """
 
 from __future__ import annotations
@@ -74,23 +76,26 @@ __all__ = (
     "split_entry_return",
 )
 
-BITMAP_OFFSET = 16  # in a frame: the word that marks unreadable captures
-_CAPTURES = BITMAP_OFFSET + 8  # offset in a frame of the captures
-_ROUND = 64  # frames' sizes are multiples of it, so that probes share maps
-_CAPTURED = 64  # bits of the word that marks unreadable ones
+BITMAP_OFFSET = 16  # in entry state: the u64 bitmap of unreadable captures
+_CAPTURES = BITMAP_OFFSET + 8  # in entry state: offset of the captures
+_ROUND = 64  # bytes: sizes of entry state are multiples of it, so that probes share maps
+_CAPTURED = 64  # the maximum number of captures: bits of the bitmap
 
 
 @frozen
 class EntryReturnMatch:
-    """How a function's entry and return find one another.
+    """How a function's return is matched with its entry.
 
     Attributes:
-        pointer: the stack pointer; None: the address of the context, which both ends share.
-        return_pops: bytes that a return takes off the stack, the usual number first.
-        same_thread: whether both are of one thread, whose ID does not change.
-        mark_returns: whether records say that they are of a return.
-        kernel_keeps_sp: whether the kernel keeps the entry's stack pointer until the return, which
-            has it in SESSION_SLOT; then the registers of the return are not used.
+        pointer: the register that identifies the call, normally the stack pointer; None: the
+            address of the context, which is the same at entry and return.
+        return_pops: the numbers of bytes by which a return instruction may raise the stack
+            pointer, the usual one first.
+        same_thread: whether entry and return have the same thread ID.
+        mark_returns: whether the record layout says that a record is of a return.
+        kernel_keeps_sp: whether the kernel keeps the stack pointer of the entry for the return.
+            The return program then finds it in ``ENTRY_POINTER_SLOT``
+            (:mod:`usdt.engine.compiler.codegen.stack_slots`) and does not use its registers.
     """
 
     pointer: Register | None
@@ -102,13 +107,13 @@ class EntryReturnMatch:
 
 @frozen
 class EntryReturnRole:
-    """What a case is of a pair.
+    """The role of a variant that is the entry or the return of a traced function.
 
     Attributes:
-        entry: whether it makes the frame, instead of using it.
-        pair: tells frames of one stack pointer apart.
-        size: bytes of the frame.
-        stack: how the two find one another.
+        entry: True for the entry, which creates the entry state; False for the return.
+        pair: tells entry states of the same stack pointer apart.
+        size: bytes of the entry state.
+        stack: how the return is matched with the entry.
     """
 
     entry: bool
@@ -119,31 +124,37 @@ class EntryReturnRole:
 
 @frozen
 class EntryReturnPlans:
-    """Plans of a function's two ends; ``entry`` is None where nothing has to be kept."""
+    """The plans of a function's entry and return; ``entry`` is None if nothing must be kept."""
 
     entry: ProbePlan | None
     returned: ProbePlan
 
     @property
     def size(self) -> int:
-        """Bytes of a frame."""
+        """Bytes of the entry state; 0 if there is none."""
         return 0 if self.entry is None else -(-self.entry.size // _ROUND) * _ROUND
 
 
 def frame_map(size: int) -> str:
-    """The name of the map of frames of a size."""
+    """Return the name of the map of entry states of ``size`` bytes."""
     return f"calls.{size}"
 
 
 def blank_map(size: int) -> str:
-    """The name of the map with one empty frame of a size."""
+    """Return the name of the map with one blank entry state of ``size`` bytes."""
     return f"blank.{size}"
 
 
 def split_entry_return(plan: ProbePlan, *, mark_returns: bool = True) -> EntryReturnPlans | None:
-    """Split a plan in two; None if nothing in it needs the return.
+    """Split a plan into an entry plan and a return plan.
 
     ``mark_returns`` is that of :class:`EntryReturnMatch`.
+
+    Returns:
+        The plans, or None if nothing in ``plan`` needs the return.
+
+    Raises:
+        TracingError: more than 64 values must be captured at entry.
     """
     nodes = [*plan.predicates]
     for output in plan.outputs:
@@ -168,14 +179,14 @@ def split_entry_return(plan: ProbePlan, *, mark_returns: bool = True) -> EntryRe
 
 
 def _rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
-    # A copy with its operands changed.
+    # Return a copy of node whose operands are replaced.
     fields = fields_of(node).items()
     operands = {name: inner(value) for name, value in fields if isinstance(value, Node)}
     return replace(node, **operands) if operands else node
 
 
 def for_32bit_process(plan: ProbePlan) -> ProbePlan:
-    """A plan for a process of 32 bits, whose addresses have no sign to extend."""
+    """Return the plan for a 32-bit process, whose addresses are zero-extended."""
     predicates = tuple(map(_narrowed, plan.predicates))
     outputs = tuple(
         replace(
@@ -191,7 +202,7 @@ def for_32bit_process(plan: ProbePlan) -> ProbePlan:
 def _narrowed_output(output: Output) -> Node:
     if isinstance(
         output.column, StringColumn | BufferColumn | StructColumn | StructListColumn
-    ):  # whose node is an address
+    ):  # the node is an address
         return _unsigned(output.node)
     return _narrowed(output.node)
 
@@ -214,14 +225,14 @@ def _unsigned(address: Node) -> Node:
 
 
 def needs_return(node: Node) -> bool:
-    """Whether a value is only known when the function returns."""
+    """Return True if a value is only known when the function returns."""
     if isinstance(node, ArgumentValue) and isinstance(node.fetch, AtFunctionReturn):
         return True
     return any(map(needs_return, children(node)))
 
 
 def _needs_entry(node: Node) -> bool:
-    # Whether it needs what only the entry has: arguments, or memory.
+    # Whether node must be evaluated at entry: it uses an argument, or reads memory.
     match node:
         case ArgumentValue(fetch=fetch):
             return not isinstance(fetch, (AtFunctionReturn, Constant))
@@ -233,7 +244,7 @@ def _needs_entry(node: Node) -> bool:
 
 
 class _CaptureRewriter:
-    # Replaces what is of the entry by what will be in the frame.
+    # Replaces values of the entry by reads of entry state, and collects them as captures.
     def __init__(self) -> None:
         self.captures: dict[tuple[type, Node, Node | None, int], Output] = {}
         self.size = _CAPTURES
@@ -267,13 +278,13 @@ class _CaptureRewriter:
         return replace(output, node=self._text(output)) if any(map(_needs_entry, parts)) else output
 
     def node(self, node: Node) -> Node:
-        """What is evaluated at return instead of a number."""
+        """Return the expression that is evaluated at return instead of ``node``."""
         if not needs_return(node):
             return self._number(node) if _needs_entry(node) else node
         return _rebuilt(node, self.node)
 
     def _number(self, node: Node) -> Node:
-        if isinstance(node, PointerExpr):  # its type serves what is built on it
+        if isinstance(node, PointerExpr):  # expressions around it need its target type
             return replace(node, address=self.node(node.address))
         fallible = can_fail(node)
         made = self._keep(Output("", IntColumn(U64), node, may_fault=fallible))
@@ -283,7 +294,7 @@ class _CaptureRewriter:
 
     def _text(self, output: Output) -> Node:
         made = self._keep(output)
-        fallible = isinstance(output.column, BytesColumn)  # the others have an errno
+        fallible = isinstance(output.column, BytesColumn)  # others have an errno as length prefix
         reason = why_unreadable(output.node) if fallible else ""
         fetch = Captured(
             made.offset or 0, output.size, self._bit(made) if fallible else None, reason

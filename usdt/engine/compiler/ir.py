@@ -1,7 +1,7 @@
-"""Typed expressions: what the code generator is given after names and types are resolved.
+"""Typed expressions: the intermediate representation between name resolution and codegen.
 
-Every value of an integer expression is, at run time, the number itself extended to 64 bits by
-its type; the nodes say where a conversion changes it.
+At run time, the value of an integer expression is in a 64-bit register, sign- or zero-extended
+according to its type. :class:`Convert` nodes are explicit.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ U64 = ValueType(ValueClass.UNSIGNED, 8)
 
 @frozen
 class Number:
-    """A constant; ``value`` is within its type."""
+    """An integer constant; ``value`` is in the range of its type."""
 
     value: int
     type: ValueType
@@ -70,7 +70,11 @@ class Number:
 
 @frozen
 class ArgumentValue:
-    """An argument as the front describes it; ``handle``: its type, if that says more than C's."""
+    """An argument, as its probe provider describes it.
+
+    ``handle`` is its type for the :class:`usdt.engine.compiler.scope.TypeProvider`, if ``type``
+    does not say everything; else None.
+    """
 
     fetch: Location
     type: ValueType
@@ -79,10 +83,11 @@ class ArgumentValue:
 
 @frozen
 class RegisterAggregate:
-    """The bytes of a structure that lies in registers, where its address would be.
+    """A structure that is in registers; it replaces the address of the structure.
 
     Attributes:
-        parts: offset in the structure and the number that lies there, of 1, 2, 4 or 8 bytes.
+        parts: pairs of a byte offset in the structure and the number there, of 1, 2, 4 or 8
+            bytes.
     """
 
     parts: tuple[tuple[int, Node], ...]
@@ -91,7 +96,7 @@ class RegisterAggregate:
 
 @frozen
 class Builtin:
-    """pid, tid, uid, gid, cpu, ts, cgroup: from a helper of the kernel."""
+    """An integer built-in: pid, tid, uid, gid, cpu, ts or cgroup."""
 
     name: str
     type: ValueType
@@ -99,7 +104,7 @@ class Builtin:
 
 @frozen
 class Unavailable:
-    """A value that cannot be read here; any expression with it cannot either."""
+    """A value that cannot be read here; an expression that uses it is unavailable too."""
 
     reason: str
     type: ValueType = U64
@@ -109,9 +114,13 @@ class Unavailable:
 class PointerExpr:
     """An address whose target type is known from a cast or from debug information.
 
-    ``handle`` is the target's type in the words of the latter; ``kernel``: that is a type of the
-    kernel, which may have its addresses among a process's
-    (:mod:`usdt.engine.compiler.codegen.expressions.memory`).
+    Attributes:
+        address: the address as an integer.
+        target: the type of the target; elements of pointer arithmetic have its size.
+        type: the type of the pointer as an integer.
+        handle: the target's type for :class:`usdt.engine.compiler.scope.TypeProvider`.
+        kernel: whether a type of the kernel says that this is a pointer
+            (:mod:`usdt.engine.compiler.codegen.expressions.memory` says why it matters).
     """
 
     address: Node
@@ -123,12 +132,14 @@ class PointerExpr:
 
 @frozen
 class LValue:
-    """What lies at an address and is no number: a structure, an array; text is of kind STRING.
+    """An object in memory that is not a number: a structure, an array or a string.
 
     Attributes:
-        element: of an array of integers, what it is made of.
-        handle: its type in the words of :class:`usdt.engine.compiler.resolve.TypeProvider`.
-        kernel: as of :class:`PointerExpr`.
+        address: where it is.
+        type: of class STRING for an array of characters, else BYTES.
+        element: the type of an element, if it is an array of integers.
+        handle: its type for :class:`usdt.engine.compiler.scope.TypeProvider`.
+        kernel: as in :class:`PointerExpr`.
     """
 
     address: Node
@@ -140,7 +151,7 @@ class LValue:
 
 @frozen
 class Deref:
-    """The value at an address of the traced process; ``handle`` and ``kernel`` as elsewhere."""
+    """The number at an address; ``handle`` and ``kernel`` as in :class:`LValue`."""
 
     address: Node
     type: ValueType
@@ -150,7 +161,7 @@ class Deref:
 
 @frozen
 class Convert:
-    """A value converted to another integer type, as C does."""
+    """A conversion to another integer type, as in C."""
 
     operand: Node
     type: ValueType
@@ -159,7 +170,10 @@ class Convert:
 
 @frozen
 class Arithmetic:
-    """``+ - * / % & | ^ << >>`` and unary ``~ -`` (right is None); operands have the type."""
+    """``+ - * / % & | ^ << >>``, or unary ``~ -`` (``right`` is None).
+
+    The operands have been converted to ``type``, except for the right one of a shift.
+    """
 
     op: str
     left: Node
@@ -169,7 +183,7 @@ class Arithmetic:
 
 @frozen
 class Compare:
-    """``== != < <= > >=``; ``operands`` is the type that both sides were converted to."""
+    """``== != < <= > >=``; both sides have been converted to the type ``operands``."""
 
     op: str
     left: Node
@@ -180,13 +194,13 @@ class Compare:
 
 @frozen
 class StringEqualsConst:
-    """A string against a constant.
+    """A comparison of a string with a constant.
 
     Attributes:
-        address: where the string is in the traced process; None means ``comm``.
-        text: without a NUL.
-        prefix: only the beginning has to be equal.
-        equal: False for ``!=``.
+        address: where the string is in memory; None: it is ``comm``.
+        text: the constant, without a NUL.
+        prefix: whether the string only has to begin with ``text``.
+        equal: True for ``==``, False for ``!=``.
     """
 
     address: Node | None
@@ -198,7 +212,12 @@ class StringEqualsConst:
 
 @frozen
 class StringEquals:
-    """Two strings at addresses, each cut after ``limit`` bytes; ``equal``: False for ``!=``."""
+    """A comparison of two strings at addresses.
+
+    Attributes:
+        limit: the number of bytes of each string that are compared.
+        equal: True for ``==``, False for ``!=``.
+    """
 
     left: Node
     right: Node
@@ -209,7 +228,7 @@ class StringEquals:
 
 @frozen
 class ShortCircuit:
-    """``&&`` or ``||``, short-circuit."""
+    """``&&`` or ``||``, with short-circuit evaluation."""
 
     op: str
     left: Node
@@ -219,7 +238,7 @@ class ShortCircuit:
 
 @frozen
 class Not:
-    """``!``."""
+    """Logical negation, ``!``."""
 
     operand: Node
     type: ValueType = S32
@@ -245,7 +264,7 @@ Node = (
 
 
 def wrap(value: int, kind: ValueType) -> int:
-    """``value`` converted to an integer type as C does: modulo 2^bits."""
+    """Return ``value`` converted to an integer type, modulo 2^bits as in C."""
     bits = kind.size * 8
     value &= (1 << bits) - 1
     if kind.signed and value >> (bits - 1):
@@ -254,13 +273,17 @@ def wrap(value: int, kind: ValueType) -> int:
 
 
 def bounds(kind: ValueType) -> tuple[int, int]:
-    """The least and the largest value of an integer type."""
+    """Return the smallest and the largest value of an integer type."""
     bits = kind.size * 8
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind.signed else (0, (1 << bits) - 1)
 
 
 def narrows(source: ValueType, target: ValueType) -> bool:
-    """Whether a number of the source type may lie outside the target type."""
+    """Return True if a conversion from ``source`` to ``target`` must extend the register again.
+
+    That is the case if a value may be out of the range of ``target``, and ``target`` is smaller
+    than the 64-bit register.
+    """
     if target.size == 8:
         return False
     if source.signed == target.signed:
@@ -269,7 +292,7 @@ def narrows(source: ValueType, target: ValueType) -> bool:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The operands of a node, left to right."""
+    """Return the operands of a node, from left to right."""
     match node:
         case PointerExpr(address=inner) | Deref(address=inner) | LValue(address=inner):
             return (inner,)
@@ -289,14 +312,17 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def of_kernel(node: Node | None) -> bool:
-    """Whether an address is the kernel's for certain, or a pointer as the kernel's types say."""
+    """Return True for an address in the context, and for a pointer by the kernel's types."""
     if isinstance(node, ArgumentValue):
         return isinstance(node.fetch, ContextArea)
     return isinstance(node, (PointerExpr, LValue)) and node.kernel
 
 
 def why_unreadable(node: Node) -> str:
-    """What to say of an expression that could not be evaluated at a hit: all it may have been."""
+    """Return the possible reasons why an expression cannot be evaluated at a hit.
+
+    They are joined by ", or "; "" if evaluation cannot fail.
+    """
     return ", or ".join(dict.fromkeys(_reasons(node)))
 
 
@@ -326,5 +352,5 @@ def _reasons(node: Node) -> Iterator[str]:
 
 
 def can_fail(node: Node) -> bool:
-    """Whether evaluation may find something unreadable: user memory, or a division by zero."""
+    """Return True if evaluation may fail: unreadable memory, a division by zero, no value here."""
     return any(True for _ in _reasons(node))

@@ -1,11 +1,11 @@
-"""Limits of what a record holds."""
+"""Limits of the values in a record."""
 
 from __future__ import annotations
 
 __all__ = ("DEFAULT_STRING", "DEFAULT_STRUCT", "MAX_FRAMES", "MAX_OUTPUTS", "MAX_READ")
 
-DEFAULT_STRING = 128  # bytes that str() keeps unless the options say otherwise
-DEFAULT_STRUCT = 4096  # bytes of a structure that are kept
+DEFAULT_STRING = 128  # bytes that str() keeps by default
+DEFAULT_STRUCT = 4096  # bytes that are kept of a structure by default
 MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
-MAX_OUTPUTS = 64  # bits of the bitmap of unreadable values
+MAX_OUTPUTS = 64  # values of a record: bits of the bitmap of unreadable values
 MAX_READ = 1 << 16  # bytes of one string, buffer or structure

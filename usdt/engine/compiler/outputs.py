@@ -1,7 +1,7 @@
-"""Outputs: what a plan records of a hit, made from items and arguments.
+"""Outputs: the values that a plan records at a hit, made from items and arguments.
 
-:func:`output_of` decides which column shows an item, by its syntax and by what type providers know
-of its type. Where an output is in the record is decided later, by the plan.
+:func:`output_of` chooses the column of an item by its syntax and, if a type provider knows it, by
+its type. The plan assigns offsets in the record later.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class Output:
     """One value to show.
 
     Attributes:
-        key: the item as written, without spaces.
+        key: the item as written, without unnecessary blanks.
         column: how it is recorded and shown.
-        node: the value; of strings, buffers, arrays and structures their address.
-        offset: in the record; None: it is not stored, or has no place yet.
-        length: of buffers, arrays and lists, how many bytes to read.
+        node: the value; for strings, buffers, arrays and structures its address.
+        offset: byte offset in the record; None if it is not stored, or not laid out yet.
+        length: for buffers, arrays and lists the number of bytes to read, else None.
         may_fault: whether its bit in the bitmap of unreadable values can be set.
     """
 
@@ -103,7 +103,7 @@ class Output:
 
     @property
     def read_size(self) -> int:
-        """Bytes to read of a string: not more than the event's record has of it."""
+        """Bytes to read of a string: at most its size in the tracepoint's record."""
         location = self.node.fetch if isinstance(self.node, ArgumentValue) else None
         if isinstance(location, ContextArea) and location.location == "here":
             return min(self.size, location.size)
@@ -111,7 +111,7 @@ class Output:
 
     @property
     def captured(self) -> Captured | None:
-        """Where the bytes are that were captured at the function's entry."""
+        """The location of bytes that were captured at the function's entry; None for others."""
         location = self.node.fetch if isinstance(self.node, ArgumentValue) else None
         return location if isinstance(location, Captured) and location.size else None
 
@@ -120,7 +120,7 @@ def output_of(item: Item, scope: Scope) -> Output:
     """Return the output of an item.
 
     Raises:
-        LanguageError: the item has no meaning here.
+        LanguageError: a name or type in the item is unknown, or operands do not fit.
     """
     tree, key = item.expression, item.text
     if isinstance(tree, Call):
@@ -140,7 +140,7 @@ def output_of(item: Item, scope: Scope) -> Output:
 
 
 def stack_output(kind: StackKind, key: str = "") -> Output:
-    """Return the output of a stack; its key is the kind, unless another is given."""
+    """Return the output of a stack; its default key is the kind."""
     return Output(key or kind, StackColumn(kind, WORD * MAX_FRAMES))
 
 
@@ -174,8 +174,8 @@ def argument_output(
 def _context_array(
     key: str, node: Node, area: ContextArea, element: ValueType, scope: Scope
 ) -> Output:
-    # Integers in the event's record. If they are elsewhere in it, the upper half of the word that
-    # says where is their length.
+    # An array of integers in the tracepoint's record. With "data_loc" and "rel_loc", the upper
+    # half of a u32 is the length in bytes.
     code = _element_code(element)
     if area.location == "here":
         size = min(area.size, MAX_READ)
@@ -191,12 +191,12 @@ def _element_code(element: ValueType) -> str:
 
 
 def _array_size(element: ValueType, scope: Scope) -> int:
-    # Whole elements, at least one.
+    # Bytes of as many elements as max_string allows, at least one.
     return max(scope.max_string // element.size, 1) * element.size
 
 
 def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) -> Output:
-    # The output of an expression that a type provider may know more of.
+    # The output of an expression whose type a type provider may know.
     shown = scope.types.shown(node) if scope.types is not None else None
     if shown is not None and shown.display is Display.TAGGED_UNION:
         return _tagged_union(key, node, shown, scope, expand_pointers=expand_pointers)
@@ -243,7 +243,8 @@ def _string(key: str, address: Node, size: int) -> Output:
 def _tagged_union(
     key: str, node: Node, shown: DefaultFormat, scope: Scope, *, expand_pointers: bool
 ) -> Output:
-    # An enum with data: with its data if they fit and all can be read, else the variant's name.
+    # An enum with data: shown with its data if it can be shown as a structure, else as the name
+    # of its variant.
     if shown.shape is not None and expand_pointers and scope.max_struct:
         output = None
         if isinstance(node, PointerExpr):
@@ -260,7 +261,7 @@ def _lvalue(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -
     address = node.address
     match address:
         case ArgumentValue(fetch=AtFunctionReturn(register=Unreadable())):
-            return _plain(key, address)  # as a number it keeps its reason
+            return _plain(key, address)  # as a number, it is shown with the reason
     if node.type.kind is ValueClass.STRING:
         size = min(node.type.size, scope.max_string) + 1
         return _string(key, address_of_lvalue(node), size)
@@ -298,7 +299,7 @@ def _plain(
         node = node.address
     if isinstance(node, Unavailable):
         return unavailable_output(key, node)
-    if node.type.kind is ValueClass.BYTES:  # a copy may fail, wherever it is from
+    if node.type.kind is ValueClass.BYTES:  # the copy may fail
         return Output(key, BytesColumn(node.type.size, cast), node, may_fault=True)
     column: Column
     if node.type.kind is ValueClass.FLOAT:

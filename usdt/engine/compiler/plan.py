@@ -1,4 +1,4 @@
-"""Plans: what a program does at a hit, and the layout of its records."""
+"""Plans: the predicates and outputs of a program, and the layout of its records."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ("ProbePlan", "make_plan")
 
 @frozen
 class ProbePlan:
-    """Everything a program does at a hit. Hashable: equal plans share one program.
+    """The predicates and outputs of a hit. Hashable: equal plans share one program.
 
     Attributes:
-        predicates: all must be true (not 0); those that cannot be unreadable come first.
-        outputs: what is recorded, in the order written.
+        predicates: a hit counts if all are nonzero; those that are always readable come first.
+        outputs: the values to record, in the order of their offsets.
         size: bytes of the record.
-        bitmap_offset: where the bitmap of unreadable values is in the record; None: there is none.
+        bitmap_offset: byte offset of the bitmap of unreadable values in the record, or None.
         returns: whether the hit is a function's return.
-        kernel: whether addresses may be the kernel's.
+        kernel: whether addresses may be in the kernel.
     """
 
     predicates: tuple[Node, ...]
@@ -52,12 +52,12 @@ class ProbePlan:
 
     @property
     def faultable(self) -> bool:
-        """Whether a page fault may keep something from being read."""
+        """True if a value may be unreadable, for example because a page is absent."""
         return any(map(can_fail, self.predicates)) or any(map(_may_fault, self.outputs))
 
     @property
     def always_false(self) -> bool:
-        """Whether some predicate is always false."""
+        """True if a predicate is always false."""
         return any(isinstance(node, Number) and not node.value for node in self.predicates)
 
     @property
@@ -91,23 +91,24 @@ def make_plan(
     stacks: Sequence[StackKind] = (),
     kernel: bool = False,
 ) -> ProbePlan:
-    """Plan the items of one probe for one set of arguments.
+    """Return the plan for the items of a probe and the arguments of one site.
 
     Args:
-        items: what to show, and predicates; without anything to show, every argument is shown.
-        arguments: where this call site has each argument.
-        text: the probe as written, for messages.
-        probe: its name, for messages.
+        items: columns and predicates; without a column, every argument that is not hidden is shown.
+        arguments: the arguments of this site.
+        text: the probe as written, for errors.
+        probe: its name, for errors.
         declared: the largest number of arguments at any site of the probe.
         max_string: bytes that str() keeps, without the NUL.
         max_struct: bytes that are kept of a structure; 0: a pointer to one is shown as an address.
         function: the value of ``func``; by default the probe's name.
-        types: knows members and named types; None: nothing does.
-        stacks: ``ustack``, ``kstack``: stacks to record whatever the items are.
-        kernel: whether addresses may be the kernel's.
+        types: resolves members and named types; None if no type information is available.
+        stacks: stacks to record in addition to the items: ``ustack``, ``kstack``.
+        kernel: whether addresses may be in the kernel.
 
     Raises:
-        LanguageError: an item has no meaning here.
+        LanguageError: a name or type in an item is unknown, operands do not fit, or there are more
+            than 64 values.
     """
     named = {item.name: item for item in arguments}
     scope = Scope(text, probe, named, declared, function or probe, max_string, max_struct, types)
@@ -120,7 +121,7 @@ def make_plan(
                 predicates.append(node)
         elif item.text not in outputs:
             outputs[item.text] = output_of(item, scope)
-    predicates.sort(key=can_fail)  # those that read no memory first: often they decide alone
+    predicates.sort(key=can_fail)  # cheap predicates first: those that cannot fail read no memory
     shown = list(outputs.values()) or [
         argument_output(item, item.name, scope, expand_pointers=False)
         for item in arguments

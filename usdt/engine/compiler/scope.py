@@ -1,4 +1,4 @@
-"""What names mean at one probe, and what a front that knows types adds to the language."""
+"""Scopes: the meaning of names at a probe, and the interface to type information."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ INTEGER_BUILTINS = {
 
 @frozen
 class DefaultFormat:
-    """How a value of a known type is shown.
+    """How a value of a known type is shown by default.
 
     Attributes:
-        display: how.
-        shape: of STRUCT, the type of the structure, or of an array for a list of values.
-        cast: its type in C.
-        begin: of what a container holds (BUFFER, ARRAY, a list of values): its address; of
-            TAGGED_UNION the number of the variant.
-        length: of what a container holds, in bytes.
-        element: of ARRAY, the type of an element.
+        display: the format.
+        shape: for STRUCT, the type of the structure, or the array type of a list of values.
+        cast: the type of the value in C's syntax, or "".
+        begin: for containers (BUFFER, ARRAY, a list of values), the address of the contents; for
+            TAGGED_UNION, the number of the variant.
+        length: for containers, the size of the contents in bytes.
+        element: for ARRAY, the type of an element.
     """
 
     display: Display
@@ -60,46 +60,47 @@ class DefaultFormat:
 
 
 class TypeProvider(Protocol):
-    """What a front that knows types adds to the language: BTF's, DWARF's.
+    """Type information of a probe, from BTF or DWARF.
 
-    Each method may answer None: then the error says that the type is not known here.
+    A method returns None if it does not know the type. The resolver then applies its own rules
+    or reports an error. A method may raise :class:`~usdt.base.errors.BtfError`.
     """
 
     def argument(self, argument: Argument, node: Node) -> Node:
-        """An argument with its type, where its ``handle`` says one."""
+        """Return ``node``, an argument, with the type of its ``handle``."""
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
-        """``target[index]``."""
+        """Return ``target[index]``."""
 
     def deref(self, tree: Unary, target: Node) -> Node | None:
-        """``*target``."""
+        """Return ``*target``."""
 
     def names(self, node: Node) -> ValueNames | None:
-        """Names of an expression's values: those of its enum."""
+        """Return the names of an expression's values, which are those of its enum."""
 
     def shown(self, node: Node) -> DefaultFormat | None:
-        """How an expression of a known type is shown where nobody says how."""
+        """Return how an expression is shown if the item does not specify it."""
 
     def cast(self, tree: Cast, operand: Node) -> Node | None:
-        """``(struct X *)operand``, or to an enum or a typedef."""
+        """Return ``(struct X *)operand``, or the cast to an enum or a typedef."""
 
     def member(self, tree: Member, target: Node) -> Node | None:
-        """``target->name`` or ``target.name``."""
+        """Return ``target->name`` or ``target.name``."""
 
 
 @frozen
 class Scope:
-    """What names mean at one probe.
+    """The meaning of names at one site of a probe.
 
     Attributes:
-        text: the whole probe as written, for messages.
-        probe: its name, for messages.
-        arguments: by name.
-        declared: how many arguments the probe has at most, over all its sites.
-        function: what ``func`` is: of a function its name, of a USDT probe ``provider:name``.
-        max_string: bytes that str() keeps where no MAX is given.
+        text: the complete probe as written, for errors.
+        probe: its name, for errors.
+        arguments: the arguments of the site, by name.
+        declared: the largest number of arguments at any site of the probe.
+        function: the value of ``func``: a function's name, or ``provider:name`` of a USDT probe.
+        max_string: bytes that str() keeps if no MAX is given.
         max_struct: bytes that are kept of a structure; 0: structures are not shown.
-        types: what knows members and named types; None: nothing does.
+        types: resolves members and named types; None if no type information is available.
     """
 
     text: str
@@ -112,5 +113,5 @@ class Scope:
     types: TypeProvider | None = None
 
     def error(self, where: Expression, reason: str) -> LanguageError:
-        """An error that points at ``where``."""
+        """Return an error that points at ``where``."""
         return LanguageError(self.text, where.start, reason)

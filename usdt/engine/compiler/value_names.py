@@ -1,4 +1,4 @@
-"""Numbers that have names: flags, symbols, error numbers; what a value is shown as."""
+"""Names of numbers: flags, symbols, error numbers and devices."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ if TYPE_CHECKING:
 __all__ = ("KINDS", "NamedNumber", "ValueNames")
 
 KINDS = ("flags", "symbols", "errno", "device")
-_ERRORS = 4095  # MAX_ERRNO: -4095…-1 are error numbers where a function returns one
+_ERRORS = 4095  # MAX_ERRNO: a result of -4095…-1 is an error number
 
 
 @frozen
 class ValueNames:
-    """Names of an argument's values. Hashable: equal ones are one.
+    """The names of an argument's values. Hashable.
 
     Attributes:
-        kind: ``flags``: bits, several of them joined; ``symbols``: one value has one name;
-            ``errno``: negative error numbers; ``device``: MAJOR:MINOR of the kernel's dev_t
-            (include/linux/kdev_t.h); these two need no table.
-        table: value → name, the first that fits counts.
-        separator: between flags.
-        mask: of flags, the bits whose value is looked for in ``choices``.
-        choices: of flags, value under the mask → name: ``O_RDONLY`` has no bit of its own.
+        kind: ``flags``: each bit has a name, and names are joined; ``symbols``: each value has a
+            name; ``errno``: negative error numbers; ``device``: MAJOR:MINOR of the kernel's dev_t
+            (include/linux/kdev_t.h). The last two need no table.
+        table: pairs of a value and its name; the first match counts.
+        separator: the text between flags.
+        mask: for flags, the bits that are looked up together in ``choices``.
+        choices: for flags, pairs of a value of the masked bits and its name: ``O_RDONLY`` is 0 and
+            has no bit of its own.
     """
 
     kind: str
@@ -37,7 +38,7 @@ class ValueNames:
     choices: tuple[tuple[int, str], ...] = ()
 
     def find(self, value: int) -> str | None:
-        """The name of a value, None where it has none."""
+        """Return the name of a value, or None if it has none."""
         if self.kind == "errno":
             known = -_ERRORS <= value < 0
             return f"-{errno.errorcode.get(-value, -value)}" if known else None
@@ -62,16 +63,16 @@ class ValueNames:
         return self.separator.join(found)
 
     def show(self, value: int) -> str:
-        """The name, or the number where it has none."""
+        """Return the name of a value, or its digits if it has none."""
         return self.find(value) or str(value)
 
     def number(self, value: int) -> int:
-        """The number, which shows its name if it has one."""
+        """Return ``value``, as a :class:`NamedNumber` if it has a name."""
         name = None if value is None else self.find(value)
         return value if name is None else NamedNumber(value, name)
 
     def number_of(self, name: str) -> int | None:
-        """The value with this name; of flags, the one with no other."""
+        """Return the value of a single symbol or flag; None if no value has this name."""
         if self.kind not in ("flags", "symbols"):
             return None
         return next(
@@ -79,7 +80,7 @@ class ValueNames:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with all of it."""
+        """Return it as a JSON object."""
         return {
             "kind": self.kind,
             "table": [list(pair) for pair in self.table],
@@ -90,7 +91,10 @@ class ValueNames:
 
     @classmethod
     def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> ValueNames:
-        """What to_json() made; ``refuse`` makes the error where it did not."""
+        """Return the names that to_json() has made ``data`` from.
+
+        If to_json() cannot have made ``data``, raise the error that ``refuse`` returns.
+        """
         if not isinstance(data, dict) or data.get("kind") not in KINDS:
             raise refuse("names: an object with a kind expected")
         separator, mask = data.get("separator"), data.get("mask")
@@ -113,12 +117,12 @@ def _pairs(data: Any, refuse: Callable[[str], Exception]) -> tuple[tuple[int, st
 
 
 class NamedNumber(int):
-    """An integer that is shown by its name."""
+    """An integer whose ``str()`` is its name."""
 
     name: str
 
     def __new__(cls, value: int, name: str) -> Self:
-        """The number, and what to show for it."""
+        """Return ``value`` with the name ``name``."""
         made = super().__new__(cls, value)
         made.name = name
         return made

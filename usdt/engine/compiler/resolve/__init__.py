@@ -1,15 +1,15 @@
-"""Names and types: from a syntax tree to typed expressions, by C's rules.
+"""Resolution of names and types: syntax tree → typed expressions, by C's rules.
 
-expressions   every kind of expression: :class:`Resolver`
+expressions   :class:`Resolver`, which handles all expressions
 strings       comparisons of strings
-operands      what must be an integer, an address, a string
+operands      operands that must be integers, addresses, strings or containers
 names         arguments, built-ins, constants
 conversions   C's conversions, and arithmetic with pointers
 btf_types     members, elements and casts by BTF
 
-Integer promotion and the usual arithmetic conversions are C's (C17 6.3.1): what is smaller than
-``int`` becomes ``int``; of two types the larger wins, at equal size the unsigned one. Constants
-are folded on the way.
+Integer promotion and the usual arithmetic conversions are C's (C17 6.3.1): types smaller than
+``int`` are promoted to ``int``; operands are converted to the larger of two types, or to the
+unsigned one if their sizes are equal. Constants are folded during resolution.
 """
 
 from __future__ import annotations

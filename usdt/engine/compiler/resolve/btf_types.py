@@ -1,7 +1,7 @@
-"""Members through pointers, by BTF: what ``skb->dev->name`` is made of.
+"""Resolution of members, elements and casts by BTF, as in ``skb->dev->name``.
 
-A type is known here by its ID in BTF, which pointers and places carry as their ``handle``. Whose
-BTF it is does not matter: the kernel's, a module's, or one made of a program's debug information.
+The ``handle`` of an expression is the ID of its type in the BTF, or of its target if it is a
+pointer. The BTF may be the kernel's, a module's, or made from a program's debug information.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 __all__ = ("BtfTypes", "enum_names", "value_type")
 
 _HOST_BIG_ENDIAN = KERNEL_MACHINE in BIG_ENDIAN
-_DEEPEST = 16  # anonymous structures within one another
+_DEEPEST = 16  # the maximum nesting of anonymous structures
 _BYTE = ValueType(ValueClass.UNSIGNED, 1)
 
 
 class BtfTypes:
-    """What a BTF knows: a :class:`usdt.engine.compiler.scope.TypeProvider`.
+    """A :class:`usdt.engine.compiler.scope.TypeProvider` that uses BTF.
 
     Args:
-        source: gives the BTF; called when a type is first asked for.
-        big_endian: of the machine whose values these are; by default this one.
-        kernel: whether pointers to these types are the kernel's, not a process's.
+        source: returns the BTF; called when a type is first needed.
+        big_endian: whether the values are big-endian; by default the byte order of this machine.
+        kernel: whether pointers to these types are kernel pointers, not those of a process.
     """
 
     def __init__(
@@ -74,17 +74,17 @@ class BtfTypes:
 
     @property
     def btf(self) -> Btf:
-        """The types.
+        """The BTF.
 
         Raises:
-            NotSupported: there are none.
+            NotSupported: there is none.
         """
         if self._made is None:
             self._made = self._source()
         return self._made
 
     def argument(self, argument: Argument, node: Node) -> Node:
-        """An argument as what its type says: a pointer knows what it points at."""
+        """Return ``node``, an argument, with its type: for a pointer also that of its target."""
         if not isinstance(argument.handle, int):
             return node
         found = self.btf.resolve(argument.handle)
@@ -97,11 +97,11 @@ class BtfTypes:
         return node
 
     def names(self, node: Node) -> ValueNames | None:
-        """The names of an enum's values."""
+        """Return the names of the expression's values, or None if it is not an enum."""
         return self._names.get(node)
 
     def shown(self, node: Node) -> DefaultFormat | None:
-        """How an expression of a known type is shown where nobody says how."""
+        """Return how an expression is shown if the item does not specify it."""
         handle = getattr(node, "handle", None)
         if not isinstance(handle, int):
             return None
@@ -132,10 +132,10 @@ class BtfTypes:
         return self._shapes[number]
 
     def member(self, tree: Member, target: Node) -> Node | None:
-        """``target->name`` or ``target.name``.
+        """Return ``target->name`` or ``target.name``; None if the type of ``target`` is not known.
 
         Raises:
-            BtfError: its type is known, and has no such member.
+            BtfError: the type has no such member, or its members are not known.
         """
         handle = self._handle(target)
         if handle is None or isinstance(target, PointerExpr) is not tree.arrow:
@@ -153,7 +153,7 @@ class BtfTypes:
         return self._at(_address(target), bits, member.type_id, member.bitfield_size)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:  # noqa: ARG002
-        """``target[index]`` of an array, or through a pointer."""
+        """Return ``target[index]`` of an array or a pointer; None if its type is not known."""
         handle = self._handle(target)
         if handle is None:
             return None
@@ -164,21 +164,27 @@ class BtfTypes:
             handle = found.type_id
         try:
             size = Number(self.btf.size_of(handle), S64)
-        except BtfError:  # void, a function, a structure that is only named
+        except BtfError:  # void, a function, a structure that is only declared
             return None
         scaled = fold(Arithmetic("*", _converted(index, S64), size, S64))
         address = fold(Arithmetic("+", _address(target), _converted(scaled, U64), U64))
         return self._at(address, 0, handle, 0)
 
     def deref(self, tree: Unary, target: Node) -> Node | None:  # noqa: ARG002
-        """``*target``."""
+        """Return ``*target``; None if its type is not known."""
         handle = self._handle(target)
         if handle is None or not isinstance(target, PointerExpr):
             return None
         return self._at(target.address, 0, handle, 0)
 
     def cast(self, tree: Cast, operand: Node) -> Node | None:
-        """``(struct X *)operand``, to an enum, or to a typedef."""
+        """Return ``(struct X *)operand``, or the cast to an enum or a typedef.
+
+        Returns None if the type is neither an integer nor a pointer.
+
+        Raises:
+            BtfError: the BTF has no such type.
+        """
         kind = tree.type
         tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
         number = find_type(self.btf, f"{tag}{kind.name}")
@@ -201,13 +207,13 @@ class BtfTypes:
         return node
 
     def _pointers(self, value: Node, name: str, stars: int) -> PointerExpr:
-        # A pointer to pointers; what those point at is known if the BTF has such a pointer.
+        # A pointer to pointers. The type of their target is known if the BTF has such a pointer.
         try:
             return self._pointer(value, find_type(self.btf, name + "*" * (stars - 1)))
         except BtfError:
             return PointerExpr(value, U64, kernel=self._kernel)
 
-    # ------------------------------------------------------------ places
+    # ------------------------------------------------------------ objects in memory
 
     def _handle(self, target: Node) -> int | None:
         handle = target.handle if isinstance(target, PointerExpr | LValue) else None
@@ -218,12 +224,13 @@ class BtfTypes:
         if found is None:
             try:
                 found = ValueType(ValueClass.BYTES, self.btf.size_of(target))
-            except BtfError:  # void, a function, a structure that is only named
+            except BtfError:  # void, a function, a structure that is only declared
                 found = _BYTE
         return PointerExpr(node, found, handle=target, kernel=self._kernel)
 
     def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
-        # What lies so many bits behind an address, of a type; of a bit field so many bits.
+        # The object of type ``number`` at ``bits`` bits after ``address``; ``width`` is the number
+        # of bits of a bit field, else 0.
         start = (
             fold(Arithmetic("+", address, Number(bits // 8, U64), U64)) if bits // 8 else address
         )
@@ -281,7 +288,7 @@ class BtfTypes:
     def _find(
         self, found: btf_types.Composite, name: str, bits: int, depth: int
     ) -> tuple[int, btf_types.Member] | None:
-        # A member, also of structures without a name within; and where it is.
+        # Return the bit offset of a member, and the member; search anonymous structures too.
         for member in found.members:
             if member.name == name:
                 return bits + member.bit_offset, member
@@ -303,7 +310,7 @@ class BtfTypes:
 
 
 def value_type(btf: Btf, number: int) -> ValueType | None:
-    """How a number of a type is read; None for what is no integer."""
+    """Return how a number of a type is read; None if the type is not an integer or an enum."""
     found = btf.resolve(number)
     if isinstance(found, btf_types.Int) and found.size in (1, 2, 4, 8):
         return ValueType(ValueClass.SIGNED if found.signed else ValueClass.UNSIGNED, found.size)
@@ -313,7 +320,7 @@ def value_type(btf: Btf, number: int) -> ValueType | None:
 
 
 def enum_names(found: btf_types.Type) -> ValueNames | None:
-    """The names of an enum's values, None of every other type."""
+    """Return the names of an enum's values, or None for every other type."""
     if not isinstance(found, btf_types.Enum):
         return None
     every = tuple((one.value, one.name) for one in found.values)

@@ -16,26 +16,32 @@ __all__ = ("common", "convert", "moved", "no_pointers", "pointer_arithmetic", "p
 
 
 def promote(node: Node) -> Node:
-    """Integer promotion: what is smaller than ``int`` becomes ``int``."""
+    """Return ``node`` after integer promotion: types smaller than ``int`` become ``int``."""
     if node.type.size < 4:
         return fold(Convert(node, S32))
     return node
 
 
 def convert(node: Node, kind: ValueType) -> Node:
-    """A value as one of another integer type."""
+    """Return ``node`` converted to the integer type ``kind``."""
     return node if node.type == kind else fold(Convert(node, kind))
 
 
 def common(left: ValueType, right: ValueType) -> ValueType:
-    """The type in which two values meet: C17 6.3.1.8."""
+    """Return the common type of two promoted operands: C17 6.3.1.8."""
     if left.size != right.size:
         return left if left.size > right.size else right
     return left if not left.signed else right
 
 
 def pointer_arithmetic(tree: Binary, left: Node, right: Node, scope: Scope) -> Node:
-    """C17 6.5.6: a pointer moves by whole elements; two of a type differ by a number of them."""
+    """Return the sum or difference of operands of which at least one is a pointer: C17 6.5.6.
+
+    The unit is the size of the target.
+
+    Raises:
+        LanguageError: the operator or the operands are not valid for pointers.
+    """
     if isinstance(left, PointerExpr) and isinstance(right, PointerExpr):
         if tree.op != "-" or left.target.size != right.target.size:
             raise scope.error(tree, no_pointers(tree.op))
@@ -49,7 +55,7 @@ def pointer_arithmetic(tree: Binary, left: Node, right: Node, scope: Scope) -> N
 
 
 def no_pointers(op: str) -> str:
-    """Why an operator does not take a pointer."""
+    """Return the error text for a pointer as operand of ``op``."""
     return f"{op} does not go with a pointer; for the address as a number write (long)(…)"
 
 
@@ -58,7 +64,7 @@ def _number(pointer: PointerExpr) -> Node:
 
 
 def moved(pointer: PointerExpr, count: Node, op: str) -> PointerExpr:
-    """A pointer so many elements further on, or back."""
+    """Return ``pointer`` moved by ``count`` elements; ``op`` is ``+`` or ``-``."""
     size = Number(pointer.target.size, S64)
     scaled = fold(Arithmetic("*", convert(count, S64), size, S64))
     address = fold(Arithmetic(op, pointer.address, convert(scaled, U64), U64))

@@ -1,9 +1,4 @@
-"""Names and types: from a syntax tree to typed expressions, by C's rules.
-
-Integer promotion and the usual arithmetic conversions are C's (C17 6.3.1): what is smaller than
-``int`` becomes ``int``; of two types the larger wins, at equal size the unsigned one. Constants
-are folded on the way.
-"""
+"""Resolution of expressions: syntax tree → typed expressions, by C's rules."""
 
 from __future__ import annotations
 
@@ -73,7 +68,7 @@ def resolve(tree: Expression, scope: Scope) -> Node:
     """Return the typed expression of ``tree``.
 
     Raises:
-        LanguageError: an unknown name, or operands that do not go together.
+        LanguageError: a name is unknown, or operands do not fit.
     """
     return Resolver(scope).resolve(tree)
 
@@ -85,7 +80,7 @@ class Resolver(StringComparisons):
         """Return the typed expression of ``tree``.
 
         Raises:
-            LanguageError: an unknown name, or operands that do not go together.
+            LanguageError: a name is unknown, or operands do not fit.
         """
         match tree:
             case Integer():
@@ -159,7 +154,7 @@ class Resolver(StringComparisons):
             if node is not None:
                 return node
         else:
-            self.resolve(tree.object)  # report a wrong name in it first
+            self.resolve(tree.object)  # an unknown name in it is the first error to report
         sign = "->" if tree.arrow else "."
         reason = (
             f"{sign}{tree.name} needs the type before it, and none is known here: "
@@ -219,7 +214,7 @@ class Resolver(StringComparisons):
         return self._at(tree, moved(target, self.scalar(tree.index), "+"))
 
     def _at(self, tree: Index | Unary, target: PointerExpr) -> Node:
-        # The target of a pointer, by the type of the pointer alone.
+        # The target of a pointer that has a type from a cast, not from type information.
         if target.handle is not None or target.target.kind is ValueClass.BYTES:
             raise self.scope.error(
                 tree, "what it points at is of no known size: cast it, as in *(int *)p"
@@ -227,7 +222,8 @@ class Resolver(StringComparisons):
         return fold(Deref(target.address, target.target, None, target.kernel))
 
     def _element(self, tree: Index, target: Node) -> Node | None:
-        # An element of an array in the event's record (constant indices), or of a typed array.
+        # An element of an array in the tracepoint's record (the index is a constant), or of an
+        # array whose type the type provider knows.
         index = self.scalar(tree.index)
         if isinstance(tree.object, Name) and tree.object.name in self.scope.arguments:
             argument = self.scope.arguments[tree.object.name]
@@ -264,16 +260,16 @@ _MISPLACED = {
 
 
 def _is_unavailable(node: Node) -> bool:
-    # Parts of an unavailable value are unavailable.
+    # True for a value that cannot be read here. Its members cannot be read either.
     fetch = node.fetch if isinstance(node, ArgumentValue) else None
     unread = isinstance(fetch, AtFunctionReturn) and isinstance(fetch.register, Unreadable)
     return isinstance(node, Unavailable) or unread
 
 
 def _rebind_cast(tree: Cast, untyped: Callable[[Expression], bool]) -> Expression | None:
-    # ``(struct request *)arg0->path`` becomes ``((struct request *)arg0)->path``. C casts the
-    # member. But a number has no members, so the cast can only be meant for the number.
-    # None if C's meaning is possible.
+    # Rewrite ``(struct request *)arg0->path`` as ``((struct request *)arg0)->path``. In C, the cast
+    # applies to the member. But an untyped number has no members, so the cast can only be meant
+    # for the number. Return None if C's meaning is possible.
     accesses: list[Member | Index] = []
     inner = tree.operand
     while isinstance(inner, (Member, Index)):

@@ -1,4 +1,4 @@
-"""Names and constants: arguments, built-ins, and what was meant by what is neither."""
+"""Resolution of names and constants, and errors for unknown names."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 __all__ = ("KINDS", "resolve_integer", "resolve_name")
 
 _STACKS = ("ustack", "kstack")
-KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # by "is signed"
+KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # whether signed → class
 
 
 def resolve_integer(tree: Integer) -> Node:
-    """A constant."""
+    """Return the typed expression of a constant."""
     return Number(tree.value, ValueType(KINDS[not tree.unsigned], tree.size))
 
 
 def resolve_name(tree: Name, scope: Scope) -> Node:
-    """An argument or a built-in.
+    """Return the typed expression of an argument or a built-in.
 
     Raises:
-        LanguageError: nothing has this name, or it is no number.
+        LanguageError: the name is unknown, or it is a built-in that is not a number.
     """
     name = tree.name
     if name in scope.arguments:

@@ -1,4 +1,4 @@
-"""Operands that must be of a certain kind: integers, addresses, strings, containers."""
+"""Resolution of operands that must be integers, addresses, strings or containers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ("OperandResolver", "address_of_lvalue", "is_string")
 
 
 class OperandResolver(ABC):
-    """Resolves expressions that must be of a certain kind.
+    """Resolves operands that must be of a certain kind.
 
     Args:
-        scope: what names mean.
+        scope: the meaning of names.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -41,14 +41,14 @@ class OperandResolver(ABC):
         """Return the typed expression of ``tree``.
 
         Raises:
-            LanguageError: an unknown name, or operands that do not go together.
+            LanguageError: a name is unknown, or operands do not fit.
         """
 
     def scalar(self, tree: Expression) -> Node:
-        """Return the typed expression of an integer: an operand, an address, a length.
+        """Return the typed expression of an integer or a pointer.
 
         Raises:
-            LanguageError: as :meth:`resolve`, or the value is a float or an aggregate.
+            LanguageError: as :meth:`resolve`; also if it is a float, an aggregate or a string.
         """
         node = self.resolve(tree)
         if node.type.kind is ValueClass.FLOAT:
@@ -129,7 +129,7 @@ class OperandResolver(ABC):
 
 
 def address_of_lvalue(place: LValue) -> Node:
-    """Return the address of an lvalue; unavailable if it is in registers."""
+    """Return the address of an lvalue; ``Unavailable`` if the value is in registers."""
     if isinstance(place.address, RegisterAggregate):
         return Unavailable("it lies in registers and has no address")
     if isinstance(place.address, Unavailable) or not place.kernel:
@@ -138,7 +138,7 @@ def address_of_lvalue(place: LValue) -> Node:
 
 
 def is_string(tree: Expression) -> bool:
-    """Return True for what is a string whatever the types are: a constant, ``comm``, str()."""
+    """Return True if ``tree`` is a string by its syntax: a constant, ``comm``, ``func``, str()."""
     if isinstance(tree, Name):
         return tree.name in ("comm", "func")
     return isinstance(tree, Text) or (isinstance(tree, Call) and tree.function == "str")

@@ -1,4 +1,4 @@
-"""Comparisons of strings, of ``comm`` and ``func``, and of numbers with their names."""
+"""Comparisons of strings, ``comm`` and ``func``, and comparisons of numbers with their names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ("StringComparisons",)
 
-MAX_TEXT = 255  # bytes of a string in a comparison: it has to fit the BPF stack
+MAX_TEXT = 255  # bytes of a string in a comparison: it must fit on the BPF stack
 _COMM_SIZE = 16
 
 
@@ -39,7 +39,8 @@ class StringComparisons(OperandResolver):
         """Resolve a comparison with a string on at least one side.
 
         Raises:
-            LanguageError: the other side is no string, or the operator is not == or !=.
+            LanguageError: the other side is not a string, a string is too long, or the operator is
+                not ``==`` or ``!=``.
         """
         named = self._compare_named(tree)
         if named is not None:
@@ -67,7 +68,7 @@ class StringComparisons(OperandResolver):
         return self._compare_two(tree.left, tree.right, equal=equal)
 
     def _compare_named(self, tree: Binary) -> Node | None:
-        # A number against one of its names: reason == "NO_SOCKET".
+        # Resolve the comparison of a number with one of its names: reason == "NO_SOCKET".
         for value, text in ((tree.left, tree.right), (tree.right, tree.left)):
             if not isinstance(text, Text) or not isinstance(value, (Name, Member)):
                 continue
@@ -106,7 +107,7 @@ class StringComparisons(OperandResolver):
             raise self.scope.error(text, "two constants: one side has to be str(…), comm or func")
         if isinstance(value, Call):
             address = self.address_of(value.arguments[0])
-            # What is shown is cut after MAX bytes, and it is what is shown that is compared.
+            # Compare as many bytes as would be shown: str() cuts the string after MAX bytes.
             limit = self.given_limit(value)
             if limit is not None and len(wanted) > limit:
                 return Number(int(not equal), S32)
@@ -116,7 +117,7 @@ class StringComparisons(OperandResolver):
             return _compare_contents(*contents, wanted, prefix=prefix, equal=equal)
         inner = self.string_address(value)
         if inner is not None:
-            room = self.string_capacity(value)  # an array that is full has no NUL
+            room = self.string_capacity(value)  # an array without a free byte has no NUL
             if len(wanted) > room:
                 return Number(int(not equal), S32)
             return fold(StringEqualsConst(inner, wanted, prefix or len(wanted) == room, equal))
@@ -125,7 +126,7 @@ class StringComparisons(OperandResolver):
             same = name.startswith(wanted) if prefix else name == wanted
             return Number(int(same is equal), S32)
         if len(wanted) >= _COMM_SIZE:
-            return Number(int(not equal), S32)  # the kernel keeps 15 bytes of a name
+            return Number(int(not equal), S32)  # comm has at most 15 bytes and a NUL
         return StringEqualsConst(None, wanted, prefix, equal)
 
     def _container_string(self, tree: Expression) -> tuple[Node, Node] | None:
