@@ -1,6 +1,8 @@
-"""The ``usdt`` command: one table of commands in ``group``, one module for most commands.
+"""The ``usdt`` command.
 
-Importing this package imports nothing else: see :func:`main`.
+``group`` has the table of commands; most commands have a module of their own. ``functions`` and
+``functioncheck`` handle ``uprobe:`` arguments, ``tracing_help`` has the help of the commands that
+print or aggregate hits. This package imports no other module at import time.
 """
 
 from __future__ import annotations

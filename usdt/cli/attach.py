@@ -99,7 +99,7 @@ def attach(**options: Any) -> None:
 
 
 def _words(words: tuple[str, ...], pid: int | None) -> tuple[str | None, str, str]:
-    # A path and the name of a provider may contain a colon; the name of a probe hardly does.
+    # Split at the last colon: providers may contain colons, names of probes hardly do.
     if len(words) > 2 or (len(words) == 1 and pid is None):
         raise click.UsageError("expected TARGET PROVIDER:NAME, or -p PID PROVIDER:NAME")
     provider, colon, name = words[-1].rpartition(":")
@@ -117,7 +117,7 @@ def _report(attachment: Attachment) -> None:
 
 
 class _Wait:
-    # Signals that come before wait() end it, too.
+    # Waits for the end. A signal that arrives before wait() also ends it.
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
         self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

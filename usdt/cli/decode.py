@@ -16,7 +16,7 @@ from usdt.probes.argspec import parse_arguments
 
 __all__ = ("decode",)
 
-# Other names of CPUs: Debian's, and some that uname prints.
+# Other names of CPUs: Debian's, and variants that uname prints.
 _ALSO = {
     "amd64": "x86_64",
     "arm64": "aarch64",
@@ -29,7 +29,7 @@ _ALSO = {
 }
 
 
-# Operands begin with a minus as options do.
+# An operand may begin with a minus, like an option.
 @click.command("decode", context_settings={"ignore_unknown_options": True})
 @click.option(
     "--machine",

@@ -30,13 +30,13 @@ def check_functions(
 
     Args:
         words: arguments ``uprobe:…``.
-        targets: files to search for words that name none.
+        targets: files to search for arguments without a TARGET.
         pids: processes whose files are searched.
-        as_json: whether to print one object per function.
+        as_json: True to print one JSON object per function.
 
     Raises:
         TargetError: there is no such file or process.
-        LanguageError: a word is not a valid probe.
+        LanguageError: an argument is not a valid probe.
     """
     worst = 0
     for word in words:

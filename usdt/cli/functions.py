@@ -41,9 +41,9 @@ def list_functions(
 
     Args:
         words: arguments ``uprobe:…``.
-        targets: files to search for words that name none; without any, all files of ``pids``.
+        targets: files to search for arguments without a TARGET; if empty, all files of ``pids``.
         pids: processes whose files are searched.
-        as_json: whether to print one object per function.
+        as_json: True to print one JSON object per function.
 
     Raises:
         ProbeNotFound: nothing matches; the message says why.

@@ -1,4 +1,4 @@
-"""The table of the ``usdt`` command: names, where each command is, and its line of help."""
+"""The table of the ``usdt`` command: name of each command, its module, and its line of help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``usdt info``: show the call sites of a probe, and where each argument lives."""
+"""``usdt info``: show the sites of a probe, and the location of each argument."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _place(site: Site) -> str:
 
 
 def meaning(operand: Operand) -> str:
-    """Describe where an operand lives."""
+    """Return the type, size and location of an operand as text."""
     size = f"{operand.type}, {operand.size} byte{'s' * (operand.size != 1)}"
     if operand.kind == "constant":
         where = f"the constant {operand.value}" if operand.symbol is None else "an address"

@@ -57,7 +57,10 @@ def list_probes(
 
 
 def function_words(words: Sequence[str]) -> tuple[tuple[str, ...], list[str], list[str]]:
-    """Split arguments into (all others, those that name functions, targets)."""
+    """Split arguments into (arguments that name no function, functions, targets).
+
+    Targets are returned only if there are functions.
+    """
     functions = [word for word in words if word.startswith("uprobe:")]
     others = tuple(word for word in words if word not in functions)
     return others, functions, split_words(others)[0] if functions else []
@@ -70,7 +73,7 @@ def select(
 
     Raises:
         TargetError: there is no target.
-        ProbeNotFound: nothing matches; the message names the closest probe.
+        ProbeNotFound: nothing matches; the message names the most similar probe.
     """
     targets, patterns = split_words(words)
     requests = [parse_probe(word) for word in patterns]

@@ -29,9 +29,9 @@ usdt report queries.usdt
 """
 
 
-# While the recorder waits for a CPU or a slow disk, records pile up in the buffer: at two million
-# records of 56 bytes per second, 64 MiB last for half a second, 8 MiB for a tenth. 32-bit kernels
-# have addresses for 128 MiB in all, and map a ring buffer twice.
+# While the recorder waits for a CPU or a slow disk, records fill the buffer: at two million records
+# of 56 bytes per second, 64 MiB last for half a second, and 8 MiB for a tenth of one. 32-bit
+# kernels have 128 MiB of address space for such mappings, and map a ring buffer twice.
 _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
 
 
@@ -64,7 +64,7 @@ def record(**values: Any) -> int:
 
 
 def _build_id(path: str) -> str:
-    # "" if the file, which is being traced, cannot be read again or has no build ID.
+    # "" if the traced file has no build ID or can no longer be read.
     from usdt.base.errors import ElfError, TargetError  # noqa: PLC0415
     from usdt.elf.file import ElfFile  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""libbpf's USDT manager, byte for byte, for programs that others compiled.
+"""Attach programs compiled with libbpf's ``usdt.bpf.h``, as libbpf's USDT manager does.
 
-usdt_spec   ``struct __bpf_usdt_spec``: a site's arguments
-resolve     the sites of a probe with their specs
-manager     spec and IP maps filled, programs attached
+usdt_spec   ``struct __bpf_usdt_spec``: the arguments of a site, encoded and decoded
+resolve     a probe → its sites, with their specs
+manager     fill the spec map and the address map; attach programs
 """

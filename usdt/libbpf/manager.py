@@ -1,18 +1,18 @@
-"""Other people's programs on USDT probes: what libbpf's USDT manager does, without libbpf.
+"""Attach programs of other loaders to USDT probes, as libbpf's USDT manager does.
 
-A program that was compiled with ``usdt.bpf.h`` and loaded by whoever it may be asks two maps what
-it was hit by: ``__bpf_usdt_specs`` says how each argument is fetched, and on kernels without BPF
-cookies ``__bpf_usdt_ip_to_spec_id`` says which spec belongs to the address that was hit. A
-:class:`Manager` writes both and attaches::
+A program that was compiled with ``usdt.bpf.h`` reads two maps at a hit, whoever loaded it:
+``__bpf_usdt_specs`` describes the location of each argument; on kernels without BPF cookies,
+``__bpf_usdt_ip_to_spec_id`` maps the address of the hit to its spec. A :class:`Manager` writes both
+maps and attaches the program::
 
     manager = Manager("/sys/fs/bpf/x/__bpf_usdt_specs", "/sys/fs/bpf/x/__bpf_usdt_ip_to_spec_id")
     with manager.attach("/sys/fs/bpf/x/on_gc", "python3.11", "python", "gc__start", cookie=7):
         ...
 
-Spec IDs are small integers from 0, given out again after they come back, the last returned first.
-Within one attachment, sites with equal argument strings share a spec; attachments share none,
-because each has its own cookie. The manager knows only of IDs that it has given out itself: two
-managers, or libbpf and a manager, must not write to one map at the same time.
+Spec IDs are integers from 0. Freed IDs are reused, the last freed one first. Within one attachment,
+sites with equal argument strings share a spec; attachments share none, because each has its own
+cookie. A manager knows only the IDs that it allocated itself: two managers, or libbpf and a
+manager, must not write to one map at the same time.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ _ID = struct.Struct("=I")
 
 
 class SpecIds:
-    """The spec IDs of one map: which are free, and in which order they are given out.
+    """Allocator of the spec IDs of one map.
 
     Args:
-        limit: how many the map holds.
+        limit: number of entries of the map.
     """
 
     def __init__(self, limit: int) -> None:
@@ -81,11 +81,11 @@ class SpecIds:
 
     @property
     def free(self) -> int:
-        """How many can be had."""
+        """The number of free IDs."""
         return self.limit - self._next + len(self._returned)
 
     def take(self, number: int) -> list[int]:
-        """Give out IDs, the last returned first; there must be as many."""
+        """Allocate IDs, the last freed one first; ``number`` must not exceed :attr:`free`."""
         taken = []
         for _ in range(number):
             if self._returned:
@@ -96,7 +96,7 @@ class SpecIds:
         return taken
 
     def release(self, ids: Sequence[int]) -> None:
-        """Take IDs back, in the order in which they were given out."""
+        """Free IDs, given in the order of their allocation."""
         self._returned += ids
 
 
@@ -104,10 +104,10 @@ class Attachment:
     """Sites attached together; a context manager. Closing it detaches them and frees the IDs.
 
     Attributes:
-        sites: how many are attached.
-        spec_ids: of the specs they use, in the order in which they were given out.
-        via: the kernel's way of attaching.
-        notices: what was left out, and arguments that the program cannot read, one line each.
+        sites: number of attached sites.
+        spec_ids: IDs of their specs, in the order of allocation.
+        via: the attach method.
+        notices: messages about omitted sites and arguments that the program cannot read.
 
     Example:
         >>> with manager.attach(program, "python3.11", "python", "gc__start") as attachment:
@@ -132,11 +132,11 @@ class Attachment:
 
     @property
     def closed(self) -> bool:
-        """Whether it is detached."""
+        """True if it is detached."""
         return self._manager is None
 
     def close(self) -> None:
-        """Detach; again is fine."""
+        """Detach; idempotent."""
         manager, self._manager = self._manager, None
         if manager is None:
             return
@@ -144,7 +144,7 @@ class Attachment:
         try:
             close_links(links)
         finally:
-            # Programs of the links have ended by now: nobody reads these any more.
+            # The links are closed, so no program reads these entries any more.
             manager.release(self, self._ips)
 
     def __enter__(self) -> Self:
@@ -158,16 +158,15 @@ class Manager:
     """Attaches programs that read libbpf's USDT maps; a context manager.
 
     Args:
-        specs: the map ``__bpf_usdt_specs``: a :class:`usdt.bpf.maps.Map`, a descriptor, a pin, or
-        an
-            object with a descriptor ``map_fd``, as a table of bcc is.
-        ips: the map ``__bpf_usdt_ip_to_spec_id``; only needed where there are no BPF cookies.
-        via: how to attach; None takes the newest way that the kernel and the program allow.
+        specs: the map ``__bpf_usdt_specs``: a :class:`usdt.bpf.maps.Map`, a file descriptor, the
+            path of a pin, or an object with a descriptor ``map_fd``, such as a table of bcc.
+        ips: the map ``__bpf_usdt_ip_to_spec_id``; only needed on kernels without BPF cookies.
+        via: the attach method; None for the newest that the kernel and the program allow.
 
     Raises:
-        TargetError: what was given is no such map.
-        TracingError: a map of other keys or values than libbpf's.
-        SyscallError: no privilege, above all.
+        TargetError: an argument is not a map.
+        TracingError: the type, keys or values of a map are not those of libbpf.
+        SyscallError: the kernel refuses, mostly for lack of privilege.
 
     Example:
         >>> with usdt.Manager("/sys/fs/bpf/x/__bpf_usdt_specs") as manager:
@@ -211,24 +210,24 @@ class Manager:
         """Attach a program to every site of a probe.
 
         Args:
-            program: loaded, of type kprobe: a :class:`usdt.bpf.program.Program`, a descriptor, a
-            pin, or
-                an object with a descriptor ``fd``, as a function of bcc is.
-            target: a path, a library as the loader knows it, or a program on PATH; None stands for
-                all files that the process has mapped.
-            provider: of the probe, exactly.
-            name: of the probe, exactly.
-            pid: only in this process; 0: in every process.
-            cookie: what ``bpf_usdt_cookie()`` answers.
-            strict: refuse the whole probe, as libbpf does, if any site cannot be attached or any
-                argument cannot be expressed. Otherwise these are left out and told in ``notices``.
+            program: a loaded program of type kprobe: a :class:`usdt.bpf.program.Program`, a file
+                descriptor, the path of a pin, or an object with a descriptor ``fd``, such as a
+                function of bcc.
+            target: a path, a library name as the dynamic loader knows it, or a program on PATH;
+                None for all files that the process has mapped.
+            provider: the exact provider of the probe.
+            name: the exact name of the probe.
+            pid: the only process to attach in; 0 for every process.
+            cookie: the value that ``bpf_usdt_cookie()`` returns.
+            strict: refuse the probe, as libbpf does, if a site cannot be attached or an argument
+                cannot be expressed. Otherwise omit these, with a message in ``notices``.
 
         Raises:
-            ProbeNotFound: no such probe there.
-            TargetError: no such file, process, program.
-            SyscallError: E2BIG if the spec map is too small; EEXIST if two sites of different specs
-                have one address; what libbpf would fail with in strict mode; what the kernel says.
-                Nothing stays attached.
+            ProbeNotFound: the target has no such probe.
+            TargetError: there is no such file, process or program.
+            SyscallError: E2BIG if the spec map is too small; EEXIST if two sites with different
+                specs have the same address; in strict mode, libbpf's errno; else the kernel's
+                errno. Nothing stays attached.
         """
         wanted = AttachSpec(provider, name, pid, cookie, self.layout, strict)
         found = collect(None if target is None else os.fspath(target), wanted)
@@ -251,7 +250,7 @@ class Manager:
         return attachment
 
     def release(self, attachment: Attachment, ips: Sequence[bytes]) -> None:
-        """Take back what a detached attachment had; called by it."""
+        """Free the IDs and map entries of a detached attachment, which calls this."""
         self._attachments.pop(attachment, None)
         self._ids.release(attachment.spec_ids)
         if self._ips is not None and not self._ips.fd.closed:
@@ -259,7 +258,7 @@ class Manager:
                 self._ips.delete(key)
 
     def close(self) -> None:
-        """Detach everything; the maps stay, as their owner's."""
+        """Detach everything. The maps remain; they belong to their loader."""
         for attachment in list(self._attachments):
             attachment.close()
         self._undo.close()
@@ -313,7 +312,7 @@ class Manager:
             site = UprobeSite(point.offset, point.ref_ctr_offset, ids[place.key])
             files.setdefault((point.open_path, point.pid), []).append(site)
         for (path, pid), sites in files.items():
-            # A note that is there twice is one site: the program must not run twice for a hit.
+            # Duplicate notes are one site: the program must not run twice for a hit.
             once = list(dict.fromkeys(sites))
             _link(attachment, program, path, pid, once)
 
@@ -336,7 +335,7 @@ def _map_addresses(
     for place, address in addresses_of(places):
         number = ids[place.key]
         if known.get(address) == number:
-            continue  # the same note twice
+            continue  # a duplicate note
         key = address.to_bytes(ips.spec.key_size, sys.byteorder)
         if address in known or not ips.add(key, _ID.pack(number)):
             raise SyscallError(
@@ -364,8 +363,8 @@ def _link(
 
 
 def _allow(number: int) -> None:
-    # Better now than after hundreds of sites, each of which takes the kernel long to detach.
-    import resource  # noqa: PLC0415 - only this way of attaching needs it
+    # Fail now, not after hundreds of sites, because the kernel is slow to detach each of them.
+    import resource  # noqa: PLC0415 - only this attach method needs it
 
     allow_descriptors(number)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

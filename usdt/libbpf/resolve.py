@@ -1,8 +1,8 @@
-"""The sites of one probe that a program of somebody else's is attached to, with their specs.
+"""Find the sites of a probe, and describe their arguments as libbpf's specs.
 
 Files, probes, sites and arguments are found as the tracer finds them
-(:mod:`usdt.targets.target_files`, :mod:`usdt.probes.probe`, :mod:`usdt.probes.sites`); this adds
-what libbpf would say of them, in its words.
+(:mod:`usdt.targets.target_files`, :mod:`usdt.probes.probe`, :mod:`usdt.probes.sites`). This module
+adds the specs and the checks of libbpf.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("AttachSite", "AttachSpec", "Collection", "addresses_of", "collect")
 
-ET_EXEC = 2  # e_type, elf.h: runs at its link-time addresses
+ET_EXEC = 2  # e_type, elf.h: the file is mapped at its link-time addresses
 MAX_NOTICES = 16
 
 
@@ -38,12 +38,12 @@ class AttachSite:
     """One site to attach to.
 
     Attributes:
-        point: as the tracer attaches to it.
-        site: as its note has it.
-        spec: its arguments in libbpf's words.
-        key: sites of one attachment with equal keys share a spec: the argument string, and the
-            address where an argument's address is relative to it.
-        fixed: whether the file runs at its link-time addresses.
+        point: the attach point.
+        site: the site, from its note.
+        spec: its arguments as a libbpf spec.
+        key: (argument string, address if an argument is relative to the site, else 0). Sites of
+            one attachment with equal keys share a spec.
+        fixed: True if the file is mapped at its link-time addresses (ET_EXEC).
     """
 
     point: AttachPoint
@@ -55,14 +55,15 @@ class AttachSite:
 
 @frozen
 class AttachSpec:
-    """A probe and how it is to be attached.
+    """A request to attach to a probe.
 
     Attributes:
-        provider, name: of the probe, exactly.
-        pid: only in this process; 0: in every process.
-        cookie: goes into every spec.
-        layout: of the spec map.
-        strict: raise where something has to be left out.
+        provider: the exact provider of the probe.
+        name: the exact name of the probe.
+        pid: the only process to attach in; 0 for every process.
+        cookie: the cookie of every spec.
+        layout: structure layout of the spec map.
+        strict: True to raise an error if a site or an argument must be omitted.
     """
 
     provider: str
@@ -80,7 +81,13 @@ class AttachSpec:
 
 @frozen
 class Collection:
-    """Everything to attach to; ``notices`` are lines on what had to be left out."""
+    """The sites to attach to.
+
+    Attributes:
+        path: the file, or ``process PID``, for messages.
+        places: the sites.
+        notices: messages about omitted sites and arguments.
+    """
 
     path: str
     places: tuple[AttachSite, ...]
@@ -88,7 +95,7 @@ class Collection:
 
 
 class _Notices:
-    # What cannot be expressed: an error in strict mode, a line otherwise.
+    # Collects problems as messages; in strict mode, raises the first one.
     def __init__(self, where: str, *, strict: bool) -> None:
         self._where = where
         self._strict = strict
@@ -109,17 +116,17 @@ class _Notices:
 
 
 def collect(target: str | None, wanted: AttachSpec) -> Collection:
-    """Find every site of a probe, and express its arguments.
+    """Find every site of a probe, and make its spec.
 
     Args:
-        target: a TARGET word; None: every file that the process has mapped.
+        target: a TARGET argument; None for every file that the process has mapped.
         wanted: the probe.
 
     Raises:
-        ProbeNotFound: no such probe.
-        TargetError: no such file or process, or neither is given.
+        ProbeNotFound: there is no such probe.
+        TargetError: there is no such file or process, or neither is given.
         ElfError: the file is damaged.
-        SyscallError: in strict mode, with libbpf's errno.
+        SyscallError: a problem in strict mode, with libbpf's errno.
     """
     places: list[AttachSite] = []
     notices: list[str] = []
@@ -154,7 +161,8 @@ def _files(target: str | None, pid: int) -> Iterator[tuple[str, str]]:
 
 
 def _check(probe: Probe, notices: _Notices) -> None:
-    # libbpf takes files of its own class and byte order only, and needs every site and semaphore.
+    # libbpf accepts only files of its own ELF class and byte order, and fails if a site or a
+    # semaphore is unusable.
     if probe.byteorder != sys.byteorder or probe.bits != (64 if sys.maxsize >> 32 else 32):
         text = f"a program for {probe.machine}: its memory cannot be read by libbpf's specs"
         notices.add(Problem(text, errno.EBADF))
@@ -189,10 +197,12 @@ def _places(
 
 
 def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int]]:
-    """Where each site is in the memory of processes: what a program sees as its ip.
+    """Yield each site with its address in memory, which a program sees as its instruction pointer.
+
+    A file that a process has mapped several times yields several addresses.
 
     Raises:
-        SyscallError: ENOTSUP if that depends on the process and none is given.
+        SyscallError: EOPNOTSUPP if the address depends on the process and no process is given.
         TargetError: the process has ended, or has not mapped a site.
     """
     known: dict[str, list[Mapping]] = {}
@@ -217,7 +227,7 @@ def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int
 
 
 def _code(point: AttachPoint) -> list[Mapping]:
-    # The executable mappings of a point's file in its process.
+    # The executable mappings of an attach point's file in its process.
     if not point.pid:
         raise SyscallError(
             errno.EOPNOTSUPP,

@@ -1,11 +1,11 @@
-"""libbpf's description of a site's arguments: ``struct __bpf_usdt_spec``, byte for byte.
+"""libbpf's description of a site's arguments: ``struct __bpf_usdt_spec``, encoded and decoded.
 
-A program that includes ``usdt.bpf.h`` finds in a map how each argument of the site that was hit
-is fetched. The structure, 8-byte aligned, in the byte order of the machine:
+A program that includes ``usdt.bpf.h`` reads the location of each argument from a map. The
+structure is 8-byte aligned, in the byte order of the machine:
 
     struct __bpf_usdt_arg_spec args[12];  u64 usdt_cookie;  s16 arg_cnt;  6 bytes of padding
 
-    an argument until libbpf 1.6, 16 bytes          an argument since 1.7, 24 bytes
+    an argument up to libbpf 1.6, 16 bytes          an argument since 1.7, 24 bytes
      0  u64  val_off                                 0  u64  val_off
      8  u32  arg_type                                8  u8   arg_type (big-endian: reserved)
     12  s16  reg_off                                10  u16  idx_reg_off : 12, scale_bitshift : 4
@@ -14,16 +14,20 @@ is fetched. The structure, 8-byte aligned, in the byte order of the machine:
                                                     16  u8   arg_signed
                                                     17  u8   arg_bitshift, and 6 bytes of padding
 
-The newer one was meant to keep the older one's size. It does not: bit-fields of a u16 may not
-straddle one, so compilers move ``idx_reg_off`` two bytes on (gcc and clang agree, for BPF as for
-every host). The size of the map's values therefore tells which layout its program has.
+The newer structure was meant to keep the size of the older one. It does not: bit fields of a u16
+must not straddle a u16 boundary, so compilers move ``idx_reg_off`` by two bytes (gcc and clang
+agree, for BPF and for every host). The size of the map's values therefore identifies the layout.
 
-An argument's value is ``val_off`` itself (CONST), eight bytes of ``struct pt_regs`` at ``reg_off``
-(REG), or eight bytes of the process's memory at that register plus ``val_off`` (REG_DEREF), plus
-another register times a power of two (SIB); then shifted left and right by ``arg_bitshift``.
-More than libbpf makes of argument strings can be said so: ``SYM(%rip)``, ``%ah`` and floats in
-general registers are. What cannot be has the type NONE, for which ``bpf_usdt_arg()`` returns
--EINVAL; the arguments after it keep their numbers.
+The value of an argument is one of these, shifted left and then right by ``arg_bitshift``:
+
+    CONST       ``val_off`` itself
+    REG         eight bytes of ``struct pt_regs`` at ``reg_off``
+    REG_DEREF   eight bytes of process memory at that register plus ``val_off``
+    SIB         the same, with another register times a power of two added to the address
+
+The structure can express more than libbpf's parser accepts: ``SYM(%rip)``, ``%ah`` and floats in
+general registers. An argument that it cannot express has the type NONE, for which
+``bpf_usdt_arg()`` returns -EINVAL; the arguments after it keep their numbers.
 """
 
 from __future__ import annotations
@@ -65,17 +69,17 @@ ByteOrder = Literal["little", "big"]
 
 
 class ArgType(enum.IntEnum):
-    """enum __bpf_usdt_arg_type."""
+    """``enum __bpf_usdt_arg_type``, and NONE."""
 
     CONST = 0
     REG = 1
     REG_DEREF = 2
     SIB = 3  # libbpf 1.7
-    NONE = 0xFF  # none of libbpf's: what no type can express
+    NONE = 0xFF  # not a type of libbpf: an argument that cannot be expressed
 
 
 class UsdtSpecLayout(enum.Enum):
-    """Which of the two structures a map has; the value is the size of one entry in bytes."""
+    """The layouts of the structure; the value is its size in bytes."""
 
     CLASSIC = 208
     SIB = 304
@@ -83,16 +87,16 @@ class UsdtSpecLayout(enum.Enum):
 
 @frozen
 class SpecArgument:
-    """``struct __bpf_usdt_arg_spec``: how one argument is fetched, in libbpf's words.
+    """``struct __bpf_usdt_arg_spec``: the location of one argument.
 
     Attributes:
-        type: which of the others count.
-        val_off: a constant, or what is added to the address; wrapped to 64 bits.
-        reg_off: byte offset in ``struct pt_regs``.
-        idx_reg_off: that of the index register.
-        scale_bitshift: the index is shifted left by it.
-        signed: whether the value is sign-extended.
-        bitshift: 64 less the bits of the value.
+        type: the kind of location; it decides which other attributes are used.
+        val_off: the constant, or the displacement of an address; wrapped to 64 bits.
+        reg_off: byte offset of the register in ``struct pt_regs``.
+        idx_reg_off: byte offset of the index register in ``struct pt_regs``.
+        scale_bitshift: number of bits by which the index is shifted left.
+        signed: True if the value is sign-extended.
+        bitshift: 64 minus the size of the value in bits.
     """
 
     type: ArgType
@@ -114,7 +118,7 @@ class Spec:
 
 @frozen
 class Problem:
-    """Why something cannot be expressed: in words, and as the errno libbpf fails with."""
+    """A reason why something cannot be expressed: a message, and the errno that libbpf returns."""
 
     text: str
     errno: int = errno.EINVAL
@@ -129,18 +133,18 @@ def make_spec(
     byteorder: ByteOrder = sys.byteorder,
     word: int = KERNEL_WORD_SIZE,
 ) -> tuple[Spec, tuple[Problem, ...]]:
-    """Put a site's arguments in libbpf's words.
+    """Convert the arguments of a site to libbpf's spec.
 
     Args:
-        arguments: how each is fetched, as :func:`usdt.probes.sites.arguments_of` has it.
-        texts: each as its note spells it, for messages and for constants.
-        cookie: the user's, 64 bits.
-        layout: of the map.
-        byteorder: of the machine.
-        word: bytes of its kernel's word, which registers are kept in and addresses are cut to.
+        arguments: the arguments, as :func:`usdt.probes.sites.arguments_of` returns them.
+        texts: the text of each argument in the note, for messages and constants.
+        cookie: the user's cookie, 64 bits.
+        layout: layout of the map's values.
+        byteorder: byte order of the machine.
+        word: size in bytes of the kernel's registers and addresses.
 
     Returns:
-        The spec, in which what cannot be expressed is of type NONE, and the reasons.
+        The spec, and the problems. An argument that cannot be expressed has the type NONE.
     """
     problems = []
     made = []
@@ -171,7 +175,8 @@ def _expressed(
         number = _as_spelled(fetch.value, text, size, signed=signed)
         return SpecArgument(ArgType.CONST, number & MASK64, signed=signed, bitshift=bitshift)
     if isinstance(fetch, Register):
-        # bpf_usdt_arg() reads whole registers; on a big-endian CPU their last bytes are meant.
+        # bpf_usdt_arg() reads from the start of a register; on a big-endian CPU, the location here
+        # is that of its last bytes.
         start = fetch.offset - (word - fetch.size if byteorder == "big" else 0)
         return SpecArgument(ArgType.REG, reg_off=start, signed=signed, bitshift=bitshift)
     if isinstance(fetch, Address):
@@ -186,8 +191,8 @@ def _expressed(
 
 
 def _as_spelled(value: int, text: str, size: int, *, signed: bool) -> int:
-    # Our constants are wrapped to their type; libbpf stores the number as it is written. Both are
-    # the same value to a program, but the maps are to be equal as well.
+    # Constants of this toolkit are wrapped to their type; libbpf stores the number as written. A
+    # program reads the same value from both, but the bytes of the maps must be equal as well.
     written = integer(text.rpartition("@")[2].lstrip("$#i"))
     return written if written is not None and wrap(written, size, signed=signed) == value else value
 
@@ -217,10 +222,10 @@ def _in_memory(
 
 
 def encode_spec(spec: Spec, layout: UsdtSpecLayout, byteorder: ByteOrder = sys.byteorder) -> bytes:
-    """The bytes of ``struct __bpf_usdt_spec``.
+    """Return the bytes of ``struct __bpf_usdt_spec``.
 
     Raises:
-        ValueError: more arguments than it holds.
+        ValueError: more than :data:`MAX_ARGUMENTS` arguments.
     """
     if len(spec.arguments) > MAX_ARGUMENTS:
         raise ValueError(f"{len(spec.arguments)} arguments: at most {MAX_ARGUMENTS}")
@@ -252,10 +257,10 @@ def _encode_sib(argument: SpecArgument, order: str) -> bytes:
 
 
 def decode_spec(data: bytes, layout: UsdtSpecLayout, byteorder: ByteOrder = sys.byteorder) -> Spec:
-    """Read the structure back; what is beyond the number of arguments is not looked at.
+    """Decode ``struct __bpf_usdt_spec``; entries beyond its number of arguments are ignored.
 
     Raises:
-        ValueError: another size, a number of arguments it cannot have, or an unknown type.
+        ValueError: wrong size, impossible number of arguments, or unknown type.
     """
     if len(data) != layout.value:
         raise ValueError(f"a spec of {layout.value} bytes expected, {len(data)} given")

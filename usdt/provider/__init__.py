@@ -1,4 +1,4 @@
-"""Probes for Python programs: every USDT tool sees them, and they cost nothing while none looks.
+"""USDT probes for Python programs, visible to every USDT tool, with no cost until traced.
 
 from usdt import Provider
 
@@ -6,7 +6,7 @@ shop = Provider("shop")
 order = shop.probe("order", int, str)
 shop.load()
 
-if order.enabled:  # somebody is tracing: only now is the text worth making
+if order.enabled:  # the probe is traced: compute the arguments only now
     order.fire(42, describe(cart))
 
 usdt trace -p PID 'shop:order(arg0, str(arg1))'

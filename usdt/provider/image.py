@@ -1,13 +1,14 @@
-"""A shared object made in memory: one function, one note and one semaphore for each probe.
+"""Build a shared object in memory, with a function, a note and a semaphore for each probe.
 
-What ``<sys/sdt.h>``, an assembler and a linker make of a C program, without any of them:
+The object has the parts that ``<sys/sdt.h>``, an assembler and a linker produce for a C program:
 
     first segment, read and execute   headers, .hash, .dynsym, .dynstr, .text, .stapsdt.base
     second segment, read and write    .dynamic, .probes (the semaphores)
     not loaded                        .note.stapsdt, .shstrtab, section headers
 
-Addresses are file offsets, so nothing has to be relocated. Everything here is pure: names and
-types in, bytes out. Structures and constants: elf(5) and the System V gABI, 64-bit class.
+Addresses equal file offsets, so no relocation is needed. The functions here have no side effects:
+they take names and types and return bytes. Structures and constants are those of elf(5) and the
+System V gABI, 64-bit class.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_ARGUMENTS", "ArgumentType", "Image", "ProbeImage", "build")
 
-MAX_ARGUMENTS = 12  # of one probe: what <sys/sdt.h> and libbpf take
+MAX_ARGUMENTS = 12  # per probe: the limit of <sys/sdt.h> and libbpf
 
 _EHDR, _PHDR, _SHDR, _SYM, _DYN = "16sHHIQQQIHHHHHH", "IIQQQQQQ", "IIQQQQIIQQ", "IBBHQQ", "qQ"
 _EHDR_SIZE, _PHDR_SIZE, _SHDR_SIZE, _SYM_SIZE, _DYN_SIZE = 64, 56, 64, 24, 16
@@ -43,12 +44,12 @@ _HEADERS = _EHDR_SIZE + _SEGMENTS * _PHDR_SIZE
 
 @frozen
 class ArgumentType:
-    """How one argument is passed: what stands before the ``@`` of its note.
+    """The type of an argument.
 
     Attributes:
-        name: as the user of a Provider gives it, ``s32``.
-        size: bytes, 1 to 8.
-        kind: "signed", "unsigned", "float", or "text" for a pointer to bytes that end with a NUL.
+        name: the name that users of a Provider write, such as ``s32``.
+        size: size in bytes, 1 to 8.
+        kind: "signed", "unsigned", "float", or "text" for a pointer to NUL-terminated bytes.
     """
 
     name: str
@@ -56,13 +57,13 @@ class ArgumentType:
     kind: str
 
     def prefix(self) -> str:
-        """Sign, size and ``f``: ``-4``, ``8``, ``8f``."""
+        """Return the text before the ``@`` in a note: sign, size, ``f``, as in ``-4`` or ``8f``."""
         return f"{'-' if self.kind == 'signed' else ''}{self.size}{'f' * (self.kind == 'float')}"
 
 
 @frozen
 class ProbeImage:
-    """One probe of an object: its name, and how its arguments are passed."""
+    """A probe of an object: its name, and the types of its arguments."""
 
     name: str
     arguments: tuple[ArgumentType, ...]
@@ -70,11 +71,12 @@ class ProbeImage:
 
 @frozen
 class Image:
-    """The object, and the symbols in it.
+    """A shared object, and its symbols.
 
     Attributes:
-        data: the file.
-        functions, semaphores: names of symbols, one for each probe, in their order.
+        data: the bytes of the file.
+        functions: symbol of each probe's function, in the order of the probes.
+        semaphores: symbol of each probe's semaphore, in the order of the probes.
     """
 
     data: bytes
@@ -83,7 +85,7 @@ class Image:
 
 
 def build(provider: str, probes: Sequence[ProbeImage], stub: Stub) -> Image:
-    """The object of a provider's probes for one CPU."""
+    """Build the object of a provider's probes; ``stub`` describes the CPU."""
     return _Builder(provider, probes, stub).build()
 
 
@@ -115,7 +117,7 @@ class _Builder:
         self._order = "<" if stub.order == "little" else ">"
 
     def build(self) -> Image:
-        """Lay out the sections, then write what refers to where they came to lie."""
+        """Lay out the sections, then fill in the contents that depend on their offsets."""
         symbols = (*self.functions, *self.semaphores)
         soname = f"usdt-{self.provider}.so"
         strings = _Strings((*symbols, soname))
@@ -171,8 +173,8 @@ class _Builder:
         return struct.pack(self._order + layout, *fields)
 
     def _hash(self, symbols: int) -> bytes:
-        # One bucket whose chain is every symbol: a dozen names are compared in no time, and the
-        # hash function is not needed.
+        # One bucket with a chain of all symbols: comparing a dozen names is fast, and the hash
+        # function is not needed.
         chain = (*range(2, symbols + 1), 0) if symbols else ()
         word = "Q" if self.stub.hash_entry == 8 else "I"
         return self._pack(f"{4 + len(chain)}{word}", 1, symbols + 1, min(symbols, 1), 0, *chain)
@@ -202,7 +204,7 @@ class _Builder:
         return head + b"stapsdt\0" + described + bytes(-len(described) % 4)
 
     def _file(self, base: _Section, dynamic: _Section, semaphores: _Section) -> bytes:
-        # Headers, sections with what is between them, and the section headers at the end.
+        # Headers, sections with padding, and the section headers at the end.
         strings = _Strings([*(section.name for section in self.sections[1:]), ".shstrtab"])
         self._place(".shstrtab", _SHT_STRTAB, 0, 1, strings.data)
         table = -(-self.sections[-1].end // 8) * 8
@@ -239,7 +241,12 @@ class _Builder:
 
 
 class _Strings:
-    """A string table: NUL-terminated names behind an empty one."""
+    """A string table: an empty string, then NUL-terminated names.
+
+    Attributes:
+        at: name → its offset.
+        data: the bytes of the table.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.at: dict[str, int] = {}

@@ -1,8 +1,7 @@
-"""An object made in memory, loaded into this process: memfd, dlopen, and back.
+"""Load an object into this process, from a memfd or a file, by dlopen().
 
-The one module here that talks to the dynamic linker. What is loaded goes when nobody holds it any
-more, a thread in the middle of a call included: each function keeps its library, and the library
-is closed with the last of them.
+A library is closed when nothing refers to it any more. Each of its functions and semaphores keeps
+it open, so that a thread in the middle of a call is safe.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ __all__ = ("NOTHING", "Counter", "Library", "ProviderError")
 
 
 class ProviderError(TracingError):
-    """Probes that cannot be defined, loaded or fired as asked."""
+    """An error in the definition or loading of probes."""
 
 
 class Counter(Protocol):
-    """A semaphore: how many tracers look at a probe."""
+    """A semaphore: the number of tracers of a probe."""
 
     value: int
 
 
 class _Nothing:
-    # The semaphore of a probe that is not loaded.
+    # The semaphore of a probe that is not loaded: always 0.
     value = 0
 
 
@@ -49,10 +48,11 @@ class Library:
     Args:
         image: the object.
         name: shown in /proc/PID/maps.
-        path: a file to write it to, for tracers that cannot read a memfd; removed at the end.
+        path: a new file for the object, for tracers that cannot read a memfd; removed when the
+            library is closed. None for a memfd.
 
     Raises:
-        ProviderError: it cannot be written or loaded.
+        ProviderError: the object cannot be written or loaded.
     """
 
     def __init__(self, image: Image, name: str, path: str | None) -> None:
@@ -72,21 +72,21 @@ class Library:
         except OSError as err:
             _discard(number, path)
             raise ProviderError(f"{path or name}: cannot be loaded: {err}") from err
-        # The descriptor stays: bcc and bpftrace read a memfd through it. And the linker knows a
-        # library by its path, so the number must not come to mean another one.
+        # Keep the descriptor open: bcc and bpftrace read a memfd through it. And the dynamic linker
+        # identifies a library by its path, so the descriptor number must not be reused.
         weakref.finalize(mapping, _close, mapping.handle, number, path)
         self._mapping = mapping
 
     def function(self, index: int, arguments: tuple[bool, ...]) -> Callable[..., object]:
-        """The stub of a probe; ``arguments`` tells which are pointers to bytes."""
+        """Return the stub of a probe; ``arguments`` is True for each pointer to bytes."""
         types = [ctypes.c_char_p if text else ctypes.c_uint64 for text in arguments]
-        # Not CFUNCTYPE: that would let go of the interpreter's lock around two instructions.
+        # Not CFUNCTYPE, which would release the interpreter's lock for two instructions.
         stub = ctypes.PYFUNCTYPE(None, *types)(self._address(self._image.functions[index]))
-        stub.mapping = self._mapping  # type: ignore[attr-defined]  # held as long as the stub
+        stub.mapping = self._mapping  # type: ignore[attr-defined]  # the stub keeps it open
         return stub
 
     def semaphore(self, index: int) -> Counter:
-        """The semaphore of a probe, as the kernel counts it."""
+        """Return the semaphore of a probe, which tracers increment and decrement."""
         found = _Semaphore.from_address(self._address(self._image.semaphores[index]))
         found.mapping = self._mapping
         return found
@@ -96,14 +96,14 @@ class Library:
 
 
 class _Mapping:
-    """What dlopen() returned; closed when nobody holds it any more."""
+    """A handle of dlopen(); closed when nothing refers to it any more."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
 
 
 class _Semaphore(ctypes.c_uint16):
-    mapping: _Mapping  # held as long as the semaphore
+    mapping: _Mapping  # the semaphore keeps it open
 
 
 def _close(handle: int, number: int, path: str | None) -> None:

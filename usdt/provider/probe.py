@@ -1,4 +1,4 @@
-"""One probe of a Provider: its types, its semaphore, and firing it."""
+"""A probe of a Provider: its argument types, its semaphore, and fire()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ("TYPES", "FiredProbe", "argument_type")
 _DOUBLE, _FLOAT = struct.Struct("=d"), struct.Struct("=f")
 _U64, _U32 = struct.Struct("=Q"), struct.Struct("=I")
 
-#: What probe() takes: Python's types, and the field's names of sizes.
+#: Argument types of probe(): Python types, and names with a size.
 TYPES: dict[str | type, ArgumentType] = {
     **{f"u{8 * n}": ArgumentType(f"u{8 * n}", n, "unsigned") for n in (1, 2, 4, 8)},
     **{f"s{8 * n}": ArgumentType(f"s{8 * n}", n, "signed") for n in (1, 2, 4, 8)},
@@ -34,10 +34,10 @@ TYPES: dict[str | type, ArgumentType] = {
 
 
 def argument_type(wanted: str | type) -> ArgumentType:
-    """The type of an argument.
+    """Return the type of an argument.
 
     Raises:
-        ProviderError: there is none of that name.
+        ProviderError: there is no such type.
     """
     try:
         return TYPES[wanted]
@@ -50,11 +50,12 @@ class FiredProbe:
     """A probe that this program fires; made by :meth:`usdt.Provider.probe`.
 
     Attributes:
-        provider, name: as tracers have them, ``provider:name``.
-        arguments: how each argument is passed.
+        provider: the text before the colon in ``provider:name``.
+        name: the text after the colon.
+        arguments: the type of each argument.
 
     Raises:
-        TypeError: from fire(): not as many values as arguments, or of a wrong type.
+        TypeError: from fire(): wrong number of values, or a value of a wrong type.
 
     Example:
         >>> order = shop.probe("order", int, str)
@@ -78,22 +79,22 @@ class FiredProbe:
         @property
         def enabled(self) -> int:
             """The semaphore: 0 while nobody traces the probe, or it is not loaded."""
-    else:  # in C: it takes half of the time, which a program spends whether it is traced or not
+    else:  # implemented in C for half the time, because untraced programs read it too
         enabled = property(
             operator.attrgetter("_semaphore.value"),
             doc="The semaphore: 0 while nobody traces the probe, or it is not loaded.",
         )
 
     def fire(self, *values: Any) -> None:
-        """Fire the probe; does nothing while nobody traces it.
+        """Fire the probe; do nothing while nobody traces it.
 
-        Integers are cut to their size, as C does. A ``str`` parameter takes any object and
-        passes ``str()`` of it in UTF-8, ``bytes`` takes bytes; both with a NUL behind them, and
-        None as a NULL pointer. Texts are readable for a tracer until the call returns.
+        Integers are truncated to their size, as in C. A ``str`` argument accepts any object and
+        passes its ``str()`` in UTF-8; ``bytes`` accepts bytes. Both are NUL-terminated, and None is
+        a NULL pointer. Tracers can read strings until the call returns.
 
         Raises:
-            TypeError: not as many values as arguments; or, while traced, a value that is no
-                number where one is wanted.
+            TypeError: wrong number of values; or, while traced, a value that is not a number for an
+                argument that needs one.
         """
         if len(values) != self._count:
             raise TypeError(
@@ -107,12 +108,12 @@ class FiredProbe:
                 )
 
     def connect(self, library: Library, index: int) -> None:
-        """Let the probe be the one numbered ``index`` of a loaded object."""
+        """Connect the probe with function and semaphore number ``index`` of a loaded object."""
         self._stub = library.function(index, tuple(k.kind == "text" for k in self.arguments))
         self._semaphore = library.semaphore(index)
 
     def disconnect(self) -> None:
-        """Let the probe be one that is not loaded."""
+        """Return the probe to the state before loading: not enabled, and fire() does nothing."""
         self._semaphore = NOTHING
         self._stub = None
 
@@ -141,7 +142,7 @@ def _text(value: object) -> bytes | None:
     text = str(value)
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half of a pair, which came from no bytes
+    except UnicodeEncodeError:  # a lone surrogate that surrogateescape cannot encode
         return text.encode("utf-8", "backslashreplace")
 
 

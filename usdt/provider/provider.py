@@ -1,4 +1,4 @@
-"""A provider: probes under one name, loaded together."""
+"""A provider: a named set of probes that are loaded together."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 
 
 class Provider:
-    """Probes of this program, under one name.
+    """A named set of probes of this program.
 
-    Define probes, then load() them; both may be done while other threads run. Until load(), and
-    after unload(), a probe is not enabled and fire() does nothing. A forked child has the probes
-    too. ``with provider:`` loads and unloads.
+    Define probes, then load() them; other threads may run meanwhile. Before load() and after
+    unload(), a probe is not enabled and fire() does nothing. A forked child has the probes too.
+    ``with provider:`` loads and unloads.
 
     Args:
-        name: what stands before the colon in ``provider:name``: letters, digits and underscores.
+        name: the text before the colon in ``provider:name``: letters, digits and underscores.
 
     Raises:
-        ProviderError: the name is none.
+        ProviderError: the name is not valid.
 
     Example:
         >>> shop = Provider("shop")
@@ -52,25 +52,25 @@ class Provider:
 
     @property
     def loaded(self) -> bool:
-        """Whether tracers can find the probes."""
+        """True if tracers can find the probes."""
         return self._library is not None
 
     @property
     def probes(self) -> tuple[FiredProbe, ...]:
-        """The probes, in the order defined."""
+        """The probes, in the order of their definition."""
         return tuple(self._probes.values())
 
     def probe(self, name: str, *arguments: str | type) -> FiredProbe:
         """Define a probe.
 
         Args:
-            name: what stands behind the colon.
+            name: the text after the colon.
             arguments: at most 12 of ``int`` (s64), ``float`` (8 bytes), ``bool``, ``str``,
                 ``bytes``, and "u8", "u16", "u32", "u64", "s8" … "s64", "f32", "f64".
 
         Raises:
-            ProviderError: a name or type that is none, a second probe of that name, or the
-                provider is loaded: its object cannot grow.
+            ProviderError: a name or type is not valid, the probe exists, or the provider is loaded,
+                because a loaded object cannot grow.
         """
         types = tuple(argument_type(kind) for kind in arguments)
         full = f"{self.name}:{_checked(name, 'a probe')}"
@@ -85,13 +85,13 @@ class Provider:
         return probe
 
     def span(self, name: str) -> Span:
-        """Two probes around a piece of work: NAME__start and NAME__done, with the duration.
+        """Define two probes around an operation: NAME__start and NAME__done, with the duration.
 
-        To be used as a decorator of a function, async or not, or in a ``with`` statement; the
-        same object is returned for the same name. See :class:`usdt.provider.Span`.
+        Use the span as a decorator of a function, async or not, or in a ``with`` statement. The
+        same name returns the same object. See :class:`usdt.provider.Span`.
 
         Raises:
-            ProviderError: as probe() has it.
+            ProviderError: as :meth:`probe`.
         """
         with self._lock:
             if name not in self._spans:
@@ -101,14 +101,14 @@ class Provider:
             return self._spans[name]
 
     def load(self, *, path: str | None = None) -> None:
-        """Make the probes known to tracers; again is fine.
+        """Make the probes visible to tracers; idempotent.
 
         Args:
-            path: write the object to this new file, instead of a memfd, and remove it at
-                unload(): for tracers that cannot read a memfd.
+            path: a new file to write the object to, for tracers that cannot read a memfd; removed
+                at unload(). None for a memfd.
 
         Raises:
-            ProviderError: the CPU is none of those known, there is no probe, or the object
+            ProviderError: the CPU is not supported, the provider has no probes, or the object
                 cannot be written or loaded.
         """
         with self._lock:
@@ -125,7 +125,7 @@ class Provider:
             _loaded.add(self)
 
     def unload(self) -> None:
-        """Take the probes away; calls of fire() in other threads end in peace. Again is fine."""
+        """Unload the probes; idempotent. Calls of fire() in other threads complete safely."""
         with self._lock:
             for probe in self._probes.values():
                 probe.disconnect()
@@ -145,7 +145,7 @@ class Provider:
 
 
 def find_probe(provider: str, name: str) -> FiredProbe | None:
-    """The probe of that name of a provider that is loaded in this process."""
+    """Return the probe ``provider:name`` of this process if it is loaded, else None."""
     for loaded in list(_loaded):
         for probe in loaded.probes:
             if (probe.provider, probe.name) == (provider, name):

@@ -1,4 +1,4 @@
-"""Spans: a probe where a piece of work begins, one where it ends, and the time between."""
+"""Spans: operations with a probe at their start, one at their end, and a duration."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ _numbers = itertools.count(1)
 
 
 class Span:
-    """A piece of work with a probe at either end; made by :meth:`usdt.Provider.span`.
+    """An operation with a probe at its start and one at its end.
 
-    ``NAME__start(u64 id, str what)`` and ``NAME__done(u64 id, u64 nanoseconds, str what, str
-    error)``: ``what`` is the qualified name of a decorated function and else the span's own;
-    ``error`` the class of an exception that ended it, or NULL. Ids pair the two: they are unique
-    in a process, nested and interleaved spans (threads, asyncio tasks) included. A span that
-    began before a tracer came is not reported. Raises nothing of its own.
+    :meth:`usdt.Provider.span` creates it. The probes are ``NAME__start(u64 id, str what)`` and
+    ``NAME__done(u64 id, u64 nanoseconds, str what, str error)``. ``what`` is the qualified name of
+    a decorated function, or else the name of the span; ``error`` is the class of an exception that
+    ended the operation, or NULL. The ID pairs the two probes. It is unique in a process, even for
+    nested and interleaved spans (threads, asyncio tasks). A span that started before tracing is not
+    reported.
 
     Example:
         >>> request = shop.span("request")
@@ -44,11 +45,11 @@ class Span:
         self.name = name
         self.start = start
         self.done = done
-        # Each task and thread has its own: spans of several interleave.
+        # Per task and thread, because their spans interleave.
         self._open: ContextVar[tuple[tuple[int, int], ...]] = ContextVar(f"span {name}", default=())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Report every call of a function, or every run of a coroutine function."""
+        """Decorate a function or coroutine function: report each call."""
         what = f"{function.__module__}.{function.__qualname__}"
         start, done = self.start, self.done
         if inspect.iscoroutinefunction(function):
@@ -98,7 +99,7 @@ class Span:
         self._end(begun, self.name, error)
 
     def _begin(self, what: str) -> tuple[int, int]:
-        # (id, when); nothing is timed while nobody looks.
+        # (ID, start in nanoseconds); (0, 0) while the probes are not traced.
         if not (self.start.enabled or self.done.enabled):
             return (0, 0)
         number = next(_numbers)

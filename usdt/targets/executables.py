@@ -29,7 +29,9 @@ _INTERPRETER_LINE = 256  # BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h
 def find_program(
     name: str, *, root: str = "/", environment: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the file of a command: the name itself if it has a slash, else found by PATH.
+    """Return the file of a command: the name itself if it has a slash, else a file found on PATH.
+
+    None if there is no executable regular file of this name.
 
     Args:
         name: name of the command.
@@ -51,8 +53,8 @@ def find_program(
 def program_chain(path: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
     """Return the files executed in turn for ``path``: scripts, their interpreters, then a program.
 
-    ``#!/usr/bin/env NAME`` is followed to the program that env executes. A text without ``#!`` is
-    run by /bin/sh, as execvp(3) and shells do.
+    ``#!/usr/bin/env NAME`` is followed to the program that env executes. A text file without ``#!``
+    is run by /bin/sh, as by execvp(3) and shells.
 
     Raises:
         TargetError: a file of the chain does not exist or cannot be read, or the chain has more
@@ -90,7 +92,8 @@ def _head(path: str, given: str) -> bytes:
 
 
 def _interpreter(head: bytes) -> tuple[str, str]:
-    # The kernel cuts the line at 256 bytes and passes all after the first word as one argument.
+    # The kernel truncates the line to 256 bytes and passes all text after the interpreter as one
+    # argument.
     if not head.startswith(b"#!"):
         return "", ""
     words = head[2:].partition(b"\n")[0].partition(b"\0")[0].strip(b" \t").split(None, 1)

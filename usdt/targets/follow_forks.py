@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ("ForkFollower", "NewFile")
 
 _MAX_FILES = 1 << 17  # whose state is remembered
-_ROUNDS = 64  # of looking for children; each finds one more generation
+_ROUNDS = 64  # maximum scans for children; each scan finds those forked since the last one
 
 
 @frozen

@@ -27,7 +27,14 @@ _NEW_HEADER, _NEW_ENTRY = 48, struct.Struct("IIIIQ")
 
 @frozen
 class CacheEntry:
-    """A library in /etc/ld.so.cache; ``flags`` are FLAG_* of glibc's ldconfig.h."""
+    """A library in /etc/ld.so.cache.
+
+    Attributes:
+        name: the name that programs ask for, such as ``libc.so.6``.
+        path: the file.
+        flags: FLAG_* of glibc's ldconfig.h.
+        hwcap: the hardware capabilities that it needs.
+    """
 
     name: str
     path: str
@@ -38,8 +45,8 @@ class CacheEntry:
 def parse_cache(data: bytes) -> list[CacheEntry]:
     """Parse /etc/ld.so.cache: the new format, the old one, or the new one inside an old one.
 
-    Entries whose strings lie outside the file are skipped. The result is empty for a file that is
-    not a cache, which the loader ignores as well.
+    Entries with strings outside the file are skipped. The result is empty for a file that is not a
+    cache; the loader ignores such a file as well.
     """
     if data.startswith(_OLD_MAGIC) and len(data) >= _OLD_HEADER:
         count = min(struct.unpack_from("I", data, 12)[0], len(data) // _OLD_ENTRY.size)
@@ -75,6 +82,6 @@ def _entries(strings: bytes, entries: Iterable[tuple[int, int, int, int]]) -> It
 
 
 def _string_at(data: bytes, offset: int) -> str:
-    # "" for what is outside, unterminated or longer than a path can be.
+    # "" for a string that is outside the data, unterminated, or longer than PATH_MAX.
     end = data.find(b"\0", offset, offset + _MAX_NAME)
     return os.fsdecode(data[offset:end]) if end > offset else ""

@@ -2,8 +2,8 @@
 
 Sources: ld.so(8); musl ``ldso/dynlink.c`` for its directories.
 
-Paths are strings, seen from ``root``: "/" for ourselves, ``/proc/PID/root`` for a process in
-another mount namespace. :func:`in_root` turns such a path into one that we can open.
+Paths are strings relative to ``root``: "/" for this process, ``/proc/PID/root`` for a process in
+another mount namespace. :func:`in_root` converts such a path to one that this process can open.
 """
 
 # Importing pathlib takes 6 ms, and thousands of names are looked at:
@@ -44,8 +44,8 @@ _MAX_FILES = 2048  # of one program's closure
 _MAX_MUSL_PATHS = 1 << 16
 _MAX_SYMLINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 
-# The x86-64 psABI's levels, newest first: what /proc/cpuinfo must show for the loader to search
-# glibc-hwcaps/LEVEL.
+# Levels of the x86-64 psABI, newest first → flags that /proc/cpuinfo must show for the loader to
+# search glibc-hwcaps/LEVEL.
 _LEVELS = {
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
     "x86-64-v3": "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave",
@@ -54,10 +54,10 @@ _LEVELS = {
 
 
 def in_root(root: str, path: str) -> str:
-    """Return the path by which we reach an absolute ``path`` below another root directory.
+    """Return the path that this process opens to reach ``path`` below another root directory.
 
-    ``/proc/PID/root`` followed by a path is wrong where a link on the way is absolute: we would
-    follow it in our own root. The result need not exist.
+    ``/proc/PID/root`` followed by the path is wrong if the path contains an absolute symbolic link,
+    which this process would follow in its own root. The result need not exist.
 
     Raises:
         TargetError: too many symbolic links.
@@ -87,12 +87,12 @@ def in_root(root: str, path: str) -> str:
 
 
 def _parts(path: str) -> list[str]:
-    # Last first.
+    # The components of a path, last one first.
     return [part for part in reversed(path.split("/")) if part not in {"", "."}]
 
 
 def _elf_kind(path: str) -> tuple[int, int] | None:
-    # (bits, e_machine), or None: not readable, not ELF, not a file.
+    # (bits, e_machine), or None if it is not a readable ELF file.
     try:
         descriptor = open_regular(path, path)
         try:
@@ -113,10 +113,10 @@ def _own_machine() -> int:
 def name_rank(word: str, name: str) -> int | None:
     """Return how well a file's name matches a library name as users write it; None for no match.
 
-    0: the name itself (``libc.so.6``). 1: with ``.so`` or ``.so.VERSION`` added (``libc``), or a
-    version added (``libc.so``). 2: a version stands before the suffix (``libc-2.31.so``,
-    ``libpython3.11.so.1.0``; a number alone must follow a dash, so that ``libx`` is not
-    ``libx264.so``), or musl's ``libc.musl-x86_64.so.1``.
+    0: the names are equal (``libc.so.6``). 1: the file's name adds ``.so`` or ``.so.VERSION``
+    (to ``libc``), or a version (to ``libc.so``). 2: a version precedes the suffix
+    (``libc-2.31.so``, ``libpython3.11.so.1.0``), or it is musl's ``libc.musl-x86_64.so.1``; a plain
+    number must follow a dash, so that ``libx`` does not match ``libx264.so``.
     """
     if name == word:
         return 0
@@ -144,10 +144,10 @@ def find_library(
 ) -> list[str]:
     """Return the files that match a library name, in the loader's order.
 
-    ``libc``, ``libc.so.6``, ``libstdc++``: see :func:`name_rank`; only files of the best rank
-    that was found are given. Searched: LD_LIBRARY_PATH, /etc/ld.so.cache, the default directories
-    of glibc and musl. Each file is given once, by the name it was found by; libraries of another
-    CPU come last and of another word size not at all.
+    Names are such as ``libc``, ``libc.so.6``, ``libstdc++``; only files of the best rank
+    (:func:`name_rank`) are returned. The search covers LD_LIBRARY_PATH, /etc/ld.so.cache, and the
+    default directories of glibc and musl. Each file is returned once, under the first name found.
+    Libraries for another CPU come last; those of another ELF class are left out.
 
     Args:
         name: library name, without a slash.
@@ -233,7 +233,7 @@ def _cache_entries(root: str) -> list[CacheEntry]:
         with open(in_root(root, CACHE), "rb") as file:
             return parse_cache(file.read(_MAX_CACHE))
     except (OSError, TargetError):
-        return []  # a system without one: musl, distroless
+        return []  # some systems have no cache: musl, distroless
 
 
 @cache
@@ -289,7 +289,7 @@ def _musl_directories(root: str, machine: str) -> list[str]:
 
 
 def library_names(root: str = "/") -> set[str]:
-    """Return the names in the loader's cache, to compare a misspelt name with."""
+    """Return the names in the loader's cache, as suggestions for a misspelt name."""
     return {entry.name for entry in _cache_entries(root)}
 
 
@@ -373,12 +373,12 @@ def read_dynamic(path: str) -> Dynamic:
 
 
 def dependencies(path: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
-    """Return the files that are mapped at a program's start, to attach to them before.
+    """Return the files that the loader maps at a program's start, without the program itself.
 
-    The program's interpreter (ld.so), LD_PRELOAD, then DT_NEEDED breadth first, as the loader
-    searches: DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, /etc/ld.so.cache, default directories. Each
-    file is given once; what cannot be found is left out, as are libraries of dlopen(3). The
-    program itself is not among them.
+    These are the program's interpreter (ld.so), the libraries of LD_PRELOAD, then those of
+    DT_NEEDED, breadth first. The loader's search order is: DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH,
+    /etc/ld.so.cache, default directories. Each file is returned once. Libraries that are not found
+    and those of dlopen(3) are left out.
 
     Args:
         path: an ELF program or library (scripts: see :func:`resolve_program`).

@@ -23,12 +23,12 @@ def find_probes(
     """Read the probes of files, each file once.
 
     Args:
-        targets: TARGET words; with ``pids``, resolved in those processes.
+        targets: TARGET arguments; with ``pids``, resolved in those processes.
         pids: process IDs; without ``targets``, all files with probes that they have mapped.
         everything: True for all processes.
 
     Raises:
-        TargetError: a file or process does not exist or may not be read.
+        TargetError: a file or process does not exist or cannot be read.
         ElfError: a named file is not an ELF file.
     """
     if targets:
@@ -42,7 +42,7 @@ def find_probes(
         try:
             files = mapped_files(thread_group(pid).pid)
         except TargetError:
-            if everything:  # has ended, or is another user's
+            if everything:  # it has ended, or belongs to another user
                 continue
             raise
         yield from _unseen(files, seen)
@@ -63,10 +63,10 @@ def _unseen(
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split words of a command line into (targets, patterns).
+    """Split arguments of a command line into (targets, patterns).
 
-    ``provider:name`` and ``PATH:provider:name`` are patterns; a word without a colon is a target.
-    An existing file is a target, whatever its name.
+    An argument with a colon (``provider:name``, ``PATH:provider:name``) is a pattern, unless a file
+    of that name exists. All others are targets.
     """
     import os  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Probes of files and processes, as the engine's registry loads them."""
+"""The provider of USDT probes and uprobes, which the engine's registry loads."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class FileProbeProvider:
 
         Raises:
             TargetError: a process or a command does not exist.
-            ProbeNotFound: no such probe; the message names the closest.
-            SyscallError: the kernel refuses.
+            ProbeNotFound: there is no such probe; the message names the most similar one.
+            SyscallError: a system call failed.
         """
         command = None
         if targets.command is not None:

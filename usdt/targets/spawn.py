@@ -66,7 +66,7 @@ class StoppedCommand:
     Leaving the context kills a command that was not released; a released one continues.
 
     Attributes:
-        argv: its words.
+        argv: the command and its arguments.
         pid: its process ID.
         hold_method: "ptrace" (held at its first instruction) or "pipe" (before it is executed).
         program: the file that runs: read from the process ("ptrace"), or found as the kernel will
@@ -84,7 +84,7 @@ class StoppedCommand:
         """Start a command and stop it.
 
         Args:
-            argv: the command's words; the first is looked up on PATH if it has no slash.
+            argv: the command and its arguments; the command is searched on PATH if it has no slash.
             environment: its environment; None for that of this process.
             use_ptrace: False to hold it with the pipe.
 
@@ -134,10 +134,10 @@ class StoppedCommand:
         return _with_libraries(self._chain, self._environment)
 
     def guess_programs(self) -> list[str]:
-        """Return the files of programs that its words name, as for ``sh -c`` or ``env``.
+        """Return the files of programs that its arguments name, as for ``sh -c`` or ``env``.
 
-        This is a guess at what the command may execute in turn: words are split once more, and
-        every word that names a program counts.
+        This is a guess at the programs that the command will execute: arguments are split as by a
+        shell, and every token that names a program counts.
         """
         found: dict[str, None] = {}
         for word in _inner_words(self.argv[1:])[:_MAX_GUESSES]:
@@ -170,7 +170,7 @@ class StoppedCommand:
         return self.exit_code
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait at most ``timeout`` seconds until it has ended; return the exit code or None.
+        """Wait at most ``timeout`` seconds for its end; return the exit code, or None at timeout.
 
         A command that was not released does not end.
         """
@@ -211,7 +211,7 @@ class StoppedCommand:
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            os.close(self._go)  # else it would not notice the end of its parent
+            os.close(self._go)  # otherwise the child would not notice its parent's end
             _child(self._chain, self.argv, self._environment, (go_read, status_write))
         os.close(go_read)
         os.close(status_write)

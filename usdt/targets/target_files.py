@@ -1,6 +1,6 @@
-"""TARGET words: a path, a library name as the loader knows it, or a program on PATH.
+"""TARGET arguments: a path, a library name as the loader knows it, or a program on PATH.
 
-A word with a slash (or ``~``) is a path. Any other word is searched in this order:
+A TARGET with a slash (or a leading ``~``) is a path. Any other TARGET is searched in this order:
 
 1.  with a process: its mapped files, by the last component of their names (``libc`` finds libc.so.6
     and libc-2.31.so, see :func:`usdt.targets.library_search.name_rank`); the first in its address
@@ -48,12 +48,12 @@ _MAX_CANDIDATES = 20_000  # names compared with a misspelt one
 
 @frozen
 class Target:
-    """The file that a TARGET word names.
+    """The file that a TARGET argument names.
 
     Attributes:
         path: the file's name; with a process, in its mount namespace.
         open_path: the path to open and to pass to the kernel.
-        given: the word.
+        given: the argument as the user wrote it.
     """
 
     path: str
@@ -65,15 +65,15 @@ class Target:
 
 
 def resolve_target(word: str, *, pid: int | None = None) -> Target:
-    """Find the file that a TARGET word names, in the order of the module's docstring.
+    """Find the file that a TARGET argument names, in the order of the module's docstring.
 
     Args:
-        word: the word as the user wrote it.
-        pid: the process whose files to search, or None.
+        word: the argument as the user wrote it.
+        pid: the process whose files are searched, or None.
 
     Raises:
         TargetError: there is no such file or more than one, it is a directory or not readable, or
-            the process has ended or may not be inspected.
+            the process has ended or cannot be inspected.
     """
     if not word or "\0" in word:
         raise TargetError(f"{word!r}: not a file's name")
@@ -171,7 +171,7 @@ def _by_name_in(word: str, pid: int) -> Target | None:
 
 
 def _own_program(word: str, pid: int) -> MappedFile | None:
-    # ``python3`` runs python3.11; a process can also be named by its command name.
+    # The name may lack the program's version (``python3`` for python3.11), or be the command name.
     program = executable_of(pid)
     if program is None:
         return None
@@ -197,7 +197,7 @@ def _mapped_anywhere(word: str) -> Target | None:
         try:
             best = _best(word, mapped_files(pid))
         except TargetError:
-            continue  # has ended, or is another user's
+            continue  # it has ended, or belongs to another user
         if best is not None and best.open_path is not None:
             found.setdefault((best.device, best.inode), best)
     if len(found) > 1:

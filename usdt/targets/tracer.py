@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ("Targets", "Tracer")
 
 RESCAN = 0.05  # seconds between two scans of a process's mappings
-RESCAN_ALL = 2.0  # the same for all processes of the machine
+RESCAN_ALL = 2.0  # seconds between two scans of all processes of the machine
 GRACE = 5.0  # seconds that a process has to load a library with the requested probe
 
 
@@ -68,7 +68,7 @@ class Targets:
 
 
 class Tracer:
-    """A session with targets; a context manager.
+    """Attaches probes in the files of targets and delivers their events; a context manager.
 
     Args:
         probes: parsed probes.
@@ -119,7 +119,7 @@ class Tracer:
 
     @property
     def attach_log(self) -> list[str]:
-        """The attach log: what was attached, by which method."""
+        """The attach log: attach points and attach methods."""
         looked = [note for r in self._requests if r.functions for note in r.functions.notes]
         return [*looked, *self._session.attach_log]
 
@@ -295,7 +295,7 @@ class Tracer:
     def _mapped_anywhere(self) -> Iterator[TracedFile]:
         seen: set[Any] = set()
         for pid in process.processes():
-            with contextlib.suppress(TargetError):  # has ended, or is another user's
+            with contextlib.suppress(TargetError):  # it has ended, or belongs to another user
                 for file in mapped_files.mapped_files(pid):
                     identity = (file.device, file.inode)
                     if file.open_path is not None and identity not in seen:
@@ -380,7 +380,7 @@ class Tracer:
             try:
                 self._pidfds[pid] = process.open_pidfd(pid)
                 self._session.watch(self._pidfds[pid])
-            except TargetError:  # has ended: the next scan notices it
+            except TargetError:  # it has ended: the next scan notices that
                 if self._follower is not None and not process.pid_exists(pid):
                     self._follower.forget(pid)
         for number in self._follower.descriptors if self._follower is not None else ():
@@ -425,7 +425,7 @@ class Tracer:
                 try:
                     self._attach(request, files)
                 except LanguageError:
-                    continue  # a probe of a later library with other arguments
+                    continue  # the probe of this library has other arguments
                 except TracingError as err:
                     if self._follower is None:
                         raise

@@ -1,15 +1,16 @@
-"""Calling conventions: where parameters and results of every type are, per CPU.
+"""Calling conventions: the locations of parameters and results of every type, per CPU.
 
-    PassedInRegisters   in registers, each with some bytes of the value (one piece for a number)
+    PassedInRegisters   in registers; each piece has some bytes of the value
     PassedInMemory      at an offset from the stack pointer, or at an address in a register
-    NotReadable         where programs cannot read it, or at an unknown place; with the reason
+    NotReadable         unknown, or not readable by programs; with the reason
 
-convention    the base of all conventions; x86, others, rust: one class per ABI
+convention    the base class of all conventions; x86, others, rust: the conventions
 classify      types as ABIs classify them; rust_layout: as rustc does
+passed        locations of parameters and results
 
 Sources: the processor supplements of the System V ABI for x86-64 (3.2.3), i386, s390x and RISC-V,
-AAPCS and AAPCS64 (6.8), the ELF v2 ABI of Power, the Itanium C++ ABI (3.1.2.3). The
-parameters after one of unknown passing are unknown as well.
+AAPCS and AAPCS64 (6.8), the ELF v2 ABI of Power, the Itanium C++ ABI (3.1.2.3). If the location of
+a parameter is unknown, those of the parameters after it are unknown as well.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ _CONVENTIONS: dict[str, type[CallingConvention]] = {
 def passing_of(
     btf: Btf, machine: str, parameters: Iterable[Value], result: Value, *, rust: bool = False
 ) -> tuple[list[Passed], Passed]:
-    """Return where a function's parameters are at its entry, and its result at its return.
+    """Return the locations of a function's parameters at entry, and of its result at return.
 
     Args:
         btf: the types.
-        machine: the CPU, as ElfFile.machine_name gives it.
-        parameters: in order.
-        result: of type 0 if the function returns nothing.
-        rust: True to use the convention of Rust instead of C's.
+        machine: the CPU, as ElfFile.machine_name returns it.
+        parameters: the parameters, in order.
+        result: the result; its type is 0 if the function returns nothing.
+        rust: True for the convention of Rust, False for that of C.
 
     Raises:
         BtfError: a type is damaged.

@@ -15,16 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ("AbiType", "ScalarField", "abi_type_of")
 
-_MAX_SIZE = 64  # bytes of a type whose fields matter: four 16-byte floats on arm64
+_MAX_SIZE = 64  # bytes; fields of larger types do not matter: four 16-byte floats on arm64
 _MAX_NESTING = 32
 
 
 @frozen
 class ScalarField:
-    """A number inside a value.
+    """A scalar inside a value: an integer, a float or a pointer.
 
     Attributes:
-        start, size: in bytes; for a bit field, of the bytes that it touches.
+        start: offset in bytes; for a bit field, of the first byte that it touches.
+        size: size in bytes; for a bit field, of the bytes that it touches.
+        align: alignment in bytes.
+        floating: True for a floating-point number.
         bits: True for a bit field.
     """
 
@@ -45,9 +48,10 @@ class AbiType:
     """A type as calling conventions classify it.
 
     Attributes:
-        size, align: in bytes.
+        size: size in bytes.
+        align: alignment in bytes.
         scalar: True for a single number, False for a structure, union or array.
-        fields: the numbers in it; empty if it is larger than any convention inspects.
+        fields: the scalars in it; empty if the type is larger than any convention inspects.
         description: the type as text, for messages.
     """
 
@@ -74,7 +78,7 @@ class AbiType:
 
     @property
     def homogeneous(self) -> int:
-        """Number of floats of a homogeneous floating-point aggregate (1 to 4); 0 if it is none."""
+        """The number of floats of a homogeneous floating-point aggregate (1 to 4); 0 otherwise."""
         kinds = {(field.floating, field.size) for field in self.fields}
         if self.scalar or len(kinds) != 1 or not self.fields[0].floating:
             return 0

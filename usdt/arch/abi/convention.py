@@ -1,4 +1,7 @@
-"""The base of all calling conventions: integers and pointers take one word after the other."""
+"""The base class of calling conventions: integers and pointers take consecutive words.
+
+A word is an argument register or a stack slot of that size.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ AFTER_UNKNOWN = "its place depends on {}, and how {} passes that is not known"
 
 
 class CallingConvention:
-    """The rules that hold on every CPU; whatever they do not cover is marked as unknown.
+    """The rules that apply to every CPU; types that they do not cover are marked as unknown.
 
     Parameters are assigned in order: each call of :meth:`assign_parameter` consumes registers and
     stack slots.
@@ -61,7 +64,7 @@ class CallingConvention:
         return self.mark_unknown(abi_type)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
@@ -74,12 +77,12 @@ class CallingConvention:
     # ------------------------------------------------------------ common
 
     def mark_unknown(self, abi_type: AbiType) -> NotReadable:
-        """Return NotReadable; all later parameters are then unknown as well."""
+        """Return NotReadable, and mark all later parameters as unknown."""
         self.unknown = self.unknown or abi_type.description
         return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
     def assign_parameter(self, value: Value) -> Passed:
-        """Return where the next parameter is."""
+        """Return the location of the next parameter."""
         if self.unknown:
             return NotReadable(AFTER_UNKNOWN.format(f"a {self.unknown} before it", self.machine))
         if value.by_reference:
@@ -96,7 +99,10 @@ class CallingConvention:
         return self.assign_aggregate(abi_type)
 
     def result(self, value: Value) -> Passed:
-        """Return where the result is. Call it first: its address may be the first parameter."""
+        """Return the location of the result.
+
+        Call this before the parameters are assigned: the address of the result may be the first.
+        """
         if not value.type:
             return NotReadable("it returns nothing")
         if value.by_reference:
@@ -114,11 +120,11 @@ class CallingConvention:
         return self.aggregate_result(abi_type)
 
     def floating_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - x86 uses it
-        """Return where a floating-point result is."""
+        """Return the location of a floating-point result."""
         return NotReadable("a floating-point number in a register that programs cannot read")
 
     def piece(self, name: str, start: int, size: int) -> RegisterPiece:
-        """Return the low ``size`` bytes of a register as a piece that begins at ``start``."""
+        """Return the low ``size`` bytes of a register as a piece; ``start`` is its offset."""
         shift = self.word - size if self.big_endian else 0
         return RegisterPiece(
             start, size, Register(self.slots[name] + shift, size), _display_name(self, name)
@@ -154,7 +160,7 @@ class CallingConvention:
         return self.assign_stack(self.word, pointer=True)
 
     def assign_sret(self) -> Passed:
-        """Assign the first word to the address of the result (sret)."""
+        """Assign the address of the result (sret), and return the location of the result."""
         self.next_register += 1
         return NotReadable(SRET_NOT_KEPT.format(self.argument_registers[0]))
 
@@ -176,5 +182,5 @@ class CallingConvention:
 
 
 def _display_name(convention: CallingConvention, name: str) -> str:
-    # i386 registers have the names of x86-64 in the tables.
+    # The tables have i386 registers under their x86-64 names.
     return f"e{name[1:]}" if convention.machine == "i386" else name

@@ -1,4 +1,4 @@
-"""ARM, s390x, RISC-V and Power."""
+"""Calling conventions of arm64, arm, s390x, RISC-V and Power."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Aarch64(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def assign_sret(self) -> Passed:
-        """Assign the first word to the address of the result (sret)."""
+        """Assign the address of the result (sret), and return the location of the result."""
         return NotReadable(SRET_NOT_KEPT.format("x8"))
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         if abi_type.homogeneous:
             return NotReadable("floating-point numbers in registers that programs cannot read")
         if abi_type.size > 16:
@@ -77,7 +77,7 @@ class S390x(CallingConvention):
         return self.assign_word(abi_type.size)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:  # noqa: ARG002 - never in registers
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         return self.assign_sret()
 
 
@@ -100,13 +100,13 @@ class Riscv(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def _split(self, abi_type: AbiType) -> Passed:
-        # One half in the last register, the other on the stack: not supported.
+        # A value with one half in the last register, the other on the stack, is not supported.
         if self.next_register < len(self.argument_registers):
             return self.mark_unknown(abi_type)
         return self.assign_stack(abi_type.size, abi_type.align)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         if abi_type.size > 2 * self.word:
             return self.assign_sret()
         if any(field.floating for field in abi_type.fields):
@@ -115,7 +115,7 @@ class Riscv(CallingConvention):
 
 
 class Power(CallingConvention):
-    """ELF v2: floating-point numbers also use up the general registers of their words."""
+    """ELF v2: a floating-point number also consumes the general register of its word."""
 
     float_registers = tuple(f"f{number}" for number in range(1, 14))
 
@@ -143,7 +143,7 @@ class Power(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         if abi_type.homogeneous:
             return NotReadable("floating-point numbers in registers that programs cannot read")
         if abi_type.size > 16:
@@ -170,7 +170,7 @@ class Arm(CallingConvention):
         return self.in_registers(abi_type, names)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         if abi_type.scalar and abi_type.size == 8 and not self.big_endian:
             return self.in_registers(abi_type, ("r0", "r1"))
         if abi_type.size > 4:

@@ -1,4 +1,4 @@
-"""Where a parameter or result is passed: in registers, in memory, or not readable."""
+"""Locations of parameters and results: in registers, in memory, or not readable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ class Value:
 
 @frozen
 class RegisterPiece:
-    """Some bytes of a value in a register; if ``register`` is None, ``problem`` says why."""
+    """Bytes of a value in a register.
+
+    Attributes:
+        start: offset of the first byte in the value.
+        size: number of bytes.
+        register: their location; None if programs cannot read the register.
+        name: name of the register.
+        problem: why programs cannot read the register.
+    """
 
     start: int
     size: int
@@ -54,9 +62,10 @@ class PassedInMemory:
     """A value in memory.
 
     Attributes:
-        register: holds the address, or the base of ``displacement``.
-        displacement: of the value from the register; None if the register holds its address.
-        pointer: True if the address of the value, not the value, is at ``displacement``.
+        register: the register that holds the address, or the base of ``displacement``.
+        displacement: bytes from the register to the value; None if the register holds the address.
+        name: name of the register.
+        pointer: True if the address of the value, not the value, is stored there.
     """
 
     register: Register

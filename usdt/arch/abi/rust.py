@@ -1,4 +1,4 @@
-"""Rust, on x86-64 and arm64."""
+"""The calling convention of Rust, on x86-64 and arm64."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ("Rust",)
 
 
 class Rust(SystemV):
-    """rustc's own convention, which is not stable.
+    """The convention of rustc, which is not stable.
 
-    One number or a pair of numbers is passed as such. Other values are passed as a word if they fit
-    into one, else by address.
+    A scalar, or a pair of scalars, is passed in registers. Any other value is passed as a word if
+    it fits into one, else by address.
     """
 
     def __init__(self, btf: Btf, machine: str) -> None:
@@ -35,7 +35,7 @@ class Rust(SystemV):
         self._numbers: list[ScalarField] | None = None  # of the current value
 
     def assign_parameter(self, value: Value) -> Passed:
-        """Return where the next parameter is."""
+        """Return the location of the next parameter."""
         self._look_at(value)
         return (
             PassedInRegisters(())
@@ -44,7 +44,7 @@ class Rust(SystemV):
         )
 
     def result(self, value: Value) -> Passed:
-        """Return where the result is."""
+        """Return the location of the result."""
         self._look_at(value)
         return super().result(value)
 
@@ -55,7 +55,7 @@ class Rust(SystemV):
             self._numbers = None
 
     def assign_sret(self) -> Passed:
-        """Assign the first word to the address of the result (sret)."""
+        """Assign the address of the result (sret), and return the location of the result."""
         return (
             NotReadable(SRET_NOT_KEPT.format("x8"))
             if self.machine == "aarch64"
@@ -100,7 +100,7 @@ class Rust(SystemV):
         return RegisterPiece(field.start, field.size, None, name, FLOATING.format(name))
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         if not self.result_registers:
             return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
         if not abi_type.size:

@@ -1,8 +1,8 @@
 """rustc's backend representation of a type: a scalar, a scalar pair, or memory.
 
-A structure with one number is that number, one with two numbers is a pair. An enum is its
-discriminant plus the scalar that all its variants have at the same offset, or the scalar that hides
-the discriminant in a niche. An array is always memory.
+A structure with one scalar is that scalar; one with two scalars is a pair. An enum with data is its
+discriminant plus the scalar that all variants have at the same offset, or, if a niche encodes the
+discriminant, the data of that variant. An array is always memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] |
         return None
     choice = tagged_union_of(btf, found)
     if choice is None and _is_untold(btf, found):
-        return [ScalarField(0, size, 1)]  # larger than a register, so not taken for a scalar
+        return [ScalarField(0, size, 1)]  # one field of the whole size: not treated as a scalar
     if choice is not None:
         made = _chosen(btf, choice, depth)
     else:
@@ -81,7 +81,7 @@ def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int) -> list[
 
 
 def _joined(parts: list[Part]) -> list[ScalarField] | None:
-    # A structure.
+    # The representation of a structure.
     if len(parts) == 1:
         return parts[0][2]
     made: list[ScalarField] = []
@@ -100,7 +100,7 @@ def _shared(parts: list[Part]) -> list[ScalarField] | None:
 
 
 def _chosen(btf: Btf, choice: TaggedUnion, depth: int) -> list[ScalarField] | None:
-    # An enum with data.
+    # The representation of an enum with data.
     tag = ScalarField(choice.discriminant.bit_offset // 8, choice.size, choice.size)
     forms = []
     for _, member in (*choice.variants.values(), *((choice.default,) if choice.default else ())):

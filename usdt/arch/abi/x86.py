@@ -15,7 +15,7 @@ __all__ = ("I386", "SystemV")
 
 
 class SystemV(CallingConvention):
-    """x86-64: an eightbyte of a structure is INTEGER if any field in it is, else SSE."""
+    """x86-64: the class of an eightbyte is INTEGER if that of any field in it is, else SSE."""
 
     float_registers = tuple(f"xmm{number}" for number in range(8))
 
@@ -24,7 +24,7 @@ class SystemV(CallingConvention):
         self.result_registers = ("rax", "rdx")
 
     def assign_sret(self) -> Passed:
-        """Assign the first word to the address of the result (sret)."""
+        """Assign the address of the result (sret), and return the location of the result."""
         self.next_register += 1
         return self.sret_returned()
 
@@ -37,11 +37,11 @@ class SystemV(CallingConvention):
         return super().assign_floating(abi_type)
 
     def floating_result(self, abi_type: AbiType) -> Passed:
-        """Return where a floating-point result is."""
+        """Return the location of a floating-point result."""
         return NotReadable(FLOATING.format("xmm0" if abi_type.size <= 8 else "st0"))
 
     def classes(self, abi_type: AbiType) -> list[bool] | None:
-        """Return for each eightbyte whether its class is SSE; None for class MEMORY."""
+        """Return True for each eightbyte of class SSE, False for INTEGER; None for class MEMORY."""
         if abi_type.size > 16 or abi_type.unaligned or not abi_type.size or abi_type.extended:
             return None
         found = [True] * -(-abi_type.size // 8)
@@ -53,7 +53,7 @@ class SystemV(CallingConvention):
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """Assign a structure, a union, or a number wider than a word."""
         if not abi_type.fields and abi_type.size <= 16:
-            return PassedInRegisters(())  # an empty class takes no register
+            return PassedInRegisters(())  # an empty structure takes no register
         classes = self.classes(abi_type)
         whole, real = (0, 0) if classes is None else (classes.count(False), classes.count(True))
         room = self.next_register + whole <= 6 and self.next_float + real <= 8
@@ -80,7 +80,7 @@ class SystemV(CallingConvention):
         return self.piece(name, start, size)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         classes = self.classes(abi_type)
         if classes is None and abi_type.scalar:
             return NotReadable(
@@ -98,10 +98,10 @@ class SystemV(CallingConvention):
 
 
 class I386(CallingConvention):
-    """Everything is on the stack; the caller passes the address of a structure result."""
+    """i386: all parameters on the stack; the caller passes the address of a structure result."""
 
     def assign_sret(self) -> Passed:
-        """Assign the first word to the address of the result (sret)."""
+        """Assign the address of the result (sret), and return the location of the result."""
         self.stack += self.word
         return self.sret_returned()
 
@@ -114,7 +114,7 @@ class I386(CallingConvention):
         return self.assign_stack(abi_type.size)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
-        """Return where a result is that is not a number of up to a word."""
+        """Return the location of a result wider than a word, or of a structure or union."""
         if not abi_type.scalar:
             return self.assign_sret()
         return self.in_registers(abi_type, ("rax", "rdx"))
