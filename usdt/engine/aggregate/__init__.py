@@ -1,9 +1,7 @@
-"""Aggregations in the kernel: counts, histograms, statistics, times between two probes.
+"""Aggregation in the kernel: counts, histograms, statistics, times between two probes.
 
-spec       what is to be computed; no kernel
-values     the bytes of a map's value; ``keys``: those of its key
-planning   probes and options → plans and actions of variants
-codegen/   the code that adds a hit to a map
-session    maps, attached programs, reading; ``results``: rows → named results, in order
-output/    tables, histograms, heatmaps, JSON
+spec       the aggregation to compute; does not use the kernel values     layout of a map's value;
+``keys``: layout of its key planning   probes and options → plans and actions of variants codegen/
+the code that adds a hit to a map session    maps, attached programs, reading; ``results``: rows →
+named results, in order output/    tables, histograms, heatmaps, JSON
 """

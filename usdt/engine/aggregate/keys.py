@@ -1,11 +1,11 @@
-"""The bytes of a map's key: where each part lies, and what it says when it is read back.
+"""Layout of a map's key: where each part is stored, and how it is read back.
 
-    0    u32   row: which probe, which request
+    0    u32   row: the probe and its request
     4    u32   interval
-    8    …     parts, each padded to eight bytes; what is not written is 0
+    8    …     parts, each padded to eight bytes; unused bytes are 0
 
-A buffer is preceded by a u64: the bytes that count. A stack is its number in the map of stacks
-(u32) and the process (u32); an address to be shown as a symbol is followed by the process (u64).
+A buffer is preceded by a u64: its number of bytes. A stack is its ID in the map of stacks (u32) and
+the process ID (u32). An address to be shown as a symbol is followed by the process ID (u64).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ __all__ = (
 
 HEADER = struct.Struct("=II")
 COMM_SIZE = 16
-NO_FRAMES = (1 << 31) - 1  # number of a stack that has none
+NO_FRAMES = (1 << 31) - 1  # stack ID of an unavailable stack
 
 
 @frozen
 class Stack:
-    """A stack by its number in the map of stacks; ``kind`` is ``ustack`` or ``kstack``."""
+    """A stack by its ID in the map of stacks; ``kind`` is ``ustack`` or ``kstack``."""
 
     kind: str
     number: int
@@ -78,7 +78,7 @@ class Address:
 
 
 class TruncatedStr(str):
-    """A string that may go on: as many bytes were kept as could be."""
+    """A string that fills its capacity and may therefore be cut."""
 
     __slots__ = ()
 
@@ -89,8 +89,8 @@ class KeyField:
 
     Attributes:
         name: the item as written.
-        column: what it is.
-        offset: in the key; None: it is not stored there.
+        column: type and format of the value.
+        offset: offset in the key; None if the part is not stored.
         size: bytes reserved, without the length of a buffer.
     """
 
@@ -101,7 +101,7 @@ class KeyField:
 
     @property
     def capacity(self) -> int:
-        """Bytes in the key."""
+        """The size in the key, in bytes."""
         return padded(self.size) + (8 if isinstance(self.column, BufferColumn) else 0)
 
     def read(self, key: bytes) -> Any:
@@ -157,16 +157,21 @@ class KeyLayout:
 
     @property
     def size(self) -> int:
-        """Bytes of the key."""
+        """The size of the key in bytes."""
         return max([HEADER.size, *((field.offset or 0) + field.capacity for field in self.fields)])
 
     def read(self, key: bytes) -> tuple[Any, ...]:
-        """The values of all parts."""
+        """Return the values of all parts."""
         return tuple(field.read(key) for field in self.fields)
 
 
 def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
-    """Return the layout of the key of some items; ``outputs`` has one for each that is no stack."""
+    """Return the layout of the key of some items.
+
+    Args:
+        items: the items.
+        outputs: the expressions, one for each item that is not a stack.
+    """
     ahead = iter(outputs)
     offset = HEADER.size
     fields = []

@@ -1,4 +1,4 @@
-"""The planner of aggregations: probes and options → plans and actions; no kernel."""
+"""The planner of aggregations: probes and options → plans and actions, without the kernel."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = ("AggregatePlanner", "ResultColumns", "Source")
 
 @frozen
 class Source:
-    """The source of a result: a probe, by one of the requests.
+    """The source of a result: a probe, found by one of the requests.
 
     Attributes:
-        request: its number, in the order given.
-        probe: its name.
+        request: index of the request, in the order given.
+        probe: name of the probe.
     """
 
     request: int
@@ -47,7 +47,7 @@ class Source:
 
 @frozen
 class ResultColumns:
-    """The columns of a row number: how its keys and values are read; equal ones share a number."""
+    """The layout of a row's keys and values. Equal layouts share a row number."""
 
     source: Source
     keys: KeyLayout
@@ -55,17 +55,17 @@ class ResultColumns:
 
 
 class AggregatePlanner:
-    """Plans the cases of an aggregation.
+    """A planner of the variants of an aggregation.
 
     Args:
-        aggregation: what is computed.
-        requests: the probes; of a time between two, start and end.
+        aggregation: the aggregation to compute.
+        requests: the probes; start and end, for a time between two.
 
     Attributes:
-        layouts: by row number.
+        layouts: the layouts, by row number.
 
     Raises:
-        LanguageError: a probe's items do not suit the aggregation.
+        LanguageError: a probe's items are not valid for the aggregation.
     """
 
     def __init__(self, aggregation: Aggregation, requests: Sequence[ProbeText]) -> None:
@@ -76,14 +76,14 @@ class AggregatePlanner:
         self._rows: dict[ResultColumns, int] = {}
 
     def number_of(self, request: ProbeText) -> int:
-        """The place of a request among those given: by identity, as both may say the same."""
+        """Return the index of a request, by identity: two requests may have the same text."""
         for number, known in enumerate(self._requests):
             if known is request:
                 return number
         raise TracingError(f"{request.text}: not among the probes of this session")
 
     def sources(self) -> list[Source]:
-        """Every probe that gives results, in the order found."""
+        """Return every probe that has results, in the order found."""
         ends = (layout.source for layout in self.layouts if self._role(layout.source.request))
         return list(dict.fromkeys(ends))
 
@@ -99,10 +99,12 @@ class AggregatePlanner:
         types: TypeProvider | None = None,
         kernel: bool = False,
     ) -> ProbePlan:
-        """The plan of one probe for one set of arguments; outputs: value, pair's key, key.
+        """Return the plan of one probe for one set of arguments.
+
+        Its outputs are the value, the key of the pair, and the key of the result.
 
         Raises:
-            LanguageError: an item cannot be understood here, or the value is no integer.
+            LanguageError: an item is not valid at this probe, or the value is not an integer.
         """
 
         def planned(items: Sequence[Item], text: str) -> ProbePlan:
@@ -120,7 +122,8 @@ class AggregatePlanner:
 
         number = self.number_of(request)
         if not request.items and not any(self._keys_of(number)):
-            return ProbePlan((), (), HEADER_SIZE, kernel=kernel)  # of thousands, as a rule
+            # The usual plan if there are thousands of functions
+            return ProbePlan((), (), HEADER_SIZE, kernel=kernel)
         outputs: list[Output] = []
         value = self._values[number]
         if value is not None:
@@ -139,7 +142,7 @@ class AggregatePlanner:
         predicates = [item for item in request.items if item.is_predicate]
         checks = planned(predicates, request.text).predicates if predicates else ()
         returns = [item for item in request.items if is_return(item)]
-        planned(returns, request.text)  # an error where nothing returns
+        planned(returns, request.text)  # raises an error if the probe has no return
         return ProbePlan(checks, tuple(outputs), HEADER_SIZE, returns=bool(returns), kernel=kernel)
 
     def action(self, plan: ProbePlan, probe: str, request: ProbeText) -> AggregateAction:
@@ -167,13 +170,14 @@ class AggregatePlanner:
         )
 
     def _role(self, number: int) -> str:
-        # Empty for a start, which gives no results.
+        # Returns "" for a start, which has no results.
         if self.aggregation.pair is None:
             return "hit"
         return "end" if number else ""
 
     def _keys_of(self, number: int) -> tuple[Items, Items]:
-        # The pair's key and the result's key, of those that this request has.
+        # Returns the key of the pair and the key of the result; those that the request lacks are
+        # empty.
         pair = self.aggregation.pair or Items()
         if number and self.aggregation.pair_end is not None:
             pair = self.aggregation.pair_end
@@ -191,6 +195,6 @@ def _integer(request: ProbeText, item: Item, output: Output) -> Output:
         return output
     reason = f"{item.text} is no integer: only integers can be aggregated"
     if is_pattern(request) and isinstance(output.column, FloatColumn | BytesColumn):
-        # One probe of many: its hits are counted as those whose value cannot be read.
+        # The pattern matches several probes: hits of this one are counted as unreadable.
         return unavailable_output(item.text, Unavailable(reason))
     raise LanguageError(request.text, item.expression.start, reason)

@@ -1,4 +1,4 @@
-"""From rows to results: names for stacks and addresses, order, the largest ones."""
+"""Conversion of rows to results: symbols for stacks and addresses, order, limit."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Part:
 
     Attributes:
         name: the item as written.
-        text: for eyes, on one line; empty for a stack.
-        json: as JSON.
-        frames: of a stack, for eyes, innermost first.
-        folded: of a stack, ``outer;…;inner``.
+        text: human-readable text, on one line; empty for a stack.
+        json: the part as JSON.
+        frames: for a stack, human-readable frames, innermost first.
+        folded: for a stack, ``outer;…;inner``.
         named: the name of a number that has one.
     """
 
@@ -51,10 +51,10 @@ class Result:
     """One result as it is shown.
 
     Attributes:
-        probe: its name; with the items where several requests give results at it.
-        name: its name alone.
+        probe: name of the probe; with its items if several requests have results at it.
+        name: name of the probe only.
         key: parts of the key.
-        value: what was aggregated.
+        value: the aggregated value.
     """
 
     probe: str
@@ -64,12 +64,12 @@ class Result:
 
 
 class Results:
-    """Makes results of the rows of a session.
+    """A converter of a session's rows to results.
 
     Args:
-        session: whose rows they are.
-        requests: the probes as asked for.
-        resolver: names for stacks and addresses.
+        session: the session that the rows are from.
+        requests: the probes as given.
+        resolver: resolves stacks and addresses.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Results:
         self._resolver = resolver
 
     def of(self, rows: Iterable[Row], top: int | None = None) -> list[Result]:
-        """The results of some rows, the largest count last; ``top``: only so many of them."""
+        """Return the results of some rows, the largest count last; ``top`` limits their number."""
         merged: dict[tuple[str, tuple[Part, ...]], Result] = {}
         for row in rows:
             label = self._label(row.source)
@@ -130,10 +130,10 @@ class Results:
 
 
 def _kind(word: str) -> Any:
-    # "ustack" or "kstack", which the resolver's type names one by one
+    # Only for the type checker: the word is "ustack" or "kstack".
     return word
 
 
 def _rank(result: Result) -> tuple[int, str, str]:
-    # Count first; the rest keeps the order of equal ones from one reading to the next.
+    # Sort by count first; the rest keeps the order of equal counts the same in every reading.
     return result.value.count, result.probe, ",".join(part.json for part in result.key)

@@ -1,9 +1,9 @@
-"""A session that counts in the kernel: maps, attached programs, and reading what they hold.
+"""A session that aggregates in the kernel: maps, attached programs, and reading the maps.
 
-What is read is what has been added since the last reading (deltas), or everything so far. Nothing
-is cleared while programs run, as hits between reading and clearing would be lost. Where values
-stand under keys, each interval has keys of its own; those of an interval are removed when the next
-one has passed, so that programs that began in it have long ended.
+A reading returns everything so far, or the difference from the last reading. Nothing is cleared
+while programs run, because hits between reading and clearing would be lost. If values have keys,
+each interval has keys of its own. They are removed at the end of the following interval, when all
+programs that started in theirs have long ended.
 """
 
 from __future__ import annotations
@@ -49,16 +49,19 @@ if TYPE_CHECKING:
 
 __all__ = ("AggregateSession", "Row", "UnpairedCounts")
 
-_ROWS = 1 << 14  # of a per-CPU array of counts, beside those of the first probe's places
-_ARRAY_SIZE = 16 << 20  # bytes of one with larger values, if that makes enough rows
-_MANY = 256  # rows that are not read one by one
-_STACKS = 1 << 14  # stacks that are kept; two may claim one place, so a multiple of what is usual
-_SHARED = 64  # bytes: larger values exist once, not for each CPU, where the kernel allows it
+# Rows of a per-CPU array of counts, in addition to those of the first probe's sites
+_ROWS = 1 << 14
+_ARRAY_SIZE = 16 << 20  # bytes of a per-CPU array of larger values, if this makes enough rows
+_MANY = 256  # most rows that are read one by one
+# Capacity of the map of stacks; hash collisions lose stacks, so it is a multiple of the usual
+# number
+_STACKS = 1 << 14
+_SHARED = 64  # bytes: larger values are shared by all CPUs if the kernel allows it
 
 
 @frozen
 class Row:
-    """One result: what was aggregated at one probe under one key."""
+    """One result: the aggregated value of one probe and one key."""
 
     source: Source
     key: tuple[Any, ...]
@@ -70,10 +73,10 @@ _Place = tuple[Source, tuple[Any, ...]]
 
 @frozen
 class UnpairedCounts:
-    """Counts of starts and ends that are no pair.
+    """The numbers of starts and ends without a counterpart.
 
     Attributes:
-        unfinished: starts whose end did not come.
+        unfinished: starts without an end.
         unmatched: ends without a start.
         deep: starts nested too deeply to be measured.
     """
@@ -112,17 +115,17 @@ class _AttachPlanner(AttachPlanner):
 
 
 class AggregateSession(BpfSession):
-    """Programs that aggregate, and what they have aggregated; a context manager.
+    """Attached programs that aggregate, and their results; a context manager.
 
     Args:
-        aggregation: what is computed.
-        requests: the probes; of a time between two, start and end.
-        accept: which processes are traced.
-        via: how to attach; None selects the newest method that the kernel has.
-        max_string: bytes that str() keeps.
+        aggregation: the aggregation to compute.
+        requests: the probes; start and end, for a time between two.
+        accept: the traced processes.
+        via: the attach method; None selects the newest method that the kernel has.
+        max_string: bytes that str() keeps of a string.
 
     Raises:
-        LanguageError: a probe's items do not suit the aggregation.
+        LanguageError: a probe's items are not valid for the aggregation.
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON; ENOMEM: too many keys.
     """
 
@@ -156,7 +159,7 @@ class AggregateSession(BpfSession):
     def attach(
         self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
     ) -> list[AttachFailure]:
-        """As :meth:`BpfSession.attach`; a pattern may stand for all functions of a kernel."""
+        """Attach as :meth:`BpfSession.attach`; a pattern may match all functions of a kernel."""
         self._most_points = max(self._most_points, len(points))
         return super().attach(request, points, declared=declared)
 
@@ -172,7 +175,7 @@ class AggregateSession(BpfSession):
         size = value_size(aggregation)
         entries = aggregation.max_keys
         if action.unreadable:
-            return  # its program goes no farther than to count what cannot be read
+            return  # its program only counts unreadable hits
         if action.role != "start" and aggregation.keyed:
             kind = MapType.PERCPU_HASH
             if size > _SHARED and (self._action.atomics or not aggregation.stats):
@@ -191,7 +194,8 @@ class AggregateSession(BpfSession):
             self._need(UNPAIRED, MapType.ARRAY, 4, 16, 1)
 
     def _key_size(self, name: str, size: int) -> int:
-        # All keys of a map have one size: so do the same items at every call site, structures
+        # All keys of a map have one size. The same items have the same size at every site, except
+        # structures passed by value.
         # passed by value apart.
         made = self._maps.get(name)
         if made is None:
@@ -222,11 +226,14 @@ class AggregateSession(BpfSession):
         return self._aggregates.sources()
 
     def read(self) -> list[Row]:
-        """Return everything so far, unordered; with intervals, what the current one has so far."""
+        """Return all results so far, unordered.
+
+        With intervals and keys, these are the results of the current interval.
+        """
         return _rows(self._read_epoch(self._epoch))
 
     def read_interval(self) -> list[Row]:
-        """Return what was added since the last call; the next interval begins."""
+        """Return the results since the last call, and start the next interval."""
         if not self.aggregation.keyed:
             now = self._read_epoch(0)
             rows = {key: value.minus(self._previous.get(key, NONE)) for key, value in now.items()}
@@ -243,7 +250,8 @@ class AggregateSession(BpfSession):
         return _rows(rows)
 
     def _late_hits(self, epoch: int, shown: dict[_Place, Value]) -> Iterator[tuple[_Place, Value]]:
-        # What programs that were under way when an interval ended have added to it; it goes.
+        # Yields hits that an ended interval got from programs still running at its end; removes its
+        # keys.
         if epoch < 0:
             return
         for key, value in self._read_epoch(epoch, remove=True).items():
@@ -282,7 +290,7 @@ class AggregateSession(BpfSession):
                     table.delete(key)
 
     def addresses(self, stack: Stack) -> tuple[int, ...]:
-        """The frames of a stack, innermost first; none if the kernel found none."""
+        """Return the addresses of a stack, innermost first; none if the kernel recorded none."""
         if stack.number == NO_FRAMES:
             return ()
         if stack.number not in self._frames_by_number:
@@ -292,7 +300,7 @@ class AggregateSession(BpfSession):
         return self._frames_by_number[stack.number]
 
     def pairs(self) -> UnpairedCounts:
-        """Return the counts of starts and ends that are no pair."""
+        """Return the numbers of starts and ends without a counterpart."""
         if STARTS not in self._maps:
             return UnpairedCounts(0, 0, 0)
         depths = (
@@ -307,7 +315,7 @@ class AggregateSession(BpfSession):
 
 
 def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
-    # The first so many rows of an array: all of them in a few calls where they are many.
+    # Yields at least the first rows of an array; if there are many, reads all rows in a few calls.
     if number > _MANY:
         yield from table.items()
         return
@@ -317,7 +325,7 @@ def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _rows_of(size: int) -> int:
-    # Probes that fit a per-CPU array; hits of those beyond are counted as lost.
+    # Returns the number of rows of a per-CPU array; hits of further probes are counted as lost.
     return _ROWS if size == 8 else max(256, min(_ROWS, _ARRAY_SIZE // (size * possible_cpus())))
 
 

@@ -1,4 +1,4 @@
-"""The aggregation that a command line asks for."""
+"""The aggregation that a command line requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = (
 )
 
 STACKS = ("ustack", "kstack")
-MAX_BUCKETS = 1000  # of a linear histogram, as bpftrace has it
+MAX_BUCKETS = 1000  # limit of a linear histogram, as in bpftrace
 _S64 = 1 << 63
 
 
@@ -41,7 +41,7 @@ class Log2:
         return 66
 
     def edges(self, index: int) -> tuple[int | None, int | None]:
-        """The least value of a bucket, and the least beyond it; None: no end there."""
+        """Return the lowest value of a bucket and the lowest above it; None means unbounded."""
         if index < 2:
             return (None, 0) if index == 0 else (0, 1)
         return 1 << index - 2, 1 << index - 1
@@ -49,7 +49,7 @@ class Log2:
 
 @frozen
 class Linear:
-    """Buckets of ``step`` from ``low`` on, and one for all below and all from ``high`` on."""
+    """Buckets of ``step`` from ``low`` to ``high``, one for values below, one from ``high`` on."""
 
     low: int
     high: int
@@ -66,7 +66,7 @@ class Linear:
         return self.inner + 2
 
     def edges(self, index: int) -> tuple[int | None, int | None]:
-        """The least value of a bucket, and the least beyond it; None: no end there."""
+        """Return the lowest value of a bucket and the lowest above it; None means unbounded."""
         if index == 0:
             return None, self.low
         if index > self.inner:
@@ -76,7 +76,7 @@ class Linear:
 
 @frozen
 class Items:
-    """Items as an option gave them: ``text`` is what errors point into."""
+    """The items of an option, and its ``text``, to which error columns refer."""
 
     text: str = ""
     items: tuple[Item, ...] = ()
@@ -90,14 +90,14 @@ class Aggregation:
     """An aggregation that programs compute.
 
     Attributes:
-        stats: count, least, greatest and sum of a value.
-        buckets: a histogram of it. With neither of the two, hits are counted.
-        keys: what results are divided by, besides the probe.
-        pair: of a time between two probes: what a start and its end have in common.
-        pair_end: the same at its end, where it is called something else there.
-        unit: of a time between two probes: nanoseconds that its buckets count in.
-        max_keys: distinct keys that are kept, in an interval if there are intervals.
-        intervals: whether results are taken from time to time.
+        stats: whether to compute count, minimum, maximum and sum of a value.
+        buckets: buckets of a histogram of the value. Without it and ``stats``, hits are counted.
+        keys: what groups results, in addition to the probe.
+        pair: for a time between two probes: the key that matches a start to its end.
+        pair_end: the key at the end, if it differs from ``pair``.
+        unit: for a time between two probes: nanoseconds in one unit of its buckets.
+        max_keys: maximum distinct keys that are kept, in each interval if there are intervals.
+        intervals: whether results are read at intervals.
     """
 
     stats: bool = False
@@ -116,10 +116,10 @@ class Aggregation:
 
     @property
     def keyed(self) -> bool:
-        """Whether values are found by a key of bytes, not by the probe's number.
+        """Whether values are stored by key, not by the row number only.
 
-        Least and greatest of an interval cannot be told from those of two longer ones, so with
-        intervals the interval becomes part of the key.
+        Minimum and maximum cannot be computed as the difference of two readings. Therefore, with
+        intervals, the interval is part of the key.
         """
         return bool(self.keys) or (self.intervals and self.stats)
 
@@ -130,23 +130,24 @@ class Aggregation:
 
     @property
     def names(self) -> bool:
-        """Whether some key is shown as names of functions."""
+        """Whether a key needs symbols."""
         return self.stacks or any(
             isinstance(item.expression, Call) and item.expression.function in ("usym", "ksym")
             for item in self.keys.items
         )
 
     def check(self, request: ProbeText) -> Item | None:
-        """The item of a probe that gives the value, None if there is none to give.
+        """Return the item of a probe that is its value; None if the aggregation needs no value.
 
         Raises:
             LanguageError: too many values, or too few.
         """
         values = [item for item in request.items if not item.is_predicate]
         if not self.needs_value:
-            # Of what has a return, ``return`` alone says which of its two ends is meant.
+            # ``return`` alone is not a value: it selects the return of a function instead of its
+            # entry.
             values = [item for item in values if item.text != "return"]
-            values = [item for item in values if not is_return(item)]  # it says where to hit
+            values = [item for item in values if not is_return(item)]  # it selects where to hit
             if values:
                 what = "a predicate" if self.pair else "a predicate (for keys there is --by)"
                 raise _misplaced(request, values[0], f"expected {what}, found {values[0].text}")
@@ -168,7 +169,7 @@ def is_stack(item: Item) -> bool:
 
 
 def is_return(item: Item) -> bool:
-    """Return whether an item is ``return`` alone: of a function, it makes the return the hit."""
+    """Return whether an item is ``return`` alone: the function's return is then the hit."""
     return isinstance(item.expression, Name) and item.expression.name == "return"
 
 
@@ -182,10 +183,10 @@ def _misplaced(request: ProbeText, item: Item, reason: str) -> LanguageError:
 
 
 def parse_keys(text: str | None, option: str) -> Items:
-    """The items of ``--by`` or ``--key``.
+    """Parse the items of ``--by`` or ``--key``.
 
     Raises:
-        LanguageError: no items, or a comparison, which would be a predicate.
+        LanguageError: there are no items, or one is a comparison, which would be a predicate.
     """
     if text is None:
         return Items()
@@ -208,7 +209,7 @@ def parse_keys(text: str | None, option: str) -> Items:
 
 
 def parse_linear(text: str) -> Linear:
-    """``LO:HI:STEP``, integers as the language writes them.
+    """Parse ``LO:HI:STEP``, integers as in the language.
 
     Raises:
         TracingError: not three integers, or more than a thousand buckets.

@@ -1,14 +1,13 @@
-"""The words of a map's value, as programs write them, and what they say.
+"""Layout of a map's value, as programs write it.
 
     stats      u64 count, u64 sum of the low halves, s64 or u64 sum of the high halves,
-               u64 greatest, u64 complement of the least; the last two with the sign bit turned
-               over where values are signed, so that both are found by unsigned comparison and
-               begin at 0
-    buckets    u64 each, behind the statistics if there are any
+               u64 maximum, u64 complement of the minimum
+    buckets    u64 each, after the statistics if there are any
     count      u64, if there is neither
 
-Two halves, because a sum of 64-bit values does not fit 64 bits. Each half's own sum does for 2^32
-hits.
+The sum has two halves because a sum of 64-bit values does not fit 64 bits. The sum of each half
+fits for 2^32 hits. For signed values, the sign bit of maximum and minimum is inverted, so that both
+are found by unsigned comparison and start at 0.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = (
 )
 
 COUNT, LOW, HIGH, MAX, MIN = 0, 8, 16, 24, 32  # offsets
-_STATS = 5  # words
+_STATS = 5  # u64 words
 _SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 
@@ -46,10 +45,10 @@ class Value:
     """The aggregated values of one key.
 
     Attributes:
-        count: hits.
-        sum: of their values, exact; 0 without statistics.
-        min, max: None without statistics, or without hits.
-        buckets: hits in each; empty without a histogram.
+        count: number of hits.
+        sum: exact sum of their values; 0 without statistics.
+        min, max: None without statistics or without hits.
+        buckets: hits of each bucket; empty without a histogram.
     """
 
     count: int
@@ -74,7 +73,7 @@ class Value:
         return self.max
 
     def plus(self, other: Value) -> Value:
-        """Return this value and another together."""
+        """Return the aggregate of this value and another."""
         mins = [v for v in (self.min, other.min) if v is not None]
         maxs = [v for v in (self.max, other.max) if v is not None]
         return Value(
@@ -86,7 +85,7 @@ class Value:
         )
 
     def minus(self, earlier: Value) -> Value:
-        """Return what was added since ``earlier``; min and max are None if that is unknown."""
+        """Return the values added since ``earlier``; min and max are None if they are unknown."""
         count, added = self.count - earlier.count, self.sum - earlier.sum
         low, high = self.min, self.max
         if earlier.count:
@@ -108,7 +107,7 @@ def _added(one: tuple[int, ...], other: tuple[int, ...], sign: int) -> tuple[int
 
 
 def total(values: list[Value]) -> Value:
-    """Return the sum of values, as one value."""
+    """Return the aggregate of all values."""
     result = NONE
     for value in values:
         result = result.plus(value)
@@ -116,19 +115,19 @@ def total(values: list[Value]) -> Value:
 
 
 def buckets_at(aggregation: Aggregation) -> int:
-    """Offset of the buckets in a value."""
+    """Return the offset of the buckets in a value, in bytes."""
     return 8 * _STATS if aggregation.stats else 0
 
 
 def value_size(aggregation: Aggregation) -> int:
-    """Bytes of a value."""
+    """Return the size of a value in bytes."""
     if aggregation.buckets is None:
         return 8 * _STATS if aggregation.stats else 8
     return buckets_at(aggregation) + 8 * aggregation.buckets.number
 
 
 def unpack(aggregation: Aggregation, data: bytes, *, signed: bool) -> Value:
-    """A value, or the sum of the values that a per-CPU map has, one behind the other."""
+    """Decode a value; a per-CPU map has one for each CPU, which are added."""
     size = value_size(aggregation)
     parts = [
         _unpack(aggregation, data[start : start + size], signed=signed)

@@ -1,11 +1,11 @@
-"""Recordings as a trace of spans: the trace-event format of Chrome, which Perfetto reads.
+"""Recordings as traces of spans: the trace-event format of Chrome, which Perfetto reads.
 
-What the format needs ("Trace Event Format", the Chromium project): an object whose
-``traceEvents`` is a list of objects with ``ph`` (X: a span with a duration, i: an instant, M: a
-name), ``ts`` and ``dur`` in microseconds, ``pid`` and ``tid``.
+The format ("Trace Event Format", the Chromium project) is an object whose ``traceEvents`` is a list
+of objects with ``ph`` (X: a span with a duration, i: an instant, M: a name), ``ts`` and ``dur`` in
+microseconds, ``pid`` and ``tid``.
 
-A span is a hit of one probe and the next hit of its counterpart in the same thread; of several
-that are open the latest ends first, as calls do.
+A span is a hit of one probe and the next hit of its counterpart in the same thread. Of several open
+spans the latest ends first, as with function calls.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ __all__ = ("ChromeForm", "Spans")
 
 _STARTS = ("start", "begin", "entry", "enter")
 _ENDS = ("done", "end", "return", "exit", "stop", "finish")
-_MOST_OPEN = 1 << 18  # spans that wait for their ends; beyond, the oldest are shown as instants
+_MOST_OPEN = 1 << 18  # maximum open spans; beyond that, the oldest are shown as instants
 
 
 class ChromeForm(JsonFormatter):
-    """(time, (pid, tid, command, probe), arguments as a JSON object) of each record."""
+    """A formatter of records as tuples for :class:`Spans`.
+
+    A tuple is (time in nanoseconds, (pid, tid, command, probe), arguments as a JSON object).
+    """
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:  # noqa: ARG002
-        """Who, and the name for items."""
+        """Return the pid, tid, command and probe; also the command as JSON, and the pid."""
         return (pid, tid, comm, probe), quote(comm), pid
 
     def as_return(self, context: Any) -> Any:
-        """The same: ``probe`` and what begins it are one name."""
+        """Return the context unchanged: a return has the name of its probe."""
         return context
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        """A tuple of three."""
+        """Return the expression of the tuple."""
         return f"(t, contexts[c][0], f'''{self.arguments(values)}''')"
 
 
@@ -54,15 +57,15 @@ class _Start:
 
 
 class Spans:
-    """Makes the events of the format out of records; give it what a ChromeForm makes of them.
+    """A converter from records, formatted by a ChromeForm, to events of the trace-event format.
 
     Args:
-        given: pairs of probes that begin and end a span, besides those of usual names:
-            ``x__start`` and ``x__done`` begin and end ``x``; as do begin, entry, enter, and end,
+        given: pairs of probes that begin and end a span, in addition to those found by name:
+            ``x__start`` and ``x__done`` begin and end ``x``. So do begin, entry, enter, and end,
             return, exit, stop, finish.
 
     Attributes:
-        unfinished, unbegun: how many beginnings and ends found no counterpart.
+        unfinished, unbegun: number of begins and of ends without a counterpart.
     """
 
     def __init__(self, given: Iterable[tuple[str, str]] = ()) -> None:
@@ -75,11 +78,11 @@ class Spans:
         self._named: set[tuple[int, int, str]] = set()
 
     def probes(self, names: Iterable[str]) -> None:
-        """Announce every probe of the recording so far."""
+        """Set the names of all probes of the recording so far."""
         self._roles = _roles(set(names), self._given)
 
     def events(self, batch: Iterable[tuple[int, tuple[int, int, str, str], str]]) -> Iterator[str]:
-        """Yield JSON objects, one line each, without what separates them."""
+        """Yield JSON objects, one line each, without separators."""
         for time, who, args in batch:
             pid, tid, comm, probe = who
             if who[:3] not in self._named:
@@ -95,12 +98,12 @@ class Spans:
                 yield self._end((tid, name), time, who, args)
 
     def rest(self) -> Iterator[str]:
-        """Yield what began and never ended."""
+        """Yield the spans that have no end, as instants."""
         while self._open:
             yield self._give_up()
 
     def _names(self, pid: int, tid: int, comm: str) -> Iterator[str]:
-        # A thread may change its name; a process is called as its first thread is.
+        # A thread may change its name. The name of a process is that of its first thread.
         if len(self._named) > _MOST_OPEN:
             self._named.clear()
         self._named.add((pid, tid, comm))
@@ -135,7 +138,7 @@ class Spans:
         )
 
     def _give_up(self) -> str:
-        # The oldest of the open ones: its end was not recorded, or never came.
+        # Removes the oldest open span: its end was not recorded, or never occurred.
         _, (key, start) = self._open.popitem(last=False)
         waiting = self._waiting[key]
         waiting.popleft()
@@ -146,7 +149,7 @@ class Spans:
 
 
 def _roles(names: set[str], given: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    # Probe → ("B" or "E", the span's name), for those with a counterpart.
+    # Returns probe → ("B" or "E", the span's name), for probes with a counterpart.
     found: dict[str, tuple[str, str]] = {}
     bases: dict[str, tuple[list[str], list[str]]] = {}
     for probe in sorted(names):

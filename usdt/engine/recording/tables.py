@@ -1,7 +1,7 @@
 """Recordings as tables: one line of comma-separated values for each record.
 
-Quoting is that of RFC 4180; lines end in a newline alone, as those of other Unix programs do. All
-probes share one table, whose columns are those that any of them has.
+Quoting follows RFC 4180; lines end in a newline only, as usual in Unix. All probes share one table,
+whose columns are the union of their items.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _SPECIAL = frozenset(',"\r\n\t ')
 
 
 def columns_of(layouts: Iterable[RecordLayout]) -> list[str]:
-    """Every item of any layout, each once, in the order in which they come up."""
+    """Return the items of all layouts, without duplicates, in order of first occurrence."""
     return list(dict.fromkeys(field.key for layout in layouts for field in layout.fields))
 
 
 class CsvForm(EventFormatter):
-    """Lines of comma-separated values: time, pid, tid, cpu, comm, probe, and the items.
+    """A formatter of comma-separated values: time, pid, tid, cpu, comm, probe, and the items.
 
     Args:
-        columns: the items that have one; a record is empty in those that are not its own.
-        stacks: names for stacks and addresses.
+        columns: the items that have a column; a record's cells are empty for items of other probes.
+        stacks: resolves stacks and addresses.
     """
 
     def __init__(self, columns: Sequence[str], stacks: StackResolver | None = None) -> None:
@@ -47,30 +47,30 @@ class CsvForm(EventFormatter):
         self._columns = columns
 
     def begin(self, layout: RecordLayout) -> None:
-        """Announce records of a layout: nothing to do, as cells know their field."""
+        """Do nothing: the resolver of a recording needs no announcement of layouts."""
 
     def title(self) -> str:
-        """The first line."""
+        """Return the header line."""
         return ",".join(map(_cell, (*_FIXED, *self._columns))) + "\n"
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
-        """The columns that every record has, but the time; and the name for items."""
+        """Return the cells that every record has, except the time; also the command and the pid."""
         return f"{pid},{tid},{cpu},{_cell(comm)},{_cell(probe)}", comm, pid
 
     def comm(self) -> str:
-        """The thread's name, which is quoted like any other text."""
+        """Return the expression of the thread's name, which is quoted like any other text."""
         return "contexts[c][1]"
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
-        """A stack in one cell, outermost frame first."""
+        """Return the expression of a stack in one cell, outermost frame first."""
         return f"stacks.fold({kind!r}, contexts[c][2], {value}, {length})"
 
     def symbol(self, kind: StackKind, value: str) -> str:
-        """What is at an address, as text."""
+        """Return the expression of the symbol at an address, as text."""
         return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        """A whole line."""
+        """Return the expression of a complete line."""
         own = {value.field.key: value for value in values}
         if not own.keys() <= set(self._columns):
             raise RecordingError("the recording has grown since its columns were looked up")
@@ -80,7 +80,7 @@ class CsvForm(EventFormatter):
     def _cell(self, value: FieldSource) -> str:
         match value.field.column:
             case IntColumn(format=IntFormat.DECIMAL, names=None) if not value.field.may_fault:
-                return f"{{{value.source}}}"  # never needs quotes
+                return f"{{{value.source}}}"  # an integer never needs quotes
         return f"{{cell({value.source})}}"
 
 

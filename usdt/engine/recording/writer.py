@@ -1,4 +1,4 @@
-"""Writing a recording: records as they come, in blocks, with no work for any single one."""
+"""The writer of recordings: writes the records of a session in blocks, without decoding them."""
 
 from __future__ import annotations
 
@@ -37,25 +37,24 @@ if TYPE_CHECKING:
 
 __all__ = ("Recorder",)
 
-_BLOCK = 1 << 20  # bytes of records gathered for one block
-_HELD = 1.0  # seconds that records wait for more, at most
-_CASES = 256  # in one block
+_BLOCK = 1 << 20  # bytes of records that are collected for one block
+_HELD = 1.0  # maximum seconds that records wait for more
+_CASES = 256  # variants in one block
 
 
 class Recorder:
-    """Takes a session's records and writes them; give it to a session as its form.
+    """A consumer that writes a session's records to a file.
 
-    A session's batches are then the bytes of whole records, which go to :meth:`write`.
-
-    Nothing is written before the first record has come or the end: a run that fails until then
-    leaves alone what an earlier one wrote.
+    It is passed to a session in place of a decoder. Each batch of the session is then the bytes of
+    complete records, for :meth:`write`. Nothing is written before the first record or the end, so
+    that a run that fails earlier leaves an existing file unchanged.
 
     Args:
-        symbols: makes what knows processes, if records hold stacks; without it user addresses
-            stay numbers in reports.
+        symbols: makes the source of snapshots, if records contain stacks; without it, user
+            addresses stay numbers in reports.
 
     Attributes:
-        records: taken so far.
+        records: number of records taken so far.
         size: bytes written so far.
     """
 
@@ -64,20 +63,21 @@ class Recorder:
         self.records = 0
         self.size = 0
         self._sink: OutputFile | None = None
-        self._waiting: list[bytes] = []  # blocks that come before the next records
+        self._waiting: list[bytes] = []  # blocks to write before the next records
         self._cases: list[Case] = []
         self._files: set[TracedFile] = set()
         self._pieces: list[bytes] = []
         self._gathered = self._gathered_records = 0
         self._since = 0.0
         self._described = 0  # bytes
-        self._processes = False  # whether records hold addresses of them
-        self._kernel = False  # whether they hold addresses of the kernel that need its symbols
+        self._processes = False  # whether records contain addresses of processes
+        # Whether records contain addresses of the kernel, which need its symbols
+        self._kernel = False
 
     # ------------------------------------------------------------ for the session
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
-        """Announce a case before its first record comes."""
+        """Announce a variant before its first record arrives."""
         case = Case(number, probe, plan.layout)
         self._cases.append(case)
         self._processes = self._processes or wants_processes(case.layout)
@@ -88,32 +88,32 @@ class Recorder:
                 self._waiting.append(frame(Block(KSYM, symbols)))
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
-        """One batch with one element: the records themselves."""
+        """Yield one batch with one element: the bytes of the records."""
         yield [data]
 
     # ------------------------------------------------------------ for the command
 
     def begin(self, header: Header, sink: OutputFile) -> None:
-        """Everything is attached; ``header`` comes before all records."""
+        """Set the output, and the header that precedes all records; all probes are attached."""
         self._sink = sink
         self._waiting.insert(0, MAGIC + frame(Block(HEAD, dump(header.to_json()))))
 
     def file(self, path: str, build_id: str) -> None:
-        """A file is traced; told twice, it is written once."""
+        """Add a traced file. Idempotent."""
         file = TracedFile(path, build_id)
         if file not in self._files:
             self._files.add(file)
             self._waiting.append(frame(Block(FILE, dump({"files": [file.to_json()]}))))
 
     def write(self, data: bytes, most: int | None = None) -> None:
-        """Take records: whole ones, as the session gives them.
+        """Take complete records, as returned by the session.
 
         Args:
-            data: of a batch.
-            most: how many of them to take; None: all.
+            data: the bytes of a batch.
+            most: maximum number of records to take; None takes all.
 
         Raises:
-            SyscallError: the file cannot be written; what was written can be read.
+            SyscallError: the file cannot be written; the part already written can be read.
         """
         self.look(data)
         _, records = count_committed(data)
@@ -131,21 +131,31 @@ class Recorder:
             self.flush()
 
     def look(self, data: bytes = b"", pids: Iterable[int] = ()) -> None:
-        """Note what processes have mapped, those of some records or some others, if need be."""
+        """Record the mappings of processes, if stacks need them.
+
+        Args:
+            data: records of processes.
+            pids: IDs of further processes.
+        """
         if self._processes and self.notes is not None:
             self.notes.look({*pids_in(data), *pids})
 
     def left(self) -> float:
-        """Seconds until tick() has something to do."""
+        """Return the seconds until tick() has work to do."""
         return max(0.0, self._since + _HELD - time.monotonic()) if self._pieces else math.inf
 
     def tick(self) -> None:
-        """Write what has waited long enough."""
+        """Write the records that have waited long enough."""
         if not self.left():
             self.flush()
 
     def flush(self, *, final: bool = False) -> None:
-        """Write what was gathered, behind what is needed to read it."""
+        """Write the collected records, preceded by the blocks needed to read them.
+
+        Raises:
+            RecordingError: the descriptions of the probes are too large for a reader.
+            SyscallError: the file cannot be written.
+        """
         for start in range(0, len(self._cases), _CASES):
             cases = [case.to_json() for case in self._cases[start : start + _CASES]]
             self._waiting.append(frame(Block(CASE, dump({"cases": cases}))))
@@ -168,14 +178,14 @@ class Recorder:
             self._put(block)
 
     def end(self, lost: Sequence[Lost]) -> None:
-        """Write what is left, and the closing block."""
+        """Write the remaining records and the closing block."""
         self.flush(final=True)
         losses = tuple((item.probe, item.lost, item.unread) for item in lost)
         closing = Closing(Clock.now(), self.records, losses)
         self._put(frame(Block(END, dump(closing.to_json()))))
 
     def close(self) -> None:
-        """Free what is held of processes; the file is the sink's."""
+        """Free the snapshots of processes; the output file stays open."""
         if self.notes is not None:
             self.notes.close()
 
@@ -191,7 +201,7 @@ class Recorder:
 
 
 def _size_of(data: bytes, count: int) -> int:
-    # Bytes of the first ``count`` records that were submitted.
+    # Returns the size in bytes of the first ``count`` submitted records.
     for start, step, length, header in equal_runs(data):
         if not header & DISCARD:
             if length >= count:

@@ -1,12 +1,12 @@
-"""The action of aggregations: find the value of a key and add to it; store starts.
+"""The action of aggregations: find the value of a key and add to it, or store a start.
 
-    hit      number → r7, key, value's address → r8, add
-    start    key of the pair; the time goes on the stack of its starts
-    end      key of the pair; the last start comes off, the time since → r7; then as a hit
+    hit      number → r7; key; address of the value → r8; add
+    start    key of the pair; push the time on the stack of starts
+    end      key of the pair; pop the last start, time since then → r7; continue as a hit
 
-The starts of a key form a stack, because functions call themselves. It holds 16; starts nested
-deeper are counted, but not measured. The depth changes atomically if the kernel supports it, as
-threads may share a key. An entry is removed with its last start.
+The starts of a key form a stack because functions may be recursive. It has 16 entries; starts
+nested deeper are counted, but not measured. The depth changes atomically if the kernel supports it,
+as threads may share a key. A key is removed with its last start.
 
 Register use: r6 context, r7 number or time, r8 address, r9 pid_tgid.
 """
@@ -49,14 +49,14 @@ __all__ = (
 )
 
 VALUES = "values"  # hash by key, or per-CPU array by row
-ZEROS = "zeros"  # array of one value: what a new entry begins with
+ZEROS = "zeros"  # array of one value: the initial value of a new entry
 STARTS = "starts"  # hash by the pair's key: u64 depth, u64 times
 UNPAIRED = "odd"  # array of one entry: u64 ends without a start, u64 starts nested too deeply
 UNMATCHED, TOO_DEEP = 0, 8  # offsets in UNPAIRED
-NESTED = 16  # starts of one key that are kept
+NESTED = 16  # maximum starts kept for one key
 START_SIZE = 8 + 8 * NESTED
 _NOEXIST = 1  # BPF_NOEXIST
-_ON_STACK = 64  # bytes of a value that are zeroed on the stack, not copied from a map
+_ON_STACK = 64  # largest value, in bytes, that is zeroed on the stack instead of copied from a map
 
 
 @frozen
@@ -65,10 +65,10 @@ class AggregateAction:
 
     Attributes:
         role: ``hit``, ``start`` or ``end``.
-        row: in the key of what it adds to.
-        value: the number it adds, None without one and for a time.
-        pair: key of a start and its end, and its expressions.
-        keys: of what it adds to, and their expressions.
+        row: the row in the key of the value that it adds to.
+        value: the number it adds; None if there is none or it is a time.
+        pair: layout of the key that matches a start to its end; ``pair_outputs``: its expressions.
+        keys: layout of the key of the value; ``key_outputs``: its expressions.
     """
 
     role: str
@@ -89,19 +89,19 @@ class AggregateAction:
 
     @property
     def signed(self) -> bool:
-        """Whether the number it adds is signed."""
+        """Whether the number that it adds is signed."""
         return self.value is not None and self.value.node.type.signed
 
 
 class AggregateActionEmitter(ActionEmitter):
-    """Emits the action of every variant.
+    """An emitter of the actions of all variants.
 
     Args:
-        aggregation: what is computed.
-        atomics: whether the kernel has atomic instructions that give what was there.
+        aggregation: the aggregation to compute.
+        atomics: whether the kernel has atomic instructions that return the previous value.
 
     Attributes:
-        actions: by the case's number; filled before its program is written.
+        actions: variant number → action; set before the program of the variant is emitted.
     """
 
     def __init__(self, aggregation: Aggregation, *, atomics: bool) -> None:
@@ -116,7 +116,11 @@ class AggregateActionEmitter(ActionEmitter):
         _VariantEmitter(self, asm, variant, labels, sleepable=sleepable).emit()
 
     def indexed(self, cases: Iterable[ProgramVariant]) -> Callable[[Assembler, str], None] | None:
-        """One body for cases that only count, each in the row before its number."""
+        """Return the emitter of one body for all variants, if they only count without a key.
+
+        The body serves variants that each count in the row before their number. None: at least one
+        variant does more.
+        """
         what = self.aggregation
         if what.keyed or what.stats or what.buckets is not None:
             return None
@@ -134,7 +138,7 @@ class AggregateActionEmitter(ActionEmitter):
         return action.role == "hit" and action.value is None and action.row == case.number - 1
 
     def _count_in_row(self, asm: Assembler, lost: str) -> None:
-        # In the row whose number is in KEY_SLOT.
+        # Counts in the row whose number is in KEY_SLOT.
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.mov(R8, R0)
@@ -224,7 +228,7 @@ class _VariantEmitter:
         asm.goto(EXIT)
 
     def _find_or_make(self, key: KeyEmitter) -> None:
-        # The address of the key's value into r0.
+        # Leaves the address of the key's value in r0.
         asm = self.asm
         found = asm.new_label("found")
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
@@ -242,7 +246,8 @@ class _VariantEmitter:
             asm.mov(R3, R0)
         asm.mov(R4, _NOEXIST)
         emit_map_call(asm, Helper.MAP_UPDATE_ELEM, VALUES, key.base)
-        # Whether it was made or is there by now from elsewhere: what counts is what is found.
+        # The update may fail because another CPU has made the entry meanwhile. The lookup finds
+        # either.
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
         asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.label(found)
@@ -275,7 +280,7 @@ class _VariantEmitter:
         asm.jump(Jump.EQ, R0, 0, EXIT)
         emit_map_call(
             self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, key.base
-        )  # a start of another thread's
+        )  # another thread has started meanwhile
         asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.label(nested)
         asm.mov(R8, R0)
@@ -290,7 +295,7 @@ class _VariantEmitter:
         self._count_unpaired(deep, TOO_DEEP)
 
     def _end(self) -> None:
-        # The time since the last start into r7.
+        # Leaves the time since the last start in r7.
         asm = self.asm
         taken, measured = asm.new_label("taken"), asm.new_label("measured")
         asm.call(Helper.KTIME_GET_NS)
@@ -303,10 +308,10 @@ class _VariantEmitter:
         self._change_depth(1)
         asm.goto(self.unmatched)
         asm.label(taken)
-        asm.jump(Jump.GT, R1, NESTED, EXIT)  # counted when it began
+        asm.jump(Jump.GT, R1, NESTED, EXIT)  # counted at its start
         asm.mov(R2, R1)
         asm.add(R2, -1)
-        asm.jump(Jump.GT, R2, NESTED - 1, EXIT)  # never; tells the verifier the bound
+        asm.jump(Jump.GT, R2, NESTED - 1, EXIT)  # never taken; gives the verifier the bound
         asm.alu(Alu.LSH, R2, 3)
         asm.add(R8, R2)
         asm.load(R3, R8, 8)
@@ -316,7 +321,7 @@ class _VariantEmitter:
         asm.label(measured)
 
     def _change_depth(self, by: int) -> None:
-        # The depth before the change into r1.
+        # Leaves the previous depth in r1.
         asm = self.asm
         if self.atomics:
             asm.mov(R1, by)

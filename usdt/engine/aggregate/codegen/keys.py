@@ -1,9 +1,9 @@
-"""Code that makes a key on the BPF stack.
+"""Code that builds a key on the BPF stack.
 
-Where it lies depends on its expressions. Strings that are compared need the stack's place for
-texts; otherwise the key has that place, which is larger.
+The address of the key depends on its expressions. String comparisons need the text area of the
+stack; without them, the key uses that area, which is larger.
 
-Register use: r8, beside the scratch registers; r7 is kept.
+Register use: r8 and the scratch registers; r7 is preserved.
 """
 
 from __future__ import annotations
@@ -60,34 +60,35 @@ if TYPE_CHECKING:
 
 __all__ = ("EPOCH", "STACK_MAP", "KeyEmitter")
 
-EPOCH = "interval"  # array: u64, number of the interval
-STACK_MAP = "stacks"  # stack traces by number
-_LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's place for texts
-_SMALL = 160  # bytes of the stack's end, which leaves 48 for temporaries
+EPOCH = "interval"  # array: u64, number of the current interval
+STACK_MAP = "stacks"  # stack traces by stack ID
+_LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's text area
+_SMALL = 160  # bytes at the end of the stack; 48 remain for temporaries
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _FAULT = -14  # EFAULT
-_FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
+_FIRST_ADDRESS = 4096  # addresses below it contain no data: NULL and members of NULL
 
 
 class KeyEmitter:
-    """Writes a key and what belongs to it.
+    """An emitter of the code that builds a key.
 
     Args:
-        asm: where instructions go.
-        layout: of the key.
-        outputs: its expressions, one for each part that is no stack.
-        text: the items as written, for messages.
+        asm: the assembler.
+        layout: layout of the key.
+        outputs: the expressions of the key, one for each part that is not a stack.
+        text: the items as written, for error messages.
         sleepable: whether the program may take page faults.
-        unread, lost: labels to go to when a part cannot be read, or a stack does not fit.
+        unread: label to jump to when a part cannot be read.
+        lost: label to jump to when the map of stacks cannot store a stack.
         kernel: whether addresses may be the kernel's.
-        tasks: whether ``tid`` tells the idle tasks apart, one a CPU, which all are thread 0.
+        tasks: whether ``tid`` distinguishes the idle tasks, one per CPU, which are all thread 0.
 
     Attributes:
-        base: where the key lies, from r10.
-        free: where 136 bytes and more lie that are not in use once the key is made.
+        base: offset of the key from r10.
+        free: offset from r10 of at least 136 bytes that are unused once the key is built.
 
     Raises:
-        LanguageError: the key does not fit the stack.
+        LanguageError: the key is too large for the stack.
     """
 
     def __init__(
@@ -125,13 +126,18 @@ class KeyEmitter:
         self.bottom = STACK_BOTTOM + (layout.size if texts else 0)
 
     def write(self, row: int, *, intervals: bool) -> None:
-        """Make the key; ``row`` is in its header, and the interval if there are any."""
+        """Emit the code that builds the key.
+
+        Args:
+            row: the row in its header.
+            intervals: whether its header has the number of the current interval.
+        """
         asm = self.asm
         asm.store(R10, self.base, row, 4)
         if intervals:
             asm.store(R10, KEY_SLOT, 0, 4)
             emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, EPOCH)
-            asm.jump(Jump.EQ, R0, 0, self.lost)  # never: an array has its entries
+            asm.jump(Jump.EQ, R0, 0, self.lost)  # never taken: array entries always exist
             asm.load(R0, R0, 0)
             asm.store(R10, self.base + 4, R0, 4)
         else:
@@ -189,7 +195,7 @@ class KeyEmitter:
                 assert_never(column)
 
     def _idle(self) -> None:
-        # The thread in r0, of idle tasks (CPU + 1) << 32.
+        # Replaces thread 0 in r0, an idle task, with (CPU + 1) << 32.
         asm = self.asm
         numbered = asm.new_label("thread")
         asm.jump(Jump.NE, R0, 0, numbered)
@@ -207,7 +213,7 @@ class KeyEmitter:
         asm.call(Helper.GET_STACKID)
         kept = asm.new_label("kept")
         asm.jump(Jump.SGE, R0, 0, kept)
-        asm.jump(Jump.NE, R0, _FAULT, self.lost)  # EEXIST: two stacks claim one place; ENOMEM
+        asm.jump(Jump.NE, R0, _FAULT, self.lost)  # EEXIST: hash collision of two stacks; ENOMEM
         asm.mov(R0, NO_FRAMES)  # a probe in user space has no kernel stack
         asm.label(kept)
         asm.store(R10, place, R0, 4)
@@ -238,7 +244,7 @@ class KeyEmitter:
         self._read(writer, output, place + 8, field.size, where)
 
     def _kept(self, field: KeyField, kept: Captured, writer: ExpressionEmitter) -> None:
-        # What was taken at a function's entry: its length, or a negative errno, and its bytes.
+        # Copies a value captured at function entry: its length, or a negative errno, and its bytes.
         asm = self.asm
         place = self.base + (field.offset or 0)
         asm.load(R0, R10, ENTRY_STATE_SLOT)
@@ -258,7 +264,8 @@ class KeyEmitter:
         size: int,
         length: int | None = None,
     ) -> None:
-        # From the address in r8 into the stack; ``length``: where the size is found.
+        # Reads from the address in r8 to the stack. ``length`` is the offset of the size, if it
+        # varies.
         asm = self.asm
         text = isinstance(output.column, StringColumn)
         helper = Helper.PROBE_READ_USER_STR if text else Helper.PROBE_READ_USER
@@ -269,7 +276,8 @@ class KeyEmitter:
             asm.mov(R2, size)
             if length is not None:
                 asm.load(R2, R10, length)
-                asm.jump(Jump.GT, R2, size, self.unread)  # never; tells the verifier the bound
+                # Never taken; gives the verifier the bound
+                asm.jump(Jump.GT, R2, size, self.unread)
 
         done = asm.new_label("done")
         for attempt in range(2 if self.sleepable else 1):
@@ -284,7 +292,7 @@ class KeyEmitter:
         asm.label(done)
 
     def _clamp(self, most: int, *, signed: bool) -> None:
-        # r0 to 0…most.
+        # Clamps r0 to 0…most.
         asm = self.asm
         small = asm.new_label("small")
         if signed:

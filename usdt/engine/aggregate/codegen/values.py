@@ -1,9 +1,9 @@
 """Code that adds to a value: counts, sums, minimum and maximum, buckets.
 
-Everything is added atomically, in per-CPU maps as well: a program of a probe in user space can be
-preempted by another on its CPU. Minimum and maximum need compare-and-exchange, which kernels before
-5.12 lack; those run such programs without preemption, and the values are per CPU there, so plain
-loads and stores do.
+All additions are atomic, even in per-CPU maps: another program on the same CPU can preempt the
+program of a user-space probe. Minimum and maximum need compare-and-exchange, which kernels before
+5.12 lack. Those kernels run such programs without preemption and the values are per CPU, so plain
+loads and stores are enough.
 
 Register use: r7 the number to add, r8 the value's address; r0–r3 scratch.
 """
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ("ValueEmitter",)
 
 _SIGN = 1 << 63
-_TRIES = 16  # of an exchange, each lost to another hit at the same instant
+_TRIES = 16  # attempts to exchange; each fails if another hit changes the value at the same instant
 
 
 class ValueEmitter:
-    """Writes what is added to the value at the address in r8.
+    """An emitter of the code that adds to the value at the address in r8.
 
     Args:
-        asm: where instructions go.
-        aggregation: what is computed.
-        signed: whether the number in r7 is.
-        atomics: whether there are instructions that compare and exchange.
-        lost: label to go to when a value changes faster than it can be changed.
+        asm: the assembler.
+        aggregation: the aggregation to compute.
+        signed: whether the number in r7 is signed.
+        atomics: whether the kernel has compare-and-exchange instructions.
+        lost: label to jump to when other hits change the value in every attempt.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ValueEmitter:
         self.lost = lost
 
     def write(self) -> None:
-        """Add."""
+        """Emit the addition."""
         aggregation = self.aggregation
         if aggregation.stats:
-            self._extremes()  # first: once the hit is counted it must not be lost
+            self._extremes()  # first: once the hit is counted, it must not be lost
             self._sums()
         if aggregation.buckets is None and not aggregation.stats:
             self._increment()
@@ -95,7 +95,7 @@ class ValueEmitter:
         self._raise_to(MIN)
 
     def _raise_to(self, offset: int) -> None:
-        # The word becomes r1 if that is greater.
+        # Stores r1 if it is greater than the stored u64.
         asm = self.asm
         done = asm.new_label("raised")
         asm.load(R0, R8, offset)
@@ -113,13 +113,14 @@ class ValueEmitter:
         asm.label(done)
 
     def _scaled(self) -> None:
-        # The number in the buckets' unit, into r1.
+        # Leaves the number in the unit of the buckets in r1.
         self.asm.mov(R1, R7)
         if self.aggregation.unit > 1:
             self.asm.alu(Alu.DIV, R1, self.aggregation.unit)
 
     def _log2(self) -> None:
-        # The bucket's index into r2: 0 negative, 1 zero, 2 + the highest bit's number.
+        # Leaves the bucket's index in r2: 0 negative, 1 zero, else 2 + the number of the highest
+        # bit.
         asm = self.asm
         done = asm.new_label("bucket")
         self._scaled()
@@ -143,7 +144,7 @@ class ValueEmitter:
         asm.label(done)
 
     def _linear(self, buckets: Linear) -> None:
-        # The bucket's index into r2: 0 below, then each bucket, the last beyond.
+        # Leaves the bucket's index in r2: 0 below, then each bucket, the last above.
         asm = self.asm
         done = asm.new_label("bucket")
         self._scaled()
@@ -162,7 +163,8 @@ class ValueEmitter:
             asm.mov(R3, low)
             asm.alu(Alu.SUB, R1, R3)
             self._divide(buckets.step)
-            asm.jump(Jump.GT, R1, buckets.inner - 1, done)  # never; tells the verifier the bound
+            # Never taken; gives the verifier the bound
+            asm.jump(Jump.GT, R1, buckets.inner - 1, done)
             asm.mov(R2, R1)
             asm.add(R2, 1)
         asm.label(done)

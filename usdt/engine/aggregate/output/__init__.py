@@ -1,1 +1,1 @@
-"""Results as text, JSON, heatmaps and SVG."""
+"""Formatters of results: text, JSON, heatmaps and SVG."""

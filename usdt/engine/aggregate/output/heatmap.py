@@ -1,7 +1,7 @@
-"""Histograms over time: one row an interval, one column a bucket, the shade says how many.
+"""Histograms over time: one row per interval, one column per bucket, shaded by count.
 
-The columns are fixed by what has been seen so far; a row that needs more of them begins a new
-head. Shades are powers of four, so that a single hit shows beside thousands.
+The columns cover the buckets hit so far; a row that needs more columns is preceded by a new header
+line. Shades are powers of four, so that a single hit is visible beside thousands.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ("Heatmap", "legend", "shade")
 
 _PLAIN = " .:-=+*#%@"
-# xterm's 256 colours, from dark to bright; a blank in the background's own colour is no hits
+# xterm's 256 colours, from dark to bright; no hits are a blank in the background colour
 _COLOURS = (None, 17, 18, 19, 55, 91, 127, 163, 203, 215, 229)
 _COLUMN = 2  # characters of a column
 _MARGIN = 8  # "HH:MM:SS"
 
 
 class Heatmap:
-    """Writes rows.
+    """A formatter of the rows of a heatmap.
 
     Args:
-        buckets: what columns mean.
-        unit: what is counted in buckets, "ns" or an expression.
-        colour: with a terminal's colours.
+        buckets: the buckets, one column each.
+        unit: unit of the buckets, "ns" or an expression.
+        colour: whether to use a terminal's colours.
     """
 
     def __init__(self, buckets: Log2 | Linear, unit: str, *, colour: bool) -> None:
@@ -41,7 +41,12 @@ class Heatmap:
         self._span = (0, -1)
 
     def row(self, seconds: float, counts: Sequence[int]) -> list[str]:
-        """The lines of one interval; ``seconds``: its end, as time.time() has it."""
+        """Return the lines of one interval.
+
+        Args:
+            seconds: the end of the interval, as from time.time().
+            counts: hits of each bucket.
+        """
         lines = []
         first, last = spanned(counts)
         if last >= first:
@@ -63,7 +68,7 @@ class Heatmap:
         return " " * _COLUMN if colour is None else f"\x1b[48;5;{colour}m{'':{_COLUMN}}\x1b[0m"
 
     def _head(self) -> list[str]:
-        # The least value of every fifth column, above it.
+        # Labels every column that has space with its lowest value.
         low, high = self._span
         width = _COLUMN * (high - low + 1)
         line = ""
@@ -95,11 +100,11 @@ def _edge(buckets: Log2 | Linear, index: int) -> str:
 
 
 def shade(count: int) -> int:
-    """0 for no hits, 1 for one to three, then a step for each power of four."""
+    """Return the shade of a count: 0 for no hits, 1 for 1 to 3, one more for each power of four."""
     return (count.bit_length() + 1) // 2
 
 
 def legend(step: int) -> tuple[int, str]:
-    """The least count of a shade from 1 on, and how that is written, as in "16+"."""
+    """Return the lowest count of a shade from 1 on, and its label, such as "16+"."""
     least = 1 << 2 * (step - 1)
     return least, f"{number(least)}+"

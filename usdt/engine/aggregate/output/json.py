@@ -21,7 +21,7 @@ __all__ = ("bucket_list", "missed_line", "pairs_line", "result_line")
 
 
 def result_line(result: Result, aggregation: Aggregation, about: Mapping[str, Any]) -> str:
-    """One result; ``about`` are fields that all results of the command have."""
+    """Return the line of one result; ``about`` has the members common to all results."""
     head = "".join(f"{quote(name)}: {json.dumps(value)}, " for name, value in about.items())
     key = ""
     if result.key:
@@ -50,7 +50,7 @@ def _numbers(value: Value, aggregation: Aggregation) -> dict[str, Any]:
 
 
 def bucket_list(counts: tuple[int, ...], buckets: Log2 | Linear) -> list[dict[str, Any]]:
-    """Every bucket from the first with hits to the last."""
+    """Return every bucket from the first with hits to the last."""
     first, last = spanned(counts)
     found = []
     for index in range(first, last + 1):
@@ -65,6 +65,6 @@ def missed_line(item: Lost) -> str:
 
 
 def pairs_line(pairs: UnpairedCounts) -> str:
-    """Return the line about starts and ends that are no pair."""
+    """Return the line about starts and ends without a counterpart."""
     found = {"unfinished": pairs.unfinished, "unmatched": pairs.unmatched, "deep": pairs.deep}
     return json.dumps(found) + "\n"

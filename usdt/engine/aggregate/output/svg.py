@@ -1,4 +1,4 @@
-"""A heatmap as SVG: one self-contained file, no script, no font, nothing fetched."""
+"""A heatmap as SVG: one self-contained file without scripts, fonts or external resources."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 __all__ = ("Drawing", "svg")
 
 _CELL_HEIGHT = 14  # pixels
-_WIDEST = 12  # pixels of an interval, if there are few
+_WIDEST = 12  # maximum pixels of an interval
 _CANVAS = 960  # pixels for all intervals
 _LEFT, _TOP, _BOTTOM, _RIGHT = 96, 48, 64, 24
-# From pale to dark, even steps of lightness: counts are told apart in grey and by the colour-blind.
+# From pale to dark in even steps of lightness, so that counts differ in greyscale and for the
+# colour-blind.
 _COLOURS = (
     "#fcfdbf",
     "#fed395",
@@ -41,10 +42,10 @@ class Drawing:
     """The data of a picture.
 
     Attributes:
-        title: the probes, as asked for.
-        unit: of the buckets.
-        buckets: rows of the picture, the least below.
-        rows: one for each interval: when it ended (time.time()), and its counts.
+        title: the probes, as given.
+        unit: unit of the buckets.
+        buckets: rows of the picture, the lowest at the bottom.
+        rows: for each interval, its end (time.time()) and its counts.
     """
 
     title: str
@@ -54,7 +55,7 @@ class Drawing:
 
 
 def svg(drawing: Drawing) -> str:
-    """The file's text."""
+    """Return the text of the file."""
     return "\n".join(_elements(drawing)) + "\n"
 
 
@@ -133,7 +134,7 @@ def _clock(seconds: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    # XML has no way to write most control characters, nor half a pair of surrogates.
+    # XML cannot represent most control characters, nor unpaired surrogates.
     safe = "".join(c if c.isprintable() else "\ufffd" for c in text)
     for character, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot")):
         safe = safe.replace(character, f"&{name};")

@@ -1,7 +1,6 @@
-"""Results as text for eyes: tables, histograms.
+"""Results as human-readable text: tables, histograms.
 
-Histograms look as bcc and bpftrace print them: bpftrace's labels and bars, from the first bucket
-with hits to the last.
+Histograms have the labels and bars of bpftrace, from the first bucket with hits to the last.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ __all__ = (
     "table",
 )
 
-_WIDTH = 52  # of a bar
+_WIDTH = 52  # characters of the longest bar
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E")
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 
 
 def table(results: Sequence[Result], *, stats: bool) -> list[str]:
-    """A line for each result, under a line of names; frames of stacks follow their line."""
+    """Return a header line and one line per result, each followed by the frames of its stacks."""
     if not results:
         return []
     names = ["COUNT", *(("MIN", "AVG", "MAX", "SUM") if stats else ())]
@@ -57,9 +56,9 @@ def table(results: Sequence[Result], *, stats: bool) -> list[str]:
 
 
 def folded_lines(results: Sequence[Result]) -> list[str]:
-    """``comm;outer;…;inner COUNT`` for each distinct stack: what makes flame graphs.
+    """Return ``comm;outer;…;inner COUNT`` for each distinct stack, for flame graphs.
 
-    Where there are several probes the probe is a frame below the command, other keys are, too.
+    With several probes, the probe is a frame after the command; other keys are frames, too.
     """
     counts: dict[str, int] = {}
     several = len({result.probe for result in results}) > 1
@@ -93,7 +92,10 @@ def _numbers(value: Value, *, stats: bool) -> list[str]:
 def histograms(
     results: Sequence[Result], buckets: Log2 | Linear, *, what: str, times: bool = False
 ) -> list[str]:
-    """A histogram for each result, under a line that says whose; ``times``: with their extremes."""
+    """Return a histogram for each result, below a line that names the probe and the key.
+
+    ``times`` adds a line with count, minimum, average and maximum.
+    """
     lines = []
     for result in results:
         lines.append(f"{escape(result.probe)}  {what}{key_text(result)}\n")
@@ -114,12 +116,12 @@ def _extremes(value: Value) -> str:
 
 
 def key_text(result: Result) -> str:
-    """The key on the line of the probe, two blanks before each part."""
+    """Return the key for the line of the probe, two blanks before each part."""
     return "".join(f"  {part.name}={part.text}" for part in result.key if not part.frames)
 
 
 def histogram(counts: Sequence[int], buckets: Log2 | Linear) -> list[str]:
-    """A line for each bucket from the first with hits to the last; as bpftrace's."""
+    """Return a line for each bucket from the first with hits to the last, as bpftrace does."""
     first, last = spanned(counts)
     most = max(counts, default=0) or 1
     lines = []
@@ -130,13 +132,13 @@ def histogram(counts: Sequence[int], buckets: Log2 | Linear) -> list[str]:
 
 
 def spanned(counts: Sequence[int]) -> tuple[int, int]:
-    """The first and the last bucket with hits; (0, -1) if there is none."""
+    """Return the first and the last bucket with hits; (0, -1) if there is none."""
     used = [index for index, count in enumerate(counts) if count]
     return (used[0], used[-1]) if used else (0, -1)
 
 
 def label(buckets: Log2 | Linear, index: int) -> str:
-    """``[8, 16)``, ``[512, 1K)``, ``[1]``, ``(..., 0)``, ``[100, ...)``."""
+    """Return a bucket's label: ``[8, 16)``, ``[512, 1K)``, ``[1]``, ``(..., 0)``, ``[9, ...)``."""
     low, high = buckets.edges(index)
     if low is None:
         return f"(..., {number(high or 0)})"
@@ -148,7 +150,7 @@ def label(buckets: Log2 | Linear, index: int) -> str:
 
 
 def number(value: int) -> str:
-    """A number, with a prefix of a power of 1024 that divides it: 3K, 1M; 1000."""
+    """Return a number; if a power of 1024 divides it, with that prefix: 3K, 1M; 1000."""
     index = 0
     while abs(value) >= 1024 and value % 1024 == 0 and index + 1 < len(_PREFIXES):
         value //= 1024
@@ -157,7 +159,7 @@ def number(value: int) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """Three digits at least, in the unit that suits: 1.25 ms."""
+    """Return a duration in a suitable unit, two decimals below 100: 1.25 ms."""
     for size, name in _UNITS:
         if nanoseconds >= size:
             value = nanoseconds / size

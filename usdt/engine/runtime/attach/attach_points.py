@@ -1,14 +1,15 @@
 """Attach points: sites of files, and targets in the kernel.
 
-    EventTarget          a tracepoint as tracefs has it: the context is its record. One perf event
-                         each; the kernel closes them one by one, in tens of milliseconds each.
-    RawTracepointTarget  the same tracepoint's arguments, without a record: quick to attach and to
-                         detach.
-    SyscallTarget        the raw tracepoints sys_enter and sys_exit, which every system call passes:
-                         one program and one link for any number of calls, told apart by number.
-    FunctionTarget       a function, at its entry and its return, or an instruction in it.
+    EventTarget          a trace event; its record is the program's context. Each needs a perf
+                         event; the kernel closes them one at a time, tens of milliseconds each.
+    RawTracepointTarget  the arguments of the same tracepoint without a record: attaches and
+                         detaches fast.
+    SyscallTarget        the raw tracepoints sys_enter and sys_exit, which every system call passes.
+                         One program and one link serve any set of calls, distinguished by number.
+    FunctionTarget       a function's entry or return, or an instruction in it.
 
-:mod:`usdt.engine.runtime.attach.kernel_events` attaches to them.
+:mod:`usdt.engine.runtime.attach.kernel_events` attaches to events and system calls,
+:mod:`usdt.engine.runtime.attach.kernel_functions` to functions.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ __all__ = (
 
 @frozen
 class EventTarget:
-    """An event of the kernel.
+    """A trace event of the kernel.
 
     Attributes:
-        name: ``sched:sched_switch``, for messages.
+        name: name for error messages, such as ``sched:sched_switch``.
         number: its ID.
-        size: bytes of its record up to the end of its last field; no program that reads beyond
-            may be attached (trace_event_get_offsets()).
+        size: bytes of its record up to the end of its last field. The kernel rejects a program that
+            reads beyond (trace_event_get_offsets()).
     """
 
     name: str
@@ -59,7 +60,7 @@ class EventTarget:
 
 @frozen
 class RawTracepointTarget:
-    """A raw tracepoint, by name; ``fallback``: the event that stands for it where it is none."""
+    """A raw tracepoint, by name; ``fallback`` is the trace event used if it cannot be attached."""
 
     name: str
     fallback: EventTarget | None = None
@@ -69,7 +70,7 @@ class RawTracepointTarget:
 class SyscallTarget:
     """A system call by number, at its entry or its return.
 
-    If the point has a ``call``, its entry is traced, too.
+    If the attach point has a ``call``, the entry is traced as well.
     """
 
     number: int
@@ -78,16 +79,16 @@ class SyscallTarget:
 
 @frozen
 class FunctionTarget:
-    """A function of the kernel, and the method by which it is attached.
+    """A function of the kernel, and its attach method.
 
     Attributes:
-        name: ``[MODULE:]FUNCTION[+OFFSET]``, for messages.
-        symbol: what the kernel knows it by.
-        address: of the instruction; 0: not known.
-        offset: in the function.
-        method: how to attach.
+        name: ``[MODULE:]FUNCTION[+OFFSET]``, for error messages.
+        symbol: its name in the kernel's symbol table.
+        address: address of the instruction; 0 if unknown.
+        offset: offset of the instruction in the function, in bytes.
+        method: the attach method.
         module: the kernel module; "" for the kernel itself.
-        btf_id: its type ID in the BTF of the module or kernel; 0: none.
+        btf_id: type ID of the function in the BTF of the module or kernel; 0 if there is none.
     """
 
     name: str
@@ -104,20 +105,20 @@ KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | FunctionTarge
 
 @frozen
 class AttachPoint:
-    """A site to attach to.
+    """A location to attach to: a site in a file, or a target in the kernel.
 
     Attributes:
         probe: name to show, ``provider:name``.
         path: the file, as shown to users.
-        open_path: what the kernel opens for it.
-        offset: of the instruction in the file.
-        ref_ctr_offset: of the semaphore in the file; 0: none.
-        arguments: how this site passes each.
-        pid: the one process to attach in; 0: every process that maps the file.
-        function: what ``func`` is; by default the probe's name.
-        call: of a function's first instruction: how its return is found.
-        kernel_target: of the kernel, instead of a place in a file.
-        types: what knows members of its arguments, if anything does.
+        open_path: the path that the kernel opens.
+        offset: offset of the instruction in the file.
+        ref_ctr_offset: offset of the semaphore in the file; 0 if there is none.
+        arguments: the arguments, as this site passes them.
+        pid: the one process to attach in; 0 means every process that maps the file.
+        function: the value of ``func``; by default the probe's name.
+        call: for a function's first instruction: how its return is matched to the entry.
+        kernel_target: the target in the kernel, instead of a file.
+        types: the source of the types of its arguments, if there is one.
     """
 
     probe: str
@@ -138,13 +139,13 @@ class SyscallRegisters:
     """The offsets of a system call's number and arguments in the kernel's ``struct pt_regs``.
 
     Attributes:
-        number: offset of the call's number, as it still is when the call returns.
-        width: bytes of it.
-        arguments: offsets of the six; what is returned overwrites none of them.
-        mode: offset of a word that tells a 32-bit program's call, -1: there are none.
-        mask, wide: the word under the mask is this in a call of a 64-bit program.
-        replaced: the number that returns of execve() have, once the process runs another program;
-            -1: its own.
+        number: offset of the call's number; it must still be valid when the call returns.
+        width: bytes of the number.
+        arguments: offsets of the six arguments; the return value overwrites none of them.
+        mode: offset of a value that identifies calls of 32-bit programs; -1 if there are none.
+        mask, wide: the value under ``mask`` equals ``wide`` in a call of a 64-bit program.
+        replaced: the number at the return of execve(), once the process runs another program; -1
+            if the number stays.
     """
 
     number: int
@@ -156,7 +157,8 @@ class SyscallRegisters:
     replaced: int = -1
 
 
-# arch/*/include/asm/ptrace.h and syscall.h, of kernels whose own pt_regs begin as the ABI's do.
+# arch/*/include/asm/ptrace.h and syscall.h, of kernels whose own pt_regs start with those of the
+# ABI.
 _REGISTERS = {
     # orig_rax; rdi rsi rdx r10 r8 r9; cs is 0x33 (__USER_CS) for 64-bit code
     "x86_64": SyscallRegisters(120, 8, (112, 104, 96, 56, 72, 64), 136, 0xFFFF, 0x33),
@@ -178,15 +180,15 @@ _REGISTERS = {
 }
 
 
-#: A call by the numbers of 32-bit programs, arch/x86/include/asm/thread_info.h.
+#: Flag of a system call by a 32-bit number, arch/x86/include/asm/thread_info.h.
 TS_COMPAT = 2
 
 
 @functools.cache
 def compat_status() -> int:
-    """Return the offset of ``thread_info.status`` in a task of x86-64; -1: not known.
+    """Return the offset of ``thread_info.status`` in a task of x86-64; -1 if unknown.
 
-    Programs of 64 bits can make calls of 32 bits, too (``int $0x80``): no register tells.
+    A 64-bit program can make 32-bit calls (``int $0x80``), which no register identifies.
     """
     if KERNEL_MACHINE != "x86_64":
         return -1
@@ -196,7 +198,7 @@ def compat_status() -> int:
 
     with contextlib.suppress(NotSupported):
         btf = Btf.from_kernel()
-        for number in btf.find("thread_info", Kind.STRUCT):  # what task_struct begins with
+        for number in btf.find("thread_info", Kind.STRUCT):  # task_struct starts with it
             found = btf.type(number)
             for member in found.members if isinstance(found, Composite) else ():
                 if member.name == "status":
@@ -205,10 +207,10 @@ def compat_status() -> int:
 
 
 def syscall_registers() -> SyscallRegisters:
-    """Return where this kernel keeps the arguments of a system call.
+    """Return where this kernel keeps the number and arguments of a system call.
 
     Raises:
-        NotSupported: it is not known of this CPU.
+        NotSupported: unknown for this CPU.
     """
     found = _REGISTERS.get(KERNEL_MACHINE)
     if found is None:

@@ -1,7 +1,7 @@
-"""Attaching requests: each kind of point has a module of its own.
+"""The attacher: passes each attach request to the module for its kind of attach point.
 
-Sites of files: :mod:`usdt.engine.runtime.attach.uprobes`. Functions of the kernel:
-:mod:`usdt.engine.runtime.attach.kernel_functions`. Its events and system calls:
+Sites of files: :mod:`usdt.engine.runtime.attach.uprobes`. Kernel functions:
+:mod:`usdt.engine.runtime.attach.kernel_functions`. Events and system calls of the kernel:
 :mod:`usdt.engine.runtime.attach.kernel_events`.
 """
 
@@ -26,14 +26,14 @@ __all__ = ("Attacher",)
 
 
 class Attacher(ProgramLoader):
-    """Loads programs, attaches them, and keeps them until it is closed.
+    """A loader that also attaches programs, and keeps them until it is closed.
 
     Args:
         maps: maps that programs refer to, by name.
-        accept: which processes are traced.
-        via: how to attach to files; None: the newest method that the kernel has.
-        action: emits what is done at a hit.
-        may_sleep: whether programs may take page faults, where the kernel lets them.
+        accept: the traced processes.
+        via: the attach method of uprobes; None selects the newest that the kernel has.
+        action: emits the action at a hit.
+        may_sleep: whether programs may take page faults, if the kernel allows it.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Attacher(ProgramLoader):
         self._uprobes = UprobeAttacher(self, via, may_sleep=may_sleep)
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
-        """Attach every point; what fails is reported and does not keep the rest from it.
+        """Attach to every attach point; return the failures. A failure does not stop the others.
 
         Raises:
-            SyscallError: no program could be loaded at all (no privilege, above all).
-            NotSupported: system calls of this CPU.
+            SyscallError: no program could be loaded at all, usually for lack of privileges.
+            NotSupported: system calls cannot be traced on this CPU.
         """
         failures: list[AttachFailure] = []
         sites = [request for request in requests if request.point.kernel_target is None]

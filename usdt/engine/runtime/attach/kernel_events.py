@@ -1,6 +1,7 @@
-"""Attaching to the kernel's events: which targets share a program, and how each is linked.
+"""Attaching to the kernel's events: grouping of targets that share a program, and links.
 
-Cookies tell which target was hit, if the kernel has them; system calls have numbers.
+A cookie identifies the target that was hit, if the kernel has cookies. A system call is identified
+by its number.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ("attach_kernel_events", "reads_context")
 
-_MAX_SYSCALLS = 512  # in one program: the call's number is found by a few comparisons
+_MAX_SYSCALLS = 512  # system calls in one program: few comparisons find the variant of a number
 _HINTS = {
     errno.EACCES: "the program reads beyond the event's record",
     errno.EINVAL: "the kernel has no such event any more, or lets no program read so much of it",
@@ -87,7 +88,7 @@ class _DispatchByNumber:
         self._copy(asm, offset, slot)
 
     def _copy(self, asm: Assembler, offset: int, slot: int) -> None:
-        # From what R3 points at.
+        # Copies 8 bytes at an offset from the address in r3 to the stack.
         asm.mov(R1, R10)
         asm.add(R1, slot)
         asm.mov(R2, 8)
@@ -97,7 +98,7 @@ class _DispatchByNumber:
 
 
 def reads_context(plan: ProbePlan) -> bool:
-    """Return whether any value of a plan comes from the context."""
+    """Return whether any value of a plan is read from the context."""
     nodes = [*plan.predicates]
     for output in plan.outputs:
         nodes.append(output.node)
@@ -114,11 +115,11 @@ def _reads(node: Node) -> bool:
 def attach_kernel_events(
     loader: ProgramLoader, requests: Sequence[AttachRequest]
 ) -> list[AttachFailure]:
-    """Attach to events, raw tracepoints and system calls; return what could not be attached.
+    """Attach to events, raw tracepoints and system calls; return the failures.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
-        NotSupported: system calls of this CPU.
+        NotSupported: system calls cannot be traced on this CPU.
     """
     allow_descriptors(2 * len(requests))
     attacher = _EventAttacher(loader)
@@ -139,7 +140,7 @@ class _EventAttacher:
         for request in requests:
             family = self._family(request)
             target = request.point.kernel_target
-            # A program attaches to a place once: a second request there needs another program.
+            # A program attaches to a target once: a second request for it needs another program.
             times = seen[family, target] = seen.get((family, target), 0) + 1
             groups.setdefault((family, times), []).append(request)
         # Returns first, so that no entry is traced whose return would be missed.
@@ -149,11 +150,11 @@ class _EventAttacher:
                 bisect_load(part, self._attach, lambda request: request.point.probe)
 
     def _family(self, request: AttachRequest) -> Hashable:
-        # Requests of one family can share a program.
+        # Returns a key: requests with equal keys can share a program.
         variant = request.variant
         match request.point.kernel_target:
             case SyscallTarget():
-                # A program has entry states of one size.
+                # all entry states of a program have the same size
                 size = 0 if variant.call is None else variant.call.size
                 return "syscall", _at_return(request), size
             case EventTarget(size=size) if self.cookies:
@@ -207,7 +208,7 @@ class _EventAttacher:
         paired = [one.variant.number for one in requests if one.variant.call is not None]
         replaced = registers.replaced
         if paired and _at_return(requests[0]) and replaced >= 0 and replaced not in dict(keys):
-            # Calls without an entry state are passed over there.
+            # Calls without an entry state are ignored there.
             keys.append((replaced, paired[0]))
         program = self.loader.load(
             variants_of(requests),
@@ -220,7 +221,7 @@ class _EventAttacher:
 
 
 def _at_return(request: AttachRequest) -> bool:
-    # Of a pair, the variant at the entry belongs to sys_enter, whatever its point says.
+    # The entry variant of a pair belongs to sys_enter, even if its attach point is a return.
     target, role = request.point.kernel_target, request.variant.call
     at_entry = role is not None and role.entry
     return isinstance(target, SyscallTarget) and target.returns and not at_entry

@@ -1,8 +1,8 @@
-"""Attaching to functions of the kernel, each by the method that its target names.
+"""Attaching to kernel functions, each by the method of its target.
 
-One program serves many functions where a cookie tells which was hit. Programs on returns are
-attached first, so that no entry is traced whose return would be missed; where attaching to a return
-fails, its entry is left out.
+One program serves several functions if a cookie identifies the function. Programs at returns are
+attached first, so that no entry is traced whose return would be missed. If attaching to a return
+fails, its entry is not attached.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ("attach_kernel_functions",)
 
 _MAX_INDEXED = 4096  # functions attached by one call, if one short program serves them all
-_SHOW_PROGRESS = 256  # functions or more whose progress is reported
+_SHOW_PROGRESS = 256  # progress is reported from this number of functions on
 _ENOTSUPP = 524
 _HINTS = {
     errno.EINVAL: "the kernel allows no probe there (notrace, or on its blacklist)",
@@ -82,7 +82,7 @@ _NAMES = {
 def attach_kernel_functions(
     loader: ProgramLoader, requests: Sequence[AttachRequest]
 ) -> list[AttachFailure]:
-    """Attach to functions of the kernel; return what could not be attached.
+    """Attach to kernel functions; return the failures.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
@@ -103,7 +103,7 @@ def _target_of(request: AttachRequest) -> FunctionTarget:
 
 
 def _uses_session(request: AttachRequest) -> bool:
-    # Whether kprobe_multi attaches it and the kernel keeps the entry's stack pointer.
+    # Whether kprobe_multi attaches it and the kernel preserves the entry's stack pointer.
     match = request.point.call
     is_multi = _target_of(request).method is KprobeMethod.KPROBE_MULTI
     return is_multi and match is not None and match.kernel_keeps_sp
@@ -115,18 +115,18 @@ class _FunctionAttacher:
         self.loader = loader
         self.total = total
         self.done = 0
-        self.failed: set[int] = set()  # identities of points
+        self.failed: set[int] = set()  # identities of attach points
         self.failures: list[AttachFailure] = []
         self.batch = KprobeBatch(loader, self._progress, self._fail)
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
-        """Attach them; return what could not be attached."""
+        """Attach all requests; return the failures."""
         requests = self._attach_sessions(requests)
         times: dict[tuple[FunctionTarget, bool], int] = {}
         keyed = []
         for request in requests:
             target = _target_of(request)
-            # A program attaches to a place once: a second request there needs another program.
+            # A program attaches to a target once: a second request for it needs another program.
             place = target, request.on_return
             times[place] = times.get(place, 0) + 1
             role = request.variant.call
@@ -144,8 +144,8 @@ class _FunctionAttacher:
         return self.failures
 
     def _attach_sessions(self, requests: Sequence[AttachRequest]) -> list[AttachRequest]:
-        # Attach the returns that kprobe sessions attach together with their entries; return the
-        # requests that are left.
+        # Attaches returns together with their entries where kprobe sessions can. Returns the
+        # remaining requests.
         pairs = pair_returns([request for request in requests if _uses_session(request)])
         times: dict[FunctionTarget, int] = {}
         groups: dict[tuple[int, int], list[EntryReturnPair]] = {}
@@ -188,7 +188,8 @@ class _FunctionAttacher:
             )
 
     def _max_together(self, requests: list[AttachRequest]) -> int:
-        # More of those that one short program serves.
+        # Returns the maximum number of requests for one program; larger if a short program serves
+        # them.
         is_multi = _target_of(requests[0]).method is KprobeMethod.KPROBE_MULTI
         many = is_multi and len(requests) > MAX_VARIANTS
         indexed = many and self.loader.can_index([one.variant for one in requests])
@@ -255,7 +256,8 @@ class _FunctionAttacher:
                     module.close()
 
     def _attach_multi(self, requests: Sequence[AttachRequest]) -> bool:
-        # Returns False if the requests were attached in two halves instead, each of which counts.
+        # Returns False if the requests were split and attached as two halves, which count
+        # themselves.
         cannot = "values of a function's entry at its return" if requests[0].variant.call else ""
         if any(_target_of(request).offset for request in requests):
             cannot = "an instruction within a function"
@@ -310,7 +312,7 @@ class _FunctionAttacher:
 
 
 def _place_text(site: KprobeSite) -> str:
-    # As definitions in tracefs name it.
+    # Returns the location as definitions in tracefs write it.
     if site.address:
         return f"{site.address:#x}"
     return f"{site.symbol}+{site.offset}" if site.offset else site.symbol
