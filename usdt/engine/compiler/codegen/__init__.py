@@ -1,8 +1,8 @@
-"""Code generation: plans in, eBPF programs out.
+"""Code generation: plans → eBPF programs.
 
-program        one program of one or more variants; ``model``: what its parts share
-record         the code that makes a record; ``entry_state``: that keeps captured values of a call
-expressions/   the code of typed expressions
-task_filter    whether the current process is traced, and the programs that keep the set of tasks
-stack_slots    the layout of the BPF stack; ``map_calls``: calls with a key on it
+program        emits one program for one or more variants; ``model``: types shared by its parts
+record         emits the code for a record; ``entry_state``: for the entry state of a call
+expressions/   emits the code of typed expressions
+task_filter    emits the test for traced processes, and programs that maintain the set of tasks
+stack_slots    the layout of the BPF stack; ``map_calls``: helper calls with a map key on it
 """

@@ -1,7 +1,7 @@
-"""Code for entry state: created at a call's entry, found at its return, removed afterwards.
+"""Code that creates entry state at a call's entry, finds it at the return, and removes it.
 
-:mod:`usdt.engine.compiler.entry_return` defines entry state. The program at the return keeps its
-address in ENTRY_STATE_SLOT, or 0 if there is none.
+:mod:`usdt.engine.compiler.entry_return` defines entry state. The return program keeps its address
+in ENTRY_STATE_SLOT, or 0 if there is none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY_SIZE = 16
 
 
 def _key(asm: Assembler, part: EntryReturnRole) -> None:
-    # Stores the key except for the stack pointer, which is left in r8.
+    # Store the key, except for the stack pointer, which is left in r8.
     pointer = part.stack.pointer
     if part.stack.kernel_keeps_sp and not part.entry:
         asm.load(R8, R10, ENTRY_POINTER_SLOT)
@@ -57,7 +57,7 @@ def emit_entry(
 
 
 class _EntryStateEmitter(RecordEmitter):
-    # Entry state is filled as a record is, with its address in r7.
+    # Entry state is filled like a record; its address is in r7.
     def __init__(
         self,
         asm: Assembler,
@@ -77,7 +77,7 @@ class _EntryStateEmitter(RecordEmitter):
         asm.store(R10, _KEY + 8, R8)
         asm.store(R10, KEY_SLOT, 0, 4)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, blank_map(self.part.size))
-        asm.jump(Jump.EQ, R0, 0, lost)  # never: an array has its entries
+        asm.jump(Jump.EQ, R0, 0, lost)  # never: array elements always exist
         asm.mov(R3, R0)
         emit_map_key(asm, frame_map(self.part.size), _KEY)
         asm.mov(R4, 0)
@@ -96,7 +96,7 @@ class _EntryStateEmitter(RecordEmitter):
         asm.goto(self.labels.exit)
 
     def discard(self) -> None:
-        """Keep the entry state: no reader waits for it, so it may be held during page faults."""
+        """Emit nothing: no reader waits for entry state, so the program may sleep with it."""
 
 
 def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
@@ -107,7 +107,10 @@ def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
 
 
 def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -> None:
-    """Emit code that finds the entry state of the returning call; without one: to ``missing``."""
+    """Emit code that finds the entry state of the returning call.
+
+    The code goes to ``missing`` if there is none.
+    """
     found = asm.new_label("frame")
     _key(asm, part)
     for popped in part.stack.return_pops:
@@ -123,7 +126,10 @@ def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -
 
 
 def emit_remove_entry_state(asm: Assembler, size: int, missing: str) -> None:
-    """Emit code that removes the entry state that was found; without one: to ``missing``."""
+    """Emit code that removes the entry state that was found.
+
+    The code goes to ``missing`` if none was found.
+    """
     asm.load(R7, R10, ENTRY_STATE_SLOT)
     asm.jump(Jump.EQ, R7, 0, missing)
     for offset in range(0, _KEY_SIZE, 8):

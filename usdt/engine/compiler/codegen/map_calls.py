@@ -1,4 +1,4 @@
-"""Calls of the helpers that take a map and a key on the BPF stack."""
+"""Code for helper calls with a map and a key on the BPF stack."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ __all__ = ("emit_map_call", "emit_map_key")
 
 
 def emit_map_key(asm: Assembler, name: str, slot: int = KEY_SLOT) -> None:
-    """Put the map ``name`` into r1 and the address of the key in ``slot`` into r2."""
+    """Emit code that leaves the map ``name`` in r1 and the address of the key in ``slot`` in r2."""
     asm.load_map(R1, name)
     asm.mov(R2, R10)
     asm.add(R2, slot)
 
 
 def emit_map_call(asm: Assembler, helper: Helper, name: str, slot: int = KEY_SLOT) -> None:
-    """Call a helper on the map ``name`` with the key in ``slot``; its other arguments are set."""
+    """Emit a call of ``helper`` with the map ``name`` and the key in ``slot``.
+
+    Other arguments of the helper must be in r3 to r5 already.
+    """
     emit_map_key(asm, name, slot)
     asm.call(helper)

@@ -2,9 +2,9 @@
 
 ProgramVariant   a plan at one probe; a program has one or several
 TaskFilter       which processes are traced
-HitCondition     decides beside the predicates whether a hit counts
-ActionEmitter    emits what is done at a hit
-VariantDispatch  emits how a program finds the variant that was hit
+HitCondition     decides, in addition to the predicates, whether a hit counts
+ActionEmitter    emits the action of a hit: a record, or an update of an aggregate
+VariantDispatch  emits the code that finds the variant that was hit
 Labels           where the code for a hit may end
 """
 
@@ -34,8 +34,8 @@ __all__ = (
     "VariantDispatch",
 )
 
-EXIT = "exit"  # label of a program: the hit is done with
-COUNTERS = "counters"  # array: probe index → u64 lost, u64 predicates that could not be read
+EXIT = "exit"  # label of a program: the end of the code for a hit
+COUNTERS = "counters"  # array: probe index → u64 lost hits, u64 hits with an unreadable predicate
 
 
 @frozen
@@ -43,11 +43,11 @@ class ProgramVariant:
     """A plan at one probe; a program has one or several.
 
     Attributes:
-        number: the attach cookie of its sites, and what its records say they are of; from 1.
+        number: from 1; the attach cookie of its sites, and the number in its records.
         probe_index: the probe's index in the map ``COUNTERS``.
-        plan: what is computed at a hit.
+        plan: the predicates and outputs of a hit.
         call: the role of this variant, if a function is traced from entry to return.
-        condition: what else decides whether a hit counts.
+        condition: decides, in addition to the predicates, whether a hit counts; or None.
     """
 
     number: int
@@ -58,7 +58,7 @@ class ProgramVariant:
 
 
 class TaskSetMaps(Protocol):
-    """A set of tasks that programs ask: :class:`usdt.engine.runtime.follow.TaskSet`."""
+    """A set of tasks that programs look up: :class:`usdt.engine.runtime.follow.TaskSet`."""
 
     @property
     def maps(self) -> Mapping[str, Map]:
@@ -74,8 +74,8 @@ class TaskFilter:
         namespace: (device, inode) of the tracer's PID namespace if that is not the initial one,
             for bpf_get_ns_current_pid_tgid (Linux 5.7, commit b4490c5c4e02); else None.
         followed: the set of tasks that are traced instead of ``pids``.
-        excluded: a process that is not traced where all others are: the tracer itself, each of
-            whose lines would otherwise cause the next.
+        excluded: if all processes are traced, the ID of one that is not: the tracer, whose output
+            would otherwise cause more hits. 0: none.
     """
 
     pids: tuple[int, ...] = ()
@@ -94,9 +94,10 @@ class Labels:
     """The labels at which the code for a hit may end.
 
     Attributes:
-        lost: the hit cannot be kept, as a buffer or map is full; it is counted as lost.
-        undecided: something the hit depends on cannot be read; it is counted as undecided.
-        exit: the hit is done with.
+        lost: a buffer or map is full, so the hit is counted as lost.
+        undecided: a value that decides about the hit is unreadable; the hit is counted as
+            undecided.
+        exit: the end of the code for a hit.
     """
 
     lost: str
@@ -105,52 +106,52 @@ class Labels:
 
 
 class HitCondition(Protocol):
-    """Decides, beside the predicates, whether a hit counts. Hashable."""
+    """Decides, in addition to the predicates, whether a hit counts. Hashable."""
 
     @property
     def after_predicates(self) -> bool:
-        """Whether it is asked only where the predicates hold; else it comes first."""
+        """True if it is evaluated only when the predicates hold; False if before them."""
 
     def prepare(self, asm: Assembler) -> None:
-        """Emit what must run before the predicates, whatever their outcome."""
+        """Emit code that runs before the predicates, whether they hold or not."""
 
     def emit(self, asm: Assembler, lost: str) -> None:
-        """Emit code that falls through if the hit counts and else goes to ``EXIT``.
+        """Emit code that falls through if the hit counts, and otherwise goes to ``EXIT``.
 
-        It keeps r6 and r9. It goes to ``lost`` if it cannot decide because a map is full.
+        The code preserves r6 and r9. It goes to ``lost`` if it cannot decide because a map is full.
         """
 
 
 class ActionEmitter(Protocol):
-    """Emits what is done at a hit of a variant whose predicates hold.
+    """Emits the action of a variant, which runs at a hit whose predicates hold.
 
-    The code begins with the context in r6 and pid_tgid in r9. Every path through it ends in a
-    ``goto`` to one of the labels it is given. Its own labels come from ``asm.new_label()``.
+    The code finds the context in r6 and pid_tgid in r9. Every path through it ends with a
+    ``goto`` to one of the given labels. Its own labels come from ``asm.new_label()``.
     """
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
     ) -> None:
-        """Emit the action; ``sleepable``: the program may take page faults, and may need to."""
+        """Emit the action; ``sleepable``: the program may sleep, so it may handle page faults."""
 
     def indexed(
         self, variants: Iterable[ProgramVariant]
     ) -> Callable[[Assembler, str], None] | None:
-        """Return what emits one action for any number of variants that differ only in number.
+        """Return a function that emits one action for variants that differ only in their number.
 
-        It is called with the assembler and the label of lost hits; the code finds the variant's
-        number less one in ``KEY_SLOT``. None: the variants differ in more than that.
+        Its arguments are the assembler and the label of lost hits. The code that it emits finds
+        the variant's number minus one in ``KEY_SLOT``. None if there is no such action.
         """
         del variants
         return None
 
 
 class VariantDispatch(Protocol):
-    """Finds the variant that was hit, if no attach cookie tells it."""
+    """Finds the variant that was hit if the attach cookie does not identify it."""
 
     @property
     def keys(self) -> Sequence[tuple[int, int]]:
-        """Pairs of a key and the number of the variant that it stands for."""
+        """Pairs of a key and the number of its variant."""
 
     def emit(self, asm: Assembler) -> None:
         """Emit code that leaves a key in r0 or goes to ``EXIT``."""

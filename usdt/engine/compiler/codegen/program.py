@@ -1,16 +1,16 @@
-"""Code generation: plans in, one eBPF program out.
+"""Generation of eBPF programs from plans.
 
-A program serves one or more *variants*, each a plan at a probe. With several, the attach cookie
-of the site says which variant was hit, and the code finds it by binary search. Arguments are read
-straight from ``struct pt_regs``: no interpreter, no map look-up.
+A program serves one or more *variants*, each a plan at a probe. If it serves several, the attach
+cookie of the site is the number of the variant, which the code finds by binary search. Arguments
+are read directly from ``struct pt_regs``, without an interpreter or a map lookup.
 
-    start             find the current process and reject those not traced; dispatch
+    start             reject processes that are not traced; dispatch
     for each variant:
-      predicates      all of them, before anything is reserved, looked up or copied
-      action          what an :class:`ActionEmitter` emits: a record, if no other is given
+      predicates      all of them, before a record is reserved or filled
+      action          the code of an :class:`ActionEmitter`; by default it writes a record
     tails             counters of lost and undecided hits; the exit
 
-Register use: r6 context, r9 pid_tgid; r7 and r8 belong to the action.
+Registers: r6 context, r9 pid_tgid; r7 and r8 are for the action.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ("generate", "generate_indexed")
 
-_LEAVE = "leave"  # label behind the removal of an entry state
-_REJECT = "reject"  # label that returns the result for processes that are not traced
+_LEAVE = "leave"  # label after the removal of entry state
+_REJECT = "reject"  # label of the code that returns ``reject_result``
 _LOST, _UNDECIDED = 0, 1  # the counters of a probe
 
 
@@ -61,20 +61,20 @@ def generate(
     reject_result: int | None = None,
     uprobe: bool = False,
 ) -> Code:
-    """Return the program of ``variants``.
+    """Return a program for ``variants``.
 
     Args:
         variants: the variants that the program serves.
         task_filter: which processes are traced.
-        sleepable: whether the program is loaded so that it may take page faults.
-        action: emits what each variant does at a hit.
-        dispatch: how to find the variant that was hit; None: by the attach cookie.
-        result: what the program returns.
-        reject_result: what it returns for processes that are not traced; None: ``result``.
+        sleepable: whether the program is loaded as sleepable, so that it may handle page faults.
+        action: emits the action of each variant at a hit.
+        dispatch: finds the variant that was hit; None: the attach cookie identifies it.
+        result: the value that the program returns.
+        reject_result: the value for processes that are not traced; None: ``result``.
         uprobe: whether the program is attached to uprobes.
 
     Raises:
-        CodeTooLarge: too many variants for one program; give fewer.
+        CodeTooLarge: there are too many variants for one program.
     """
     asm = Assembler()
     if uprobe:
@@ -111,15 +111,15 @@ def generate_indexed(
     find_variant: Callable[[Assembler], object] | None,
     probe_index: int,
 ) -> Code:
-    """Return a program of any number of variants that differ only in their number.
+    """Return a program for any number of variants that differ only in their number.
 
     Args:
         task_filter: which processes are traced.
-        count: emits the action, which finds the variant's number less one in ``KEY_SLOT``; its
-            second argument is the label of hits that are lost.
+        count: emits the action, which finds the variant's number minus one in ``KEY_SLOT``; its
+            second argument is the label of lost hits.
         find_variant: emits code that leaves the variant's number in r0 or goes to ``EXIT``; None:
             the attach cookie is the number.
-        probe_index: the probe whose counter counts lost hits.
+        probe_index: the index in ``COUNTERS`` under which lost hits are counted.
     """
     asm = Assembler()
     asm.mov(R6, R1)
@@ -143,12 +143,12 @@ def _variant_label(number: int) -> str:
 
 
 def _avoid_private_stack(asm: Assembler) -> None:
-    # A program of type kprobe with 64 bytes of stack or more has one stack per CPU since Linux 6.13
-    # (a76ab5731e32, "bpf: Find eligible subprogs for private stack support", in 6.12.y as well),
-    # because such programs do not run twice on a CPU. Programs of uprobes do: they are preempted,
-    # and sleep while pages are faulted in, and another thread would overwrite their stack. The
-    # kernel gives programs with a tail call no private stack; the verifier removes this call, which
-    # is never reached.
+    # Since Linux 6.13 (a76ab5731e32, "bpf: Find eligible subprogs for private stack support", in
+    # 6.12.y as well), a program of type kprobe with 64 bytes of stack or more has a private stack
+    # per CPU, on the assumption that it does not run twice at a time on a CPU. A program on uprobes
+    # may: it can be preempted, and sleeps while pages are faulted in, and another thread would then
+    # overwrite its stack. The kernel gives programs with a tail call no private stack. This call is
+    # never reached, and the verifier removes it.
     asm.mov(R0, 0)
     asm.jump(Jump.EQ, R0, 0, "begin")
     asm.call(Helper.TAIL_CALL)
@@ -156,8 +156,8 @@ def _avoid_private_stack(asm: Assembler) -> None:
 
 
 def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
-    # r9 = pid_tgid. Reject processes that are not traced, and those outside the tracer's PID
-    # namespace, where they have no ID.
+    # Leave pid_tgid in r9. Reject processes that are not traced, and those that have no ID in the
+    # tracer's PID namespace.
     follow = task_filter.followed is not None
     emit_current_process(asm, task_filter.namespace, "outside" if follow else reject)
     if follow:
@@ -176,7 +176,7 @@ def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
 
 
 def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:
-    # Binary search for the key in r0, among pairs of a key and a variant's number.
+    # Emit a binary search for the key in r0; ``keys`` are pairs of a key and a variant's number.
     if len(keys) == 1:
         asm.jump(Jump.EQ, R0, keys[0][0], _variant_label(keys[0][1]))
         asm.goto(EXIT)
@@ -205,7 +205,7 @@ def _emit_variant(
         condition.prepare(asm)
     false, unreadable = EXIT, labels.undecided
     at_entry = role is not None and role.entry
-    if at_entry:  # this call's return must not find the state of an earlier call at this address
+    if at_entry:  # the return must not find the state of an earlier call at this stack address
         false, unreadable = asm.new_label("false"), asm.new_label("unreadable")
     emitter = ExpressionEmitter(asm, sleepable=sleepable, fail=unreadable, kernel=plan.kernel)
     for node in plan.predicates:
@@ -232,8 +232,8 @@ def _emit_count(asm: Assembler, label: str, probe_index: int, counter: int) -> N
 
 
 def _emit_tails(asm: Assembler, sizes: set[int], result: int) -> None:
-    # Shared ends: r8 = probe index, r7 = which of its counters to increment. A program has entry
-    # states of one size.
+    # Emit the shared end of variants: r8 is the probe index, r7 the counter to increment. All entry
+    # state of a program has one size.
     asm.label("count")
     asm.store(R10, KEY_SLOT, R8, 4)
     emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, COUNTERS)

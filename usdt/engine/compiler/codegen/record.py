@@ -1,13 +1,13 @@
-"""The code that makes a record of a hit: reserved in the ring buffer, filled in place, submitted.
+"""Code that writes the record of a hit.
 
-    body       reserve a record, fill it without sleeping, submit it
-    fault_in   only in sleepable programs, only after a read found its page absent:
-               discard the record, fault the pages in, run the body once more
+    body       reserve a record in the ring buffer, fill it without sleeping, submit it
+    fault_in   only in sleepable programs, only after a read found an absent page:
+               discard the record, fault the pages in, run the body again
 
-A program never sleeps while it holds a record: readers cannot pass a reserved record, so a page
-that takes seconds to fault in (or never does, with userfaultfd) would block the whole session.
+A program never sleeps while it has a reserved record, because readers cannot skip one. A page
+that takes seconds to fault in (or never does, with userfaultfd) would block the session.
 
-Register use: r6 context, r7 record, r8 attempt (0, then 1), r9 pid_tgid.
+Registers: r6 context, r7 record, r8 attempt (0, then 1), r9 pid_tgid.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 __all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 
 EVENTS = "events"  # ring buffer
-_WAKEUP = 0  # flags: wake the reader if it has caught up; see usdt/bpf/ringbuf.py
+_WAKEUP = 0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/ringbuf.py
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
-_MAX_OFFSET = 1 << 15  # of the signed 16-bit offset of loads and stores
-_FIRST_ADDRESS = 4096  # below it lies no data: NULL and its members
+_MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
+_FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL
 
 
 class RecordAction(ActionEmitter):
-    """Emits a record of every hit."""
+    """The action that writes a record."""
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
     ) -> None:
-        """Emit the code that makes the record."""
+        """Emit the code that writes the record."""
         RecordEmitter(asm, variant, labels, sleepable=sleepable).emit()
 
 
@@ -67,7 +67,7 @@ RECORD_ACTION = RecordAction()
 
 
 class RecordEmitter:
-    """Emits what makes a record; an entry state is filled in much the same way."""
+    """Emits the code that writes a record; a subclass fills entry state with it."""
 
     def __init__(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
@@ -81,7 +81,7 @@ class RecordEmitter:
         self._fault_in_label = asm.new_label("fault_in")
 
     def emit(self) -> None:
-        """Emit all of it."""
+        """Emit the body and, in a sleepable program, the code that faults pages in."""
         self._body()
         if self.sleepable:
             self._fault_in_and_retry()
@@ -164,7 +164,7 @@ class RecordEmitter:
         self._mark_unreadable(index, output, fail, done)
 
     def _mark_unreadable(self, index: int, output: Output, fail: str, done: str) -> None:
-        # Where the value could not be read, set its bit in the bitmap.
+        # Emit code at ``fail`` that sets the bit of the value in the bitmap.
         asm, bitmap = self.asm, self.plan.bitmap_offset
         if not output.may_fault or bitmap is None:
             return
@@ -181,7 +181,7 @@ class RecordEmitter:
         asm.label(done)
 
     def _stack(self, output: Output, column: StackColumn) -> None:
-        # Addresses, and before them how many bytes they are, or a negative errno.
+        # The length prefix, or a negative errno; then the addresses.
         asm = self.asm
         asm.mov(R1, R6)
         asm.mov(R2, R7)
@@ -192,7 +192,7 @@ class RecordEmitter:
         asm.store(*self._place(output, R1), R0)
 
     def _copy(self, index: int, output: Output, length: int) -> None:
-        # A value of any size, from memory into the record.
+        # Copy an aggregate from memory into the record.
         fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
         emitter = self._emitter(fail)
         if output.captured is not None:
@@ -209,7 +209,8 @@ class RecordEmitter:
         self._mark_unreadable(index, output, fail, done)
 
     def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
-        # An instruction's offset reaches 32 KiB; what lies farther gets a register of its own.
+        # Return a register and an offset for a store. An instruction's offset reaches 32 KiB;
+        # beyond that, the address is computed in ``scratch``.
         offset = _offset(output)
         if offset < _MAX_OFFSET:
             return R7, offset
@@ -218,12 +219,12 @@ class RecordEmitter:
         return scratch, 0
 
     def _to(self, offset: int) -> None:
-        # A place of the record into r1.
+        # Leave the address of ``offset`` in the record in r1.
         self.asm.mov(R1, R7)
         self.asm.add(R1, offset)
 
     def _retry(self) -> None:
-        # On the first attempt, give up the record and fault the pages in.
+        # On the first attempt, discard the record and fault the pages in.
         if self.sleepable:
             self.asm.jump(Jump.EQ, R8, 0, self._fault_in_label)
 
@@ -270,7 +271,7 @@ class RecordEmitter:
         asm.label(done)
 
     def _list(self, output: Output, column: StructListColumn) -> None:
-        # Lead, address, and as many bytes as are said to lie there, if they fit.
+        # The length prefix, the address, and the values as far as they fit.
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
         emitter = self._emitter(fail)
@@ -297,7 +298,7 @@ class RecordEmitter:
         asm.label(done)
 
     def _gathered(self, output: Output, column: StructColumn, node: RegisterAggregate) -> None:
-        # Lead, no address, and the bytes of some registers; what lies between them is 0.
+        # The length prefix, 0 as address, and the values of registers; bytes between them are 0.
         asm = self.asm
         self._to(_offset(output))
         asm.store(R1, 0, column.capacity)
@@ -311,7 +312,7 @@ class RecordEmitter:
             asm.store(R1, 16 + start, R0, part.type.size)
 
     def _structure(self, output: Output, column: StructColumn) -> None:
-        # Lead, address, and what lies there.
+        # The length prefix, the address, and the structure.
         asm = self.asm
         unknown, fault, null, done = map(asm.new_label, ("unknown", "fault", "null", "done"))
         emitter = self._emitter(unknown)
@@ -346,7 +347,7 @@ class RecordEmitter:
         asm.label(done)
 
     def _clamp(self, output: Output, capacity: int, *, signed: bool) -> None:
-        # The length in r0, at least 0 and at most the capacity, into the record, which holds 0.
+        # Store r0, clamped to 0…capacity, as the length prefix, which is 0 already.
         asm = self.asm
         big, stored = asm.new_label("big"), asm.new_label("stored")
         if signed:
@@ -378,15 +379,16 @@ class RecordEmitter:
         asm.goto(self.again)
 
     def discard(self) -> None:
-        """Emit what gives up a record before the program sleeps."""
+        """Emit code that discards the record before the program sleeps."""
         asm = self.asm
         asm.mov(R1, R7)
-        # What was submitted behind this record did not wake the reader: it waits for this one.
+        # Records submitted after this one did not wake the reader, which waits for this one.
         asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_DISCARD)
 
     def _fault_in(self, node: Node, size: int = 0) -> None:
-        # Evaluate the node, and touch so many bytes at the address it is, or lies at.
+        # Evaluate the node. If size is not 0, touch as many bytes: at the node's address if it is
+        # an aggregate, else at the address that is its value.
         skip = self.asm.new_label("next")
         emitter = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
         if node.type.kind is ValueClass.BYTES:

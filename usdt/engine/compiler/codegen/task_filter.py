@@ -1,6 +1,6 @@
-"""Code that asks whether a hit is of a process that counts, and keeps the set of those that do.
+"""Code that looks up whether a process is traced, and programs that maintain the set of tasks.
 
-:mod:`usdt.engine.runtime.follow` says what is in the set, and attaches the programs that keep it.
+:mod:`usdt.engine.runtime.follow` defines the set, and attaches the programs.
 """
 
 from __future__ import annotations
@@ -30,17 +30,21 @@ __all__ = (
     "free_program",
 )
 
-FOLLOWED = "followed"  # hash: u64 of a process or a task → ALIVE or ENDED
+FOLLOWED = "followed"  # hash: u64 key of a process or task → u8 ALIVE or ENDED
 UNFOLLOWED = (
-    "unfollowed"  # array of u64: tasks that did not fit into the set, hits without a number
+    "unfollowed"  # array of u64: tasks that did not fit into the set, hits without a process ID
 )
 ALIVE, ENDED = 1, 2
 _NO_ROOM, _NO_NUMBER = 0, 1  # indexes in UNFOLLOWED
-_EXIST = 2  # BPF_EXIST: only what is there is changed
+_EXIST = 2  # BPF_EXIST: change an existing element only
 
 
 def emit_current_process(asm: Assembler, namespace: tuple[int, int] | None, outside: str) -> None:
-    """r9 = pid_tgid as ``namespace`` (None: the initial one) sees it; else go to ``outside``."""
+    """Emit code that leaves pid_tgid in r9, as the PID namespace ``namespace`` sees it.
+
+    ``namespace`` is (device, inode), or None for the initial one. The code goes to ``outside`` if
+    the current task has no ID in the namespace.
+    """
     if namespace is None:
         asm.call(Helper.GET_CURRENT_PID_TGID)
         asm.mov(R9, R0)
@@ -60,10 +64,11 @@ def emit_current_process(asm: Assembler, namespace: tuple[int, int] | None, outs
 
 
 def emit_membership(asm: Assembler, *, outside: str, exit_label: str) -> None:
-    """Go on if the process of r9 or the current task is in the set, to ``exit_label`` if not.
+    """Emit code that falls through if the process in r9 or the current task is in the set.
 
-    At ``outside`` arrive those that :func:`emit_current_process` found no number for: of them,
-    the hits of tasks in the set are counted.
+    Otherwise the code goes to ``exit_label``. It also defines the label ``outside``, to which
+    :func:`emit_current_process` goes if a task has no ID: the code there counts the hit if the
+    task is in the set, and goes to ``exit_label``.
     """
     _process_lookup(asm, "followed")
     _task_lookup(asm, "followed")
@@ -91,8 +96,9 @@ def _task_lookup(asm: Assembler, found: str) -> None:
 
 
 def _one_form(asm: Assembler, task: Reg) -> None:
-    # Of 32-bit kernels, the helper extends an address by its sign (bpf_get_current_task() in
-    # kernel/trace/bpf_trace.c) and tracepoints by zeros (__CAST_TO_U64() in trace/bpf_probe.h).
+    # On 32-bit kernels, the helper sign-extends an address (bpf_get_current_task() in
+    # kernel/trace/bpf_trace.c), and tracepoints zero-extend it (__CAST_TO_U64() in
+    # trace/bpf_probe.h). Zero-extend it here.
     done = asm.new_label("task")
     asm.mov(R1, task)
     asm.alu(Alu.ARSH, R1, 32)
@@ -103,7 +109,7 @@ def _one_form(asm: Assembler, task: Reg) -> None:
 
 
 def _lookup(asm: Assembler, found: str) -> None:
-    # Whether r0 is in the set.
+    # Go to ``found`` if the key in r0 is in the set.
     asm.store(R10, KEY_SLOT, R0)
     emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, FOLLOWED)
     asm.jump(Jump.NE, R0, 0, found)
@@ -119,9 +125,10 @@ def _count(asm: Assembler, index: int, done: str) -> None:
 
 
 def fork_program(namespace: tuple[int, int] | None) -> Code:
-    """Return the program for ``sched_process_fork``: a child of the set joins it, others leave.
+    """Return the program for ``sched_process_fork``.
 
-    The tracepoint's arguments are the parent, which is the current task, and the child.
+    It adds the child to the set if the parent is in it, and removes it otherwise. The
+    tracepoint's arguments are the parent, which is the current task, and the child.
     """
     asm = Assembler()
     asm.load(R7, R1, 8)
@@ -141,7 +148,7 @@ def fork_program(namespace: tuple[int, int] | None) -> Code:
 
 
 def _update(asm: Assembler, state: int, flags: int) -> None:
-    # Of the task in r7.
+    # Set the state of the task in r7.
     asm.store(R10, KEY_SLOT, R7)
     asm.store(R10, READ_SLOT, state, 1)
     emit_map_key(asm, FOLLOWED)
@@ -152,9 +159,10 @@ def _update(asm: Assembler, state: int, flags: int) -> None:
 
 
 def exit_program() -> Code:
-    """Return the program for ``sched_process_exit``: the task has ended, but stays in the set.
+    """Return the program for ``sched_process_exit``.
 
-    The tracepoint's first argument is the task that ends, the current one.
+    It marks the task as ended, but leaves it in the set. The tracepoint's first argument is the
+    task that ends, which is the current one.
     """
     asm = Assembler()
     asm.load(R7, R1, 0)
@@ -164,9 +172,9 @@ def exit_program() -> Code:
 
 
 def free_program() -> Code:
-    """Return the program for ``sched_process_free``: the task leaves the set.
+    """Return the program for ``sched_process_free``, which removes the task from the set.
 
-    The tracepoint's argument is the task that nobody runs or waits for any more.
+    The tracepoint's argument is the task, which has run for the last time and has been reaped.
     """
     asm = Assembler()
     asm.load(R7, R1, 0)

@@ -1,14 +1,14 @@
-"""What a value of a record is: how it is stored, and how it is shown.
+"""Columns: the types of the values in a record, which say how a value is stored and shown.
 
-Every column is one of the types that :data:`Column` joins. Code that has to know which one uses
-``match``, with :func:`typing.assert_never` behind the last case where every type counts.
+:data:`Column` is the union of these types. Code that distinguishes them uses ``match``, with
+:func:`typing.assert_never` after the last ``case`` if it must handle every type.
 
 Each type has these attributes:
 
-    size          bytes reserved for the value, without padding and without a length prefix
+    size          bytes reserved for the value, without padding and without the length prefix
     prefix_size   bytes of the length prefix before it (:mod:`.length_prefix`): 8 or 0
-    stored        whether it is in the record at all
-    struct_code   the reserved bytes in the format language of :mod:`struct`
+    stored        whether the record contains it
+    struct_code   the :mod:`struct` format of the value with its length prefix and padding
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = (
 
 WORD = 8  # bytes; every value is padded to a multiple of it
 
-StackKind = Literal["ustack", "kstack"]  # of the process, of the kernel
+StackKind = Literal["ustack", "kstack"]  # the stack of the process, of the kernel
 
 
 class IntFormat(enum.Enum):
-    """How an integer is shown; the values are the words of recordings."""
+    """How an integer is shown; recordings contain the values of this enum."""
 
     DECIMAL = "integer"
     BOOL = "bool"
@@ -59,24 +59,24 @@ class IntFormat(enum.Enum):
 
 
 def padded(size: int) -> int:
-    """Return ``size`` rounded up to whole words."""
+    """Return ``size`` in bytes, rounded up to a multiple of eight."""
     return -(-size // WORD) * WORD
 
 
 def prefixed_code(size: int) -> str:
-    """Return the :mod:`struct` code of a length prefix and ``size`` bytes, padded."""
+    """Return the :mod:`struct` format of a length prefix and ``size`` bytes, padded."""
     return f"q{size}s{-size % WORD}x"
 
 
 @frozen
 class IntColumn:
-    """An integer of 1, 2, 4 or 8 bytes, extended to eight.
+    """An integer of 1, 2, 4 or 8 bytes, which is stored extended to eight.
 
     Attributes:
-        type: of the integer before it is extended.
-        format: how it is shown, if its value has no name.
-        names: of its values, if they have any.
-        cast: its C type, if that is known.
+        type: its type before it is extended.
+        format: how a value is shown that has no name.
+        names: the names of its values, if they have any.
+        cast: its C type, or "" if that is not known.
     """
 
     type: ValueType
@@ -97,7 +97,7 @@ class IntColumn:
 
 @frozen
 class SymbolColumn:
-    """An address that is shown as a symbol: of the process (``ustack``) or of the kernel."""
+    """An address that is shown as a symbol, of the process (``ustack``) or of the kernel."""
 
     type: ValueType
     kind: StackKind
@@ -114,7 +114,7 @@ class SymbolColumn:
 
 @frozen
 class FloatColumn:
-    """A floating-point number of ``width`` bytes, 4 or 8; ``cast``: as of an integer."""
+    """A floating-point number of ``width`` bytes, 4 or 8; ``cast`` as in :class:`IntColumn`."""
 
     width: int
     cast: str = ""
@@ -131,7 +131,7 @@ class FloatColumn:
 
 @frozen
 class BytesColumn:
-    """An aggregate that was passed by value: ``length`` bytes; ``cast``: as of an integer."""
+    """An aggregate of ``length`` bytes, passed by value; ``cast`` as in :class:`IntColumn`."""
 
     length: int
     cast: str = ""
@@ -152,11 +152,12 @@ class BytesColumn:
 
 @frozen
 class StringColumn:
-    """A string that ends with a NUL.
+    """A NUL-terminated string.
 
     Attributes:
-        size: the most bytes that are kept, with the NUL.
-        kernel: whether types of the kernel led to its address, which may still be a process's.
+        size: the maximum number of bytes that are kept, with the NUL.
+        kernel: whether its address is a pointer by the kernel's types, or is in the context. The
+            string itself may still be in a process's memory.
     """
 
     size: int
@@ -173,7 +174,7 @@ class StringColumn:
 
 @frozen
 class BufferColumn:
-    """Bytes that are shown as text; the prefix counts them, ``size`` is the most that are kept."""
+    """Bytes that are shown as text; ``size`` is the maximum number that are kept."""
 
     size: int
 
@@ -188,11 +189,11 @@ class BufferColumn:
 
 @frozen
 class ArrayColumn:
-    """Integers in a row.
+    """An array of integers.
 
     Attributes:
-        size: the most bytes that are kept; the prefix says how many count.
-        element_code: an element in the format language of :mod:`struct`.
+        size: the maximum number of bytes that are kept.
+        element_code: the :mod:`struct` format of an element.
     """
 
     size: int
@@ -209,13 +210,13 @@ class ArrayColumn:
 
 @frozen
 class StructColumn:
-    """A structure: its address, and as many of its bytes as are kept.
+    """A structure: its address, then its first bytes.
 
     Attributes:
         shape: its type.
         capacity: bytes that are kept.
-        by_pointer: whether a pointer to it was given, which is shown with it.
-        kernel: whether types of the kernel led to it.
+        by_pointer: whether the item is a pointer to it, which is shown with it.
+        kernel: as in :class:`StringColumn`.
     """
 
     shape: TypeSnapshot
@@ -239,11 +240,11 @@ class StructColumn:
 
 @frozen
 class StructListColumn:
-    """Values of one type in a row, behind their address.
+    """A list of values of one type: its address, then the values.
 
     Attributes:
-        shape: the type of an array of as many as are kept; the prefix says how many bytes count.
-        capacity: bytes that are kept.
+        shape: an array type with as many elements as are kept at most.
+        capacity: the maximum number of bytes that are kept.
     """
 
     shape: TypeSnapshot
@@ -265,7 +266,7 @@ class StructListColumn:
 
 @frozen
 class StackColumn:
-    """The addresses of a stack, innermost first; ``size`` is a multiple of eight bytes."""
+    """The addresses of a stack, innermost first; ``size`` in bytes is a multiple of eight."""
 
     kind: StackKind
     size: int
@@ -281,7 +282,7 @@ class StackColumn:
 
 @frozen
 class CommColumn:
-    """The name of the thread, which every record has in its header."""
+    """The name of the thread, which is in the header of every record."""
 
     size = 0
     prefix_size = 0
@@ -291,7 +292,7 @@ class CommColumn:
 
 @frozen
 class ConstColumn:
-    """A text that is the same at every hit."""
+    """A string that is the same at every hit."""
 
     text: str
 

@@ -1,22 +1,22 @@
-"""Where the values of a record are.
+"""The layout of records, and its form in recordings.
 
-A record, as the program writes it into the ring buffer and :mod:`usdt.engine.output.decode` reads
-it:
+A program writes this record into the ring buffer, and :mod:`usdt.engine.output.decode` reads it:
 
     0    u64   time, CLOCK_MONOTONIC nanoseconds
     8    u32   thread ID
     12   u32   process ID
     16   u32   CPU
-    20   u32   case: which probe, which plan
+    20   u32   number of the variant, which identifies the probe and the plan
     24   char  comm[16]
-    40   u64   bitmap, only if some value may be unreadable: bit n = output n was not readable
+    40   u64   bitmap, only if a value may be unreadable: bit n = output n was not readable
     …          outputs, each padded to eight bytes
 
-A string, buffer, array, structure or stack is preceded by an s64, its length prefix
-(:mod:`usdt.engine.compiler.record.length_prefix`); a structure also by its address.
+An s64, the length prefix (:mod:`usdt.engine.compiler.record.length_prefix`), precedes a string,
+buffer, array, structure or stack. Between it and a structure is the structure's address.
 
-A :class:`RecordLayout` has no expressions: it can be written into a recording and read on another
-machine. What is read is checked as untrusted input, because decoding compiles code from it.
+A :class:`RecordLayout` contains no expressions, so it can be written into a recording and read on
+another machine. A layout from a recording is checked as untrusted input, because the decoder
+compiles code from it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _MAX_RECORD = 1 << 30  # bytes: the ring buffer's own limit
 _POINTER = ValueType(ValueClass.UNSIGNED, 8)
 
 
-class BadLayout(TracingError, ValueError):  # noqa: N818 - short for what it says
-    """A description of a record that no plan can have."""
+class BadLayout(TracingError, ValueError):  # noqa: N818 - named for the condition
+    """A record layout that no plan can have."""
 
 
 @frozen
@@ -70,9 +70,10 @@ class RecordField:
     """One value of a record.
 
     Attributes:
-        key: the item as written, without spaces.
-        column: what it is.
-        offset: in the record, of the length prefix if there is one; None: it is not stored.
+        key: the item as written, without unnecessary blanks.
+        column: how it is stored and shown.
+        offset: byte offset in the record, of the length prefix if it has one; None if it is not
+            stored.
         may_fault: whether its bit in the bitmap of unreadable values can be set.
         reason: why it may be unreadable.
     """
@@ -84,7 +85,7 @@ class RecordField:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object; the keys are those of the first recordings."""
+        """Return it as a JSON object; the keys are part of the format of recordings."""
         column = self.column
         form, kind, reason = _described(column)
         members: dict[str, Any] = {
@@ -107,10 +108,10 @@ class RecordField:
 
     @classmethod
     def from_json(cls, data: Any) -> RecordField:
-        """Read what to_json() has made.
+        """Return the field that to_json() has made ``data`` from.
 
         Raises:
-            BadLayout: to_json() cannot have made this.
+            BadLayout: to_json() cannot have made ``data``.
         """
         members = _members(data, "field")
         key, form = _text(members, "key"), _text(members, "form")
@@ -127,7 +128,7 @@ class RecordField:
 
 
 def _described(column: Column) -> tuple[str, ValueType, str]:
-    # Form, type and reason: the words of recordings.
+    # Return the values of "form", "kind" with "bytes", and "reason" in recordings.
     match column:
         case IntColumn():
             return column.format.value, column.type, ""
@@ -160,7 +161,7 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
             assert_never(column)
 
 
-# Each reader gives None for what no column of its kind can be.
+# Each reader returns None for members that no column of its kind can have.
 
 
 def _int(members: dict[str, Any]) -> Column | None:
@@ -251,12 +252,12 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
 
 @frozen
 class RecordLayout:
-    """A record. Hashable: plans of one layout share what decodes them.
+    """The layout of a record. Hashable: plans with equal layouts share a decoder.
 
     Attributes:
         size: bytes of the record, without the ring buffer's header.
-        bitmap_offset: where the bitmap of unreadable values is; None: there is none.
-        fields: in the order in which they are shown, which is that of their offsets.
+        bitmap_offset: byte offset of the bitmap of unreadable values, or None.
+        fields: the values in the order in which they are shown, which is that of their offsets.
         returns: whether its records are of a function's return.
     """
 
@@ -274,10 +275,10 @@ class RecordLayout:
 
     @classmethod
     def from_json(cls, data: Any) -> RecordLayout:
-        """Read what to_json() has made.
+        """Return the layout that to_json() has made ``data`` from.
 
         Raises:
-            BadLayout: to_json() cannot have made this.
+            BadLayout: to_json() cannot have made ``data``.
         """
         members = _members(data, "layout")
         size = _number(members, "size", HEADER_SIZE, _MAX_RECORD)
@@ -302,7 +303,7 @@ class RecordLayout:
 
 
 def _end(field: RecordField, start: int) -> int:
-    # Offset behind a field that must not begin before ``start``.
+    # Return the offset after a field, which must not begin before ``start``.
     if field.offset is None:
         return start
     if field.offset < start or field.offset % WORD:

@@ -1,7 +1,8 @@
-"""What stands before texts, buffers and structures in a record: their bytes, or why there are none.
+"""Length prefixes: the s64 before a string, buffer, array, structure or stack in a record.
 
-A lead is an s64. With :data:`USERS` in it, a pointer that the kernel's types know led to a
-process's memory.
+It is the number of bytes that follow: for a string with the NUL, for a structure without its
+address. A negative number is the reason why there are none. The flag :data:`USERS` says that a
+pointer of the kernel's types referred to a process's memory.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ __all__ = ("FAULT", "NO_ADDRESS", "NULL", "REASONS", "USERS", "reason_of")
 
 USERS = 1 << 32
 FAULT = -14  # EFAULT
-NO_ADDRESS = -6  # ENXIO: already what the address is made of could not be read
-NULL = -4096  # no error number of the kernel's
+NO_ADDRESS = -6  # ENXIO: the address itself could not be computed
+NULL = -4096  # a NULL pointer; the kernel's error numbers end at -4095
 REASONS = {
     FAULT: "memory not readable",
     NO_ADDRESS: "memory not readable, in which its address is",
@@ -21,5 +22,5 @@ REASONS = {
 
 
 def reason_of(lead: int) -> str:
-    """Why there is nothing; ``lead`` is negative."""
+    """Return why a value is missing; ``lead``, its length prefix, is negative."""
     return REASONS.get(lead) or f"errno {-lead}"

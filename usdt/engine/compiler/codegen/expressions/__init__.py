@@ -1,10 +1,14 @@
-"""Code for expressions: typed nodes in, instructions out.
+"""Code generation for expressions: typed nodes → instructions.
 
-Register use: r6 holds the context (``struct pt_regs``) throughout, r7–r9 belong to the caller,
-results arrive in r0, r1–r5 are scratch. Nested operands wait in stack slots.
+emitter      :class:`ExpressionEmitter`: values and branches; ``arithmetic``, ``strings``: parts
+operands     two operands at a time, with one in a stack slot if necessary
+memory       reads of memory, and temporaries on the stack
 
-What cannot be read jumps to the ``fail`` label. In a program that may sleep (``sleepable``) a
-read that finds its page absent is done again by bpf_copy_from_user(), which faults it in.
+Registers: r6 is the context (for example ``struct pt_regs``), r9 is pid_tgid, r7 and r8 are the
+caller's, r0 is the result, r1–r5 are scratch.
+
+If a read fails, the code jumps to the ``fail`` label. In a program that may sleep (``sleepable``),
+a read of an absent page is repeated with bpf_copy_from_user(), which faults the page in.
 """
 
 from __future__ import annotations

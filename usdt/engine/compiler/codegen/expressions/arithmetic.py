@@ -1,4 +1,4 @@
-"""Code for arithmetic; see :mod:`usdt.engine.compiler.codegen.expressions` for the registers."""
+"""Code for arithmetic; :mod:`usdt.engine.compiler.codegen.expressions` lists the registers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALU = {
 
 
 def emit_arithmetic(writer: OperandEmitter, node: Arithmetic) -> None:
-    """Leave the value of ``node`` in r0."""
+    """Emit code that leaves the value of ``node`` in r0."""
     asm = writer.asm
     if node.right is None:
         writer.value(node.left)
@@ -55,18 +55,18 @@ def _shift(writer: OperandEmitter, node: Arithmetic, operand: Reg | int) -> None
 
 
 def _divide(writer: OperandEmitter, node: Arithmetic, operand: Reg | int) -> None:
-    # eBPF divides unsigned numbers (signed division came with Linux 6.6), and by zero it
-    # gives 0, which nobody asked for.
+    # eBPF before Linux 6.6 has unsigned division only. A division by zero gives 0 in eBPF, but here
+    # it makes the value unreadable.
     asm = writer.asm
     if not isinstance(operand, Reg):
         asm.mov(R1, operand)
-    if not isinstance(node.right, Number):  # a constant is not 0: that was folded
+    if not isinstance(node.right, Number):  # a constant 0 has been folded
         asm.jump(Jump.EQ, R1, 0, writer.fail)
     op = Alu.DIV if node.op == "/" else Alu.MOD
     if not node.type.signed:
         asm.alu(op, R0, R1)
         return
-    asm.mov(R2, R0)  # the sign of the result: of the quotient, or of the left side for %
+    asm.mov(R2, R0)  # the sign of the result: for % that of the left side
     if node.op == "/":
         asm.alu(Alu.XOR, R2, R1)
     for register in (R0, R1):

@@ -1,4 +1,4 @@
-"""Expressions as instructions: what a node leaves in r0, or where it branches to."""
+"""Code for all expressions, as a value in r0 or as a branch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from usdt.engine.compiler.ir import (
 
 __all__ = ("ExpressionEmitter",)
 
-# For "jump if true": (unsigned, signed); the negation of each is its partner in _OPPOSITE.
+# Operator → the jump if it is true: (unsigned, signed).
 _JUMPS = {
     "==": (Jump.EQ, Jump.EQ),
     "!=": (Jump.NE, Jump.NE),
@@ -56,10 +56,10 @@ _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class ExpressionEmitter(OperandEmitter):
-    """Writes expressions into an assembler; arguments as :class:`MemoryReadEmitter` has them."""
+    """Emits expressions; the arguments are those of :class:`.memory.MemoryReadEmitter`."""
 
     def value(self, node: Node) -> None:
-        """Leave the value of ``node`` in r0."""
+        """Emit code that leaves the value of ``node`` in r0."""
         match node:
             case Number() | ArgumentValue(fetch=Register() | Constant()):
                 self.leaf(R0, node)
@@ -100,7 +100,7 @@ class ExpressionEmitter(OperandEmitter):
                 self._truth(node)
 
     def branch(self, node: Node, label: str, *, when: bool) -> None:
-        """Go to ``label`` if the truth of ``node`` is ``when``; otherwise fall through."""
+        """Emit a branch to ``label`` if ``node`` is true (``when``) or false (not ``when``)."""
         match node:
             case Number(value=value):
                 if bool(value) is when:
@@ -124,7 +124,7 @@ class ExpressionEmitter(OperandEmitter):
     def _builtin(self, name: str) -> None:
         asm = self.asm
         if name in ("pid", "tid"):
-            asm.mov(R0, R9)  # pid_tgid, kept there by the caller
+            asm.mov(R0, R9)  # pid_tgid
             if name == "tid":
                 asm.alu(Alu.LSH, R0, 32)
             asm.alu(Alu.RSH, R0, 32)
@@ -157,7 +157,7 @@ class ExpressionEmitter(OperandEmitter):
         self.asm.jump(_JUMPS[op][node.operands.signed], R0, operand, label)
 
     def _logic(self, node: ShortCircuit, label: str, *, when: bool) -> None:
-        # One side alone decides: a true one for ||, a false one for &&.
+        # If the label is for a true || or a false &&, either side alone leads to it.
         if when is (node.op == "||"):
             self.branch(node.left, label, when=when)
             self.branch(node.right, label, when=when)

@@ -1,9 +1,10 @@
-"""Reads of memory, and temporaries on the BPF stack.
+"""Code for reads of memory, and temporaries on the BPF stack.
 
-Whose memory an address is: a process's at its own probes. At the kernel's, most CPUs tell by the
-highest bit, which only the kernel's addresses have. Where both spaces overlap (s390x) or are not
-split there (32-bit ones), an address that the kernel's types call a pointer is read as the kernel's
-first and, should that fail, as the process's; every other address is the process's.
+User and kernel memory have different read helpers. At a user probe, all addresses are in the
+process. At a kernel probe, the highest bit of an address tells them apart on most CPUs: only
+kernel addresses have it. Where the address spaces overlap (s390x) or are divided elsewhere (32-bit
+CPUs), a pointer by the kernel's types is read as a kernel address first, and as a user address if
+that fails; every other address is a user address.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ("MemoryReadEmitter",)
 
-_FIRST_ADDRESS = 4096  # below it are NULL and its members; s390x has its lowcore there
-_PAGE = 4096  # the smallest page size: stepping by it reaches every page of larger ones as well
+_FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL; the lowcore on s390x
+_PAGE = 4096  # the smallest page size: steps of it reach every page of any size
 _SPLIT = KERNEL_MACHINE in (
     *("x86_64", "aarch64", "aarch64_be", "riscv64", "loongarch64", "ppc64", "ppc64le"),
     *("mips64", "mips64el"),
 )
-# What reads the kernel's memory as the first reads a process's.
+# Helper that reads user memory → the helper that reads kernel memory.
 _TWINS = {
     Helper.PROBE_READ_USER: Helper.PROBE_READ_KERNEL,
     Helper.PROBE_READ_USER_STR: Helper.PROBE_READ_KERNEL_STR,
@@ -46,15 +47,15 @@ _TWINS = {
 
 
 class MemoryReadEmitter:
-    """Emits reads of memory into an assembler.
+    """Emits reads of memory.
 
     Args:
-        asm: where instructions go.
-        sleepable: whether the program may take page faults now.
-        fail: label to go to when something cannot be read.
-        bottom: where temporaries must end, from r10; what lies below is the caller's own.
-        kernel: whether addresses may be the kernel's: each is read where it points to.
-        split: whether the highest bit tells the kernel's addresses; by default as this CPU has it.
+        asm: the assembler to emit to.
+        sleepable: whether the program may sleep here, and so may handle page faults.
+        fail: the label for values that cannot be read.
+        bottom: the lowest offset from r10 for temporaries; the caller uses the stack below it.
+        kernel: whether addresses may be in the kernel.
+        split: whether only kernel addresses have the highest bit set; by default that of this CPU.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class MemoryReadEmitter:
         self._depth = 0
 
     def read_kernels(self, fetch: Memory | TypedContextWord, kind: ValueType) -> None:
-        """Read a value into r0 that is certainly in the kernel's memory."""
+        """Read a value that is in kernel memory into r0."""
         if isinstance(fetch, Memory):
             self.address(fetch)
         else:
@@ -134,7 +135,7 @@ class MemoryReadEmitter:
             asm.alu(Alu.RSH, R3, 32)
 
     def record_bytes(self, fetch: ContextArea) -> None:
-        """Leave the address of bytes in the event's record in r0."""
+        """Leave the address of data in the tracepoint's record, the context, in r0."""
         asm = self.asm
         if fetch.location == "here":
             asm.mov(R0, R6)
@@ -158,14 +159,15 @@ class MemoryReadEmitter:
         kernel: bool = False,
         mark: bool = False,
     ) -> None:
-        """Call a helper that reads the process's memory at r3, or the kernel's twin of it.
+        """Call the helper that reads memory at the address in r3: of the process or the kernel.
 
         Args:
-            helper: that of the process.
-            prepare: leaves where to in r1 and how much in r2; may be written twice.
-            kernel: whether the kernel's types call the address a pointer.
-            mark: add :data:`usdt.engine.compiler.record.length_prefix.USERS` to what is returned
-            for a process's memory.
+            helper: the helper for user memory; the one for kernel memory follows from it.
+            prepare: emits code that puts the destination into r1 and the size into r2; may be
+                called twice.
+            kernel: whether the address is a pointer by the kernel's types.
+            mark: whether to set :data:`usdt.engine.compiler.record.length_prefix.USERS` in the
+                result of a successful read of user memory.
         """
         asm = self.asm
         done = asm.new_label("read")
@@ -201,7 +203,7 @@ class MemoryReadEmitter:
         asm.label(done)
 
     def _marked(self, helper: Helper, done: str) -> None:
-        # Of what was read of a process, in r0, say so.
+        # Set USERS in r0, the result of a read of user memory, unless it failed.
         asm = self.asm
         asm.jump(Jump.SLT, R0, 0, done)
         if helper is Helper.PROBE_READ_USER_STR:
@@ -210,7 +212,7 @@ class MemoryReadEmitter:
         asm.alu(Alu.OR, R0, R1)
 
     def touch(self, size: int) -> None:
-        """Fault in the pages of ``size`` bytes at the address in r0; what fails is ignored."""
+        """Fault in the pages of ``size`` bytes at the address in r0; failures are ignored."""
         slot = self.push()
         steps = [*range(0, size, _PAGE), size - 1] if size > 1 else [0]
         for step in dict.fromkeys(steps):
@@ -220,10 +222,10 @@ class MemoryReadEmitter:
         self.pop()
 
     def count_nul(self) -> None:
-        """Make the length of an empty string 1, what bpf_probe_read_user_str() left in r0.
+        """Replace 0 in r0, the result of bpf_probe_read_user_str(), by 1.
 
-        Since Linux 6.16 ("maccess: fix strncpy_from_user_nofault() empty string handling") it
-        counts the NUL of an empty string as that of every other. Before that, it returns 0.
+        The helper counts the NUL of a string, but before Linux 6.16 ("maccess: fix
+        strncpy_from_user_nofault() empty string handling") it returns 0 for an empty string.
         """
         counted = self.asm.new_label("counted")
         self.asm.jump(Jump.NE, R0, 0, counted)
@@ -231,7 +233,7 @@ class MemoryReadEmitter:
         self.asm.label(counted)
 
     def extend(self, dst: Reg, kind: ValueType) -> None:
-        """Extend a number of a type to 64 bits."""
+        """Sign- or zero-extend the number of type ``kind`` in ``dst`` to 64 bits."""
         shift = 64 - kind.size * 8
         if shift:
             self.asm.alu(Alu.LSH, dst, shift)
@@ -258,7 +260,7 @@ class MemoryReadEmitter:
             self.extend(R0, kind)
 
     def call_read(self, helper: Helper, slot: int, size: int, *, kernel: bool = False) -> None:
-        """Call a helper that reads memory at the address in r3 into so many bytes of the stack."""
+        """Call a helper that reads ``size`` bytes at the address in r3 into stack slot ``slot``."""
 
         def prepare() -> None:
             self.asm.mov(R1, R10)
@@ -285,5 +287,5 @@ class MemoryReadEmitter:
         return slot
 
     def pop(self) -> None:
-        """Release the last slot."""
+        """Release the slot that was pushed last."""
         self._depth -= 1

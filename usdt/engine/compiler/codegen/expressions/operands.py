@@ -1,4 +1,4 @@
-"""Operands: leaves in any register, two values at a time, and how many stack slots that takes."""
+"""Code for operands: leaves, pairs of operands, and the stack slots that they need."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ("OperandEmitter",)
 
-# Slots that a node takes beside those of its operands.
+# Stack slots that the code of a node itself needs while no operand is evaluated.
 _OWN_SLOTS: dict[type, int] = {Deref: 1, ArgumentValue: 1, StringEqualsConst: 2, StringEquals: 4}
 
 
 class OperandEmitter(MemoryReadEmitter):
     """The part of the expression emitter that arithmetic and comparisons use.
 
-    Arguments as :class:`MemoryReadEmitter` has them.
+    The arguments are those of :class:`.memory.MemoryReadEmitter`.
     """
 
     def __init__(self, asm: Assembler, *, sleepable: bool, fail: str, **more: Any) -> None:
@@ -39,7 +39,7 @@ class OperandEmitter(MemoryReadEmitter):
         self._needs: dict[int, tuple[Node, int]] = {}
 
     def value(self, node: Node) -> None:
-        """Leave the value of ``node`` in r0."""
+        """Emit code that leaves the value of ``node`` in r0."""
         raise NotImplementedError
 
     def leaf(self, dst: Reg, node: Node) -> None:
@@ -53,7 +53,7 @@ class OperandEmitter(MemoryReadEmitter):
                     self.extend(dst, kind)
 
     def operands(self, left: Node, right: Node) -> Reg | int:
-        """Leave ``left`` in r0; ``right`` is an immediate, or in the register returned."""
+        """Leave ``left`` in r0; return the immediate or the register that is ``right``."""
         if isinstance(right, Number) and -(1 << 31) <= right.value < 1 << 31:
             self.value(left)
             return right.value
@@ -63,8 +63,9 @@ class OperandEmitter(MemoryReadEmitter):
             self.value(left)
             self.leaf(R1, right)
             return R1
-        # The side that needs more slots goes first, so that even deep expressions need few. Neither
-        # has an effect but to be unreadable, and then the whole is, whichever it was.
+        # Evaluate the side that needs more slots first, so that deep expressions need few slots.
+        # The order does not matter: operands have no side effects, and the expression is
+        # unreadable if either of them is.
         if self._slots(right) > self._slots(left):
             self.value(right)
             slot = self.push()
@@ -80,7 +81,7 @@ class OperandEmitter(MemoryReadEmitter):
         return R1
 
     def _slots(self, node: Node) -> int:
-        # How many slots of the stack evaluating a node takes.
+        # Return the number of stack slots that the evaluation of a node needs.
         known = self._needs.get(id(node))
         if known is not None:
             return known[1]
@@ -90,5 +91,5 @@ class OperandEmitter(MemoryReadEmitter):
             first, second = max(needs), min(needs)
             needs = [max(first, second + 1)]
         found = max(own, *needs) if needs else own
-        self._needs[id(node)] = node, found  # kept with it: an ID is of what lives
+        self._needs[id(node)] = node, found  # keep the node alive, so that its ID stays unique
         return found

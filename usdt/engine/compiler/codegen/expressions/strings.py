@@ -1,4 +1,4 @@
-"""Code that compares strings; the package's docstring says what each register holds."""
+"""Code for string comparisons; the docstring of the package lists the registers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ("emit_compare_strings", "emit_compare_with_constant")
 
-_PIECE = 128  # bytes, NUL included, of two strings that are compared at once
+_PIECE = 128  # bytes of each of two strings that are compared at once, with a NUL
 
 
 def emit_compare_with_constant(
     writer: OperandEmitter, node: StringEqualsConst, label: str, *, when: bool
 ) -> None:
-    """Go to ``label`` if the comparison with a constant comes out as ``when``."""
+    """Emit a branch to ``label`` if a comparison with a constant is true (``when``) or false."""
     asm = writer.asm
     differ, done = asm.new_label("differ"), asm.new_label("same")
     slot = COMM_SLOT if node.address is None else STRING_SLOT
@@ -34,7 +34,7 @@ def emit_compare_with_constant(
         asm.mov(R2, 16)
         asm.call(Helper.GET_CURRENT_COMM)
     else:
-        # One byte more than the text and its NUL shows whether the string goes on.
+        # Read one byte more than the constant and its NUL, to see if the string is longer.
         writer.value(node.address)
         address = writer.push()
         size = len(wanted) + (1 if node.prefix else 2)
@@ -58,10 +58,10 @@ def emit_compare_with_constant(
 def emit_compare_strings(
     writer: OperandEmitter, node: StringEquals, label: str, *, when: bool
 ) -> None:
-    """Go to ``label`` if the comparison of two strings comes out as ``when``.
+    """Emit a branch to ``label`` if a comparison of two strings is true (``when``) or false.
 
-    Compares piece by piece, as two strings do not fit the stack. A piece that is not full ends
-    both strings.
+    The code compares the strings in pieces, because both do not fit on the stack. Equal pieces
+    that are not full end both strings.
     """
     asm = writer.asm
     same, differ, done = (asm.new_label(hint) for hint in ("same", "differ", "done"))
@@ -72,7 +72,7 @@ def emit_compare_strings(
     length = writer.push()
     for start in range(0, node.limit, _PIECE - 1):
         size = min(_PIECE, node.limit - start + 1)
-        if size % 8:  # no byte of a word that is loaded may be unwritten
+        if size % 8:  # the verifier requires that every byte of a loaded word is initialized
             asm.store(R10, STRING_SLOT + size // 8 * 8, 0)
             asm.store(R10, STRING_SLOT + _PIECE + size // 8 * 8, 0)
         _read_text(writer, left, start, STRING_SLOT, size, kernel=of_kernel(node.left))
@@ -93,14 +93,14 @@ def emit_compare_strings(
 
 
 def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
-    # Of two pieces of r3 bytes each; falls through if they are equal and full.
+    # Compare two pieces of r3 bytes each; fall through if they are equal and full.
     for word in range(0, size, 8):
         whole, following = asm.new_label("whole"), asm.new_label("following")
         asm.load(R1, R10, STRING_SLOT + word)
         asm.load(R2, R10, STRING_SLOT + _PIECE + word)
         asm.alu(Alu.XOR, R1, R2)
         asm.jump(Jump.GE, R3, word + 8, whole)
-        # What lies behind the NUL means nothing: shifted out.
+        # Shift out the bytes after the NUL, which are undefined.
         asm.mov(R4, word + 8)
         asm.alu(Alu.SUB, R4, R3)
         asm.alu(Alu.LSH, R4, 3)
@@ -118,8 +118,8 @@ def _compare_pieces(asm: Assembler, size: int, same: str, differ: str) -> None:
 def _read_text(
     writer: OperandEmitter, address: int, start: int, slot: int, size: int, *, kernel: bool
 ) -> None:
-    # The string at the address kept in a slot, from a byte on, into size bytes of the stack;
-    # its length with the NUL into r0.
+    # Read a string into ``size`` bytes of the stack at ``slot``, and its length with the NUL into
+    # r0. ``address`` is the slot with the string's address, ``start`` an offset to add to it.
     asm = writer.asm
     asm.load(R3, R10, address)
     asm.add(R3, start)
