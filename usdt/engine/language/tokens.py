@@ -46,7 +46,7 @@ _ESCAPES = {
 
 
 class Token(NamedTuple):
-    """One token; ``start`` and ``end`` are columns into the whole text."""
+    """A token; ``start`` and ``end`` are columns of the text that is parsed."""
 
     kind: Literal["name", "number", "string", "character", "operator", "end"]
     text: str

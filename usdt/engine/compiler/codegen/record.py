@@ -387,8 +387,8 @@ class RecordEmitter:
         asm.call(Helper.RINGBUF_DISCARD)
 
     def _fault_in(self, node: Node, size: int = 0) -> None:
-        # Evaluate the node. If size is not 0, touch as many bytes: at the node's address if it is
-        # an aggregate, else at the address that is its value.
+        # Evaluate the node. If size is not 0, touch that many bytes: at the address of the node if
+        # it is an aggregate, else at the address that is its value.
         skip = self.asm.new_label("next")
         emitter = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
         if node.type.kind is ValueClass.BYTES:

@@ -243,7 +243,7 @@ class StructListColumn:
     """A list of values of one type: its address, then the values.
 
     Attributes:
-        shape: an array type with as many elements as are kept at most.
+        shape: an array type; its length is the maximum number of values that are kept.
         capacity: the maximum number of bytes that are kept.
     """
 
