@@ -1,17 +1,17 @@
-"""Functions called within one another, in a given order (``-s``): all entries, all returns.
+"""Call chains: functions that call one another in a given order (``-s``), entries and returns.
 
-``A B C``: a call of C counts when it is made, at whatever distance, by a call of B that is made
-by a call of A, in one thread. The kernel's programs keep, for each thread, how far it has come:
+``A B C``: a call of C counts if it is made, directly or through other functions, by a call of B
+that is made by a call of A, in one thread. Kernel programs keep the progress of each thread:
 
     key     u64: thread ID; for idle tasks, which all have ID 0, (CPU + 1) << 32
-    value   u64 level: how many of the functions are active, outermost first; u64 scratch;
+    value   u64 level: number of active functions, outermost first; u64 scratch;
             u64 stack pointer at the entry of each
 
-The states of a thread are the levels 0 to N. The entry of function n is passed on at level n, which
-becomes n + 1; its return at a level above n, which becomes n. All other hits are ignored. A call
-that an exception or longjmp() ended is detected by the next entry with a higher stack pointer. An
-entry with the same stack pointer counts as a tail call. Records that were passed on are held back
-until the innermost function is entered, and dropped if their function returns before that
+The states of a thread are the levels 0 to N. The entry of function n passes at level n, which
+becomes n + 1. Its return passes at a level above n, which becomes n. All other hits are ignored. A
+call that an exception or longjmp() ended is detected by the next entry with a higher stack pointer.
+An entry with the same stack pointer counts as a tail call. Records that passed are held back until
+the innermost function is entered. They are dropped if their function returns earlier
 (:class:`usdt.engine.runtime.chain_filter.ChainFilter`).
 """
 
@@ -54,23 +54,24 @@ if TYPE_CHECKING:
 __all__ = ("CallChainSession", "ChainCondition", "ChainPlanner")
 
 _MAP = "sequence"
-_THREADS = 1 << 14  # at a time; the oldest is evicted
+_THREADS = 1 << 14  # maximum threads with active calls; beyond that, the oldest is evicted
 _SCRATCH, _POINTERS = 8, 16  # offsets in a value
-_KERNEL_STACK = 1 << 16  # bytes, at most, of a kernel stack: beyond is another, an interrupt's
+# Maximum bytes of a kernel stack; a larger distance means another stack, such as an interrupt's
+_KERNEL_STACK = 1 << 16
 _USER_STACK = 1 << 23
 _RETURN = parse_probe("sequence:call(return)")
 
 
 @frozen
 class ChainCondition:
-    """Passes a hit if it is the turn of its function.
+    """A hit condition: passes a hit if its function is the next of the chain.
 
     Attributes:
-        position: the position of the function; the outermost has 0.
-        count: the number of functions.
-        entry: whether the function is entered here, or left.
-        stack: where the stack pointer is.
-        kernel: whether it is a function of the kernel.
+        position: position of the function in the chain; 0 is the outermost.
+        count: number of functions.
+        entry: whether the hit is an entry; else it is a return.
+        stack: location of the stack pointer.
+        kernel: whether the function is in the kernel.
     """
 
     position: int
@@ -81,11 +82,11 @@ class ChainCondition:
 
     @property
     def after_predicates(self) -> bool:
-        """At the entry, the predicates decide whether the condition is asked."""
+        """Whether the predicates are evaluated first: at the entry, not at the return."""
         return self.entry
 
     def prepare(self, asm: Assembler) -> None:
-        """Forget calls that ended without a return, as this one's stack pointer shows."""
+        """Emit code that drops calls that ended without a return; the stack pointer shows them."""
         unknown = asm.new_label("unknown")
         _key(asm)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
@@ -94,7 +95,7 @@ class ChainCondition:
         asm.label(unknown)
 
     def emit(self, asm: Assembler, lost: str) -> None:
-        """Emit the decision: fall through, or go to ``EXIT``, or to ``lost`` if the map is full."""
+        """Emit the decision: fall through, jump to ``EXIT``, or to ``lost`` if the map is full."""
         _key(asm)
         if self.entry:
             self._enter(asm, lost)
@@ -102,8 +103,8 @@ class ChainCondition:
             self._leave(asm)
 
     def _pointer(self, asm: Assembler) -> None:
-        # The stack pointer into r7. By way of the map it is a number, even if it is an address
-        # that only programs know.
+        # Leaves the stack pointer in r7. If it is the context's address, it is stored in the map
+        # and loaded again: the verifier then treats it as a number.
         pointer = self.stack.pointer
         if self.stack.kernel_keeps_sp and not self.entry:
             asm.load(R7, R10, ENTRY_POINTER_SLOT)
@@ -114,7 +115,8 @@ class ChainCondition:
             asm.load(R7, R6, pointer.offset, pointer.size)
 
     def _level(self, asm: Assembler) -> None:
-        # How many calls are under way, into r1 and the value; r7 is the stack pointer then.
+        # Leaves the number of active calls in r1 and in the map's value, and the stack pointer in
+        # r7.
         self._pointer(asm)
         asm.load(R1, R0, 0)
         level = asm.new_label("level")
@@ -123,9 +125,9 @@ class ChainCondition:
             asm.jump(Jump.NE, R1, number + 1, lower)
             asm.mov(R2, R7)
             asm.load(R3, R0, _POINTERS + 8 * number)
-            asm.alu(Alu.SUB, R2, R3)  # how far above that call's: one that lives lies below
+            asm.alu(Alu.SUB, R2, R3)  # negative if that call is active: this one is below
             if number < self.position:
-                asm.jump(Jump.EQ, R2, 0, level)  # unless that call ends in this one, as a jump
+                asm.jump(Jump.EQ, R2, 0, level)  # unless that call ends in this one, as a tail call
             asm.jump(Jump.GE, R2, _KERNEL_STACK if self.kernel else _USER_STACK, level)
             asm.mov(R1, number)
             asm.label(lower)
@@ -145,7 +147,7 @@ class ChainCondition:
         asm.store(R0, 0, R1)
 
     def _begin(self, asm: Assembler, lost: str) -> None:
-        # A value for a thread that has none.
+        # Adds a value for a thread that has none.
         known = asm.new_label("known")
         asm.jump(Jump.NE, R0, 0, known)
         for offset in range(0, _POINTERS + 8 * self.count, 8):
@@ -194,13 +196,13 @@ def _key(asm: Assembler) -> None:
 
 
 class ChainPlanner(AttachPlanner):
-    """Plans both ends of every function, each with the condition that its turn has come.
+    """A planner of both ends of every function, each with the condition of the chain.
 
     Args:
-        announce: as :class:`usdt.engine.runtime.planner.AttachPlanner` has it.
-        chain_filter: is told which variants are of which function.
-        count: the number of functions; their requests come in the order of their calls.
-        settings: as the base class has them.
+        announce: see :class:`usdt.engine.runtime.planner.AttachPlanner`.
+        chain_filter: receives the function of each variant.
+        count: number of functions; their requests must be in the order of the chain.
+        settings: see the base class.
     """
 
     def __init__(
@@ -247,8 +249,8 @@ class ChainPlanner(AttachPlanner):
             yield one
 
     def _split(self, point: AttachPoint, plan: ProbePlan) -> EntryReturnPlans:
-        # The plan of the return, and of what is kept for it; without items of the return, it shows
-        # what is returned.
+        # Returns the plan of the return and of the values captured for it. Without items of the
+        # return, the plan shows the returned value.
         outputs = tuple(one for one in plan.outputs if _of_return(one))
         ends = split_entry_return(replace(plan, outputs=outputs))
         if ends is not None:
@@ -261,12 +263,12 @@ class ChainPlanner(AttachPlanner):
 
 
 class CallChainSession(RingBufferSession):
-    """A session that shows functions only where they call one another in the order given.
+    """A session that shows functions only if they call one another in the given order.
 
     Args:
-        inner: what shows their records.
-        count: the number of functions; their requests come in the order of their calls.
-        settings: as :class:`usdt.engine.runtime.session.RingBufferSession` has them.
+        inner: consumes the records that are shown.
+        count: number of functions; their requests must be in the order of the chain.
+        settings: see :class:`usdt.engine.runtime.session.RingBufferSession`.
     """
 
     def __init__(self, inner: RecordConsumer, count: int, **settings: Any) -> None:
@@ -288,6 +290,6 @@ def _of_return(output: Output) -> bool:
 
 
 def _returns(point: AttachPoint) -> bool:
-    # Whether there is something that can be shown of a return.
+    # Whether a returned value exists and can be read.
     last = point.arguments[-1] if point.arguments else None
     return last is not None and last.name == "return" and not isinstance(last.fetch, Unreadable)

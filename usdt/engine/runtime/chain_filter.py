@@ -1,7 +1,7 @@
-"""Records of a call chain, held back until the innermost function is entered.
+"""A filter of records of a call chain: holds them until the innermost function is entered.
 
-The programs (:mod:`usdt.engine.runtime.call_chain`) pass an entry when its turn has come, so the
-records of outer functions arrive before it is known whether the chain is ever completed.
+The programs (:mod:`usdt.engine.runtime.call_chain`) pass the entries of outer functions before it
+is known whether the chain will be completed.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 __all__ = ("ChainFilter",)
 
-_HELD = 1 << 16  # threads that have entered something and not yet all
+_HELD = 1 << 16  # maximum threads with incomplete chains
 _HEADER_WORDS = (HEADER + 40) // 4
 _TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
 
 
 class ChainFilter:
-    """Holds the records of calls back until the innermost function is entered.
+    """A consumer that holds records of calls until the innermost function is entered.
 
     Args:
-        inner: what gets those that are shown.
-        count: of functions.
+        inner: consumes the records that are shown.
+        count: number of functions.
     """
 
     def __init__(self, inner: RecordConsumer, count: int) -> None:
         self._inner = inner
         self._count = count
         self._places: dict[int, tuple[int, bool]] = {}
-        # Thread → its calls under way: the entry's record while it is held, b"" once it is shown,
-        # None where it was lost.
+        # Thread → its active calls: the entry's record while it is held, b"" once it is shown, None
+        # if it was lost.
         self._calls: dict[int, list[bytes | None]] = {}
 
     def place(self, case: int, position: int, *, entry: bool) -> None:
-        """Say what the records of a case are, before the first comes."""
+        """Set the function and end of a variant, before its first record."""
         self._places[case] = position, entry
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
-        """Announce a case."""
+        """Announce a variant."""
         self._inner.add(number, probe, plan)
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
-        """Yield what the records become that are shown now."""
+        """Yield the results for the records that can be shown now."""
         shown = b"".join(self._shown(data))
         if shown:
             yield from self._inner.batches(shown)

@@ -1,6 +1,6 @@
-"""The kernel maps that keep the state of functions between entry and return.
+"""Kernel maps that keep the state of functions between entry and return.
 
-:mod:`usdt.engine.compiler.entry_return` defines what entry state is and how its key is built.
+:mod:`usdt.engine.compiler.entry_return` defines entry state and its key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("EntryStateMaps",)
 
-_MEMORY = 16 << 20  # bytes of entry state of one size, approximately
+_MEMORY = 16 << 20  # bytes of all entry states of one size, approximately
 _MAX_ENTRIES = 1 << 14  # of one size
 _MIN_ENTRIES = 1 << 8
 _KEY = struct.Struct("=IIQ")
@@ -34,10 +34,10 @@ class EntryStateMaps:
         self._next = 0.0
 
     def maps(self, size: int) -> dict[str, Map]:
-        """Create the maps for entry state of ``size`` bytes; return {} if they exist.
+        """Create and return the maps for entry state of ``size`` bytes; return {} if they exist.
 
         Raises:
-            SyscallError: mostly ENOMEM.
+            SyscallError: usually ENOMEM.
         """
         if size in self._maps:
             return {}
@@ -56,13 +56,14 @@ class EntryStateMaps:
         return {one.spec.name: one for one in created}
 
     def open(self) -> int:
-        """Return how many calls have begun and not returned."""
+        """Return the number of calls that have entered but not returned."""
         return sum(len(list(calls.keys())) for calls, *_ in self._maps.values())
 
     def purge(self, now: float) -> None:
         """Remove the entry state of threads that ended inside a function.
 
-        Does nothing if called again within ten seconds; ``now`` is the monotonic time in seconds.
+        Calls within ten seconds of the last purge do nothing; ``now`` is the monotonic time in
+        seconds.
         """
         if now < self._next or not self._maps:
             return

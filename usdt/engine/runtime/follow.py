@@ -1,22 +1,21 @@
-"""Following children: the set of traced tasks, kept by programs on the scheduler's tracepoints.
+"""Following children: programs on the scheduler's tracepoints maintain the set of traced tasks.
 
-The set holds two kinds of keys:
+The set has two kinds of keys:
 
-    a process's ID     as the tracer sees it, times two plus one: the processes that tracing began
-                       with, added from user space
-    a task's address   even: every thread and process that came from one in the set
+    a process ID       in the tracer's PID namespace, times two plus one: the processes that
+                       tracing started with, added from user space
+    a task's address   even: every thread and process descended from one in the set
 
 ``sched_process_fork`` runs in the parent, after the child exists and before it may run (see
-kernel_clone() in kernel/fork.c), so no hit of a child comes too early. ``sched_process_exit`` runs
-in the task itself when it will not return to user space any more: it has ended then, but stays in
-the set, as others want to see its end, too. ``sched_process_free`` takes it out, after its last
-switch. An address stands for one task at a time; should a removal ever be missed, the next task at
-that address sets it right, because a child of a stranger is taken out.
+kernel_clone() in kernel/fork.c), so no hit of a child precedes its key. ``sched_process_exit`` runs
+in the task itself when it will not return to user space. The task has then ended, but stays in the
+set, so that probes on its exit are still traced. ``sched_process_free`` removes it, after its last
+context switch. An address belongs to one task at a time. If a removal is ever missed, the next task
+at that address corrects it, because a fork by a task outside the set removes the child's address.
 
-Addresses rather than process IDs, because they are what the tracepoints hand over: no field of
-``struct task_struct`` is read, whose layout differs from kernel to kernel, no event of tracefs is
-needed, an ID that is used again is not mistaken for its former owner, and in PID namespaces nothing
-has to be translated.
+The set has addresses because they are what the tracepoints pass. No field of ``struct task_struct``
+is read, whose layout differs between kernels. No trace event of tracefs is needed. A reused process
+ID is not mistaken for its former owner. In PID namespaces nothing must be translated.
 """
 
 from __future__ import annotations
@@ -60,13 +59,13 @@ _MISSES = 208  # struct bpf_prog_info: recursion_misses (Linux 5.12, commit 9ed9
 
 @frozen
 class FollowLosses:
-    """Counts of what following children missed.
+    """The numbers of tasks, hits and events that following children missed.
 
     Attributes:
         no_room: tasks that did not fit into the set; they and their children were not traced.
-        no_number: hits of tasks in PID namespaces below the tracer's, left out: the kernel gives
-            them no number there unless the tracer is in the initial namespace.
-        missed: forks and exits that the kernel did not report to us.
+        no_number: ignored hits of tasks in PID namespaces below the tracer's: the kernel
+            provides no ID for them unless the tracer is in the initial namespace.
+        missed: forks and exits that the kernel did not report.
     """
 
     no_room: int
@@ -75,11 +74,11 @@ class FollowLosses:
 
 
 class TaskSet:
-    """The set and the programs that keep it; a context manager.
+    """The set of traced tasks and the programs that maintain it; a context manager.
 
     Args:
-        namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
-        max_tasks: how many tasks the set can hold.
+        namespace: see :class:`usdt.engine.compiler.codegen.model.TaskFilter`.
+        max_tasks: capacity of the set.
 
     Raises:
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
@@ -97,7 +96,7 @@ class TaskSet:
             self.maps: dict[str, Map] = {}
             self.maps[FOLLOWED] = MapSpec(MapType.HASH, 8, 1, max_tasks, FOLLOWED).create()
             self.maps[UNFOLLOWED] = MapSpec(MapType.ARRAY, 4, 8, 2, UNFOLLOWED).create()
-            # Ends first: a task that is added must be taken out again.
+            # Attach the removal first: a task that is added must be removed again.
             self._attach("sched_process_free", free_program())
             self._attach("sched_process_exit", exit_program())
             self._attach("sched_process_fork", fork_program(namespace))
@@ -109,7 +108,9 @@ class TaskSet:
         self._links.append(attach_raw_tracepoint(program, name))
 
     def add(self, pid: int) -> None:
-        """Add a process, by its ID as the tracer sees it, and all that it forks from now on.
+        """Add a process and everything that it forks from now on.
+
+        ``pid`` is its ID in the tracer's PID namespace.
 
         Raises:
             TracingError: the set is full.
@@ -133,7 +134,7 @@ class TaskSet:
         return all(value[0] == ENDED for _, value in self.maps[FOLLOWED].items())
 
     def losses(self) -> FollowLosses:
-        """Return what could not be followed so far."""
+        """Return the losses so far."""
         counts = [self.maps[UNFOLLOWED].get(struct.pack("=I", index)) for index in range(2)]
         no_room, no_number = (_KEY.unpack(value or bytes(8))[0] for value in counts)
         infos = [object_info(program.fd, _MISSES + 8) for program in self._programs]
@@ -142,7 +143,7 @@ class TaskSet:
         )
 
     def close(self) -> None:
-        """Detach and free everything; idempotent."""
+        """Detach and free everything. Idempotent."""
         with contextlib.ExitStack() as stack:
             for table in self.maps.values():
                 stack.callback(table.close)

@@ -1,6 +1,6 @@
-"""The planner of a session: probes and attach points in, variants and attach requests out.
+"""The planner of a session: probes and attach points → variants and attach requests.
 
-It calls nothing of the kernel. A point where a plan needs both ends of a function becomes two
+It does not use the kernel. If a plan needs both ends of a function, its attach point becomes two
 requests: one at the return, and one at the entry that captures values for it.
 """
 
@@ -30,22 +30,23 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_COUNTERS", "AttachPlanner", "has_result")
 
-MAX_COUNTERS = 1 << 14  # probes with counters of their own; all later ones share the last
+MAX_COUNTERS = 1 << 14  # maximum probes with counters of their own; all later ones share the last
 _NARROW = 4  # bytes of a word of 32-bit processes
 
 
 class AttachPlanner:
-    """Plans what a session attaches.
+    """A planner of the programs that a session attaches.
 
     Args:
-        announce: called with each new variant that is hit for a result, its probe's name and the
-            request, before the variant is used; if it raises, the variant is forgotten.
-        max_string: bytes that str() keeps.
-        max_struct: bytes that are kept of a structure; 0: of pointers to them the address.
-        stacks: ``ustack``, ``kstack``: recorded at every hit, whatever the items are.
+        announce: called with each new variant that delivers results, the probe's name and the
+            request, before the variant is used. If it raises, the variant is discarded.
+        max_string: bytes that str() keeps of a string.
+        max_struct: bytes that are kept of a structure; 0 records the address instead of the
+            structure that a pointer points to.
+        stacks: ``ustack``, ``kstack``: recorded at every hit, in addition to the items.
 
     Attributes:
-        probes: index of each probe's counters, by the probe's name.
+        probes: probe name → index of its counters.
 
     Raises:
         TracingError: max_string or max_struct is out of range.
@@ -71,21 +72,21 @@ class AttachPlanner:
         self._stacks = tuple(stacks)
         self._requests: list[ProbeText] = []
         self._variants: dict[tuple[int, int, ProbePlan, HitCondition | None], ProgramVariant] = {}
-        # Variants that capture values at entry, by the number of the return's variant.
+        # Variants that capture values at entry, by the number of the return's variant and the plan.
         self._entries: dict[tuple[int, ProbePlan], ProgramVariant] = {}
 
     def plan(
         self, request: ProbeText, points: Sequence[AttachPoint], declared: int
     ) -> list[AttachRequest]:
-        """Plan a probe at some of its points.
+        """Plan a probe at some of its attach points.
 
         Args:
             request: the probe.
-            points: where to attach it.
-            declared: the number of arguments that the probe declares; 0: not known.
+            points: the attach points.
+            declared: number of arguments that the probe declares; 0 if unknown.
 
         Raises:
-            LanguageError: an item does not fit the probe.
+            LanguageError: an item is not valid at the probe.
         """
         most = max((len(point.arguments) - has_result(point) for point in points), default=0)
         plans: dict[Any, ProbePlan] = {}
@@ -98,10 +99,10 @@ class AttachPlanner:
         return requests
 
     def plan_items(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
-        """Return the plan of a probe's items at a point.
+        """Return the plan of a probe's items at an attach point.
 
         Raises:
-            LanguageError: an item does not fit the probe.
+            LanguageError: an item is not valid at the probe.
         """
         return make_plan(
             request.items,
@@ -118,7 +119,7 @@ class AttachPlanner:
         )
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
-        """Return why a probe's items do not fit a point; None if they do."""
+        """Return the error of a probe's items at an attach point; None if they are valid."""
         try:
             self.plan_items(request, point, len(point.arguments))
         except LanguageError as err:
@@ -126,7 +127,7 @@ class AttachPlanner:
         return None
 
     def request_number(self, request: ProbeText) -> int:
-        """Return the number of a request, by identity: START and END may read the same."""
+        """Return the index of a request, by identity: START and END may have the same text."""
         for number, known in enumerate(self._requests):
             if known is request:
                 return number
@@ -136,7 +137,7 @@ class AttachPlanner:
     def _requests_at(
         self, request: ProbeText, point: AttachPoint, plan: ProbePlan
     ) -> Iterator[AttachRequest]:
-        # At the function's two ends if the plan needs both.
+        # Yields requests at both ends of the function if the plan needs both.
         plan = self._for_word_size(point, plan)
         match = point.call
         ends = None if match is None else split_entry_return(plan, mark_returns=match.mark_returns)
@@ -159,7 +160,7 @@ class AttachPlanner:
         match: EntryReturnMatch,
         condition: HitCondition | None = None,
     ) -> Iterator[AttachRequest]:
-        # At the return; and at the entry what fills the entry state, if the return needs one.
+        # Yields the request at the return; also one at the entry if the return needs entry state.
         at_return = self._variant(
             request, point.probe, ends.returned, ends, match, condition=condition
         )
@@ -206,5 +207,5 @@ class AttachPlanner:
 
 
 def has_result(point: AttachPoint) -> bool:
-    """Return whether the last "argument" of a point is the function's result."""
+    """Return whether the last "argument" of an attach point is the function's result."""
     return bool(point.arguments) and point.arguments[-1].name == "return"

@@ -1,4 +1,4 @@
-"""poll(): sleeps until records arrive, a watched descriptor is readable, or wake() is called."""
+"""poll(): waits until records arrive, a watched descriptor is readable, or wake() is called."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ("Pollable",)
 
 
 class Pollable:
-    """A source of batches that is polled: an epoll set with an eventfd for wake() in it.
+    """A source of batches that can be polled: an epoll set that includes an eventfd for wake().
 
     Subclasses provide :meth:`_next_batch` and an eventfd that becomes readable when records arrive.
     """
 
     def _open(self, resources: contextlib.ExitStack) -> None:
-        # ``resources`` closes it. Called before anything can wake or poll.
+        # ``resources`` closes it. Called before any call of wake() or poll().
         self._watched: set[int] = set()
         self._arrivals = -1
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -41,29 +41,30 @@ class Pollable:
         return []
 
     def _last_batch(self) -> list[Any]:
-        # When time is up: what has come, but has not been passed on.
+        # Returns records that have arrived but have not been delivered; called when the timeout
+        # ends.
         return []
 
     def watch(self, descriptor: int) -> None:
-        """Let poll() return early when ``descriptor`` becomes readable (a pidfd)."""
+        """Make poll() return early when ``descriptor`` becomes readable (a pidfd)."""
         self._poller.register(descriptor, select.EPOLLIN)
         self._watched.add(descriptor)
 
     def unwatch(self, descriptor: int) -> None:
-        """Forget a descriptor given to watch()."""
+        """Stop watching a descriptor given to watch()."""
         if descriptor in self._watched:
             self._watched.discard(descriptor)
             self._poller.unregister(descriptor)
 
     def wake(self) -> None:
-        """Let a poll() that waits in another thread, or below a signal handler, return."""
+        """Make a waiting poll() return; may be called from another thread or a signal handler."""
         if self._wake != -1:
             os.eventfd_write(self._wake, 1)
 
     def poll(self, timeout: float) -> list[Any]:
-        """The next lines or events: some thousands at most, none after ``timeout`` seconds.
+        """Return the next batch of lines or events; an empty list after ``timeout`` seconds.
 
-        Returns early, with an empty list, after wake() and for watched descriptors.
+        Returns early, with an empty list, after wake() and if a watched descriptor is readable.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -75,7 +76,7 @@ class Pollable:
                 return batch
 
     def _wait(self, seconds: float) -> bool:
-        # Whether something else than records asks for attention.
+        # Waits; returns whether poll() must return early.
         attention = False
         for number, _ in self._poller.poll(seconds):
             if number in (self._wake, self._arrivals):

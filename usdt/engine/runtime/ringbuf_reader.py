@@ -1,14 +1,14 @@
 """A thread that empties the ring buffer while its owner is busy.
 
-Formatting, a slow disk, a full pipe, a caller's loop over events: while the owner is busy with any
-of them the kernel's buffer would fill within a tenth of a second. So one thread does nothing but
-copy records out of it into a backlog, which is bounded by memory (BACKLOG). It needs some
-milliseconds of processor a second, and what it waits for is never the owner.
+Formatting, a slow disk, a full pipe or a caller's loop over events can keep the owner busy. The
+kernel's buffer would then fill within a tenth of a second. Therefore one thread only copies records
+from the ring buffer to a backlog, which is limited to BACKLOG bytes. It needs some milliseconds of
+CPU time per second, and never waits for the owner.
 
-Pace. The kernel wakes the thread when it has caught up and a record arrives. It takes what is there
-and then stays away for PAUSE, so that the next take is a batch: a wake-up for each event would cost
-the traced program several times the probe itself. The first event of a quiet spell is passed on at
-once.
+Pace: the kernel wakes the thread when a record arrives after the buffer was empty. The thread takes
+the available records and then sleeps for PAUSE, so that the next take is a batch: a wake-up per
+event would cost the traced program several times the probe itself. The first event after a pause in
+the stream is delivered at once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ("BACKLOG", "PAUSE", "RingBufferReader")
 
-BACKLOG = 256 << 20  # bytes copied out and not yet asked for; beyond it the ring buffer fills
-PAUSE = 10  # milliseconds; a fraction of what the fastest program needs to fill 8 MiB
-_USUAL = 8 << 20  # the ring buffer that PAUSE is meant for
-_BUSY_HEAD = 1  # milliseconds until a record that is being written is looked at again
+BACKLOG = 256 << 20  # bytes copied but not yet requested; beyond it the ring buffer fills
+PAUSE = 10  # milliseconds; a fraction of the time in which the fastest program fills 8 MiB
+_USUAL = 8 << 20  # bytes of the ring buffer that PAUSE is meant for
+_BUSY_HEAD = 1  # milliseconds until a record that is still being written is checked again
 
 
 class RingBufferReader:
-    """Takes records out of a ring buffer into a backlog, in a thread of its own.
+    """A reader that copies records from a ring buffer to a backlog, in its own thread.
 
     Attributes:
-        arrived: an eventfd, readable when there is something in the backlog.
+        arrived: an eventfd, readable when the backlog is not empty.
     """
 
     def __init__(self, ring: RingBuffer) -> None:
@@ -48,13 +48,13 @@ class RingBufferReader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread; idempotent."""
+        """Start the thread. Idempotent."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ringbuf-reader", daemon=True)
             self._thread.start()
 
     def next(self) -> bytes | None:
-        """Return the oldest complete records of the backlog; None if there are none."""
+        """Return the oldest batch of complete records of the backlog; None if it is empty."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -68,18 +68,18 @@ class RingBufferReader:
     def drain_if_filling(self) -> None:
         """Drain the ring buffer if it is filling up; the owner calls this between batches.
 
-        The thread may be waiting for the interpreter's lock, which the owner has.
+        The thread may be waiting for the interpreter's lock, which the owner holds.
         """
         if self._ring.pending() > self._ring.size >> 3 and not self._full():
             self._take()
 
     def drain_once(self) -> None:
-        """Take the records that are there now, without the thread's pause."""
+        """Take the records that are available now, without the thread's pause."""
         if not self._full():
             self._take()
 
     def stop_and_drain(self) -> None:
-        """Stop the thread and take what is left; call it once all programs are detached."""
+        """Stop the thread and take the remaining records; all programs must be detached."""
         if self._thread is not None:
             os.eventfd_write(self._stop, 1)
             self._thread.join()
@@ -88,7 +88,7 @@ class RingBufferReader:
             pass
 
     def close(self) -> None:
-        """Stop the thread and discard what is left; idempotent."""
+        """Stop the thread and discard the remaining records. Idempotent."""
         if self._stop == -1:
             return
         self.stop_and_drain()
@@ -112,7 +112,7 @@ class RingBufferReader:
     def _run(self) -> None:
         try:
             self._empty_until_stopped()
-        except BaseException as err:  # noqa: BLE001 - next() raises it where it can be handled
+        except BaseException as err:  # noqa: BLE001 - next() raises it in the owner's thread
             self._error = err
             os.eventfd_write(self.arrived, 1)
 
@@ -128,7 +128,8 @@ class RingBufferReader:
                 taken, pause = 0, usual
             else:
                 taken = self._take()
-                # One pause filled a quarter, or a take has not emptied it: no time for another.
+                # One pause filled a quarter, or a take has not emptied it: there is no time for
+                # another pause.
                 filling = (
                     taken > self._ring.size >> 2 or self._ring.pending() > self._ring.size >> 3
                 )

@@ -1,7 +1,7 @@
-"""A session: programs attached, one ring buffer, events taken from it until it is closed.
+"""Sessions: attached programs, one ring buffer, and the records read from it.
 
-Records come out of the ring buffer in a thread of their own
-(:mod:`usdt.engine.runtime.ringbuf_reader`); they are formatted here, when somebody asks for them.
+A thread of its own reads the ring buffer (:mod:`usdt.engine.runtime.ringbuf_reader`). The session
+formats records when its caller polls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ("DEFAULT_BUFFER", "BpfSession", "Lost", "RingBufferSession")
 
 DEFAULT_BUFFER = 8 << 20
-_MANY = 256  # counters that are not read one by one
+_MANY = 256  # most counters that are read one by one
 _COUNTER = struct.Struct("=QQ")
 
 
@@ -50,7 +50,7 @@ class Lost:
     """The hits that a probe did not deliver.
 
     Attributes:
-        probe: its name.
+        probe: name of the probe.
         lost: hits that did not fit into the ring buffer.
         unread: hits with a predicate whose memory could not be read.
     """
@@ -64,15 +64,16 @@ class BpfSession(Pollable):
     """The base of sessions: attached programs, counters, and polling; a context manager.
 
     A session is one tracing run. :class:`RingBufferSession` delivers records;
-    :class:`usdt.engine.aggregate.session.AggregateSession` counts in the kernel.
+    :class:`usdt.engine.aggregate.session.AggregateSession` aggregates in the kernel.
 
     Args:
-        planner: plans what is attached.
-        maps: maps that programs refer to by name, besides the counters; the caller closes them.
-        accept: which processes are traced.
-        via: how to attach; None selects the newest method that the kernel has.
-        action: emits what is done at a hit.
-        may_sleep: whether programs may take page faults; a few helpers rule it out.
+        planner: plans the programs.
+        maps: maps that programs refer to by name, in addition to the counters; the caller closes
+            them.
+        accept: the traced processes.
+        via: the attach method; None selects the newest method that the kernel has.
+        action: emits the action at a hit.
+        may_sleep: whether programs may take page faults; some BPF helpers do not allow it.
     """
 
     def __init__(
@@ -106,22 +107,22 @@ class BpfSession(Pollable):
         self._closed = False
 
     def show_progress(self, show: Callable[[int, int], object]) -> None:
-        """Call ``show`` repeatedly with the number of functions attached so far, and of all."""
+        """Set a function to call with (done, total) while kernel functions are attached."""
         self._attacher.progress = show
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The only processes that are traced; empty: all, or a followed set."""
+        """The only processes that are traced; empty for all processes, or for a followed set."""
         return self._attacher.pids
 
     @property
     def attach_log(self) -> list[str]:
-        """Notes on what was attached and by which method: lines for ``-v``."""
+        """Messages on what was attached and by which attach method, for ``-v``."""
         return self._attacher.attach_log
 
     @property
     def listings(self) -> list[str]:
-        """The instructions of every loaded program: lines for ``-v -v``."""
+        """The instructions of every loaded program, one per line, for ``-v -v``."""
         return self._attacher.listings()
 
     def attach(
@@ -129,8 +130,16 @@ class BpfSession(Pollable):
     ) -> list[AttachFailure]:
         """Attach a probe at some of its sites; may be called again as more are found.
 
+        Args:
+            request: the probe.
+            points: the attach points.
+            declared: number of arguments that the probe declares; None if unknown.
+
+        Returns:
+            The attach points that could not be attached, with the errors.
+
         Raises:
-            LanguageError: an item does not fit the probe.
+            LanguageError: an item is not valid at the probe.
             TracingError: a record is larger than the ring buffer.
             SyscallError: programs cannot be loaded at all.
         """
@@ -142,7 +151,7 @@ class BpfSession(Pollable):
         return self._attacher.attach(requests)
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
-        """Return why a probe's items do not fit a point; None if they do."""
+        """Return the error of a probe's items at an attach point; None if they are valid."""
         return self._planner.check_items(request, point)
 
     def _start(self) -> None:
@@ -150,22 +159,22 @@ class BpfSession(Pollable):
         pass
 
     def poll(self, timeout: float) -> list[Any]:
-        """As :meth:`Pollable.poll`; calls that cannot return any more are swept now and then."""
+        """Poll as :meth:`Pollable.poll` does; also purge stale entry state every ten seconds."""
         self._frames.purge(time.monotonic())
         return super().poll(timeout)
 
     def drain(self) -> Iterator[list[Any]]:
-        """Detach everything, then yield what is still there."""
+        """Detach everything, then yield the remaining batches."""
         self._attacher.close()
         while batch := self._next_batch():
             yield batch
 
     def lost(self) -> list[Lost]:
-        """Return what each probe did not deliver so far; probes without losses are left out."""
+        """Return the losses of each probe so far; probes without losses are omitted."""
         found = []
         many = dict(self._counters.items()) if len(self._planner.probes) > _MANY else None
         for name, index in self._planner.probes.items():
-            if index >= MAX_COUNTERS:  # counted with the last one that has a counter
+            if index >= MAX_COUNTERS:  # counted with the last probe that has a counter
                 break
             key = struct.pack("=I", index)
             value = self._counters.get(key) if many is None else many.get(key)
@@ -175,7 +184,7 @@ class BpfSession(Pollable):
         return found
 
     def closing_notes(self) -> list[str]:
-        """Return the notes that the user must see at the end, besides losses."""
+        """Return the messages that the user must see at the end, in addition to losses."""
         number = self._frames.open()
         said = (
             [f"detaching took {self._attacher.detach_seconds:.1f} s"]
@@ -195,7 +204,7 @@ class BpfSession(Pollable):
         return [*said, f"{what} begun and not returned: still under way, {why}"]
 
     def close(self) -> None:
-        """Detach and free everything; idempotent."""
+        """Detach and free everything. Idempotent."""
         if not self._closed:
             self._closed = True
             self._resources.close()
@@ -211,13 +220,13 @@ class RingBufferSession(BpfSession):
     """A session that delivers each record as its formatter renders it.
 
     Args:
-        form: renders records, or consumes their bytes.
-        accept: which processes are traced.
-        buffer: bytes of ring buffer.
-        max_string: bytes that str() keeps.
+        form: formats records, or consumes their bytes.
+        accept: the traced processes.
+        buffer: bytes of the ring buffer.
+        max_string: bytes that str() keeps of a string.
         max_struct: bytes that are kept of a structure.
-        via: how to attach; None selects the newest method that the kernel has.
-        stacks: ``ustack``, ``kstack``: recorded at every hit, whatever the items are.
+        via: the attach method; None selects the newest method that the kernel has.
+        stacks: ``ustack``, ``kstack``: recorded at every hit, in addition to the items.
 
     Raises:
         TracingError: max_string or max_struct is out of range.
@@ -268,13 +277,13 @@ class RingBufferSession(BpfSession):
         self._reader.start()
 
     def drain(self) -> Iterator[list[Any]]:
-        """Detach everything, then yield what is still there."""
+        """Detach everything, then yield the remaining batches."""
         self._attacher.close()
         self._reader.stop_and_drain()
         yield from super().drain()
 
     def close(self) -> None:
-        """Detach and free everything; idempotent."""
+        """Detach and free everything. Idempotent."""
         if not self._closed:
             self._attacher.close()
             self._reader.close()

@@ -1,7 +1,7 @@
-"""Functions of the kernel by the thousand where there is no kprobe_multi: events of many places.
+"""Attaching to thousands of kernel functions without kprobe_multi, by multi-probe trace events.
 
-Everything is defined before anything is armed: a kernel all of whose functions have a probe is slow
-to define more of them in.
+All probes are defined before any is armed: defining further probes is slow in a kernel in which
+every function has one.
 """
 
 from __future__ import annotations
@@ -35,30 +35,31 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_DEFINITIONS", "DispatchByIp", "KprobeBatch", "emit_find_variant")
 
-POINTERS = "pointers"  # hash: instruction pointer → u32 the case's number
+POINTERS = "pointers"  # hash: instruction pointer → u32 number of the variant
 _POINTER, _NUMBER = struct.Struct("=Q"), struct.Struct("=I")
 
-#: Definitions in tracefs with an event each, which is a folder with files.
+#: Maximum definitions in tracefs with an event each; every event is a directory of files.
 MAX_DEFINITIONS = 64
 
 
 @frozen
 class DispatchByIp:
-    """Selects the case by the registers' instruction pointer, by comparisons.
+    """A dispatch that compares the instruction pointer in pt_regs to select the variant.
 
     Attributes:
-        keys: pointers, as the negative numbers that comparisons extend 32 bits to, and cases.
+        keys: (pointer, variant number); pointers are negative, because comparisons sign-extend 32
+            bits.
     """
 
     keys: tuple[tuple[int, int], ...]
 
     def emit(self, asm: Assembler) -> None:
-        """Leave the pointer in r0."""
+        """Emit a load of the instruction pointer into r0."""
         asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
 
 
 def emit_find_variant(asm: Assembler) -> None:
-    """Leave the case's number in r0, from the map ``POINTERS``; go to ``exit`` without any."""
+    """Emit a lookup of the variant number in ``POINTERS``: leave it in r0, or jump to ``EXIT``."""
     asm.load(R0, R6, PT_REGS[KERNEL_MACHINE]["rip"])
     asm.store(R10, STRING_SLOT, R0)
     emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, POINTERS, STRING_SLOT)
@@ -67,12 +68,12 @@ def emit_find_variant(asm: Assembler) -> None:
 
 
 class KprobeBatch:
-    """Attaches points at the entries of functions, some hundreds at a time.
+    """An attacher of function entries, hundreds per trace event.
 
     Args:
-        loader: whose programs and links these are.
-        tell: called with how many more are done.
-        fail: called with what cannot be attached, and why.
+        loader: owns the programs and links.
+        tell: called with the number of further requests that are done.
+        fail: called with a request that cannot be attached, and the error.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class KprobeBatch:
         self._alike: list[tuple[MultiProbeEvent, dict[int, AttachRequest]]] = []
 
     def add(self, requests: Sequence[AttachRequest]) -> None:
-        """Take them in, as one event's places."""
+        """Add requests as the probes of one trace event."""
         first: dict[int, AttachRequest] = {}
         again: list[AttachRequest] = []
         for request in requests:
@@ -99,7 +100,7 @@ class KprobeBatch:
                 self._fail(request, NotSupported(why, None))
                 self._tell(1)
             elif first.setdefault(_address(request), request) is not request:
-                again.append(request)  # an alias
+                again.append(request)  # an alias: another symbol of the same address
         if first:
             self._groups.append(first)
         if again:
@@ -134,7 +135,7 @@ class KprobeBatch:
                 self._load_bisected(event, rest)
 
     def _load_bisected(self, event: MultiProbeEvent, requests: dict[int, AttachRequest]) -> None:
-        # An event takes several programs.
+        # Attaches several programs to the event if one would be too large.
         bisect_load(
             list(requests.items()),
             lambda pairs: self._load(event, pairs),
@@ -155,7 +156,7 @@ class KprobeBatch:
         self._waiting.append((event, program, list(requests.values())))
 
     def _load_indexed(self) -> None:
-        # One program, which finds the case's number in a map by the pointer.
+        # Loads one program, which looks up the variant number by the instruction pointer.
         alike, self._alike = self._alike, []
         if not alike:
             return
@@ -176,7 +177,7 @@ class KprobeBatch:
         self._waiting += [(event, program, list(items.values())) for event, items in alike]
 
     def attach(self) -> None:
-        """Define and attach all of them.
+        """Define and attach all added requests.
 
         Raises:
             TracingError: the items of a probe make too large a program.

@@ -1,7 +1,8 @@
-"""Functions at entry and return by one program, with a word kept between them (kprobe_multi).
+"""Kprobe sessions (kprobe_multi): one program at a function's entry and return.
 
-The kernel tells the program which end it is at, and keeps eight bytes of each call, for any number
-of them: here the stack pointer at the entry, by which everything else finds the call again.
+The kernel tells the program which of the two was hit, and keeps eight bytes for each call, for any
+number of calls. The program stores the stack pointer at the entry there; it is the key of the entry
+state.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ __all__ = ("EntryReturnPair", "SessionDispatch", "pair_returns")
 
 @frozen
 class EntryReturnPair:
-    """The request at a function's return and, if it captures values, the one at its entry.
+    """The request at a function's return and, if it needs entry state, the one at its entry.
 
     Attributes:
-        returned: where the function returns.
-        entry: what keeps values of the same call.
+        returned: the request at the return.
+        entry: the request at the entry, which captures values for the return.
     """
 
     returned: AttachRequest
@@ -38,13 +39,13 @@ class EntryReturnPair:
 
     @property
     def size(self) -> int:
-        """Bytes of a frame."""
+        """The size of the entry state, in bytes."""
         call = self.returned.variant.call
         return 0 if call is None else call.size
 
 
 def pair_returns(requests: Sequence[AttachRequest]) -> list[EntryReturnPair]:
-    """The returns that need to know of their entries, with what these keep for them."""
+    """Return the returns that depend on their entries, each with the request at its entry."""
     entries = {
         (id(request.point), request.variant.call.pair): request
         for request in requests
@@ -61,13 +62,13 @@ def pair_returns(requests: Sequence[AttachRequest]) -> list[EntryReturnPair]:
 
 @frozen
 class SessionDispatch:
-    """A ``Selector`` that finds which end of which function was hit.
+    """A ``VariantDispatch`` by function and by entry or return.
 
-    The cookie is the number of the return's case.
+    The attach cookie is the number of the return's variant.
 
     Attributes:
-        pairs: what the program serves.
-        pointer: where a program at an entry finds the stack pointer.
+        pairs: the requests that the program serves.
+        pointer: location of the stack pointer at an entry.
     """
 
     pairs: tuple[EntryReturnPair, ...]
@@ -75,17 +76,17 @@ class SessionDispatch:
 
     @property
     def keys(self) -> list[tuple[int, int]]:
-        """Twice the cookie, and one more at a return."""
+        """The dispatch keys: twice the cookie, plus one at a return."""
         found = []
         for one in self.pairs:
             number = one.returned.variant.number
             found.append((2 * number + 1, number))
             if one.entry is not None:
                 found.append((2 * number, one.entry.variant.number))
-        return list(dict.fromkeys(found))  # functions may share a case
+        return list(dict.fromkeys(found))  # functions may share a variant
 
     def emit(self, asm: Assembler) -> None:
-        """Keep the pointer, or bring it back; leave the key in r0."""
+        """Emit code that stores or loads the entry's stack pointer, and leaves the key in r0."""
         is_return, cookie = features.kprobe_session()
         asm.mov(R1, R6)
         asm.call_kernel(is_return)

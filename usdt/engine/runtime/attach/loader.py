@@ -1,4 +1,4 @@
-"""Programs, links and maps of one session: loaded, kept, and freed at the end."""
+"""The loader of a session: loads programs, and keeps them, links and maps until the end."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ if TYPE_CHECKING:
 
 __all__ = ("ProgramLoader",)
 
-_MANY = 256  # links whose end takes so long that people want to know
+_MANY = 256  # number of attach points from which the time of detaching is reported
 
 
 class ProgramLoader:
-    """Loads programs and keeps the links of one session.
+    """The programs, links and maps of one session.
 
     Args:
         maps: maps that programs refer to, by name.
-        accept: which processes are traced.
-        action: emits what is done at a hit.
+        accept: the traced processes.
+        action: emits the action at a hit.
 
     Attributes:
-        attach_log: notes on what was attached by which kernel path, for ``-v``.
-        progress: called now and then while many functions are attached, with how many are done
-            and how many there are.
-        detach_seconds: seconds that detaching took, where it was worth telling.
-        missed: hits of which the kernel told no program, as far as it says.
-        most_missed: functions at which most of them were, and how many, as far as it says.
+        attach_log: messages on what was attached by which attach method, for ``-v``.
+        progress: called while functions are attached, with (done, total).
+        detach_seconds: seconds that detaching took, if there were many attach points; else 0.
+        missed: hits for which the kernel ran no program, as far as the kernel counts them.
+        most_missed: (function, number) of the functions with the most missed hits.
     """
 
     progress: Callable[[int, int], object] | None = None
@@ -56,7 +55,7 @@ class ProgramLoader:
         self._code: list[Code] = []
         self._links: list[Link] = []
         self._programs: list[Program] = []  # of uprobes
-        self._loaded: list[Program] = []  # for hooks of the kernel
+        self._loaded: list[Program] = []  # of targets in the kernel
         self._owned: list[Map] = []
         self.most_missed: list[tuple[str, int]] = []
         self.attach_log: list[str] = []
@@ -73,13 +72,13 @@ class ProgramLoader:
 
         Args:
             cases: the variants that it serves.
-            attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
+            attach_type: see :class:`usdt.bpf.program.ProgramSpec`.
             sleepable: whether it may take page faults.
-            note: put before the word "program" in ``attach_log``.
+            note: text before the word "program" in ``attach_log``.
 
         Raises:
             CodeTooLarge: too many variants for one program.
-            SyscallError: the kernel refuses the program.
+            SyscallError: the kernel rejects the program.
         """
         code = generate(cases, self._accept, sleepable=sleepable, action=self._action, uprobe=True)
         flags = BPF_F_SLEEPABLE if sleepable else 0
@@ -106,21 +105,21 @@ class ProgramLoader:
         Args:
             cases: the variants that it serves.
             kind: the program type.
-            select: how it finds the variant that was hit; None: by the attach cookie.
-            excluded: a process that is not traced where all others are.
-            attach_type: as :class:`usdt.bpf.program.ProgramSpec` has it.
-            function: the same.
-            module: the same.
+            select: how it finds the variant that was hit; None uses the attach cookie.
+            excluded: a process that is not traced if all others are; 0 for none.
+            attach_type: see :class:`usdt.bpf.program.ProgramSpec`.
+            function: see :class:`usdt.bpf.program.ProgramSpec`.
+            module: see :class:`usdt.bpf.program.ProgramSpec`.
 
         Raises:
             CodeTooLarge: too many variants for one program.
-            SyscallError: the kernel refuses the program.
+            SyscallError: the kernel rejects the program.
         """
         whom = self._accept
         accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
         # If a program returns 0, the kernel hides the event from all other perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
-        # At an entry, 1 means that the return is not probed.
+        # At an entry, a return value of 1 disables the probe at the return.
         skipped = 1 if attach_type is AttachType.TRACE_KPROBE_SESSION else None
         code = generate(
             cases,
@@ -151,7 +150,7 @@ class ProgramLoader:
     ) -> Program | None:
         """Load a program on kprobes for any number of variants that differ only in their number.
 
-        Arguments are those of :meth:`load`. Returns None if the variants differ in more.
+        The parameters are those of :meth:`load`. Returns None if the variants differ in more.
         """
         write = self._action.indexed(cases)
         if write is None:
@@ -176,24 +175,24 @@ class ProgramLoader:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The only processes that are traced; empty: all, or a followed set."""
+        """The only processes that are traced; empty for all processes, or for a followed set."""
         return () if self._accept.followed is not None else self._accept.pids
 
     def add_link(self, link: Link) -> None:
-        """Keep a link, which is closed with the others."""
+        """Add a link; close() closes it."""
         self._links.append(link)
 
     def own_map(self, made: Map) -> None:
-        """Keep a map, which is closed with the programs."""
+        """Add a map; close() closes it after the programs."""
         self._owned.append(made)
 
     def add_maps(self, maps: dict[str, Map]) -> None:
-        """Add maps, by name, for programs loaded from now on; the caller closes them."""
+        """Add maps, by name, for programs that are loaded later; the caller closes them."""
         self._maps |= maps
 
     def listings(self) -> list[str]:
         """Return the instructions of the loaded programs, one per line."""
-        from usdt.bpf.asm.disasm import listing  # noqa: PLC0415 - only for people who look inside
+        from usdt.bpf.asm.disasm import listing  # noqa: PLC0415 - only for -v -v
 
         lines = []
         for number, code in enumerate(self._code, 1):
@@ -201,9 +200,9 @@ class ProgramLoader:
         return lines
 
     def close(self) -> None:
-        """Detach everything; links are closed side by side, as each waits for the kernel."""
+        """Detach everything; links are closed in parallel, as each close waits for the kernel."""
         links, self._links = self._links, []
-        if self._loaded:  # else there are no kprobes among them
+        if self._loaded:  # otherwise there are no kprobes
             self.missed += sum(link.missed() for link in links)
             self.most_missed += [where for link in links for where in link.most_missed]
         places = sum(link.detach_steps for link in links)

@@ -1,4 +1,4 @@
-"""Attach requests and failures, and what attaching to every kind of point has in common."""
+"""Attach requests and failures, and helpers for attaching to all kinds of attach points."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = (
     "variants_of",
 )
 
-MAX_VARIANTS = 256  # in one program: the verifier's work grows with each
+MAX_VARIANTS = 256  # in one program: the verifier's work grows with each variant
 
 
 @frozen
 class AttachRequest:
-    """A point and the variant that runs there.
+    """An attach point and the variant that runs there.
 
     Attributes:
-        point: where to attach.
-        variant: what runs at a hit.
-        on_return: whether to attach at the return of the function that begins at the point.
+        point: the attach point.
+        variant: the variant that runs at a hit.
+        on_return: whether to attach at the return of the function that starts at the attach point.
     """
 
     point: AttachPoint
@@ -49,14 +49,14 @@ class AttachRequest:
 
 @frozen
 class AttachFailure:
-    """Points that could not be attached, and why."""
+    """Attach points that could not be attached, and the error."""
 
     points: tuple[AttachPoint, ...]
     error: TracingError
 
 
 def variants_of(requests: Sequence[AttachRequest]) -> list[ProgramVariant]:
-    """Return the variants of some requests, each once, in order."""
+    """Return the variants of some requests in order, without duplicates."""
     return list(dict.fromkeys(request.variant for request in requests))
 
 
@@ -76,16 +76,15 @@ def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 def bisect_load(
     items: Sequence[T], load: Callable[[Sequence[T]], None], name_of: Callable[[T], str]
 ) -> None:
-    """Call ``load`` with all items; with each half if they make too large a program, and so on.
+    """Call ``load`` with all items; if their program is too large, with each half, recursively.
 
     Args:
-        items: what one program is to serve; at least one.
-        load: generates the program, loads and attaches it; raises CodeTooLarge before it changes
-            anything.
-        name_of: the probe of an item, for messages.
+        items: the items that one program is to serve; at least one.
+        load: generates, loads and attaches the program; raises CodeTooLarge before any change.
+        name_of: returns the probe of an item, for error messages.
 
     Raises:
-        TracingError: a single item makes too large a program.
+        TracingError: the program of a single item is too large.
     """
     try:
         load(items)
@@ -105,7 +104,7 @@ def program_too_large(probe: str) -> TracingError:
 
 
 def explain(err: TracingError, where: str, hints: Mapping[int, str]) -> TracingError:
-    """Return an error that says where attaching failed and, by its errno, what may be done."""
+    """Return an error with the location at which attaching failed and a hint for its errno."""
     if isinstance(err, VerifierError) or not isinstance(err, SyscallError):
         return TracingError(f"{where}: {err}")
     number = err.errno or 0

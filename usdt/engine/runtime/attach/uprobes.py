@@ -1,8 +1,8 @@
-"""Attaching uprobes: sites of files, the newest way the kernel has.
+"""Attaching uprobes: sites of files, by the newest attach method that the kernel has.
 
-One program serves all cases of one attachment; where they do not fit one program (its jumps
-reach 32,767 instructions), several do. One link serves all sites of one file in one process,
-which matters when it is closed: the kernel waits tens of milliseconds for each link.
+One program serves all variants of one attachment. If they do not fit one program (its jumps reach
+32,767 instructions), several programs do. One link serves all sites of one file in one process.
+This makes detaching fast: the kernel waits tens of milliseconds for each link.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = ("UprobeAttacher",)
 
 
 class UprobeAttacher:
-    """Attaches to sites of files.
+    """An attacher of sites of files.
 
     Args:
-        loader: whose programs and links these are.
-        method: how to attach; None: the newest that the kernel has.
-        may_sleep: whether programs may take page faults, where the kernel lets them.
+        loader: owns the programs and links.
+        method: the attach method; None selects the newest that the kernel has.
+        may_sleep: whether programs may take page faults, if the kernel allows it.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class UprobeAttacher:
         self._programs: dict[tuple[ProgramVariant, ...], Program] = {}
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
-        """Attach to every site; return what could not be attached."""
+        """Attach to every site; return the failures."""
         if self._method is None:
             self._method = features.best_uprobe_method()
-        # Without cookies a program cannot tell which site was hit: each variant has its own.
+        # Without cookies, a program cannot identify the site: each variant has its own program.
         limit = 1 if self._method is UprobeMethod.PERF_EVENT else MAX_VARIANTS
         ordered = sorted(requests, key=_file if limit > 1 else _file_and_variant)
         self._failures = []
@@ -119,7 +119,7 @@ class UprobeAttacher:
         attach = (
             attach_uprobe_perf if self._method is UprobeMethod.PERF_LINK else attach_uprobe_ioctl
         )
-        with contextlib.ExitStack() as stack:  # closes what was made, if one fails
+        with contextlib.ExitStack() as stack:  # on a failure, closes the links made so far
             made = [
                 stack.enter_context(
                     attach(program, point.open_path, site, pid=point.pid, on_return=on_return)
@@ -138,7 +138,7 @@ class UprobeAttacher:
 
 
 def _file(request: AttachRequest) -> tuple[str, int, bool, int]:
-    # Returns first, so that no entry is traced whose return would be missed.
+    # Sorts returns first, so that no entry is traced whose return would be missed.
     role = request.variant.call
     size = 0 if role is None else role.size
     return request.point.open_path, request.point.pid, not request.on_return, size
@@ -154,7 +154,7 @@ def _site(request: AttachRequest) -> UprobeSite:
 
 
 def _parts(requests: list[AttachRequest], limit: int) -> Iterator[list[AttachRequest]]:
-    # Split so that no part has more variants than ``limit``.
+    # Splits requests so that no part has more than ``limit`` variants.
     part: list[AttachRequest] = []
     numbers: set[int] = set()
     for request in requests:

@@ -1,4 +1,4 @@
-"""Expressions computed from the fields of a record, by the rules of C that programs follow."""
+"""Evaluation of expressions from the fields of a record, by the C rules that programs follow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNREADABLE = Unavailable("memory not readable")
 
 
 def leaves(node: Node) -> Iterator[Node]:
-    """Yield what must be fetched for an expression; string comparisons contain their addresses."""
+    """Yield the leaves to fetch for an expression; a string comparison is one leaf."""
     match node:
         case ArgumentValue(fetch=Constant()) | Number() | Unavailable():
             return
@@ -51,17 +51,18 @@ def leaves(node: Node) -> Iterator[Node]:
 def evaluate(
     node: Node, leaf: Callable[[Node], Node], text: Callable[[Node | None], bytes | None]
 ) -> Node:
-    """The number that an expression is, or an Opaque.
+    """Return the value of an expression: a Number, or Unavailable.
 
     Args:
         node: the expression.
-        leaf: what one of its leaves is: a Number, or an Opaque.
-        text: the string at an address (None: the thread's name), or None if there is none to read.
+        leaf: returns the value of a leaf: a Number, or Unavailable.
+        text: returns the string at an address, or None if it cannot be read; for the address None,
+            the thread's name.
     """
     if isinstance(node, ShortCircuit):
         left = evaluate(node.left, leaf, text)
         if isinstance(left, Number) and bool(left.value) is (node.op == "||"):
-            return Number(int(node.op == "||"), node.type)  # the other side does not count
+            return Number(int(node.op == "||"), node.type)  # the right operand is not evaluated
         return fold(ShortCircuit(node.op, left, evaluate(node.right, leaf, text), node.type))
     match node:
         case Number() | Unavailable():

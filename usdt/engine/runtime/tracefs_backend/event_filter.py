@@ -1,7 +1,8 @@
 """Predicates in the kernel's filter language (Documentation/trace/events.rst).
 
-A filter compares a field, by its own size and sign, with a constant; there is no arithmetic.
-Predicates that a filter cannot express are left out: it then passes more hits than wanted.
+A filter compares a field, with its own size and signedness, to a constant; it has no arithmetic.
+Predicates that a filter cannot express are omitted: the filter then passes more hits than
+requested.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ if TYPE_CHECKING:
 
 __all__ = ("Filter", "Naming", "kernel_filter")
 
-_LONGEST = 250  # bytes of a text, MAX_FILTER_STR_VAL is 256
+_LONGEST = 250  # bytes of a string; MAX_FILTER_STR_VAL is 256
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _GLOB = frozenset("*?[\\")
 _HEADS = {"tid": "common_pid", "cpu": "CPU"}
 
 
 class Naming(Protocol):
-    """Names the fields of an event."""
+    """A function that returns the names of an event's fields."""
 
     def __call__(self, node: Node | None, *, text: bool) -> str | None:
-        """Return the field that holds a value, or the string at an address; None: no field does."""
+        """Return the field of a value, or of the string at an address; None if there is none."""
 
 
 @frozen
 class Filter:
-    """A filter.
+    """A filter of an event.
 
     Attributes:
-        text: in the kernel's language; "": none.
-        exact: whether it passes only what all the predicates do.
+        text: the filter in the kernel's language; "" if there is none.
+        exact: whether it passes only hits for which all predicates are true.
     """
 
     text: str
@@ -57,7 +58,7 @@ class Filter:
 
 
 def kernel_filter(predicates: Sequence[Node], naming: Naming) -> Filter:
-    """Return a filter that passes every hit for which all predicates hold."""
+    """Return a filter that passes every hit for which all predicates are true."""
     said = [_said(node, naming) for node in predicates]
     known = [text for text in said if text is not None]
     together = [f"({text})" if len(known) > 1 and "||" in text else text for text in known]
@@ -84,7 +85,7 @@ def _said(node: Node, naming: Naming) -> str | None:
 
 
 def _compared(node: Node, op: str, value: int, naming: Naming) -> str | None:
-    # Conversions that change no value say nothing; others have no counterpart.
+    # Conversions that preserve all values are dropped; a filter cannot express others.
     while isinstance(node, Convert):
         inner, outer = node.operand.type, node.type
         if inner.kind not in (ValueClass.SIGNED, ValueClass.UNSIGNED):

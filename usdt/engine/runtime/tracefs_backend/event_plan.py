@@ -1,8 +1,8 @@
-"""Plans as events of the kernel's tracer: what their definitions fetch, and records → rows.
+"""Plans as events of the kernel's tracer: definitions, and conversion of records to rows.
 
-A row is what :mod:`usdt.engine.output.decode` unpacks of a BPF program's record: the time, 32
-bytes that say whose it is, the word of unreadable values if there is one, then the values. So both
-come out of the same forms.
+A row has the form in which :mod:`usdt.engine.output.decode` unpacks a record of a BPF program: the
+time, 32 bytes of context, the bitmap of unreadable values if there is one, then the values.
+Therefore the same formatters serve both.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 
 __all__ = ("CASE", "COMM", "EventContext", "EventDecoder", "EventPlan", "plan_event")
 
-COMM = "comm"  # the field with the thread's name; what filters call it anyway
-_HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that a record's head tells
+COMM = "comm"  # the field with the thread's name; filters know it by this name, too
+_HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that are in the head of every record
 _EFAULT, _EOVERFLOW = -14, -75
 _NUMBER = "case"
-CASE = 2  # which of the values unpacked it is
-_FIRST = 3  # values before the fields': thread, instruction, case
+CASE = 2  # index of the variant number in the unpacked values
+_FIRST = 3  # number of values before the fields: thread, instruction, variant number
 
 
 @frozen
 class EventContext:
-    """The context of a hit: time, process, thread, CPU."""
+    """The context of a hit: time in nanoseconds, process ID, thread ID, CPU."""
 
     time: int
     pid: int
@@ -74,17 +74,19 @@ class EventContext:
 
 @frozen
 class EventPlan:
-    """A plan as a definition of an event.
+    """A plan as the definition of an event.
 
     Attributes:
-        plan: what was asked for.
-        fields: what the definition fetches, named a0, a1, ….
-        numbers: which field a leaf of an expression is.
-        texts: which field the string at an address is.
-        parts: which fields the bytes of a buffer or an aggregate are, by the type of its column.
-        layout: the plan's, with what no event can fetch shown as unreadable.
-        problems: (item, why no event can fetch it).
-        filter: in the kernel's language: passes every hit that the predicates do, and perhaps more.
+        plan: the requested plan.
+        fields: the fetch arguments of the definition, named a0, a1, ….
+        numbers: leaf of an expression → index of its field.
+        texts: address of a string → index of the string's field.
+        parts: (node, type of its column) → indexes of the fields with the bytes of a buffer or
+            structure.
+        layout: the plan's layout; items that no event can fetch are unreadable.
+        problems: (item, reason why no event can fetch it).
+        filter: filter in the kernel's language; it passes at least the hits for which the
+            predicates are true.
     """
 
     plan: ProbePlan
@@ -97,13 +99,13 @@ class EventPlan:
     filter: str
 
     def arguments(self, case: int) -> str:
-        """The definition's arguments; the first is a constant, the number of the case."""
+        """Return the definition's arguments; the first is a constant, the variant number."""
         named = [f"a{number}={field.text}" for number, field in enumerate(self.fields)]
         return " ".join([f"{_NUMBER}=\\{case}:u32", *named, f"{COMM}=$comm:string"])
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The fields' types: what sites of one event have in common."""
+        """The types of the fields; they are equal for all sites of one event."""
         return tuple(field.text.rpartition(":")[2] for field in self.fields)
 
 
@@ -147,7 +149,7 @@ class _Planner:
                 self.numbers[leaf] = self.keep(self.fetching.number(leaf))
 
     def name(self, node: Node | None, *, text: bool) -> str | None:
-        """Return the field that holds a leaf, or the string at an address; None: no field does."""
+        """Return the field of a leaf, or of the string at an address; None if there is none."""
         if node is None:
             return COMM
         number = (self.texts if text else self.numbers).get(node)
@@ -194,10 +196,10 @@ class _Planner:
 
 
 def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
-    """Return what an event at one site must fetch for a plan.
+    """Return the event plan of a plan at one site.
 
     Raises:
-        TracingError: a predicate needs what no event can fetch.
+        TracingError: a predicate needs a value that no event can fetch.
     """
     planner = _Planner(fetching)
     for predicate in plan.predicates:
@@ -227,11 +229,12 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
 
 
 def _text(record: bytes, location: int, capacity: int, name: int) -> tuple[int, bytes]:
-    # As a program leaves it: bytes with the NUL, or an errno; the text.
+    # Returns (length, bytes) as a program stores a string: the length includes the NUL, or is a
+    # negative errno.
     if not name >> 16:
         return _EOVERFLOW, b""
     if (location & 0xFFFF) + (location >> 16) > name & 0xFFFF:
-        return _EFAULT, b""  # older kernels leave all the space to a string that they cannot find
+        return _EFAULT, b""  # older kernels reserve all the space for a string that cannot be read
     found = _located(record, location)
     if found is None:
         return _EFAULT, b""
@@ -246,14 +249,14 @@ def _located(record: bytes, location: int) -> bytes | None:
 
 
 class EventDecoder:
-    """Records of one event → rows.
+    """A decoder of the records of one event to rows.
 
     Args:
         event: the event.
-        form: its format, as the kernel has made it.
+        form: the format of the event, as reported by the kernel.
 
     Raises:
-        TracingError: the format is not that of the definition.
+        TracingError: the format does not match the definition.
     """
 
     def __init__(self, event: EventPlan, form: EventFormat) -> None:
@@ -265,28 +268,29 @@ class EventDecoder:
         self.plain = not (self._computed or event.plan.predicates)
 
     def unpack(self, record: bytes) -> tuple[Any, ...]:
-        """Thread, instruction, the fields, where the thread's name is."""
+        """Return the thread, the instruction, the fields, and the location of the thread's name."""
         return self._unpack(record)
 
     def name(self, record: bytes, values: tuple[Any, ...]) -> bytes | None:
-        """The thread's name; None: a string of 4096 bytes or more took its room.
+        """Return the thread's name; None if a string of 4096 bytes or more has displaced it.
 
-        The kernel makes no room for such a string, and then copies as much of it as the strings
-        behind it have (fetch_store_strlen() and fetch_store_string(), kernel/trace/trace_uprobe.c).
-        The name, which is last, always has some: without it, no string can be trusted.
+        The kernel reserves no space for such a string. It then copies as much of it as fits into
+        the space of the strings after it (fetch_store_strlen() and fetch_store_string(),
+        kernel/trace/trace_uprobe.c). The name is the last string and always has some space; if it
+        has none, no string can be trusted.
         """
         return _located(record, values[-1])
 
     def row(
         self, values: tuple[Any, ...], context: bytes, record: bytes, head: EventContext
     ) -> tuple[Any, ...] | None:
-        """The row of a record, or None if a predicate does not hold.
+        """Return the row of a record, or None if a predicate is false.
 
         Args:
-            values: what unpack() gave.
-            context: bytes 8 to 40 of a program's record.
-            record: all of it.
-            head: what else is known.
+            values: the values from unpack().
+            context: bytes 8 to 40 of a BPF program's record.
+            record: the bytes of the record.
+            head: time, process, thread and CPU of the hit.
         """
         if self.plain:
             row: tuple[Any, ...] = self._make(head.time, context, values, record, 0, ())
@@ -326,7 +330,7 @@ class EventDecoder:
         return Number(wrap(value, node.type), node.type)
 
     def _compile(self) -> Callable[..., tuple[Any, ...]]:
-        # Its source is made of numbers alone.
+        # The source consists of numbers only.
         parts = ["t", "c"] + (["m"] if self._event.layout.bitmap_offset is not None else [])
         names: dict[str, Any] = {"text": _text, "wrap": wrap}
         for index, output in enumerate(self._event.plan.outputs):

@@ -1,8 +1,8 @@
 """Expressions → fetch arguments of a definition (Documentation/trace/uprobetracer.rst).
 
-What a definition can fetch is little: a register, memory at a register and a displacement or at
-such memory in its turn, a constant, a string. That is what call sites of probes are made of; what
-is computed from it is computed by who reads the record
+A definition can fetch a register, a constant, a string, and memory at a register plus displacement
+or at an address loaded from such memory. The arguments of probes are of these forms. Anything
+computed from them is computed when the record is read
 (:mod:`usdt.engine.runtime.tracefs_backend.evaluate`).
 """
 
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_ARRAY", "MAX_BYTES", "FetchArg", "FetchArgBuilder", "UnsupportedFetch")
 
-MAX_ARRAY = 64  # elements, MAX_ARRAY_LEN of kernel/trace/trace_probe.h
-MAX_BYTES = 1024  # read as several arrays: an event has 128 arguments, and 3072 bytes
-_MAX_BODY = 63  # characters of an argument, MAX_ARGSTR_LEN of the same
+MAX_ARRAY = 64  # elements; MAX_ARRAY_LEN of kernel/trace/trace_probe.h
+MAX_BYTES = 1024  # bytes, fetched as several arrays: an event has 128 arguments and 3072 bytes
+_MAX_BODY = 63  # characters of an argument; MAX_ARGSTR_LEN of the same file
 _MAX_DEPTH = 12  # pointers followed: the kernel compiles at most 16 steps
 _CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class UnsupportedFetch(TracingError):  # noqa: N818 - short for what it says
-    """An expression that no probe event can fetch, and why."""
+    """An expression that no probe event can fetch, with the reason."""
 
 
 @frozen
 class FetchArg:
-    """One argument of a definition.
+    """One fetch argument of a definition.
 
     Attributes:
-        text: as the kernel has it, ``%di:s32``, without a name.
-        code: of :mod:`struct`, for its bytes in a record; of a string they say where it is.
-        type: of the value.
+        text: the argument in the kernel's syntax, ``%di:s32``, without a name.
+        code: :mod:`struct` code of its bytes in a record; for a string, these are its location.
+        type: type of the value.
     """
 
     text: str
@@ -69,13 +69,13 @@ class FetchArg:
 
 
 class FetchArgBuilder:
-    """Builds the fetch arguments of a definition at one site.
+    """A builder of the fetch arguments of a definition at one site.
 
     Args:
-        offset: of the place in its file.
+        offset: offset of the site in its file.
         word: bytes of an address of the traced program.
-        kernel: the machine of the kernel, whose registers :class:`usdt.arch.locations.Register` and
-            its like point at.
+        kernel: machine of the kernel, whose registers :class:`usdt.arch.locations.Register` and
+            similar classes refer to.
         returns: whether it is a return probe, which has ``$retval`` and no arguments.
     """
 
@@ -88,10 +88,10 @@ class FetchArgBuilder:
         self._returns = returns
 
     def number(self, node: Node) -> FetchArg:
-        """A field for an integer or float.
+        """Return the fetch argument of an integer or float.
 
         Raises:
-            Inexpressible: there is none.
+            UnsupportedFetch: there is none.
         """
         kind = node.type
         if self._is_result(node):
@@ -112,24 +112,24 @@ class FetchArgBuilder:
         )
 
     def string(self, address: Node) -> FetchArg:
-        """A field for the string at an address."""
+        """Return the fetch argument of the string at an address."""
         base, displacement = self._address(address)
         return _checked(FetchArg(f"{self._at(base, displacement)}:string", "I", address.type))
 
     def array(self, node: Node, size: int) -> list[FetchArg]:
-        """Fields for the bytes of an aggregate, one behind the other."""
+        """Return the fetch arguments of the bytes of a structure, in order."""
         return self._array(*self._location(node), size, node.type)
 
     def buffer(self, address: Node, size: int) -> list[FetchArg]:
-        """Fields for the bytes at an address."""
+        """Return the fetch arguments of the bytes at an address, in order."""
         return self._array(*self._address(address), size, address.type)
 
     def saved(self, offset: int, kind: ValueType) -> FetchArg:
-        """A field for a saved register."""
+        """Return the fetch argument of a saved register."""
         return self._register(Register(offset, kind.size), kind)
 
     def is_pointer(self, offset: int) -> bool:
-        """Return whether the saved instruction pointer is that of the instruction."""
+        """Return whether the register at an offset is the instruction pointer."""
         found = register_part_at(self._kernel, offset, self._word)
         return found is not None and found.pointer
 
@@ -158,7 +158,7 @@ class FetchArgBuilder:
             raise UnsupportedFetch("the kernel's event tracer has no name for the register")
         return found
 
-    # Where memory is: what is around it ("" for an absolute address), and a displacement.
+    # Locations of memory are (base, displacement); the base is "" for an absolute address.
 
     def _location(self, node: Node) -> tuple[str, int]:
         match node:
@@ -182,15 +182,15 @@ class FetchArgBuilder:
         if found is None or (self._kernel not in BIG_ENDIAN and found.shift):
             raise UnsupportedFetch("memory at a part of a register")
         if not found.name and found.pointer and self._offset + displacement >= 0:
-            # @+OFFSET is as far from the instruction in memory as it is in the file. It is for
-            # kernels without a name for that register: Linux 6.1 was seen to read 0 there.
+            # @+OFFSET is relative to the instruction, in memory as in the file. It serves kernels
+            # without a name for the register: Linux 6.1 reads 0 there.
             return "@", self._offset + displacement
         if not found.name:
             raise UnsupportedFetch("the kernel's event tracer has no name for the register")
         return f"%{found.name}", displacement
 
     def _address(self, node: Node, depth: int = 0) -> tuple[str, int]:
-        # The address that a node's value is.
+        # Returns the location that a node's value points to.
         if depth > _MAX_DEPTH:
             raise UnsupportedFetch("too many pointers to follow")
         if self._is_result(node):
@@ -231,7 +231,8 @@ class FetchArgBuilder:
 def _field(text: str, kind: ValueType) -> FetchArg:
     if kind.size not in _CODES:
         raise UnsupportedFetch(f"a value of {kind.size} bytes")
-    if kind.kind is ValueClass.FLOAT:  # its bits; the code reads them as what they are
+    # The bits of the float; the struct code reads them as a float
+    if kind.kind is ValueClass.FLOAT:
         return _checked(FetchArg(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
     code = _CODES[kind.size]
     letter, code = ("s", code) if kind.signed else ("u", code.upper())

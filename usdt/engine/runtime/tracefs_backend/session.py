@@ -1,11 +1,11 @@
-"""A session without BPF: probes as events of tracefs, records rendered by the same formatters.
+"""A session without BPF: probes as dynamic events of tracefs; the formatters are the same.
 
-Every site becomes a definition in a group of this run; sites whose arguments are of the same
-types are one event (several probes in one: Linux 5.4). An instance of its own records them. It has
-the processes that count in its ``set_event_pid``, and those they fork, by the option
-``event-fork``: that keeps the records of others out of the buffer. Which process a record is of is
-decided again when it is read, thread by thread (:mod:`usdt.procfs.thread_groups`): children that
-were not asked for are left out there.
+Every site becomes a definition in the group of this run. Sites with equal field types and filters
+share one event (multiple probes per event: Linux 5.4). An instance of its own records the events.
+The instance's ``set_event_pid`` contains the traced processes, and the option ``event-fork`` adds
+the processes that they fork. This keeps the records of other processes out of the buffer. The
+process of a record is determined again when it is read, by its thread
+(:mod:`usdt.procfs.thread_groups`); records of forked children are ignored there.
 """
 
 from __future__ import annotations
@@ -54,31 +54,32 @@ if TYPE_CHECKING:
 
 __all__ = ("PLAIN_PATH", "TracefsSession", "event_label", "place_text")
 
-PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+,=~:@-]*")  # what a definition can hold as it is
-_LONGEST = 48  # characters of a probe's name in an event's, which has 63
-_CONTEXTS = 1 << 16  # distinct contexts kept
-_BATCH = 4096  # rows formatted in one go
+# A path that a definition can contain unchanged
+PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+,=~:@-]*")
+_LONGEST = 48  # maximum characters of a probe's name in an event name, which can have 63
+_CONTEXTS = 1 << 16  # maximum distinct contexts kept
+_BATCH = 4096  # maximum rows formatted at once
 _PANICS = Path("/proc/sys/kernel/panic_on_warn")
 _ELF_CLASS = 4  # e_ident[EI_CLASS]: 1 is 32-bit
 
 
 def event_label(probe: str) -> str:
-    """A probe's name in the characters of an event's."""
+    """Return a probe's name with only the characters that an event name may have."""
     return "_" * probe[:1].isdigit() + re.sub(r"\W", "_", probe, flags=re.ASCII)[:_LONGEST]
 
 
 def place_text(path: str, offset: int, ref_ctr_offset: int) -> str:
-    """A site as definitions have it."""
+    """Return a site in the syntax of definitions."""
     counter = f"({ref_ctr_offset:#x})" if ref_ctr_offset else ""
     return f"{path}:{offset:#x}{counter}"
 
 
 class _Event:
-    # What is switched on and off, and read, as one: sites whose fields are of the same types. The
-    # kernel waits long for each event that is removed. What the fields of a record mean says its
-    # first, a constant of the site: the case.
+    # Sites with equal field types and filters share one event: the kernel is slow to remove events.
+    # The first field of a record is a constant of the site, its variant number. It
+    # determines the meaning of the other fields.
     def __init__(self, number: int, condition: str) -> None:
-        self.label = f"{own_name()}_{number}"  # told apart in uprobe_profile, which has no groups
+        self.label = f"{own_name()}_{number}"  # unique in uprobe_profile, which has no groups
         self.name = f"{own_name()}/{self.label}"
         self.recorded = 0
         self.condition = condition
@@ -95,20 +96,22 @@ class _Case:
 
 
 class TracefsSession(Pollable):
-    """Stands where :class:`usdt.engine.runtime.session.RingBufferSession` does; a context manager.
+    """The counterpart of :class:`usdt.engine.runtime.session.RingBufferSession` without BPF.
+
+    It is a context manager.
 
     Args:
-        form: what records become.
-        accept: which processes are traced.
-        buffer: bytes for each CPU.
-        max_string: bytes that str() keeps.
+        form: formats records.
+        accept: the traced processes.
+        buffer: bytes of the buffer of each CPU.
+        max_string: bytes that str() keeps of a string.
 
     Attributes:
-        attach_log: notes on what was defined: lines for ``-v``.
+        attach_log: messages on what was defined, for ``-v``.
 
     Raises:
         NotSupported: the kernel has no such events.
-        TracingError: tracefs cannot be used, or what ``accept`` says cannot be done with it.
+        TracingError: tracefs cannot be used, or cannot trace what ``accept`` requires.
     """
 
     def __init__(
@@ -124,8 +127,8 @@ class TracefsSession(Pollable):
         self._pids = accept.pids
         self._max_string = max_string
         self._decoder = Decoder(form)
-        self._formats: dict[int, EventDecoder] = {}  # what unpacks an event, by its number
-        self._events: dict[int, _Event] = {}  # by the same
+        self._formats: dict[int, EventDecoder] = {}  # event ID → decoder
+        self._events: dict[int, _Event] = {}  # event ID → event
         self._cases: list[_Case] = []
         self._made = 0
         self._missed: list[str] = []
@@ -158,9 +161,17 @@ class TracefsSession(Pollable):
     ) -> list[AttachFailure]:
         """Define and enable events for some sites; may be called again as more are found.
 
+        Args:
+            request: the probe.
+            points: the sites.
+            declared: number of arguments that the probe declares; None if unknown.
+
+        Returns:
+            The sites that could not be attached, with the errors.
+
         Raises:
-            LanguageError: an item does not fit the probe.
-            TracingError: a predicate cannot be decided.
+            LanguageError: an item is not valid at the probe.
+            TracingError: a predicate needs a value that no event can fetch.
         """
         self._start()
         most = max((len(point.arguments) for point in points), default=0)
@@ -217,7 +228,7 @@ class TracefsSession(Pollable):
         if self._started:
             return
         self._started = True
-        with contextlib.suppress(OSError, TracingError):  # without: asked of /proc
+        with contextlib.suppress(OSError, TracingError):  # without it, /proc is read
             path = self._instance.path / "events" / NEW_TASK / "format"
             form = parse_format(path.read_text())
             self._instance.enable(NEW_TASK)
@@ -228,7 +239,8 @@ class TracefsSession(Pollable):
         self._intake.start()
 
     def _restrict(self) -> None:
-        # Children first, then those that are there, until no more turn up.
+        # Enable the option for children first; then add existing threads until no new ones are
+        # found.
         if not self._pids:
             return
         self._instance.write("options/event-fork", "1")
@@ -247,7 +259,7 @@ class TracefsSession(Pollable):
                 made.append(define_event(self._root, "uprobe_events", text, event.name))
         if not made:
             return failures
-        self._defined.append(made[0])  # one removal for all of the name
+        self._defined.append(made[0])  # one removal removes all definitions of the name
         try:
             self._watch(event)
         except TracingError as err:
@@ -269,11 +281,11 @@ class TracefsSession(Pollable):
 
     def _remove(self) -> None:
         while self._defined:
-            with contextlib.suppress(SyscallError):  # left for clean(), which tells
+            with contextlib.suppress(SyscallError):  # remains for clean(), which reports it
                 remove_event(self._root, self._defined[-1])
             self._defined.pop()
 
-    # ------------------------------------------------------------ what came
+    # ------------------------------------------------------------ records
 
     def _next_batch(self) -> list[Any]:
         return self._next()
@@ -289,7 +301,7 @@ class TracefsSession(Pollable):
             self._rest = self._batches(records)
 
     def drain(self) -> Iterator[list[Any]]:
-        """Disable the events, then yield what is still there."""
+        """Disable the events, then yield the remaining batches."""
         self._instance.disable()
         self._intake.stop_and_drain()
         while not self._intake.empty:
@@ -299,8 +311,8 @@ class TracefsSession(Pollable):
         self._missed = [text for event in self._events.values() if (text := self._unseen(event))]
 
     def _unseen(self, event: _Event) -> str:
-        # A record of more than a page is not made, and the kernel does not count that. What it
-        # counts is hits, of all processes.
+        # The kernel makes no record larger than a page, and does not count such hits. It does count
+        # the hits of all processes.
         if not any(case.plan.texts for case in event.cases):
             return ""
         number = uprobe_hits(self._root, event.label) - event.recorded - self._lost
@@ -313,7 +325,7 @@ class TracefsSession(Pollable):
         )
 
     def lost(self) -> list[Lost]:
-        """Return the lost hits, which the kernel counts for all probes together."""
+        """Return the lost hits; the kernel counts those of all probes together."""
         number = self._lost or self._instance.dropped()
         names = list(dict.fromkeys(case.probe for case in self._cases))
         probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
@@ -375,7 +387,7 @@ class TracefsSession(Pollable):
                     self._contexts.clear()
 
     def closing_notes(self) -> list[str]:
-        """Return the items that could not be read, and notes on hits that may be missing."""
+        """Return messages on items that could not be read, and on hits that may be missing."""
         said = {
             f"{case.probe}: {key} is not read through tracefs: {reason}": None
             for case in self._cases
@@ -386,7 +398,7 @@ class TracefsSession(Pollable):
         return [*said, *self._missed]
 
     def close(self) -> None:
-        """Remove everything; idempotent."""
+        """Remove all events and free everything. Idempotent."""
         self._resources.close()
 
     def __enter__(self) -> Self:
@@ -398,7 +410,7 @@ class TracefsSession(Pollable):
 
 @contextlib.contextmanager
 def _reported(failures: list[AttachFailure], points: tuple[AttachPoint, ...]) -> Iterator[None]:
-    # What keeps one site from being traced does not keep the others.
+    # Collects the errors of one site, so that the others are still traced.
     try:
         yield
     except NotSupported:
@@ -411,8 +423,8 @@ def _reported(failures: list[AttachFailure], points: tuple[AttachPoint, ...]) ->
 
 
 def _check_strings(plan: EventPlan) -> None:
-    # WARN_ON_ONCE() of prepare_uprobe_buffer(), kernel/trace/trace_uprobe.c: strings of one hit
-    # that are longer than a page together.
+    # WARN_ON_ONCE() of prepare_uprobe_buffer(), kernel/trace/trace_uprobe.c: the strings of one hit
+    # are longer than a page in total.
     if plan.texts and _PANICS.exists() and _PANICS.read_text().strip() not in ("", "0"):
         raise TracingError(
             "strings longer than a page make the kernel's event tracer warn, and this kernel stops "
@@ -422,7 +434,8 @@ def _check_strings(plan: EventPlan) -> None:
 
 @contextlib.contextmanager
 def _path(path: str) -> Iterator[str]:
-    # The kernel splits definitions at blanks and ends them at "#": other files by descriptor.
+    # The kernel splits definitions at blanks and ends them at "#": other paths are given by
+    # descriptor.
     if PLAIN_PATH.fullmatch(path):
         yield path
         return
