@@ -6,5 +6,5 @@ types   entries → BTF types, prototypes
 index   functions by address and types by name, cached
 units   sections, units, entries and attributes
 
-Only the units of the functions and types that are used are read.
+Units are read on demand: only those with functions and types that are used.
 """

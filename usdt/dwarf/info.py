@@ -42,11 +42,11 @@ class DebugInfo:
 
     Attributes:
         name: the file that contains the debug information.
-        btf: the types, numbered as they are used.
+        btf: the types, numbered in the order of their use.
         references: IDs of pointers that are references → "&" or "&&".
         bases: IDs of classes → index of a member that is a base class → that class's name.
-        variants: IDs of tagged unions (Rust's enums) → how to tell their variants apart; known
-            once the type itself was used.
+        variants: IDs of tagged unions (Rust's enums) → their variants and discriminant; present
+            once the type itself has been used.
     """
 
     def __init__(self, files: DebugFiles) -> None:
@@ -78,8 +78,8 @@ class DebugInfo:
 
         Args:
             elf: the program or library; must stay open as long as the result is used.
-            roots: directories that stand for "/" when debug files are looked for.
-            debug_root: where systems keep debug files.
+            roots: directories to search debug files in, in place of "/".
+            debug_root: the system's directory of debug files.
 
         Raises:
             DwarfError: the debug information is damaged.
@@ -96,14 +96,14 @@ class DebugInfo:
         self.close()
 
     def close(self) -> None:
-        """Close every file that was opened for it; types that were made stay usable."""
+        """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
         self._files.close()
 
     @property
     def missing_reason(self) -> str:
-        """Which part of the debug information was not found, as a clause; "" if none is missing."""
+        """A clause about debug information that was not found; "" if none is missing."""
         return self._files.missing_reason if self._files.missing_file else ""
 
     # ------------------------------------------------------------ functions
@@ -112,8 +112,8 @@ class DebugInfo:
         """Return the function that begins at an address; None if none is known.
 
         Args:
-            address: link-time, in the program's own file.
-            name: its symbol, which selects among several functions that share the code.
+            address: link-time address in the program's own file.
+            name: the function's symbol, which selects among functions that share the code.
 
         Raises:
             DwarfError: its debug information is damaged.
@@ -163,10 +163,10 @@ class DebugInfo:
         return "" if one is None or number is None else file_name(one.unit, number)
 
     def functions(self) -> Iterator[tuple[str, int]]:
-        """Yield name and link-time address of every function, by address.
+        """Yield name and link-time address of every function, sorted by address.
 
         Raises:
-            DwarfError: one is damaged.
+            DwarfError: an entry is damaged.
         """
         for address, place in self._index.functions():
             with checked(self.name, f"the function at {address:#x}"):
@@ -178,7 +178,7 @@ class DebugInfo:
         """Return the ID of a type by its name: "struct request", "ns::Klass", "request_t *".
 
         Raises:
-            BtfError: there is none; the message names the nearest.
+            BtfError: there is none; the message names the most similar one.
             DwarfError: the debug information is damaged.
         """
         text = " ".join(text.split())
@@ -199,7 +199,7 @@ class DebugInfo:
         return type_id
 
     def type_text(self, type_id: int, language: str = "c") -> str:
-        """Return a type as a language writes it."""
+        """Return a type in the syntax of a language."""
         return self._source.type(language, type_id)
 
     def _raise_damage(self) -> None:
@@ -224,7 +224,7 @@ class DebugInfo:
         return die if die.tag in _TAGS[kind] else None
 
     def _search_class(self, kind: TypeKind, name: str) -> Die | None:
-        # Types in classes are not in the index: search the class.
+        # The index omits types inside classes: search the entries of the class.
         outer, separator, last = name.rpartition("::")
         if not separator:
             return None
@@ -241,7 +241,7 @@ class DebugInfo:
             yield kind, name, self._die(place)
 
     def definition(self, die: Die) -> Die | None:
-        """Return the entry that defines a type which another only declares; None: there is none."""
+        """Return the entry that defines a type which ``die`` only declares; None if none does."""
         return self._definition(die)
 
     def _definition(self, die: Die) -> Die | None:

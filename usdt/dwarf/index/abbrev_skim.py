@@ -1,8 +1,8 @@
-"""Abbreviation tables in bulk, to skip millions of entries.
+"""Abbreviation tables prepared for skipping millions of entries.
 
-The index reads every unit of a file. Each has a table of some hundred abbreviations, most of them
-the same as in other tables under other codes. A regular expression cuts a table into its
-declarations; each distinct one is decoded once.
+The index reads every unit of a file. Each unit has a table of some hundred abbreviations; most of
+them occur in other tables too, under other codes. A regular expression splits a table into its
+declarations, and each distinct declaration is decoded once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ __all__ = (
     "AbbrevTable",
 )
 
-OTHER, SCOPE, TYPE, FUNCTION = range(4)  # what the index wants of an entry
+OTHER, SCOPE, TYPE, FUNCTION = range(4)  # the index's interest in an entry
 
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.COMPILE_UNIT, Tag.PARTIAL_UNIT, Tag.TYPE_UNIT))
 
-# No input matches in two ways, so quantifiers are possessive: nothing is tried twice. Groups are
-# atomic instead: Python before 3.11.5 fails on possessive ones with branches (its issue 106052).
+# The grammar is unambiguous, so quantifiers are possessive: nothing is tried twice. Groups are
+# atomic instead, because Python before 3.11.5 fails on possessive groups with branches (its issue
+# 106052).
 _LEB128 = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
 #: A declaration: its code, then tag, children, pairs of attribute and form, two zeros.
 _CODE = rb"[\x80-\xff]{0,9}+[\x01-\x7f]"
-_PLAIN = rb"[\x01-\x7f][\x01-\x20\x22-\x7f]"  # most pairs; 0x21 has a constant behind it
+_PLAIN = rb"[\x01-\x7f][\x01-\x20\x22-\x7f]"  # most pairs; a constant follows form 0x21
 _PAIR = rb"(?!\0\0)" + _LEB128 + rb"(?:\x21" + _LEB128 + rb"|(?!\x21)" + _LEB128 + rb")"
 _REST = _LEB128 + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
 _DECLARATION = re.compile(b"(" + _CODE + b")(" + _REST + b")", re.DOTALL)
@@ -44,7 +45,7 @@ _TABLE = re.compile(b"(?>(?:" + _CODE + _REST + b"){1,65536})(?=\0)", re.DOTALL)
 _MAX_ATTRIBUTES = 1 << 10
 _MAX_DECLARATIONS = 1 << 18
 
-# How to skip forms without a fixed size.
+# Kinds of forms without a fixed size, by the way to skip them.
 LEB, STRING, BLOCK, BLOCK1, BLOCK2, BLOCK4, INDIRECT = range(7)
 _VARIABLE = {
     Form.STRING: STRING,
@@ -60,25 +61,25 @@ _VARIABLE = {
 
 
 class AbbrevDecl:
-    """An abbreviation declaration: how to skip its entries, and where their names are.
+    """An abbreviation declaration, with the layout needed to skip entries and find their names.
 
     Attributes:
         tag: ``DW_TAG_…``.
-        children: whether entries below it may follow.
+        children: True if such an entry may have children.
         interest: OTHER, SCOPE, TYPE or FUNCTION.
         kind: the letter of a type's kind, or "".
-        fixed_size: bytes of its attributes; of those after the last variable-length one if there
-            are any.
+        fixed_size: size in bytes of the attributes after the last variable-length one; of all if
+            there is none.
         varlen_steps: (fixed bytes, form to skip), once for each variable-length attribute.
         sibling: (steps, fixed bytes after them) before a four-byte DW_AT_sibling; or None.
         name: (steps, fixed bytes after them, form) of the name; or None.
-        low_pc: the same of DW_AT_low_pc.
+        low_pc: the same for DW_AT_low_pc.
         name_offset: bytes before a name that is a four-byte offset, if no step comes before it;
             else None.
         sibling_offset: bytes before DW_AT_sibling in an entry of interest OTHER, if no step comes
             before it; else None.
-        split: whether the unit stands for one in another file (split DWARF).
-        has_specification: whether it defines a type that is declared elsewhere in the unit.
+        split: True for the root of a skeleton unit (split DWARF).
+        has_specification: True if it defines a type that is declared elsewhere in the unit.
     """
 
     __slots__ = (
@@ -117,7 +118,7 @@ class AbbrevDecl:
 
     @property
     def skip(self) -> AbbrevDecl | int:
-        """The size of an entry with its code, if nothing else matters; else the declaration."""
+        """The size of an entry with its code, if that suffices to skip it; else the declaration."""
         skippable = self.interest == OTHER and not self.children and not self.varlen_steps
         return 1 + self.fixed_size if skippable else self
 
@@ -175,7 +176,7 @@ class AbbrevSection:
 
     Args:
         data: the section.
-        name: what messages call the file.
+        name: the file's name in messages.
     """
 
     def __init__(self, data: memoryview, name: str) -> None:
@@ -198,7 +199,7 @@ class AbbrevSection:
         known = self._known.setdefault(encoding, {})
         found = AbbrevTable()
         short, long = found.short, found.long
-        # Of several declarations with one code the first counts.
+        # If several declarations have the same code, the first one is used.
         for code, raw in reversed(_DECLARATION.findall(whole[0])):
             decl = known.get(raw)
             if decl is None:
@@ -217,9 +218,9 @@ class AbbrevTable:
     """Declarations by code.
 
     Attributes:
-        short: by the first byte of an entry: its declaration, or the entry's size if nothing else
-            matters; None for 0 and for codes of several bytes.
-        long: the same by codes of several bytes.
+        short: first byte of an entry → its declaration, or the entry's size if that suffices to
+            skip it; None for 0 and for the first byte of longer codes.
+        long: the same for codes of several bytes.
     """
 
     __slots__ = ("long", "short")

@@ -1,8 +1,8 @@
 """The files that contain the debug information of one ELF file, and the units of all of them.
 
-The file itself or its separate debug file; the shared file that dwz has made; split units in
-``.dwo`` files or a ``.dwp`` package; types that DWARF 4 keeps in ``.debug_types``. Every unit has a
-number, which the index uses.
+These are: the file itself or its separate debug file; dwz's shared file; ``.dwo`` files or a
+``.dwp`` package with split units. Every unit, including those in ``.debug_types`` of DWARF 4, has
+a number, which the index uses.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ("DebugFiles", "DiePlace")
 
-_SPLIT_TYPE = 1 << 31  # marks a position in a type unit beside a split unit
+_SPLIT_TYPE = 1 << 31  # marks a position in a type unit of a split unit's file
 
 
 class DiePlace(NamedTuple):
-    """The place of an entry in the debug information of a program.
+    """The position of an entry in the debug information of a program.
 
     Attributes:
         unit: number of the unit in :class:`DebugFiles`.
-        position: in the unit; with the bit ``_SPLIT_TYPE``, in a type unit beside a split unit.
+        position: offset in the unit; with the bit ``_SPLIT_TYPE``, in a type unit of the split
+            unit's file.
     """
 
     unit: int
@@ -51,7 +52,7 @@ class DebugFiles:
     Attributes:
         main: the file with ``.debug_info``.
         name: its name in messages.
-        bias: what to add to the program's addresses for those of ``main``.
+        bias: difference between addresses in ``main`` and those in the program.
     """
 
     def __init__(self, elf: ElfFile, program: ElfFile, roots: Sequence[str]) -> None:
@@ -73,7 +74,7 @@ class DebugFiles:
         Raises:
             ElfError: the file is damaged.
         """
-        if elf.type == ET_REL:  # its addresses are not relocated yet
+        if elf.type == ET_REL:  # addresses are not relocated yet
             return None
         if ".debug_info" in DebugSections(elf):
             return cls(elf, elf, roots)
@@ -115,14 +116,14 @@ class DebugFiles:
 
     @functools.cached_property
     def numbers(self) -> list[tuple[DebugFile, int]]:
-        """By number of a unit: the file that contains it, and its index there."""
+        """The file of each unit and its index in that file, by the unit's number."""
         return [(part, index) for part in self.parts for index in range(len(part.headers))]
 
     def unit(self, number: int) -> Unit:
-        """Return a unit by its number; of a split unit the half with all entries.
+        """Return a unit by its number; for a skeleton, its split unit.
 
         Raises:
-            DwarfError: no such unit, or it is damaged.
+            DwarfError: there is no such unit, or it is damaged.
         """
         if not 0 <= number < len(self.numbers):
             raise DwarfError(f"{self.name}: no unit {number} of {len(self.numbers)}")
@@ -131,25 +132,25 @@ class DebugFiles:
         return self.full_unit(unit) if part is self.main else unit
 
     def forget_units(self) -> None:
-        """Forget the units that were read: their sections have moved."""
+        """Drop the cached units, because their sections have moved in memory."""
         for name in ("parts", "numbers", "_signatures"):
             self.__dict__.pop(name, None)
         self.main.forget()
 
     def full_unit(self, unit: Unit) -> Unit:
-        """Return the split unit that a skeleton stands for; any other unit itself."""
+        """Return the split unit of a skeleton; any other unit itself."""
         return self._split.full_unit(unit)
 
     def split_types(self, unit: Unit) -> Iterator[tuple[int, Unit]]:
-        """Yield the type units beside a split unit, each with the position of its start."""
+        """Yield the type units in a split unit's file as (position of the start, unit)."""
         for position, one in self._split.types(unit).units():
             yield _SPLIT_TYPE | position, one
 
     def locate(self, place: DiePlace) -> tuple[Unit, int]:
-        """Return the unit of a place, and the position in it.
+        """Return the unit of an entry, and the position in it.
 
         Raises:
-            DwarfError: there is none.
+            DwarfError: there is no such unit.
         """
         unit = self.unit(place.unit)
         if place.position & _SPLIT_TYPE:
@@ -158,17 +159,17 @@ class DebugFiles:
 
     @property
     def missing(self) -> str | None:
-        """A file of split debug information that was not found; None: all were."""
+        """A file of split debug information that was not found; None if all were found."""
         return self._split.missing
 
     @property
     def split_paths(self) -> list[str]:
-        """The files of split debug information that were read so far."""
+        """The paths of the files of split debug information opened so far."""
         return self._split.paths
 
     @functools.cached_property
     def _missing_shared(self) -> tuple[str, str] | None:
-        # The paths that dwz's file was looked for at, if it was not found.
+        # The paths at which dwz's shared file was searched, if it was not found.
         found = self.main.alternative is not None
         return None if found else alternative_paths(self.elf, DEBUG_ROOT)
 
@@ -179,17 +180,19 @@ class DebugFiles:
 
     @property
     def missing_reason(self) -> str:
-        """A clause with that file and where it was looked for."""
+        """A clause with the missing file and its searched paths, for messages."""
         if self._missing_shared is not None:
             first, second = self._missing_shared
             return f"part of it was moved by dwz to {first} or {second}, and neither is that file"
         return f"part of it is in {self.missing}, which was not found, nor a package (.dwp)"
 
     def follow(self, unit: Unit, raw: FormValue) -> tuple[Unit, int] | None:
-        """Return the entry that a reference leads to; None if its file was not found.
+        """Return unit and position of the entry that a reference points to.
+
+        None if its file was not found.
 
         Raises:
-            DwarfError: it leads nowhere.
+            DwarfError: the reference is invalid.
         """
         if raw.form == Form.REF_SIG8:
             found = self._signatures.get(raw.value)

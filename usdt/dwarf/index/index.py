@@ -1,8 +1,8 @@
-"""Functions by address and types by name: the index of one file, made once and cached.
+"""The index of one file: functions by address and types by name, built once and cached.
 
-The cached index consists of numbers (addresses in order, and the places of their entries) and of
-one text with lines ``KIND NAME TAB PLACE``, which is searched as bytes. Whoever follows a place
-checks the entry there.
+The cached index has numbers (sorted addresses, and the places of their entries) and a text of lines
+``KIND NAME TAB PLACE``, which is searched as bytes. A place is a packed :class:`DiePlace`. The
+cache is not trusted: the code that follows a place checks the entry there.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ("DebugIndex",)
 
 _HEAD = struct.Struct("<QQQ")  # units, functions, bytes of the text
-_DAMAGE = "!"  # begins the line with the reason why units are missing
-_SPLIT = "="  # begins a line for each file of split debug information: its stamp and path
-_UNIT_SHIFT = 32  # a packed place: the number of the unit in the high bits, the position below
+_DAMAGE = "!"  # start of the line with the reason why units are missing
+_SPLIT = "="  # start of the line of a file of split debug information: its stamp and path
+_UNIT_SHIFT = 32  # a packed place: unit number << 32 | position
 _MAX_INDEXED = 2 << 30  # bytes of a section
 _MAX_HITS = 64
 _KINDS = {kind.value: kind for kind in TypeKind}
@@ -68,7 +68,7 @@ class DebugIndex:
         self.damage = next(self._header_lines(_DAMAGE), "")
 
     def _header_lines(self, sign: str) -> Iterator[str]:
-        # The lines that begin with a sign come first.
+        # The lines that begin with a sign precede all others.
         for line in self._text.removeprefix(b"\n").splitlines():
             text = line.decode("utf-8", "surrogateescape")
             if not text.startswith((_DAMAGE, _SPLIT)):
@@ -78,12 +78,12 @@ class DebugIndex:
 
     @property
     def is_current(self) -> bool:
-        """Whether the files of split debug information have not changed since."""
+        """True if the files of split debug information have not changed since it was built."""
         return all(line == _stamp(line.rpartition("\t")[2]) for line in self._header_lines(_SPLIT))
 
     @classmethod
     def of(cls, files: DebugFiles) -> DebugIndex:
-        """Return the cached index of a file, or make it.
+        """Return the index of a file, cached or newly built.
 
         Raises:
             DwarfError: the debug information is damaged.
@@ -97,10 +97,10 @@ class DebugIndex:
                 made = cls(cached, len(files.numbers))
             except ValueError:
                 made = None
-            if made is not None and made.is_current:  # else it is outdated
+            if made is not None and made.is_current:  # otherwise it is outdated
                 return made
         data = build(files)
-        # Incomplete while a file of split debug information is missing.
+        # The index is incomplete while a file of split debug information is missing.
         if files.missing is None:
             cache.store(key, "index", lambda: iter((data,)))
         return cls(memoryview(data), len(files.numbers))
@@ -112,7 +112,7 @@ class DebugIndex:
         return [_unpacked(place) for place in self._places[low : min(high, low + _MAX_HITS)]]
 
     def functions(self) -> Iterator[tuple[int, DiePlace]]:
-        """Yield address and place of every function, by address."""
+        """Yield address and place of every function, sorted by address."""
         for address, place in zip(self._addresses, self._places, strict=True):
             yield address, _unpacked(place)
 
@@ -161,7 +161,7 @@ def build(files: DebugFiles) -> bytes:
     """Read every unit and return the index.
 
     Raises:
-        DwarfError: the units are larger than real ones, or do not decompress.
+        DwarfError: the units are implausibly large, or cannot be decompressed.
     """
     sections = files.main.sections
     stream = sections.stream(".debug_info")

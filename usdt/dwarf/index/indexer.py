@@ -1,7 +1,7 @@
-"""One pass over a unit: the addresses of its functions and the names of its types.
+"""Index a unit in one pass: the addresses of its functions and the names of its types.
 
-Only entries at the top or in namespaces count. Everything below another entry is skipped, with
-DW_AT_sibling where the compiler wrote it.
+Only entries at the top level or in namespaces are indexed. The children of other entries are
+skipped, by DW_AT_sibling if the compiler wrote it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _MAX_DEPTH = 1 << 10
 
 
 class UnitIndexer:
-    """Collects functions and types of units.
+    """A collector of the functions and types of units.
 
     Args:
-        abbreviations: of the file that the units are in.
+        abbreviations: the abbreviation section of the units' file.
 
     Attributes:
         functions: (address, position of the entry in its unit, number of the unit).
@@ -51,7 +51,7 @@ class UnitIndexer:
         self._abbreviations = self._own = abbreviations
         self.functions: list[tuple[int, int, int]] = []
         self.types: list[tuple[str, int, int]] = []
-        self._seen: set[tuple[int, str, str]] = set()  # offsets of names
+        self._seen: set[tuple[int, str, str]] = set()  # keys begin with the offset of a name
         self._named: set[str] = set()
         self._unit: _Bytes
         self._number = self._begin = 0
@@ -59,16 +59,16 @@ class UnitIndexer:
         self._scopes: tuple[Unit, Scopes] | None = None
 
     def use_abbreviations(self, abbreviations: AbbrevSection | None) -> None:
-        """Switch to the abbreviations of another file for a split unit; None: back to its own."""
+        """Use the abbreviations of a split unit's file; None to return to those of the file."""
         if self._abbreviations is not (abbreviations or self._own):
             self._abbreviations = abbreviations or self._own
-            self._seen.clear()  # there, offsets of strings mean other strings
+            self._seen.clear()  # in another file, string offsets refer to other strings
 
     def is_split(self, unit: Unit) -> bool:
-        """Return whether a unit stands for one in another file (split DWARF).
+        """Return True if a unit is a skeleton of a unit in another file (split DWARF).
 
         Raises:
-            DwarfError: it is damaged.
+            DwarfError: the unit is damaged.
             LookupError: likewise.
         """
         code, _ = read_uleb128(unit.data, unit.header.first)
@@ -85,7 +85,7 @@ class UnitIndexer:
         Args:
             unit: the unit.
             number: its number.
-            begin: is added to positions in it.
+            begin: a number that is added to positions in the unit.
 
         Raises:
             DwarfError: it is damaged.
@@ -102,7 +102,7 @@ class UnitIndexer:
         hidden = 0  # levels of skipped entries without DW_AT_sibling
         while at < end:
             decl = short[data[at]]
-            if isinstance(decl, int):  # two thirds of all
+            if isinstance(decl, int):  # two thirds of all entries
                 at += decl
                 continue
             start = at
@@ -115,7 +115,7 @@ class UnitIndexer:
                     elif len(self._prefixes) > 1:
                         self._prefixes.pop()
                     continue
-                if data[at] < 128:  # a code of two bytes; most of the others
+                if data[at] < 128:  # a code of two bytes, as most of the others
                     code, at = code & 127 | data[at] << 7, at + 1
                 else:
                     code, at = read_uleb128(data, start)
@@ -172,7 +172,7 @@ class UnitIndexer:
                 self.types.append((full, self._begin + start, self._number))
 
     def _declared_name(self, unit: Unit, start: int) -> str:
-        # The name of a type that is defined outside of the scope that declares it.
+        # The name of a type that is defined outside the scope that declares it.
         entry = Entry(unit, start)
         raw = entry.values.get(At.SPECIFICATION)
         if raw is None or raw.form not in UNIT_REFERENCES:
@@ -184,7 +184,7 @@ class UnitIndexer:
 
 
 class _Bytes:
-    # Reads single attributes of a unit's entries, without making an Entry of each.
+    # Reads single attributes of a unit's entries, without creating Entry objects.
     def __init__(self, unit: Unit, data: bytes) -> None:
         self.unit = unit
         self.data = data
@@ -203,7 +203,7 @@ class _Bytes:
         ) + decl.fixed_size
 
     def sibling_offset(self, decl: AbbrevDecl, at: int) -> int | None:
-        """Return the bytes before DW_AT_sibling; None if there is none, or children matter."""
+        """Return the offset of DW_AT_sibling from ``at``; None if absent or children are needed."""
         sibling = decl.sibling
         if sibling is None or decl.interest == SCOPE or not decl.children:
             return None
@@ -228,7 +228,7 @@ class _Bytes:
 
 
 def _entry_address(unit: Unit, start: int) -> int:
-    # The address of a function whose code is in several pieces, or is given by index; or 0.
+    # The address of a function with code in several ranges or an indexed address; 0 if unknown.
     entry = Entry(unit, start)
     for name in (At.ENTRY_PC, At.LOW_PC):
         raw = entry.values.get(name)

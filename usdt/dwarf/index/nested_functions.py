@@ -1,7 +1,8 @@
-"""Functions inside functions: the index omits them, since listing them means reading every entry.
+"""Functions inside functions, which the index omits: finding them requires reading every entry.
 
-Examples: GNU C's nested functions, methods of classes that a function declares, lambdas, a Rust
-function in another. They are searched for in the unit of an address that the index does not know.
+Examples are GNU C's nested functions, methods of classes that a function declares, lambdas, and
+Rust functions inside functions. If the index does not have an address, this module searches the
+unit of that address.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ("NestedFunctions",)
 
-_MAX_UNITS = 32  # whose functions are kept
+_MAX_UNITS = 32  # units whose functions are cached
 
 
 class NestedFunctions:
     """The functions of a file by address, read unit by unit.
 
     Args:
-        files: where the debug information is.
+        files: the files with the debug information.
     """
 
     def __init__(self, files: DebugFiles) -> None:
@@ -37,7 +38,7 @@ class NestedFunctions:
         self._kept: dict[int, tuple[list[int], RangeMap]] = {}
 
     def at(self, address: int) -> list[DiePlace]:
-        """Return the place of the function that begins at an address, in a list.
+        """Return the place of the function that begins at an address, in a list; [] if none does.
 
         Raises:
             DwarfError: the unit is damaged.
@@ -61,7 +62,7 @@ class NestedFunctions:
 
     @functools.cached_property
     def _units(self) -> RangeMap:
-        # The unit of each address. The index reports damaged units.
+        # Address → number of the unit. The index has already reported damaged units.
         main = self._files.main
         rows: list[tuple[int, int, int, int]] = []
         numbers = {header.at: number for number, header in enumerate(main.headers)}
@@ -73,7 +74,7 @@ class NestedFunctions:
                     rows.append((low, high, 0, numbers[at]))
                     listed.add(at)
         except DAMAGE:
-            pass  # the ranges before the damage are right
+            pass  # keep the ranges before the damage
         for header in main.headers:
             if header.at not in listed and header.kind in (UnitType.COMPILE, UnitType.SKELETON):
                 try:

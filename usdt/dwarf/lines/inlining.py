@@ -26,8 +26,8 @@ _TYPES = frozenset(
     )
 )
 _MAX_ENTRIES = 1 << 23  # of a unit
-_MAX_SCOPES = 1 << 18  # of a function, and functions of a unit
-_FIELDS = 4  # of a Scope
+_MAX_SCOPES = 1 << 18  # inlined calls of a function; functions of a unit
+_FIELDS = 4  # fields of an InlinedCall
 _ITSELF, _OTHER = -1, -2  # what contains an entry: the function itself, a nested one
 
 
@@ -37,8 +37,9 @@ class InlinedCall:
 
     Attributes:
         at: position of its entry in the unit.
-        parent: number of the inlined function that contains it; -1: the function itself does.
-        file, line: of the call; the file by its number.
+        parent: number of the inlined function that contains it; -1 for the function itself.
+        file: number of the source file of the call.
+        line: line of the call.
     """
 
     at: int
@@ -56,7 +57,7 @@ class InlineTree:
 
     def __init__(self, at: int, scopes: array[int], ranges: RangeMap) -> None:
         self.at = at
-        self._scopes = scopes  # the fields of each InlinedCall in turn
+        self._scopes = scopes  # the fields of all InlinedCalls, one after the other
         self._ranges = ranges
 
     def __len__(self) -> int:
@@ -77,8 +78,8 @@ def _walk(
 ) -> Iterator[tuple[int, Abbreviation, int, int]]:
     """Yield entries with code: the one at a position, and those below it.
 
-    Each comes with its abbreviation, its depth, and the lowest depth at which the children of an
-    entry have ended since the entry before.
+    Each item is the entry's position, its abbreviation, its depth, and the lowest depth at which
+    the children of an entry have ended since the previous item.
 
     Args:
         unit: the unit.
@@ -122,11 +123,11 @@ def _walk(
 
 
 def read_functions(unit: Unit, *, nested: bool) -> tuple[list[int], RangeMap]:
-    """Return the positions of a unit's functions, and which one contains an address.
+    """Return the positions of a unit's functions, and a map from addresses to indexes of the list.
 
     Args:
         unit: the unit.
-        nested: include functions inside other functions and types, which takes longer.
+        nested: True to include functions inside other functions and types, which takes longer.
     """
     wanted = frozenset((Tag.SUBPROGRAM,))
     passed = frozenset() if nested else _TYPES | wanted

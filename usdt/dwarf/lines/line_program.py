@@ -1,7 +1,7 @@
 """Line number programs: the source line of each address of a unit.
 
-A program is run once; its rows become two sorted arrays that are searched by bisection. DWARF 2 to
-5, chapter 6.2.
+A program is executed once; its rows become two sorted arrays that are searched by bisection.
+Source: DWARF 2 to 5, chapter 6.2.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ("FileTable", "LineTable", "file_name")
 
-_MAX_PROGRAM = 32 << 20  # bytes of one unit's; real ones stay below three
+_MAX_PROGRAM = 32 << 20  # bytes of one unit's program; real ones are below 3 MiB
 _MAX_ROWS = 1 << 22
 _MAX_NAMES = 1 << 18  # files and folders of a unit
 _MAX_LINE = (1 << 31) - 1
 _LNCT_PATH, _LNCT_DIRECTORY = 1, 2  # DW_LNCT_…
-_END = (1 << 64) - 1  # stands for "no line" after a sequence
+_END = (1 << 64) - 1  # the row after the end of a sequence: no line
 
 
 class _Opcodes(NamedTuple):
-    # Of the header of a program; names of the standard.
+    # Fields of a program's header, under the standard's names.
     minimum_instruction_length: int
     line_base: int
     line_range: int
@@ -51,12 +51,14 @@ class FileTable:
     Args:
         data: the section ``.debug_line``.
         at: the position of the unit's program.
-        encoding: of the unit.
-        folder: the directory that the compiler ran in.
+        encoding: the encoding of the unit.
+        folder: the directory in which the compiler ran.
         text: returns the string that a form refers to, for version 5.
 
     Raises:
-        MalformedDwarf: the program is damaged; IndexError and ValueError if it ends early.
+        MalformedDwarf: the program is damaged.
+        IndexError: the program ends early.
+        ValueError: likewise.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class FileTable:
         name, folder = self._files[index]
         if name.startswith("/"):
             return name
-        # Before version 5 folder 0 is the one that the unit was compiled in, and is not listed.
+        # Before version 5, folder 0 is the compiler's directory, which is not listed.
         index = folder if self._version >= 5 else folder - 1
         where = self._folders[index] if 0 <= index < len(self._folders) else ""
         if not where.startswith("/") and (index or self._version < 5) and self._folder:
@@ -178,11 +180,11 @@ class FileTable:
         return found, at
 
     def _run(self, data: bytes, at: int, header: _Opcodes) -> None:
-        pass  # the names are enough
+        pass  # only the names are needed
 
 
 class LineTable(FileTable):
-    """The lines of one unit: its line number program, run. Arguments and errors as of FileTable."""
+    """The line table of one unit. Arguments and errors are those of :class:`FileTable`."""
 
     def __init__(
         self,
@@ -201,7 +203,10 @@ class LineTable(FileTable):
         return len(self._addresses)
 
     def find(self, address: int) -> tuple[int, int] | None:
-        """Return the file's number and the line of an address; line 0: code of no line."""
+        """Return the file number and the line of an address; None if unknown.
+
+        Line 0 means that the code belongs to no line.
+        """
         at = bisect.bisect_right(self._addresses, address) - 1
         row = self._rows[at] if at >= 0 else _END
         return None if row == _END else (row >> 32, row & 0xFFFFFFFF)
@@ -266,7 +271,7 @@ class LineTable(FileTable):
                 raise MalformedDwarf(f"a line number program of more than {_MAX_ROWS} rows")
 
     def _sequence(self, addresses: array[int], rows: array[int], end: int) -> None:
-        # Code that linkers have dropped is at address 0.
+        # Code that the linker dropped is at address 0.
         if addresses and addresses[0]:
             addresses.append(end)
             rows.append(_END)
@@ -281,7 +286,7 @@ _Rows = tuple["array[int]", "array[int]"]  # addresses; file << 32 | line
 
 
 def _joined(sequences: list[_Rows]) -> _Rows:
-    # One table; of overlapping sequences the first counts.
+    # Join the sequences into one table. Of overlapping sequences, the first is used.
     addresses, rows = array("Q"), array("Q")
     sequences.sort(key=lambda one: one[0][0])
     for starts, values in sequences:

@@ -3,9 +3,9 @@
     address → unit (.debug_info's first entries, .debug_aranges) → line (.debug_line)
                                                                  → function → inlined functions
 
-A unit is read when an address lies in it. Then a line is a bisection in two arrays, and so is a
-chain of inlined functions. The units read are kept within bounds; the oldest are dropped. Files are
-hostile: damaged debug information yields one notice, and no line.
+A unit is read when one of its addresses is looked up. After that, lines and inlined functions are
+found by bisection. The number of units in memory is limited: those not used for the longest time
+are dropped. Files may be hostile: damaged debug information results in one message, and no line.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ("SourceLines", "SourceLocation", "has_lines")
 
-_MAX_KEPT = 6 << 20  # rows of lines and ranges, over all units: some 100 MiB
+_MAX_KEPT = 6 << 20  # rows of lines and ranges of all units in memory: some 100 MiB
 _MAX_NAMES = 1 << 16
-# The sections that the first address needs; each may have to be decompressed.
+# The sections that the first lookup needs; each may have to be decompressed.
 _PACKED = (
     *(".debug_info", ".debug_line", ".debug_str", ".debug_abbrev"),
     *(".debug_rnglists", ".debug_ranges"),
@@ -51,10 +51,10 @@ class SourceLocation:
     """The source location of an address.
 
     Attributes:
-        function: the name of the function as the file has it, mangled if the symbol's is; "" if
-            none is known.
-        file: path of the source file; "" if it is not known.
-        line: in the file; 0 if the code belongs to no line.
+        function: the function's linkage name (mangled) if it has one, else its name; "" if
+            unknown.
+        file: path of the source file; "" if unknown.
+        line: line in the file; 0 if the code belongs to no line.
     """
 
     function: str
@@ -63,7 +63,7 @@ class SourceLocation:
 
 
 def has_lines(elf: ElfFile) -> bool:
-    """Return whether a file has debug information with lines."""
+    """Return True if a file has debug information with lines."""
     sections = DebugSections(elf)
     return ".debug_info" in sections and ".debug_line" in sections
 
@@ -73,13 +73,13 @@ class SourceLines:
 
     Args:
         elf: a file with debug information; the caller closes it.
-        opener: yields those of some paths that can be opened as ELF files.
-        path: of the program that ``elf`` is the debug information of.
-        debug_root: where systems keep debug files.
+        opener: opens paths; yields the ELF files among them.
+        path: path of the program, if ``elf`` is its debug file; "" if ``elf`` is the program.
+        debug_root: the system's directory of debug files.
 
     Attributes:
         elf: the file.
-        notices: messages for the user: what was damaged, what was not found.
+        notices: messages for the user about damaged and missing debug information.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class SourceLines:
     def at(self, address: int) -> list[SourceLocation]:
         """Return the functions that contain an address, innermost first; empty if none is known.
 
-        Each but the last is inlined into the next. The first has the address's own line, each other
-        one the line of the call.
+        Each function but the last is inlined into the next one. The first has the line of the
+        address; each other one has the line of the inlined call.
         """
         try:
             number = self._units.find(address)
@@ -148,7 +148,7 @@ class SourceLines:
 
     @functools.cached_property
     def _units(self) -> RangeMap:
-        # The number of the unit that each address is in.
+        # Address → number of the unit.
         file = self._file
         file.sections.prepare(*_PACKED)
         file.alternative = find_alternative(self.elf, self._opener, self._debug_root)
@@ -173,7 +173,7 @@ class SourceLines:
         return RangeMap(rows)
 
     def _by_aranges(self, units: dict[int, int]) -> list[tuple[int, int, int, int]]:
-        # The ranges of units whose entries have none.
+        # The ranges of units whose root entry has none.
         found: list[tuple[int, int, int, int]] = []
         plain = UnitEncoding(self._file.byteorder, 8, 4, 0)
         try:
@@ -181,7 +181,7 @@ class SourceLines:
                 if at in units:
                     found.append((low, high, 0, units[at]))
         except _DAMAGE:
-            pass  # the ranges before the damage are right; nothing more is known
+            pass  # keep the ranges before the damage
         return found
 
     def _unit(self, number: int) -> _UnitLines:
@@ -206,7 +206,7 @@ class SourceLines:
         return found
 
     def _report(self, notice: str) -> None:
-        if not self._reported:  # one notice a file
+        if not self._reported:  # one message per file
             self._reported.add(notice)
             self.notices.append(notice)
 

@@ -1,8 +1,8 @@
 """Debug information as BTF types.
 
-dwarf_btf        a ``Btf`` that grows as types are used
+dwarf_btf        a ``Btf`` whose types are created on first use
 convert          entries → BTF types
 variants         tagged unions
 abi_known_types  types whose layout an ABI fixes
-functions        parameters and results; ``source_syntax``: as the source language writes them
+functions        parameters and results; ``source_syntax``: their text in the source language
 """

@@ -22,12 +22,12 @@ _LOCAL = 16  # bytes of the string buffer in the object
 
 
 def abi_known_type(types: DwarfTypes, type_id: int, name: str) -> Composite | None:
-    """Return the type with a qualified name; None if no ABI fixes it.
+    """Return a type by its qualified name; None if no ABI fixes its layout.
 
     Args:
         types: the types of the program, to which the types of members are added.
-        type_id: of the type.
-        name: of the type, qualified.
+        type_id: ID of the new type.
+        name: qualified name of the type.
     """
     if name not in (_TEXT, _HIDER):
         return None

@@ -1,6 +1,6 @@
-"""Entries of debug information → types of BTF.
+"""Convert entries of debug information to BTF types.
 
-Tables beside the types keep what BTF cannot express: which pointers are references, which members
+Separate tables keep the facts that BTF cannot express: pointers that are references, members that
 are base classes, and the variants of Rust enums.
 """
 
@@ -49,9 +49,9 @@ _MAX_SIZE = 1 << 40  # bytes of one value
 _MAX_ELEMENTS = 1 << 32
 _MAX_DIMENSIONS = 32
 _WORDS = (1, 2, 4, 8)
-_MINUS_ONE = frozenset(((1 << 32) - 1, (1 << 64) - 1))  # of four or eight bytes
+_MINUS_ONE = frozenset(((1 << 32) - 1, (1 << 64) - 1))  # -1 in four or eight bytes
 _SIGNED = frozenset((Ate.SIGNED, Ate.SIGNED_CHAR))
-_FLOATS = frozenset((Ate.FLOAT, 0x0F))  # decimal floats as well
+_FLOATS = frozenset((Ate.FLOAT, 0x0F))  # 0x0F: DW_ATE_decimal_float
 _STRINGS = frozenset(("char", "char8_t"))
 _COMPOSITES = frozenset((Tag.STRUCTURE, Tag.CLASS, Tag.INTERFACE, Tag.UNION))
 _TUPLE_FIELD = re.compile(r"std::(?:_Head_base|__\w+::__tuple_leaf)<(\d{1,4})U?L?,")
@@ -67,14 +67,14 @@ _MODIFIERS = {
 
 
 class Converter:
-    """Makes a type of an entry; keys of all tables are type IDs.
+    """A converter of entries to types.
 
     Args:
-        name: of the file, for messages.
+        name: name of the file, for messages.
         qualified: returns the qualified name of an entry.
-        definition: returns the entry that defines what another only declares.
+        definition: returns the entry that defines a type which the given entry only declares.
 
-    Attributes:
+    Attributes: tables with type IDs as keys.
         references: pointer → "&" or "&&".
         bases: structure → index of a member that is a base class → name of that class.
         variants: tagged union → its variants.
@@ -96,10 +96,10 @@ class Converter:
         self.variants: dict[int, VariantPart] = {}
 
     def __call__(self, type_id: int, die: Die) -> Type:
-        """Return the type of an entry, with an ID.
+        """Return the type of an entry; ``type_id`` is its ID.
 
         Raises:
-            DwarfError: the entry is damaged, or the type larger than real ones.
+            DwarfError: the entry is damaged, or the type is implausibly large.
         """
         tag = die.tag
         if tag in _COMPOSITES:
@@ -114,7 +114,7 @@ class Converter:
 
     def _target(self, die: Die) -> int:
         target = die.target(At.TYPE)
-        if target is None and At.TYPE in die:  # in a file that was not found: not void
+        if target is None and At.TYPE in die:  # the type is in a file that was not found: not void
             return self.types.unknown
         return self.types.id_of(target)
 
@@ -156,7 +156,7 @@ class Converter:
         return Typedef(type_id, self._qualified(die), self._target(die))
 
     def _unspecified(self, type_id: int, die: Die) -> Type:
-        # decltype(nullptr) has a value, the others (void, Rust's "!") have none.
+        # A decltype(nullptr) has a value; other unspecified types (void, Rust's "!") have none.
         name = die.text()
         target = self.types.pointer_to(0) if "null" in name else 0
         return Typedef(type_id, name, target)
@@ -186,7 +186,7 @@ class Converter:
             high = die.number(At.UPPER_BOUND)
             if high is None:
                 return 0
-            if high in _MINUS_ONE:  # of an empty array
+            if high in _MINUS_ONE:  # an empty array
                 return 0
             count = high + 1 - (die.number(At.LOWER_BOUND) or 0)
         if count > _MAX_ELEMENTS:
@@ -218,13 +218,13 @@ class Converter:
             return False
 
     def _defined(self, die: Die) -> Die:
-        # The entry that defines a type which this one may only declare.
+        # The entry that defines the type, if this one only declares it.
         if not die.flag(At.DECLARATION) and At.SIGNATURE not in die:
             return die
         return self._definition(die) or die
 
     def _name_of(self, die: Die) -> str:
-        # An entry that only refers to a type unit may leave the name to it.
+        # An entry that refers to a type unit may have no name: the type unit has it.
         return self._qualified(die) or self._qualified(self._defined(die))
 
     # ------------------------------------------------------------ functions
@@ -285,7 +285,7 @@ class Converter:
             self.variants[type_id] = variants
             members += self._variant_union(variants, size)
         if any(a.bit_offset > b.bit_offset for a, b in itertools.pairwise(members)):
-            bases, members = _by_offset(bases, members)  # Rust orders members by size
+            bases, members = _by_offset(bases, members)  # rustc reorders members
         discriminant = self._discriminant(self.variants.get(type_id), members)
         if discriminant is not None and not bases:
             members.insert(0, discriminant)
@@ -297,7 +297,7 @@ class Converter:
         )
 
     def _variant_union(self, part: VariantPart, size: int) -> list[Member]:
-        # The variants as a union without a name, so that their members are found by C's rules.
+        # The variants as an anonymous union, so that C's rules find their members.
         inner = tuple(one.member for one in part.variants if one.member is not None)
         if not inner:
             return []
@@ -308,7 +308,8 @@ class Converter:
         return [Member("", type_id, 0, 0)]
 
     def _tuple_field(self, base: Member, name: str) -> Member | None:
-        # A field of a std::tuple, which is a base class. All have one name: it becomes "__0".
+        # A field of a std::tuple, which is a base class. All fields have the same name; rename
+        # them to "__0", "__1", ….
         match = _TUPLE_FIELD.match(name)
         found = self.types.resolve(base.type_id) if match else None
         if match is None or not isinstance(found, Composite) or len(found.members) != 1:
@@ -320,7 +321,7 @@ class Converter:
         return Member(f"__{match[1]}", field.type_id, place, field.bitfield_size)
 
     def _discriminant(self, part: VariantPart | None, members: list[Member]) -> Member | None:
-        # The member that selects the variant, as usdt.btf.tagged_union has it.
+        # The member that selects the variant, in the form that usdt.btf.tagged_union expects.
         if part is None or part.discriminant is None or len(members) != 1:
             return None
         selector, size, names = part.discriminant, part.size, part.names_by_value()
@@ -332,7 +333,7 @@ class Converter:
         return Member(DISCRIMINANT, target, selector.bit_offset, 0)
 
     def _member(self, die: Die) -> Member | None:
-        # None for what is not stored in the object: static members, virtual base classes.
+        # None for members that are not stored in the object: static ones, virtual base classes.
         if die.flag(At.EXTERNAL) or die.flag(At.DECLARATION) or At.CONST_VALUE in die:
             return None
         target = self._target(die)

@@ -1,4 +1,4 @@
-"""Types of debug information as BTF: made and numbered when they are used."""
+"""Types of debug information as BTF, created and numbered on first use."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _KINDS = {
 
 
 class DwarfTypes(Btf):
-    """The types of one program, a :class:`~usdt.btf.reader.Btf` that grows.
+    """The types of one program, a :class:`~usdt.btf.reader.Btf` that creates types on first use.
 
     Args:
         name: the program's name in messages.
         order: "little" or "big".
-        pointer_size: in bytes.
-        convert: makes the type with an ID from an entry.
-        search: returns the entry of a kind and a name.
+        pointer_size: size of a pointer in bytes.
+        convert: returns the type of an entry, with a given ID.
+        search: returns the entry with a kind and a name.
         names: yields kind, name and entry of every type whose name begins with a string.
 
     Attributes:
@@ -61,7 +61,7 @@ class DwarfTypes(Btf):
         search: Search,
         names: Names,
     ) -> None:
-        # There are no bytes for the base class to read.
+        # The base class is not initialized, because there are no bytes to read.
         self.name = name
         self.base = None
         self.order = order
@@ -79,19 +79,19 @@ class DwarfTypes(Btf):
 
     @property
     def end(self) -> int:
-        """One more than the last ID so far."""
+        """One more than the highest ID so far."""
         return len(self._dies)
 
     def close(self) -> None:
-        """Drop the entries; only types that were made before stay usable."""
+        """Drop the entries; only types that were created before remain usable."""
         self._dies = [None] * len(self._dies)
         self._numbers.clear()
 
     def id_of(self, die: Die | None) -> int:
-        """Return the ID of the type that an entry describes; 0, void, for None.
+        """Return the ID of the type that an entry describes; 0 (void) for None.
 
         Raises:
-            DwarfError: there are more types than real programs have.
+            DwarfError: the number of types is implausibly large.
         """
         if die is None:
             return 0
@@ -108,7 +108,7 @@ class DwarfTypes(Btf):
 
     @functools.cached_property
     def unknown(self) -> int:
-        """The ID that stands for types that were not found."""
+        """The ID of a placeholder for types that were not found."""
         return self.add(lambda type_id: Unknown(type_id, "?", 0))
 
     def pointer_to(self, target: int) -> int:
@@ -128,8 +128,8 @@ class DwarfTypes(Btf):
         """Return the type with an ID.
 
         Raises:
-            BtfError: no such type.
-            DwarfError: it is damaged.
+            BtfError: there is no such type.
+            DwarfError: its entry is damaged.
         """
         found = self._types.get(type_id)
         if found is not None:
@@ -163,13 +163,13 @@ class DwarfTypes(Btf):
         return 0
 
     def own_ids(self, *kinds: Kind) -> Iterator[int]:
-        """Yield the IDs of the types made so far of some kinds."""
+        """Yield the IDs of the types of some kinds that have been created so far."""
         for type_id in range(1, self.end):
             if self.kind(type_id) in kinds:
                 yield type_id
 
     def ids(self, *kinds: Kind) -> Iterator[int]:
-        """Yield the IDs of the types made so far of some kinds."""
+        """Yield the IDs of the types of some kinds that have been created so far."""
         return self.own_ids(*kinds)
 
     def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
@@ -180,7 +180,7 @@ class DwarfTypes(Btf):
                 yield self.id_of(die), name
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
-        """Return the IDs of types of a name and some kinds: the first of each kind."""
+        """Return the IDs of the types with a name, the first one of each given kind."""
         found = []
         for wanted in dict.fromkeys(_KINDS[kind] for kind in kinds if kind in _KINDS):
             die = self._search(wanted, name)

@@ -42,10 +42,10 @@ class ParameterDebug:
     """A parameter of a function, from debug information.
 
     Attributes:
-        name: "" if it has none.
+        name: its name; "" if it has none.
         type_id: its type; 0 if the type is not known.
         problem: why the type is not known, or "".
-        artificial: whether the compiler added it, like ``this``.
+        artificial: True if the compiler added it, like ``this``.
     """
 
     name: str
@@ -59,15 +59,15 @@ class FunctionDebug:
     """A function, from debug information.
 
     Attributes:
-        name: in the source language, qualified: ``ns::Klass::method``.
-        declaration: as the source language writes it.
+        name: qualified name in the source language: ``ns::Klass::method``.
+        declaration: the prototype in the source language.
         file: the source file; "" if unknown.
-        line: in the file; 0 if unknown.
-        parameters: in order.
+        line: the line in the file; 0 if unknown.
+        parameters: the parameters, in order.
         returns: type ID of its result, 0 for void.
-        variadic: whether it takes further arguments.
+        variadic: True if it takes further arguments.
         language: "c", "c++", "rust", "go"…; "" if unknown.
-        problem: why the prototype does not tell where the parameters are, or "".
+        problem: why the locations of the parameters do not follow from the prototype, or "".
         address: link-time address of its entry in the program's own file.
         unit: number of the unit that contains it.
     """
@@ -92,11 +92,11 @@ def language_of(die: Die) -> str:
 
 
 def read_parameters(die: Die, types: DwarfTypes) -> tuple[tuple[ParameterDebug, ...], bool]:
-    """Return the parameters, and whether the function takes further arguments.
+    """Return the parameters, and True if the function takes further arguments.
 
-    An entry with code may lack parameters that the compiler has removed. So of the entry and its
-    origins, the one with the most parameters counts. Of equals, an abstract origin wins: it has the
-    parameters in order, while a changed copy (``f.isra.0``) may not.
+    An entry with code may lack parameters that the compiler has removed. This function therefore
+    uses the entry or origin with the most parameters. Among equals, it prefers an abstract origin,
+    which has the parameters in order; a changed copy (``f.isra.0``) may not.
     """
     best: list[Die] = []
     variadic = instance = False

@@ -1,4 +1,4 @@
-"""Types and prototypes as the source language writes them."""
+"""Types and prototypes in the syntax of the source language."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _UNKNOWN = "?"
 
 
 class SourceSyntax:
-    """Types and prototypes as source text.
+    """A printer of types and prototypes.
 
     Args:
-        types: of the program.
+        types: the types of the program.
         references: IDs of pointers that are references → "&" or "&&".
     """
 
@@ -87,7 +87,7 @@ class SourceSyntax:
         return whole if _is_structor(name) else self.type(language, returns, whole)
 
     def _is_const(self, parameters: Sequence[ParameterDebug]) -> bool:
-        # Whether a method may be called on constant objects.
+        # True for a const method.
         this = parameters[0] if parameters else None
         if this is None or not this.artificial or this.name != "this":
             return False
@@ -152,7 +152,7 @@ def _is_structor(name: str) -> bool:
 
 
 def _without_arguments(name: str) -> str:
-    # Without template arguments; operator< and the like stay.
+    # The name without template arguments, up to the word "operator".
     depth, kept = 0, []
     for sign in name.partition("operator")[0]:
         depth += (sign == "<") - (sign == ">")

@@ -1,4 +1,4 @@
-"""Tagged unions, as Rust's enums are: their variants, and how to tell which one a value has."""
+"""Tagged unions, such as Rust's enums: their variants and discriminants."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Variant:
     """A variant of a tagged union.
 
     Attributes:
-        name: "Some".
-        values: the discriminants that select it, as ranges (first, last), unsigned at their own
-            size; None for the variant that all other discriminants select.
+        name: its name, such as "Some".
+        values: the discriminants that select it, as ranges (first, last) of unsigned numbers; None
+            for the variant that all other discriminants select.
         member: its data; None if it has none.
     """
 
@@ -44,7 +44,7 @@ class VariantPart:
 
     Attributes:
         discriminant: the number that selects the variant; None if there is only one.
-        size: of the discriminant, in bytes.
+        size: size of the discriminant in bytes.
         variants: every variant.
     """
 

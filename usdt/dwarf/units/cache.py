@@ -1,9 +1,8 @@
 """A cache of decompressed sections and indexes: ``$XDG_CACHE_HOME/usdt-toolkit/dwarf``.
 
-Files appear complete or not at all and are private to their owner. A header gives the format's
-version, the key, the length and a checksum. A file that does not match, or is in a directory that
-others can write to, counts as absent. The files that were not used for the longest time are deleted
-when the cache is full.
+Files are created atomically and are private to their owner. A header has the format's version, the
+key, the length and a checksum. A file that does not match its header, or is in a directory that
+others can write to, is ignored. When the cache is full, the least recently used files are deleted.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _VERSION = 2
 _MAGIC = b"usdtdwrf"
 _HEADER = struct.Struct("<8sIIQ32s8x")
 _MAX_CACHE = 4 << 30  # bytes of all files together
-_MAX_CHECKED = 16 << 20  # bytes under the checksum; of larger files, samples
+_MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and samples of larger ones
 _SAMPLES = 64
 _SAMPLE = 1 << 16
 
 
 def _folder() -> Path | None:
-    # A directory that only we can write to; None if there is none.
+    # The cache directory; None if there is none that only this user can write to.
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
         base = Path(home) if home.startswith("/") else Path.home() / ".cache"
@@ -65,7 +64,7 @@ def _checksum(data: memoryview) -> int:
 
 
 def load(key: str, kind: str) -> memoryview | None:
-    """Return what was stored under a key, mapped; None if there is none, or it is damaged."""
+    """Return the contents stored under a key, as mapped memory; None if absent or damaged."""
     folder = _folder()
     if folder is None:
         return None
@@ -108,16 +107,16 @@ def store(
     size: int = 0,
     on_start: Callable[[memoryview], None] | None = None,
 ) -> memoryview | None:
-    """Store the bytes that ``parts`` yields; return them mapped, or None if they cannot be stored.
+    """Store the bytes that ``parts`` yields. Return them as mapped memory; None on failure.
 
-    Errors that ``parts`` raises are passed on, and nothing is stored then.
+    If ``parts`` raises an error, it is propagated, and nothing is stored.
 
     Args:
         key: identifies the contents.
-        kind: of contents: the file's suffix.
-        parts: yields the bytes; each part is written before the next is asked for.
-        size: of all parts; needed for ``on_start`` only.
-        on_start: is called with the mapped bytes before the first is written.
+        kind: the kind of contents, which is the file's suffix.
+        parts: yields the bytes; each part is written before the next is requested.
+        size: size of all parts in bytes; only needed with ``on_start``.
+        on_start: called with the mapped memory before the first byte is written.
     """
     folder = _folder()
     if folder is None:
@@ -163,7 +162,7 @@ def _fill(descriptor: int, digest: bytes, parts: Iterator[bytes]) -> None:
 
 
 def _prune(folder: Path) -> None:
-    # The least recently used go first.
+    # Delete the least recently used files first.
     found = []
     with contextlib.suppress(OSError):
         for one in os.scandir(folder):

@@ -1,4 +1,4 @@
-"""DWARF's numbers under the names of the standard (DWARF 5, chapter 7)."""
+"""Constants of DWARF under the names of the standard (DWARF 5, chapter 7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ("TYPE_KINDS", "At", "Ate", "Form", "Tag", "TypeKind", "UnitType")
 
 
 class UnitType(enum.IntEnum):
-    """``DW_UT_*``, DWARF 5 table 7.2; units of ``.debug_types`` count as TYPE."""
+    """``DW_UT_*``, DWARF 5 table 7.2; units of ``.debug_types`` are TYPE."""
 
     COMPILE = 1
     TYPE = 2

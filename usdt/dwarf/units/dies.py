@@ -61,19 +61,19 @@ class Die:
 
     @property
     def key(self) -> tuple[int, int]:
-        """A key that no other entry of the open files has."""
+        """A key that is unique among the entries of all open files."""
         return id(self.unit.file), self.unit.header.at + self.at
 
     @property
     def where(self) -> str:
-        """The entry as messages name it."""
+        """The entry's name in messages."""
         return f"the entry at {self.unit.header.at + self.at:#x}"
 
     def __contains__(self, name: int) -> bool:
         return name in self._entry.values
 
     def raw(self, name: int) -> FormValue | None:
-        """Return an attribute as it is written; None if there is none."""
+        """Return an attribute's raw value; None if there is none."""
         return self._entry.values.get(name)
 
     def text(self, name: int = At.NAME) -> str:
@@ -82,7 +82,7 @@ class Die:
         return "" if raw is None else self.unit.text(self._entry, name)
 
     def flag(self, name: int) -> bool:
-        """Return whether a flag is set."""
+        """Return True if a flag is set."""
         raw = self._entry.values.get(name)
         return raw is not None and bool(raw.value)
 
@@ -91,7 +91,8 @@ class Die:
 
         Args:
             name: the attribute.
-            signed: size in bytes of a signed number: forms of a fixed size do not give the sign.
+            signed: size in bytes of a signed number, 0 for an unsigned one; forms of a fixed size
+                have no sign.
         """
         raw = self._entry.values.get(name)
         if raw is None or raw.form not in _CONSTANTS:
@@ -113,7 +114,7 @@ class Die:
         """Return the offset of a member in bytes; None if it depends on the running program.
 
         Args:
-            name: the attribute: a number, or an expression that takes the address of the structure.
+            name: the attribute: a number, or an expression with the structure's address as input.
         """
         if name not in self:
             return 0
@@ -124,7 +125,7 @@ class Die:
         return _constant_offset(expression, self.unit.encoding)
 
     def _block_end(self, wanted: int) -> int:
-        # Entry keeps where a block starts; it ends where the next attribute starts.
+        # Entry has only the start of a block; the block ends where the next attribute starts.
         _, at = read_uleb128(self.unit.data, self.at)
         for name, form, constant in self._entry.abbreviation.attributes:
             _, at = read_form(self.unit.data, at, form, constant, self.unit.encoding)
@@ -143,7 +144,7 @@ class Die:
         return None if found is None else Die(found[0], found[1], self._follow)
 
     def origins(self) -> Iterator[Die]:
-        """Yield this entry, then its abstract origin or specification, and theirs."""
+        """Yield this entry, then its abstract origin or specification, and so on."""
         found: Die | None = self
         for _ in range(_MAX_HOPS):
             if found is None:
@@ -153,17 +154,17 @@ class Die:
             found = found.target(name)
 
     def children(self, *tags: int) -> Iterator[Die]:
-        """Yield the entries right below it, of some tags or of all."""
+        """Yield its children, those with some tags or all."""
         for at, tag in child_offsets(self.unit, self._entry):
             if not tags or tag in tags:
                 yield Die(self.unit, at, self._follow)
 
 
 def child_offsets(unit: Unit, entry: Entry) -> Iterator[tuple[int, int]]:
-    """Yield position and tag of each entry right below one.
+    """Yield position and tag of each child of an entry.
 
     Raises:
-        DwarfError: there are more than real files have.
+        DwarfError: the number of children is implausibly large.
     """
     if not entry.abbreviation.children:
         return
@@ -171,7 +172,7 @@ def child_offsets(unit: Unit, entry: Entry) -> Iterator[tuple[int, int]]:
     known = table.known
     at, depth, end = entry.end, 0, len(unit.data)
     for _ in range(_MAX_ENTRIES):
-        if at >= end:  # the final null entries are often left out
+        if at >= end:  # files often omit the final null entries
             return
         code, body = data[at], at + 1
         if code > 127:
@@ -206,7 +207,7 @@ def _constant_offset(expression: bytes, encoding: UnitEncoding) -> int | None:
     if len(expression) > _MAX_EXPRESSION:
         return None
     if expression[:1] == bytes((_PLUS_UCONST,)) and len(expression) == 2 and expression[1] < 0x80:
-        return expression[1]  # as gcc writes it for DWARF 2: no need for a library
+        return expression[1]  # gcc's form for DWARF 2, decoded without a library
     return _computed(expression, encoding)
 
 

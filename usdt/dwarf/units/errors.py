@@ -1,4 +1,4 @@
-"""The error of damaged debug information."""
+"""Errors of damaged debug information."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("DAMAGE", "DwarfError", "checked")
 
 
 class DwarfError(TracingError, ValueError):
-    """Debug information is damaged, larger than real ones, or in an unsupported form."""
+    """Debug information is damaged, implausibly large, or in an unsupported form."""
 
 
 #: Errors that reading damaged bytes raises.
@@ -24,14 +24,14 @@ DAMAGE = (DwarfError, LookupError, ValueError, struct.error, OverflowError, Recu
 
 @contextlib.contextmanager
 def checked(name: str, what: str) -> Iterator[None]:
-    """Turn errors that reading damaged bytes raises into a DwarfError.
+    """Convert errors of reading damaged bytes (:data:`DAMAGE`) to a DwarfError.
 
     Args:
-        name: of the file.
-        what: is being read.
+        name: name of the file.
+        what: the part that is read, for the message.
 
     Raises:
-        DwarfError: in place of errors of indexing, unpacking and converting.
+        DwarfError: in place of errors of indexing, unpacking and conversion.
     """
     try:
         yield

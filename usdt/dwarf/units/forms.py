@@ -1,7 +1,6 @@
-"""How DWARF writes numbers, attributes and entries: LEB128, forms, abbreviations.
+"""Encodings of numbers, attributes and entries: LEB128, forms, abbreviations.
 
-Everything is read from memory at a position. Bytes that make no sense raise
-:class:`MalformedDwarf`.
+All functions read from memory at a position. Invalid bytes raise :class:`MalformedDwarf`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ STRING_INDEXES = frozenset((0x1A, 0x25, 0x26, 0x27, 0x28, Form.GNU_STR_INDEX))
 UNIT_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1 … ref_udata
 _SIBLINGS = frozenset((0x11, 0x12, 0x13, 0x14))
 ALT_REFERENCES = frozenset((0x1C, 0x24, 0x1F20))  # ref_sup4, ref_sup8, GNU_ref_alt
-# Forms of a fixed size; those that depend on the unit are added by Encoding.
+# Forms of a fixed size → bytes; UnitEncoding adds those whose size depends on the unit.
 _FIXED = {
     **dict.fromkeys((0x0B, 0x0C, 0x11, 0x25, 0x29), 1),  # data1 flag ref1 strx1 addrx1
     **dict.fromkeys((0x05, 0x12, 0x26, 0x2A), 2),
@@ -49,7 +48,7 @@ _VARIABLE = {
     **dict.fromkeys((0x09, 0x18), _BLOCK),  # block exprloc
     Form.INDIRECT: _INDIRECT,
 }
-_COUNTED = {0x0A: 1, 0x03: 2, 0x04: 4}  # block1 block2 block4: bytes of their length
+_COUNTED = {0x0A: 1, 0x03: 2, 0x04: 4}  # block1 block2 block4 → bytes of the length field
 _MAX_LEB = 16  # bytes; real ones have ten
 _MAX_ATTRIBUTES = 1 << 10  # of one abbreviation
 _MAX_ABBREVIATIONS = 1 << 20
@@ -57,11 +56,11 @@ _MAX_STRING = 1 << 16
 
 
 class MalformedDwarf(DwarfError):  # noqa: N818 - what it is
-    """Debug information whose bytes make no sense."""
+    """Debug information with invalid bytes."""
 
 
 class FormValue(NamedTuple):
-    """The value of an attribute as it is written.
+    """The raw value of an attribute.
 
     Attributes:
         form: ``DW_FORM_…``.
@@ -94,7 +93,7 @@ def read_sleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def read_string(data: bytes | memoryview, at: int) -> tuple[str, int]:
-    """Return a string that ends in NUL and the position after it."""
+    """Return a NUL-terminated string and the position after it."""
     size = 256
     while size <= _MAX_STRING:
         raw = bytes(data[at : at + size])
@@ -109,13 +108,13 @@ def read_string(data: bytes | memoryview, at: int) -> tuple[str, int]:
 
 @frozen
 class UnitEncoding:
-    """How a unit writes numbers.
+    """The encoding of numbers in a unit.
 
     Attributes:
         byteorder: "little" or "big".
-        address_size: in bytes.
-        offset_size: in bytes: 4 or, for 64-bit DWARF, 8.
-        version: of DWARF.
+        address_size: size of an address in bytes.
+        offset_size: size of an offset in bytes: 4, or 8 for 64-bit DWARF.
+        version: the DWARF version.
     """
 
     byteorder: str
@@ -144,13 +143,13 @@ class Abbreviation:
 
     Attributes:
         tag: ``DW_TAG_…``.
-        children: whether entries below it may follow.
+        children: True if such an entry may have children.
         attributes: (``DW_AT_…``, ``DW_FORM_…``, implicit constant) in order.
-        code: whether such entries have addresses of code.
-        steps: how to skip one: numbers of bytes, and negative numbers for forms without a fixed
-            size.
-        fixed_size: of all attributes in bytes; None if it is not fixed.
-        sibling_size: bytes of DW_AT_sibling, if that is the last attribute; else 0.
+        code: True if such entries have addresses of code.
+        steps: steps that skip the attributes: numbers of bytes, and negative numbers for forms
+            without a fixed size.
+        fixed_size: size of all attributes in bytes; None if it is not fixed.
+        sibling_size: size of DW_AT_sibling in bytes, if that is the last attribute; else 0.
     """
 
     __slots__ = ("attributes", "children", "code", "fixed_size", "sibling_size", "steps", "tag")
@@ -168,7 +167,7 @@ class Abbreviation:
         self.attributes = tuple(attributes)
         self.code = any(one[0] in (At.LOW_PC, At.RANGES) for one in attributes)
         last, form, _ = attributes[-1] if attributes else (0, 0, 0)
-        # gcc writes it last; clang writes none.
+        # gcc writes DW_AT_sibling last; clang does not write it.
         self.sibling_size = _FIXED[form] if last == At.SIBLING and form in _SIBLINGS else 0
         steps: list[int] = []
         for _, form, _ in attributes:
@@ -220,7 +219,7 @@ def skip_attributes(
 def read_form(
     data: bytes | memoryview, at: int, form: int, constant: int, encoding: UnitEncoding
 ) -> tuple[FormValue, int]:
-    """Return an attribute and the position after it; ``constant`` is the implicit one."""
+    """Return an attribute and the position after it; ``constant`` is its implicit constant."""
     size = encoding.size_of(form)
     if size is not None:
         if form == Form.IMPLICIT_CONST:
@@ -250,15 +249,15 @@ def read_form(
 
 
 class AbbreviationTable:
-    """A table of abbreviations, decoded as they are needed.
+    """A table of abbreviations, decoded on demand.
 
     Args:
         data: the section ``.debug_abbrev``.
         at: the position of the table.
-        encoding: of the unit that uses it.
+        encoding: the encoding of the unit that uses it.
 
     Attributes:
-        known: those that are decoded, by code.
+        known: code → decoded abbreviation.
     """
 
     def __init__(self, data: bytes, at: int, encoding: UnitEncoding) -> None:
@@ -281,7 +280,7 @@ class AbbreviationTable:
         return made
 
     def _skip_one(self) -> None:
-        # Most are never needed: only their positions are kept.
+        # Most abbreviations are never needed: keep only their positions.
         data = self._data
         code, at = read_uleb128(data, self._at)
         if code == 0 or len(self._positions) >= _MAX_ABBREVIATIONS:

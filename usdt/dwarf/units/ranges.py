@@ -1,4 +1,4 @@
-"""Lists of ranges (``.debug_ranges``, ``.debug_rnglists``), and which range contains an address."""
+"""Range lists (``.debug_ranges``, ``.debug_rnglists``), and a map from addresses to ranges."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def read_ranges(data: memoryview, at: int, encoding: UnitEncoding, base: int) ->
     Args:
         data: the section.
         at: the position of the list.
-        encoding: of the unit.
+        encoding: the encoding of the unit.
         base: the unit's base address.
 
     Raises:
-        Malformed: the list is longer than real ones.
+        MalformedDwarf: the list is implausibly long.
     """
     size = encoding.address_size
     highest = (1 << 8 * size) - 1
@@ -63,12 +63,12 @@ def read_rnglist(
     Args:
         data: the section.
         at: the position of the list.
-        encoding: of the unit.
+        encoding: the encoding of the unit.
         base: the unit's base address.
         indexed_address: returns an entry of the unit's part of ``.debug_addr``.
 
     Raises:
-        Malformed: the list is longer than real ones, or has an entry of an unknown kind.
+        MalformedDwarf: the list is implausibly long, or has an entry of an unknown kind.
     """
     size = encoding.address_size
     found: list[Range] = []
@@ -117,7 +117,7 @@ def read_aranges(data: memoryview, plain: UnitEncoding) -> Iterator[tuple[int, i
             raise MalformedDwarf(
                 ".debug_aranges with segments, or with addresses of neither 4 nor 8 bytes"
             )
-        # Aligned to twice an address, counted from the header.
+        # Entries are aligned to twice the size of an address, relative to the header.
         place = at + -(-(start + 4 + size - at) // (2 * width)) * 2 * width
         while place + 2 * width <= end:
             low = plain.number(data, place, width)
@@ -135,15 +135,15 @@ class RangeMap:
     """A map from addresses to ranges; of nested ranges, to the innermost.
 
     Args:
-        ranges: (start, end, rank, number); a greater rank hides a smaller one; of equal ranks, the
-            shorter range hides the longer one.
+        ranges: (start, end, rank, number). Where ranges overlap, the one with the greatest rank is
+            found; of equal ranks, the shortest.
     """
 
     def __init__(self, ranges: Iterable[tuple[int, int, int, int]]) -> None:
         self._starts, self._numbers = array("Q"), array("I")
         rows = sorted(ranges)
         points = sorted({point for low, high, _, _ in rows for point in (low, high)})
-        active: list[tuple[int, int, int, int]] = []  # the one that hides the others first
+        active: list[tuple[int, int, int, int]] = []  # a heap: the range that hides others is first
         following = 0
         for point in points:
             while following < len(rows) and rows[following][0] <= point:
@@ -161,7 +161,7 @@ class RangeMap:
         return len(self._starts)
 
     def find(self, address: int) -> int | None:
-        """Return the number of the range that an address is in; None if there is none."""
+        """Return the number of the range that contains an address; None if there is none."""
         at = bisect.bisect_right(self._starts, address) - 1
         number = self._numbers[at] if at >= 0 else _NONE
         return None if number == _NONE else number

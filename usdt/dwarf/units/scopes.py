@@ -1,7 +1,7 @@
 """The namespaces and classes that contain an entry: the qualification of its name.
 
-Entries do not refer to their parents. So the search goes from the root of the unit down to the
-entry, and keeps what it has seen on the way.
+Entries do not refer to their parents. The search therefore descends from the root of the unit to
+the entry, and caches the entries on the way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ANONYMOUS", "Scopes")
 
-ANONYMOUS = "(anonymous namespace)"  # as gdb and the demanglers have it
+ANONYMOUS = "(anonymous namespace)"  # the text of gdb and the demanglers
 
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.STRUCTURE, Tag.CLASS, Tag.UNION, Tag.INTERFACE))
 _MAX_DEPTH = 64  # scopes in a name
@@ -35,14 +35,14 @@ class Scopes:
 
     Args:
         unit: the unit.
-        signed_name: returns the name of an entry, by position, that leaves it to a type unit; "" if
-            it does not.
+        signed_name: returns, for the position of an entry that refers to a type unit, the name in
+            that unit; "" for other entries.
     """
 
     def __init__(self, unit: Unit, signed_name: Callable[[int], str] = lambda _: "") -> None:
         self._unit = unit
         self._signed_name = signed_name
-        self._below: dict[int, array[int]] = {}  # entry → positions of those right below it
+        self._below: dict[int, array[int]] = {}  # entry → positions of its children
         self._names: dict[int, str] = {}
         language = unit.integer(unit.root, At.LANGUAGE, 0) or 0
         self._flat = language in _PLAIN
@@ -64,7 +64,7 @@ class Scopes:
         found = self._below.get(entry.at)
         if found is None:
             found = self._below[entry.at] = array("Q")
-            with contextlib.suppress(*DAMAGE):  # entries before the damage are right
+            with contextlib.suppress(*DAMAGE):  # keep the entries before the damage
                 found.extend(at for at, _ in child_offsets(self._unit, entry))
         return found
 

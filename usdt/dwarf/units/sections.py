@@ -1,8 +1,8 @@
 """The debug sections of one ELF file, plain or compressed.
 
-Plain sections are used in place. Compressed ones (SHF_COMPRESSED, or ``.zdebug_…`` of older
-binutils) are decompressed in pieces. Large ones go to the cache: the next program finds them
-decompressed, and they do not stay in memory.
+Plain sections are used in place. Compressed sections (SHF_COMPRESSED, or ``.zdebug_…`` of older
+binutils) are decompressed in pieces. Large ones are stored in the cache, where later runs find
+them, and so do not stay in memory.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _MAX_SECTION = 8 << 30  # bytes
 _MAX_IN_MEMORY = 1 << 30
 _MAX_RATIO = 1100  # zlib packs at most 1032 bytes into one
 _MAX_PARTS = 1 << 16
-_MIN_CACHED = 1 << 20  # bytes of a decompressed section that goes to the cache
+_MIN_CACHED = 1 << 20  # bytes; decompressed sections of this size and more are cached
 _PIECE = 1 << 20
-_LARGE_PIECE = 8 << 20  # for a thread: after each piece it waits for the interpreter lock
-_MIN_STREAMED = 16 << 20  # bytes of a section that is used while it is decompressed
+_LARGE_PIECE = 8 << 20  # for a thread, which waits for the interpreter lock after each piece
+_MIN_STREAMED = 16 << 20  # bytes; sections of this size and more are read during decompression
 _EMPTY = memoryview(b"")
 
 
 class DebugSections:
-    """Debug sections of a file by name, ``".debug_info"``; a missing one is empty.
+    """Debug sections of a file by name, such as ``".debug_info"``; a missing one is empty.
 
     Args:
         elf: the file; must stay open as long as the sections are used.
@@ -50,9 +50,9 @@ class DebugSections:
     Attributes:
         elf: the file.
         name: its name in messages.
-        mark: its byte order as ``struct`` writes it, "<" or ">".
-        split: whether it is a file of split debug information (``.dwo``, ``.dwp``): then ".dwo" at
-            the end of section names is optional.
+        mark: its byte order in the syntax of ``struct``, "<" or ">".
+        split: True for a file of split debug information (``.dwo``, ``.dwp``), where ".dwo" at the
+            end of section names is optional.
     """
 
     def __init__(self, elf: ElfFile) -> None:
@@ -70,8 +70,8 @@ class DebugSections:
         """Return the bytes of a section, decompressed.
 
         Raises:
-            DwarfError: it does not decompress to what its header says.
-            ElfError: it lies outside the file.
+            DwarfError: the decompressed data do not match the section's header.
+            ElfError: the section is outside the file.
         """
         view = self._views.get(name)
         if view is None:
@@ -83,7 +83,7 @@ class DebugSections:
         return view
 
     def _all_of(self, first: Section, view: memoryview) -> memoryview:
-        # gcc gives each type unit of a .dwo file its own section, all with one name.
+        # gcc gives each type unit of a .dwo file its own section, all with the same name.
         others = [one for one in self.elf.sections if one.name == first.name and one != first]
         if not others:
             return view
@@ -97,7 +97,7 @@ class DebugSections:
         packed = [name for name in names if name not in self._views and self._is_packed(name)]
         if len(packed) < 2:
             return
-        _ = self.identity  # used by all of them
+        _ = self.identity  # compute it once: all threads use it
         threads = [threading.Thread(target=self._read_quietly, args=(name,)) for name in packed]
         for thread in threads:
             thread.start()
@@ -105,9 +105,9 @@ class DebugSections:
             thread.join()
 
     def stream(self, name: str) -> DecompressionStream | None:
-        """Start to decompress a large section for the first time; None if there is no need.
+        """Start to decompress a large section in a thread; None if this is not needed.
 
-        From now on the section's bytes are those of the stream; the caller must wait for a part
+        From then on, the section's bytes are those of the stream: the caller must wait for a part
         before reading it.
         """
         section = None if name in self._views else self._find(name)
@@ -130,7 +130,7 @@ class DebugSections:
         return made
 
     def forget(self, name: str) -> None:
-        """Forget a section; its next use reads it again."""
+        """Drop a section; its next use reads it again."""
         self._views.pop(name, None)
 
     def _is_packed(self, name: str) -> bool:
@@ -142,7 +142,7 @@ class DebugSections:
             self[name]
 
     def close(self) -> None:
-        """Forget the sections; the caller closes the file."""
+        """Drop all sections; the caller closes the file."""
         self._views.clear()
 
     def _find(self, name: str) -> Section | None:
@@ -158,8 +158,8 @@ class DebugSections:
     def identity(self) -> str:
         """A string that identifies this file's debug information, for keys of the cache.
 
-        The build ID and a digest of the debug sections' headers, beginnings and ends; without a
-        build ID also path, time of change and length.
+        It consists of the build ID and a digest of the debug sections' headers, starts and ends;
+        without a build ID also of path, time of change and length.
         """
         if self._identity is None:
             digest = hashlib.sha256()
@@ -271,12 +271,12 @@ class DebugSections:
 
 
 class DecompressionStream:
-    """A section that another thread decompresses into the cache.
+    """A section that a thread decompresses into the cache.
 
     Args:
-        key: of the section in the cache.
-        pieces: yields its bytes.
-        size: of the section, decompressed.
+        key: key of the section in the cache.
+        pieces: yields the decompressed bytes.
+        size: decompressed size of the section in bytes.
     """
 
     def __init__(self, key: str, pieces: Generator[bytes, None, None], size: int) -> None:
@@ -291,7 +291,7 @@ class DecompressionStream:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> memoryview | None:
-        """Start the thread; return the bytes to come, or None if there is no cache."""
+        """Start the thread; return the memory that it fills, or None if there is no cache."""
         self._thread.start()
         with self._changed:
             self._changed.wait_for(lambda: self._view is not None or self._ended)
@@ -301,8 +301,8 @@ class DecompressionStream:
         """Wait until the bytes up to a position are decompressed.
 
         Raises:
-            DwarfError: they do not decompress to what the header says.
-            Unkept: they could not be written.
+            DwarfError: the decompressed data do not match the section's header.
+            NotCached: the bytes could not be written.
         """
         if end <= self._ready:
             return
@@ -314,7 +314,7 @@ class DecompressionStream:
             )
 
     def finish(self) -> None:
-        """Wait until the thread has ended; raise as :meth:`wait` does."""
+        """Wait until the thread has ended; errors are those of :meth:`wait`."""
         self.wait(self._size)
         self._thread.join()
         if self._error:
@@ -349,7 +349,7 @@ class DecompressionStream:
             if self._stopped:
                 raise NotCached("no longer wanted")
             yield piece
-            with self._changed:  # it is written
+            with self._changed:  # the piece is written when the next one is requested
                 self._ready += len(piece)
                 self._changed.notify_all()
 
@@ -359,7 +359,7 @@ class NotCached(TracingError):  # noqa: N818 - what it is
 
 
 class _Inflate:
-    # The part of zlib.decompressobj() that is used here.
+    # The methods of zlib.decompressobj() that are used here.
     eof: bool
     unconsumed_tail: bytes
 
@@ -374,7 +374,7 @@ class _Zstd(_Inflate):
         self.unconsumed_tail = b""
 
     def decompress(self, data: bytes | memoryview, most: int) -> bytes:
-        # It keeps its input; further calls without input return more output.
+        # The decompressor keeps its input; calls without input return more output.
         made = self._inner.decompress(data, most)
         parts = [made]
         while len(made) == most and not self._inner.eof:
@@ -385,6 +385,6 @@ class _Zstd(_Inflate):
 
 
 def drop_pages(view: memoryview) -> None:
-    """Drop the pages of a view of a mapped file from memory; they return when read again."""
+    """Drop the pages of a mapped file from memory; the kernel reads them again on access."""
     if isinstance(view.obj, mmap.mmap):
         view.obj.madvise(mmap.MADV_DONTNEED)

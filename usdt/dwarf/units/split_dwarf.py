@@ -1,7 +1,7 @@
 """Debug information in other files: dwz's shared file, ``.dwo`` files and ``.dwp`` packages.
 
-A file is used only if it belongs to the program: its build ID must match, or the number (DWO ID)
-that both halves of a split unit have.
+A file is used only if it belongs to the program: its build ID must match, or the DWO ID that both
+halves of a split unit have.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Opener", "SplitUnits", "alternative_paths", "find_alternative")
 
-_MAX_FILES = 1 << 12  # .dwo files that are opened
+_MAX_FILES = 1 << 12  # open .dwo files
 _MAX_SLOTS = 1 << 22
-# DW_SECT_…: columns of a package's index, of version 2 (GNU) and version 5.
+# DW_SECT_…: columns of a package's index, in version 2 (GNU) and version 5.
 _COLUMNS = {1: "info", 2: "types", 3: "abbrev", 6: "str_offsets", 8: "rnglists"}
 _DEBUG_ALTLINK = ".gnu_debugaltlink"
 _MAX_LINK = 8192  # bytes of the section that names a shared file
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def find_alternative(elf: ElfFile, opener: Opener, debug_root: str) -> DebugFile | None:
-    """Return the file with the entries that dwz has moved; None if there is none to be found."""
+    """Return the shared file to which dwz moved entries; None if it is not needed or not found."""
     link = _shared(elf)
     if link is None:
         return None
@@ -50,7 +50,7 @@ def find_alternative(elf: ElfFile, opener: Opener, debug_root: str) -> DebugFile
 
 
 def alternative_paths(elf: ElfFile, debug_root: str) -> tuple[str, str] | None:
-    """Return the two paths at which dwz's file is looked for; None if a file needs none."""
+    """Return the two paths at which dwz's shared file is searched; None if it is not needed."""
     link = _shared(elf)
     return None if link is None else _shared_paths(elf, link, debug_root)
 
@@ -62,7 +62,7 @@ def _shared_paths(elf: ElfFile, link: tuple[bytes, str], debug_root: str) -> tup
 
 
 def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
-    # Name and build ID, or checksum, of the shared file that a file refers to.
+    # Name, and build ID or checksum, of the shared file that a file refers to.
     section = elf.section(_DEBUG_ALTLINK)
     if section is None:
         link = _supplement(elf)
@@ -82,7 +82,7 @@ def _own_checksum(elf: ElfFile) -> str | None:
 
 
 class _Supplement(NamedTuple):
-    # .debug_sup of DWARF 5 (7.3.6): whether this is the shared file; its name and checksum.
+    # .debug_sup of DWARF 5 (7.3.6): True if this is the shared file; its name and checksum.
     is_shared: bool
     name: bytes
     checksum: str
@@ -104,11 +104,11 @@ def _supplement(elf: ElfFile) -> _Supplement | None:
 
 
 class SplitUnits:
-    """The split units of a file: those that its skeleton units stand for.
+    """The split units of a file, which its skeleton units refer to.
 
     Args:
-        path: of the file; its package is beside it.
-        opener: yields those of some paths that can be opened as ELF files.
+        path: path of the file; a package is in the same directory.
+        opener: opens paths; yields the ELF files among them.
 
     Attributes:
         missing: the first ``.dwo`` file that was not found; None if all were.
@@ -143,12 +143,12 @@ class SplitUnits:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the files that were found so far."""
+        """The paths of the files opened so far."""
         opened = [*self._files, *([self._package.file] if self._package is not None else ())]
         return sorted(file.sections.elf.path for file in opened)
 
     def full_unit(self, unit: Unit) -> Unit:
-        """Return the split unit of a skeleton; the unit itself if there is none to be found."""
+        """Return the split unit of a skeleton; the unit itself if it has none or none is found."""
         name = unit.text(unit.root, At.DWO_NAME) or unit.text(unit.root, At.GNU_DWO_NAME)
         number = unit.header.dwo_id
         if number is None:
@@ -165,9 +165,9 @@ class SplitUnits:
         return found
 
     def types(self, half: Unit) -> SplitTypes:
-        """Return the type units beside a split unit."""
+        """Return the type units in the same file as a split unit."""
         elf = half.file.sections.elf
-        key = id(elf)  # which stays open
+        key = id(elf)  # unique, because the file stays open
         found = self._types.get(key)
         if found is None:
             package = self._package
@@ -249,7 +249,7 @@ class _Package:
 
 
 class _PackageIndex:
-    # A hash table: DWO ID or signature → a row with the starts of its parts of the sections.
+    # A hash table: DWO ID or signature → a row with the start of its part of each section.
     def __init__(self, data: memoryview, byteorder: str) -> None:
         self.data = data
         self._plain = UnitEncoding(byteorder, 8, 4, 0)

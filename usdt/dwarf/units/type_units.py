@@ -1,6 +1,6 @@
-"""Type units: types that many units share, found by a signature of eight bytes.
+"""Type units: types that units share, identified by a signature of eight bytes.
 
-DWARF 4 keeps them in ``.debug_types``, DWARF 5 among the others.
+DWARF 4 has them in ``.debug_types``, DWARF 5 in ``.debug_info``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ("SplitTypes", "TypesFile", "signature_of")
 
 _MAX = 1 << 18
-_IN_TYPES = 1 << 30  # a position: in .debug_types, not in .debug_info
+_IN_TYPES = 1 << 30  # marks a position in .debug_types, not in .debug_info
 
 
 class TypesFile(DebugFile):
@@ -62,7 +62,7 @@ class TypesFile(DebugFile):
         return header
 
     def unit_containing(self, at: int) -> tuple[Unit, int]:
-        """Return the unit of a position in ``.debug_info``, where references lead."""
+        """Return the unit of a position in ``.debug_info``, which references point into."""
         return self._main.unit_containing(at)
 
 
@@ -81,7 +81,7 @@ class SplitTypes:
 
     Args:
         file: the ``.dwo`` file, or any part of the package.
-        parts: of a package, the part that each type unit is in.
+        parts: for a package, the part of each type unit; else None.
     """
 
     def __init__(self, file: DebugFile, parts: list[DebugFile] | None) -> None:
@@ -99,18 +99,18 @@ class SplitTypes:
         return self._signed.get(number)
 
     def units(self) -> Iterator[tuple[int, Unit]]:
-        """Yield a number below 1 << 31 for each unit, and the unit."""
+        """Yield (number, unit) for each unit; numbers are below 1 << 31."""
         yield from self._placed.items()
 
     def close(self) -> None:
-        """Drop the units, which refer to their files as these do to them; idempotent."""
+        """Drop the units, to break reference cycles with their files; idempotent."""
         for unit in self._placed.values():
             unit.file.close()
         self._signed.clear()
         self._placed.clear()
 
     def containing(self, position: int) -> tuple[Unit, int]:
-        """Return the unit and the position of an entry by the unit's number plus that position.
+        """Return the unit and the position of an entry, from their sum: unit number + position.
 
         Raises:
             DwarfError: there is no such unit.

@@ -1,7 +1,7 @@
 """Units of debug information: headers, entries, and the strings and ranges they refer to.
 
-A :class:`DebugFile` stands for the sections of one file, a :class:`Unit` for one unit of it. A unit
-has a view of its own bytes only, so positions in it cannot lead anywhere else.
+A :class:`DebugFile` has the sections of one file, a :class:`Unit` one unit of it. A unit has a view
+of its own bytes only, so that no position in it can point outside.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_UNITS = 1 << 18
 _MAX_UNIT = 256 << 20  # bytes
 _MAX_HEADER = 64  # bytes
 _MAX_ABBREVIATIONS = 64 << 20  # bytes
-_MAX_TABLES = 256  # of abbreviations that are kept
+_MAX_TABLES = 256  # abbreviation tables in memory
 _MAX_KEPT = 1 << 12  # units
 _MAX_HOPS = 16  # from an entry to the one with its name
 
@@ -50,10 +50,10 @@ class UnitHeader:
         at: its position in ``.debug_info``.
         end: the position after the unit.
         first: the position of its first entry, counted from ``at``.
-        kind: ``DW_UT_…`` (:class:`UnitType`); before version 5 that of a compilation.
-        abbreviations: the position of its table.
-        encoding: of its numbers.
-        dwo_id: of a split unit or a skeleton, in version 5; else None.
+        kind: ``DW_UT_…`` (:class:`UnitType`); COMPILE before version 5.
+        abbreviations: the position of its abbreviation table.
+        encoding: the encoding of its numbers.
+        dwo_id: the DWO ID of a split unit or a skeleton in version 5; else None.
     """
 
     __slots__ = ("abbreviations", "at", "dwo_id", "encoding", "end", "first", "kind")
@@ -101,7 +101,7 @@ class Entry:
         at: its position in the unit.
         end: the position after its attributes.
         abbreviation: its tag and attributes.
-        values: ``DW_AT_…`` → value as it is written.
+        values: ``DW_AT_…`` → raw value.
     """
 
     __slots__ = ("abbreviation", "at", "end", "values")
@@ -125,9 +125,9 @@ class Unit:
         file: the file that contains it.
         header: its header.
         data: its bytes, including the header.
-        encoding: of its numbers.
-        abbreviations: its table.
-        skeleton: of a split unit, the unit that stands for it in the program's own file.
+        encoding: the encoding of its numbers.
+        abbreviations: its abbreviation table.
+        skeleton: for a split unit, its skeleton unit in the program's own file; else None.
     """
 
     def __init__(self, file: DebugFile, header: UnitHeader, skeleton: Unit | None = None) -> None:
@@ -147,7 +147,7 @@ class Unit:
         return Entry(self, self.header.first)
 
     def integer(self, entry: Entry, name: int, default: int | None = None) -> int | None:
-        """Return a number as it is written; ``default`` if there is none."""
+        """Return the raw number of an attribute; ``default`` if there is none."""
         raw = entry.values.get(name)
         return default if raw is None else raw.value
 
@@ -168,7 +168,7 @@ class Unit:
         size = self.encoding.offset_size
         base = self.integer(self.root, At.STR_OFFSETS_BASE)
         if base is None:
-            # In a .dwo file: the first contribution; GNU's version 4 has no header.
+            # In a .dwo file, use the first contribution; GNU's version 4 has no header.
             base = self.file.bases.get("str_offsets", 0)
             if self.encoding.version >= 5:
                 base += 8 if size == 4 else 16
@@ -177,7 +177,7 @@ class Unit:
         return read_string(self.file.sections[".debug_str"], at)[0]
 
     def address(self, raw: FormValue) -> int:
-        """Return an address, given as such or by index."""
+        """Return the address of an attribute, which may be an index into ``.debug_addr``."""
         if raw.form in ADDRESS_INDEXES:
             return self.indexed_address(raw.value)
         return raw.value
@@ -192,7 +192,7 @@ class Unit:
         return self.encoding.number(owner.file.sections[".debug_addr"], base + index * size, size)
 
     def ranges(self, entry: Entry) -> list[tuple[int, int]]:
-        """Return the address ranges of an entry's code: start, end."""
+        """Return the address ranges of an entry's code as (start, end)."""
         listed = entry.values.get(At.RANGES)
         if listed is not None:
             found = self._listed(listed)
@@ -203,18 +203,18 @@ class Unit:
             start = self.address(low)
             is_address = high.form == Form.ADDR or high.form in ADDRESS_INDEXES
             found = [(start, self.address(high) if is_address else start + high.value)]
-        # Code that linkers have dropped is at 0 and at the highest addresses.
+        # Code that the linker dropped is at 0 or at the highest addresses.
         return [(low, high) for low, high in found if 0 < low < high]
 
     @functools.cached_property
     def base(self) -> int:
-        """The base address of its ranges."""
+        """The base address of its range lists."""
         owner = self.skeleton or self
         low = owner.root.values.get(At.LOW_PC)
         return 0 if low is None else owner.address(low)
 
     def name(self, at: int) -> str:
-        """Return the name of the function of an entry: its symbol's if it has one, else its own."""
+        """Return the linkage name of an entry's function if it has one, else its name."""
         unit, found = self, ""
         for _ in range(_MAX_HOPS):
             entry = Entry(unit, at)
@@ -263,12 +263,12 @@ class DebugFile:
     """The debug information of one file.
 
     Args:
-        sections: of the file.
-        alternative: the file that dwz has moved shared entries to (``.gnu_debugaltlink``).
+        sections: the debug sections of the file.
+        alternative: the file to which dwz moved shared entries (``.gnu_debugaltlink``), or None.
 
     Attributes:
-        bases: of a unit in a package (``.dwp``): section → start of the unit's part.
-        damage: what is wrong with the headers, once they were read; else "".
+        bases: for a unit in a package (``.dwp``): section → start of the unit's part.
+        damage: the damage of the headers, known after they were read; "" if there is none.
     """
 
     def __init__(self, sections: DebugSections, alternative: DebugFile | None = None) -> None:
@@ -281,28 +281,28 @@ class DebugFile:
         self._units: dict[int, Unit] = {}
 
     def forget(self) -> None:
-        """Forget the headers, units and tables that were read."""
+        """Drop the cached headers, units and tables."""
         self._units.clear()
         self._tables.clear()
         for name in ("headers", "_starts", "_abbreviations"):
             self.__dict__.pop(name, None)
 
     def close(self) -> None:
-        """Forget the sections; the caller closes the ELF file."""
+        """Drop the sections; the caller closes the ELF file."""
         self._units.clear()
         self._tables.clear()
         self.sections.close()
 
     @functools.cached_property
     def headers(self) -> list[UnitHeader]:
-        """The header of every unit, in order; up to the first that is damaged."""
+        """The header of every unit, in order, up to the first damaged one."""
         return list(self.stream_headers(lambda _: None))
 
     def stream_headers(self, wait: Callable[[int], None]) -> Iterator[UnitHeader]:
         """Yield the headers one by one.
 
         Args:
-            wait: returns when the bytes up to a position of ``.debug_info`` are decompressed.
+            wait: waits until the bytes up to a position of ``.debug_info`` are decompressed.
         """
         data = self.sections[".debug_info"]
         found: list[UnitHeader] = []
@@ -328,7 +328,7 @@ class DebugFile:
         return [header.at for header in self.headers]
 
     def unit(self, header: UnitHeader) -> Unit:
-        """Return a unit; those used last are kept."""
+        """Return a unit; the most recently used ones are cached."""
         found = self._units.pop(header.at, None)
         if found is None:
             found = Unit(self, header)
@@ -338,7 +338,7 @@ class DebugFile:
         return found
 
     def unit_containing(self, at: int) -> tuple[Unit, int]:
-        """Return the unit of a position in ``.debug_info``, and the position counted from it."""
+        """Return the unit that contains a position of ``.debug_info``, and the offset in it."""
         index = bisect.bisect_right(self._starts, at) - 1
         if index < 0 or at >= self.headers[index].end:
             raise MalformedDwarf(f"no unit at {at:#x}")
@@ -352,11 +352,11 @@ class DebugFile:
         return bytes(found)
 
     def share_abbreviations(self, other: DebugFile) -> None:
-        """Share the table section of another part of the same file instead of copying it."""
+        """Share ``.debug_abbrev`` with another part of the same file instead of copying it."""
         self.__dict__["_abbreviations"] = other._abbreviations
 
     def abbreviations(self, header: UnitHeader) -> AbbreviationTable:
-        """Return the table of a unit; units may share one."""
+        """Return the abbreviation table of a unit; units may share one."""
         at = header.abbreviations + self.bases.get("abbrev", 0)
         key = (at, header.encoding)
         found = self._tables.get(key)
