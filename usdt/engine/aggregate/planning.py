@@ -122,7 +122,7 @@ class AggregatePlanner:
 
         number = self.number_of(request)
         if not request.items and not any(self._keys_of(number)):
-            # The usual plan if there are thousands of functions
+            # The usual plan if there are thousands of functions.
             return ProbePlan((), (), HEADER_SIZE, kernel=kernel)
         outputs: list[Output] = []
         value = self._values[number]

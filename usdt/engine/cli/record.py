@@ -96,7 +96,7 @@ class RecordJob:
         trace = self._options.trace
         self._pids = tasks.pids
         tool = f"usdt-toolkit {version('usdt-toolkit')}"
-        words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - no Path for a name
+        words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - a Path is not needed
         probes = [request.text for request in self._options.requests]
         self._header = Header.here(tool, words, probes)  # its time must precede the first record
         return _Recording(

@@ -73,7 +73,7 @@ def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshot
     """
     output = options.output
     with contextlib.suppress(OSError):  # a missing file cannot be the other one
-        if output is not None and os.path.samefile(path, output):  # noqa: PTH121 - Path is no help
+        if output is not None and os.path.samefile(path, output):  # noqa: PTH121 - Path has no advantage
             raise TracingError(f"{path}: the report would overwrite the recording")
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(OutputFile(output))

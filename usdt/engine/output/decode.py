@@ -51,7 +51,7 @@ __all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format",
 
 CONTEXT = struct.Struct(
     "=IIII16s"
-)  # thread, process, CPU, case, command: bytes 8 to 40 of a record
+)  # thread, process, CPU, variant number, command: bytes 8 to 40 of a record
 _CASE_WORD = (HEADER + 20) // 4
 _BATCH = 2048  # maximum records formatted between two reads of the ring buffer
 _RUN = 16  # shortest run of records of one variant that is decoded as a batch of its own
@@ -178,7 +178,7 @@ class Decoder:
         return case
 
 
-class BadRecord(TracingError, ValueError):  # noqa: N818 - short for what it says
+class BadRecord(TracingError, ValueError):  # noqa: N818 - the name states the error
     """Bytes that are not a record of any variant; only a damaged recording has them."""
 
 

@@ -48,7 +48,7 @@ class KernelSymbols:
     def running(cls) -> KernelSymbols:
         """Return the symbols of the running kernel; none if /proc/kallsyms cannot be read."""
         try:
-            with open(KALLSYMS, "rb") as file:  # noqa: PTH123 - pathlib costs an import
+            with open(KALLSYMS, "rb") as file:  # noqa: PTH123 - avoids importing pathlib
                 return cls(file.read())
         except OSError:
             return cls(b"")

@@ -125,9 +125,10 @@ class ChainCondition:
             asm.jump(Jump.NE, R1, number + 1, lower)
             asm.mov(R2, R7)
             asm.load(R3, R0, _POINTERS + 8 * number)
-            asm.alu(Alu.SUB, R2, R3)  # negative if that call is active: this one is below
+            asm.alu(Alu.SUB, R2, R3)  # as a u64 it is huge if this call is below that one
             if number < self.position:
-                asm.jump(Jump.EQ, R2, 0, level)  # unless that call ends in this one, as a tail call
+                # That call made this one as a tail call, and counts as active.
+                asm.jump(Jump.EQ, R2, 0, level)
             asm.jump(Jump.GE, R2, _KERNEL_STACK if self.kernel else _USER_STACK, level)
             asm.mov(R1, number)
             asm.label(lower)

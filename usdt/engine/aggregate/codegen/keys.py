@@ -276,7 +276,7 @@ class KeyEmitter:
             asm.mov(R2, size)
             if length is not None:
                 asm.load(R2, R10, length)
-                # Never taken; gives the verifier the bound
+                # Never taken; gives the verifier the bound.
                 asm.jump(Jump.GT, R2, size, self.unread)
 
         done = asm.new_label("done")

@@ -163,7 +163,7 @@ class ValueEmitter:
             asm.mov(R3, low)
             asm.alu(Alu.SUB, R1, R3)
             self._divide(buckets.step)
-            # Never taken; gives the verifier the bound
+            # Never taken; gives the verifier the bound.
             asm.jump(Jump.GT, R1, buckets.inner - 1, done)
             asm.mov(R2, R1)
             asm.add(R2, 1)

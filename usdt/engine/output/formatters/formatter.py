@@ -96,8 +96,8 @@ class Formatter(Protocol):
     def text(self, value: str, length: str, room: int, key: str = "") -> str:
         """Format a string of at most ``room`` bytes with its NUL, or a buffer (``room`` 0).
 
-        ``length`` is a length prefix. With a ``key``, the string is read by an address of kernel
-        types that may still point into the process.
+        ``length`` is a length prefix. ``key`` is set if types of the kernel lead to the string,
+        whose address may still be in the process.
         """
 
     def struct(

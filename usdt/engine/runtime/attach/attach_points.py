@@ -139,7 +139,7 @@ class SyscallRegisters:
     """The offsets of a system call's number and arguments in the kernel's ``struct pt_regs``.
 
     Attributes:
-        number: offset of the call's number; it must still be valid when the call returns.
+        number: offset of the call's number, which is still valid when the call returns.
         width: bytes of the number.
         arguments: offsets of the six arguments; the return value overwrites none of them.
         mode: offset of a value that identifies calls of 32-bit programs; -1 if there are none.

@@ -335,7 +335,7 @@ def _site(request: AttachRequest) -> KprobeSite:
 
 
 def _explained(err: TracingError, point: AttachPoint) -> TracingError:
-    if isinstance(err, SyscallError) and err.errno == _ENOTSUPP:  # has no name for users
+    if isinstance(err, SyscallError) and err.errno == _ENOTSUPP:  # unknown to libc
         hint = "this CPU's trampolines cannot carry its arguments"
         return TracingError(f"attach to {point.probe}: {hint}")
     return explain(err, point.probe, _HINTS)

@@ -49,7 +49,7 @@ _MAX_DEPTH = 12  # pointers followed: the kernel compiles at most 16 steps
 _CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
-class UnsupportedFetch(TracingError):  # noqa: N818 - short for what it says
+class UnsupportedFetch(TracingError):  # noqa: N818 - the name states the error
     """An expression that no probe event can fetch, with the reason."""
 
 
@@ -231,7 +231,7 @@ class FetchArgBuilder:
 def _field(text: str, kind: ValueType) -> FetchArg:
     if kind.size not in _CODES:
         raise UnsupportedFetch(f"a value of {kind.size} bytes")
-    # The bits of the float; the struct code reads them as a float
+    # The bits of the float; the struct code reads them as a float.
     if kind.kind is ValueClass.FLOAT:
         return _checked(FetchArg(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
     code = _CODES[kind.size]

@@ -187,7 +187,7 @@ class TracefsSession(Pollable):
             with _reported(failures, (point,)):
                 status = Path(point.open_path).stat()
                 place = (point.probe, plans[key], status.st_dev, status.st_ino, point.offset)
-                if place in seen or plans[key].always_false:  # of another process, or never shown
+                if place in seen or plans[key].always_false:  # a duplicate, or never shown
                     continue
                 seen.add(place)
                 made = plan_event(plans[key], FetchArgBuilder(point.offset, _word(point.open_path)))
