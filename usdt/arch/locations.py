@@ -165,7 +165,7 @@ class Captured:
     Attributes:
         offset: byte offset in the entry state of an 8-byte number or a length-prefixed string.
         size: capacity of a string in bytes, without its length; 0 for a number.
-        bit: bit in the entry state's word of unreadable values; -1 if the value is always readable.
+        bit: bit in the entry state's word of unreadable values; None if always readable.
         reason: why the value may be unreadable.
     """
 

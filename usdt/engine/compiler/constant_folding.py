@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import replace
 from usdt.engine.compiler.ir import (
     Arithmetic,
     Compare,
@@ -52,8 +53,8 @@ def fold(node: Node) -> Node:
             return Number(int(not value), kind)
         case Not(operand=Not(operand=inner)) if isinstance(inner, _TRUTHS):
             return inner
-        case Not(operand=Compare(op=op, left=left, right=right, operands=operands)):
-            return Compare(_OPPOSITE[op], left, right, operands)
+        case Not(operand=Compare() as negated):
+            return replace(negated, op=negated.opposite)
         case ShortCircuit():
             return _logic(node)
         case (
@@ -81,7 +82,6 @@ def fold(node: Node) -> Node:
 
 
 _TRUTHS = (Compare, StringEqualsConst, StringEquals, ShortCircuit, Not)  # their value is 0 or 1
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _COMPARE = {
     "==": int.__eq__,
     "!=": int.__ne__,

@@ -308,7 +308,10 @@ class _CaptureRewriter:
         key = type(output.column), output.node, output.length, output.size
         if key not in self.captures:
             if len(self.captures) == _CAPTURED:
-                raise TracingError(f"more than {_CAPTURED} values of a function's entry are kept")
+                raise TracingError(
+                    f"at most {_CAPTURED} values of a function's entry can be kept for its return; "
+                    "ask for fewer"
+                )
             self.captures[key] = replace(output, key="", offset=self.size)
             self.size += output.column.prefix_size + padded(output.size)
         return self.captures[key]

@@ -181,6 +181,9 @@ class Arithmetic:
     type: ValueType
 
 
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
 @frozen
 class Compare:
     """``== != < <= > >=``; both sides have been converted to the type ``operands``."""
@@ -190,6 +193,11 @@ class Compare:
     right: Node
     operands: ValueType
     type: ValueType = S32
+
+    @property
+    def opposite(self) -> str:
+        """The operator of the negated comparison."""
+        return _OPPOSITE[self.op]
 
 
 @frozen

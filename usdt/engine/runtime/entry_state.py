@@ -51,7 +51,7 @@ class EntryStateMaps:
             try:
                 created.append(spec.create())
             except SyscallError as err:
-                what = f"a map of {spec.entries} frames of {size} bytes"
+                what = f"a map of {spec.entries} entry states of {size} bytes"
                 raise SyscallError(err.errno or 0, what, "shorter strings need less") from err
         return {one.spec.name: one for one in created}
 

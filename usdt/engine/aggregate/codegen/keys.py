@@ -33,6 +33,7 @@ from usdt.engine.compiler.ir import (
     children,
     of_kernel,
 )
+from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
@@ -66,7 +67,6 @@ _LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's text area
 _SMALL = 160  # bytes at the end of the stack; 48 remain for temporaries
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _FAULT = -14  # EFAULT
-_FIRST_ADDRESS = 4096  # addresses below it contain no data: NULL and members of NULL
 
 
 class KeyEmitter:
@@ -282,7 +282,7 @@ class KeyEmitter:
         done = asm.new_label("done")
         for attempt in range(2 if self.sleepable else 1):
             if attempt:
-                asm.jump(Jump.LT, R8, _FIRST_ADDRESS, self.unread)
+                asm.jump(Jump.LT, R8, FIRST_ADDRESS, self.unread)
                 asm.mov(R0, R8)
                 writer.touch(size)
             asm.mov(R3, R8)

@@ -20,6 +20,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter
 from usdt.engine.compiler.ir import ArgumentValue, Number, RegisterAggregate, of_kernel
+from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
@@ -50,7 +51,6 @@ EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/ringbuf.py
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
-_FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL
 
 
 class RecordAction(ActionEmitter):
@@ -397,7 +397,7 @@ class RecordEmitter:
         else:
             emitter.value(node)
         if size:
-            self.asm.jump(Jump.LT, R0, _FIRST_ADDRESS, skip)
+            self.asm.jump(Jump.LT, R0, FIRST_ADDRESS, skip)
             emitter.touch(size)
         self.asm.label(skip)
 

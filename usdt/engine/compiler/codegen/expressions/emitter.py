@@ -52,7 +52,6 @@ _JUMPS = {
     ">": (Jump.GT, Jump.SGT),
     ">=": (Jump.GE, Jump.SGE),
 }
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class ExpressionEmitter(OperandEmitter):
@@ -153,7 +152,7 @@ class ExpressionEmitter(OperandEmitter):
 
     def _compare(self, node: Compare, label: str, *, when: bool) -> None:
         operand = self.operands(node.left, node.right)
-        op = node.op if when else _OPPOSITE[node.op]
+        op = node.op if when else node.opposite
         self.asm.jump(_JUMPS[op][node.operands.signed], R0, operand, label)
 
     def _logic(self, node: ShortCircuit, label: str, *, when: bool) -> None:

@@ -23,6 +23,7 @@ from usdt.engine.compiler.codegen.stack_slots import (
     TEMPORARIES,
 )
 from usdt.engine.compiler.entry_return import BITMAP_OFFSET
+from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.length_prefix import USERS
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ("MemoryReadEmitter",)
 
-_FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL; the lowcore on s390x
 _PAGE = 4096  # the smallest page size: steps of it reach every page of any size
 _SPLIT = KERNEL_MACHINE in (
     *("x86_64", "aarch64", "aarch64_be", "riscv64", "loongarch64", "ppc64", "ppc64le"),
@@ -189,7 +189,7 @@ class MemoryReadEmitter:
         else:
             users = asm.new_label("user")
             slot = self.push(R3)
-            asm.jump(Jump.LT, R3, _FIRST_ADDRESS, users)
+            asm.jump(Jump.LT, R3, FIRST_ADDRESS, users)
             prepare()
             asm.call(_TWINS[helper])
             asm.jump(Jump.SGE, R0, 0, done)
