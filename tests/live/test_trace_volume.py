@@ -81,4 +81,4 @@ def test_what_does_not_fit_the_buffer_is_counted() -> None:
     told = [record for record in tool.records if "lost" in record]
     assert told == [{"lost": lost, "probe": "loop:hit"}]
     assert len(tool.events) == delivered
-    assert [line for line in tool.errors if f"loop:hit: {lost} lost" in line]
+    assert [line for line in tool.errors if f"loop:hit: {lost} events lost" in line]

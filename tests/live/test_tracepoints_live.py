@@ -164,7 +164,7 @@ def test_dropped_packets_are_those_of_tracefs_own_record(tmp_path: Path) -> None
         text = (instance.path / "trace").read_text()
         intake = TracePipeReader(root, instance.path)
         intake.start()
-        intake.finish()
+        intake.stop_and_drain()
         records = []
         while not intake.empty:
             records += intake.take(everything=True)
