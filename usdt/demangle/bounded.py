@@ -1,8 +1,8 @@
 """A bounded reader of mangled names and a bounded printer, which the demanglers share.
 
-Symbol tables are hostile: a name of a kilobyte may stand for gigabytes of text (substitutions that
-double), or nest deeper than any stack. Reader and printer have limits and raise
-:class:`MalformedName` beyond them.
+Symbol tables may be hostile: a name of a kilobyte can expand to gigabytes of text (substitutions
+that double), or nest deeper than any stack. Reader and printer raise :class:`MalformedName` beyond
+their limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_STEPS = 1 << 16  # nodes printed
 
 
 class MalformedName(ValueError):  # noqa: N818 - never leaves this package
-    """Not a mangled name, or one that is too large."""
+    """The text is not a mangled name, or it is too large."""
 
 
 class NameReader:
@@ -44,7 +44,7 @@ class NameReader:
         return self.text[self.at : self.at + size]
 
     def take(self, wanted: str) -> bool:
-        """Consume the wanted text if it is next; return whether it was."""
+        """Consume the wanted text if it is next; return True if it was."""
         if self.text.startswith(wanted, self.at):
             self.at += len(wanted)
             return True
@@ -72,7 +72,7 @@ class NameReader:
         return found
 
     def digits(self) -> str:
-        """Consume and return the next decimal digits, perhaps none."""
+        """Consume and return the next decimal digits; "" if there are none."""
         start = self.at
         while self.at < len(self.text) and self.text[self.at].isdigit():
             self.at += 1
@@ -88,7 +88,7 @@ class NameReader:
         return int(found)
 
     def base(self, letters: str) -> int:
-        """Consume a number with these digits, up to ``_``; "_" alone is 0, "0_" is 1."""
+        """Consume a number in base ``len(letters)`` up to ``_``; "_" is 0, "0_" is 1."""
         value = 0
         start = self.at
         while not self.take("_"):
@@ -100,12 +100,12 @@ class NameReader:
 
     @property
     def done(self) -> bool:
-        """Whether everything was read."""
+        """True if the whole text was consumed."""
         return self.at >= len(self.text)
 
 
 class BoundedPrinter:
-    """The demangled text while it is printed.
+    """A buffer for demangled text, with limits.
 
     Attributes:
         last: its last character.
@@ -143,14 +143,14 @@ class BoundedPrinter:
         return len(self._parts), self._size, self.last
 
     def written_since(self, mark: tuple[int, int, str]) -> bool:
-        """Return whether anything was appended since."""
+        """Return True if anything was appended since ``mark``."""
         return self._size > mark[1]
 
     def undo(self, mark: tuple[int, int, str]) -> None:
-        """Remove what was appended since."""
+        """Remove the text appended since ``mark``."""
         del self._parts[mark[0] :]
         _, self._size, self.last = mark
 
     def text(self) -> str:
-        """Return the text."""
+        """Return the printed text."""
         return "".join(self._parts)

@@ -1,6 +1,6 @@
 """Demangle C++ names of the Itanium C++ ABI (its section 5.1) as ``c++filt`` does.
 
-A recursive-descent parser that makes the nodes of :mod:`.cxx_nodes`.
+A recursive-descent parser creates the nodes of :mod:`.cxx_nodes`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _KEYED = {"I": "global constructors keyed to ", "D": "global destructors keyed t
 
 
 def demangle_cxx(name: str) -> str:
-    """Return a mangled C++ name, demangled.
+    """Return the demangled form of a mangled C++ name.
 
     Raises:
-        MalformedName: it is not a mangled name, or its text would be too long.
+        MalformedName: ``name`` is not a mangled name, or its text would be too long.
     """
     if name.startswith("_GLOBAL_"):
         return _keyed(name)
@@ -165,7 +165,7 @@ class _Parser(NameParser):
             self.expect("_")
 
     def local_name(self) -> CxxNode:
-        """Parse <local-name>: Z <encoding> E, then the entity."""
+        """Parse <local-name>: Z <encoding> E <entity>."""
         self.expect("Z")
         scope = self.encoding()
         self.expect("E")

@@ -206,7 +206,7 @@ class ExpressionParser(TypeParser):
             return CxxSequence(word + gap, _Paren(inner))
         left = self.expression()
         right = self.expression()
-        if code == "gt":  # would end the template arguments
+        if code == "gt":  # a bare ">" would end the template arguments
             return CxxSequence("(", _Paren(left), word, _Paren(right), ")")
         return CxxSequence(_Paren(left), word, _Paren(right))
 
@@ -291,7 +291,7 @@ class ExpressionParser(TypeParser):
 
 
 class _Paren(CxxNode):
-    # An operand: everything but a name in parentheses.
+    # An operand: printed in parentheses, unless it is a name.
     def __init__(self, inner: CxxNode) -> None:
         self._inner = inner
 
@@ -308,7 +308,7 @@ class _Bare(CxxSequence):
 
 
 class _Callee(_Paren):
-    # A called expression: of a function, its name.
+    # A called expression; for a function, only its name.
     def __init__(self, inner: CxxNode) -> None:
         super().__init__(_Bare(inner.alone()) if isinstance(inner, CxxEncoding) else inner)
 

@@ -45,7 +45,7 @@ class NameParser(ExpressionParser):
         self.state: NameState | None = None
 
     def name(self, state: NameState | None) -> CxxNode:
-        """Parse <name>; of an encoding's name, fill ``state``."""
+        """Parse <name>; for the name of an encoding, fill in ``state``."""
         before, self.state = self.state, state
         try:
             with self:
@@ -117,7 +117,7 @@ class NameParser(ExpressionParser):
             found = self.template_param()
         elif scope is None and self.peek(2) in ("Dt", "DT"):
             found = self.decltype()
-        elif peek == "M" and scope is not None:  # a lambda in the initialiser of a member
+        elif peek == "M" and scope is not None:  # a lambda in the initializer of a member
             self.next()
             self._abbreviated = True
             return scope
@@ -242,7 +242,7 @@ class NameParser(ExpressionParser):
     # ------------------------------------------------------------ templates, substitutions
 
     def template_args(self, *, tag: bool = False) -> Sequence[CxxNode]:
-        """Parse <template-args>; with ``tag``, T_ refers to them from here on."""
+        """Parse <template-args>; with ``tag``, later template parameters refer to them."""
         self.expect("I")
         allowed, self.args_allowed = self.args_allowed, True
         if tag:

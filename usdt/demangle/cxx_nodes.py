@@ -1,8 +1,8 @@
-"""The syntax tree of a mangled C++ name: nodes that print themselves as c++filt does.
+"""The syntax tree of a mangled C++ name; its nodes print the text of c++filt.
 
-A C++ declarator surrounds its name, ``int (*f)(char)``, so a type prints itself in two parts,
-``left`` and ``right``. Nodes are shared (substitutions, template parameters): the limits of the
-printer bound the text that a small graph can unfold to.
+A C++ declarator surrounds its name, ``int (*f)(char)``, so a type is printed in two parts, ``left``
+and ``right``. Nodes are shared (substitutions, template parameters), so a small graph can expand to
+a huge text: the limits of the printer bound it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class CxxPrinter(BoundedPrinter):
 
     Attributes:
         scopes: the arguments of the enclosing templates, the innermost last.
-        lambdas: number of parameter lists of lambdas being printed; T_ is ``auto`` there.
+        lambdas: nesting depth in parameter lists of lambdas, where T_ is printed as ``auto``.
         index: inside a pack expansion, the element of parameter packs being printed; else None.
-        length: of the first pack in an expansion; None before it is reached.
+        length: number of elements of the first pack in an expansion; None before it is reached.
     """
 
     def __init__(self) -> None:
@@ -74,17 +74,17 @@ class CxxNode:
         """Print the part after it."""
 
     def resolved(self, out: CxxPrinter) -> CxxNode:
-        """Return the node that template parameters and packs lead to."""
+        """Return the node that this stands for, after template parameters and packs."""
         return self.resolve(out, out.scopes)[0]
 
     def resolve(self, out: CxxPrinter, scopes: Scopes) -> tuple[CxxNode, Scopes]:
-        """Return that node, and the scopes in which to print it."""
+        """Return the node that this stands for, and the scopes in which to print it."""
         del out
         return self, scopes
 
     @property
     def last_name(self) -> str:
-        """The name that a constructor of this class has."""
+        """The name of this class's constructors."""
         raise MalformedName
 
     def text(self) -> str:
@@ -109,11 +109,11 @@ class CxxName(CxxNode):
 
 
 class CxxLiteral(CxxName):
-    """A number: as an operand it is printed in parentheses, unlike a name."""
+    """A number; unlike a name, it is printed in parentheses as an operand."""
 
 
 class CxxSequence(CxxNode):
-    """Pieces of text and nodes, one after another; the last node gives the name."""
+    """A sequence of texts and nodes; the last node determines :attr:`last_name`."""
 
     def __init__(self, *parts: str | CxxNode) -> None:
         self._parts = parts
@@ -154,7 +154,7 @@ class CxxTemplate(CxxNode):
 
 
 class CxxQualified(CxxNode):
-    """A type with ``const``, ``volatile``, ``restrict``, or a vendor's qualifier after it."""
+    """A type followed by ``const``, ``volatile``, ``restrict``, or a vendor's qualifier."""
 
     def __init__(self, inner: CxxNode, words: str) -> None:
         self._inner = inner
@@ -269,7 +269,7 @@ class CxxFunctionType(CxxNode):
         self._tail = tail
 
     def with_qualifiers(self, words: str) -> CxxFunctionType:
-        """Return the function type with ``const`` and the like added."""
+        """Return the function type with qualifiers such as ``const`` added."""
         return CxxFunctionType(self._result, self._parameters, (words, *self._tail))
 
     def left(self, out: CxxPrinter) -> None:
@@ -290,11 +290,11 @@ class CxxEncoding(CxxNode):
     """An <encoding>: a function with its parameters, and the result of a template; or a name.
 
     Args:
-        name: with its own template arguments.
-        result: None if it is not printed.
-        parameters: None if this is not a function.
+        name: the name, with its own template arguments.
+        result: the result type; None if it is not printed.
+        parameters: the parameter types; None if this is not a function.
         tail: qualifiers after the parameters.
-        arguments: the template arguments that parameters refer to in all of these.
+        arguments: the template arguments that template parameters in all of these refer to.
     """
 
     def __init__(
@@ -312,12 +312,12 @@ class CxxEncoding(CxxNode):
         self._arguments = arguments
 
     def local(self) -> CxxEncoding:
-        """Return it as the scope of a local name: without the result."""
+        """Return this without the result, as the scope of a local name."""
         return CxxEncoding(self.name, None, self._parameters, self._tail, self._arguments)
 
     @property
     def bare(self) -> bool:
-        """Whether its address is printed without parentheses: all but functions outside scopes."""
+        """True if its address is printed without parentheses: all but functions outside scopes."""
         return isinstance(self.name, CxxSequence) or self._parameters is None
 
     def alone(self) -> CxxEncoding:
@@ -364,7 +364,7 @@ class CxxLambda(CxxNode):
 
 
 class CxxPack(CxxNode):
-    """The arguments of a parameter pack: inside an expansion one of them, else all."""
+    """The arguments of a parameter pack; inside an expansion, one of them is printed, else all."""
 
     def __init__(self, items: Sequence[CxxNode]) -> None:
         self.items = items
@@ -402,7 +402,7 @@ class CxxPack(CxxNode):
 
 
 class CxxPackExpansion(CxxNode):
-    """``pattern...``: printed once for each argument of the packs in it."""
+    """``pattern...``: the pattern is printed once for each argument of its packs."""
 
     def __init__(self, pattern: CxxNode) -> None:
         self._pattern = pattern
@@ -413,7 +413,7 @@ class CxxPackExpansion(CxxNode):
         out.index, out.length = 0, None
         out.node(self._pattern)
         count, out.length = out.length, length
-        if count is None:  # no pack in it
+        if count is None:  # the pattern has no pack
             out.put("...")
         else:
             out.undo(mark)
@@ -428,7 +428,7 @@ class CxxPackExpansion(CxxNode):
 class CxxTemplateParam(CxxNode):
     """A template parameter; its meaning depends on the scope in which it is printed.
 
-    An argument may itself contain parameters: those of the next outer scope.
+    An argument may itself contain parameters, which belong to the next outer scope.
     """
 
     def __init__(self, index: int) -> None:
@@ -476,7 +476,7 @@ class CxxCast(CxxNode):
 
 
 def print_list(out: CxxPrinter, nodes: Sequence[CxxNode]) -> None:
-    """Print nodes with ", " between them, but none for one that prints nothing (an empty pack)."""
+    """Print nodes separated by ", ", without a separator for nodes that print nothing."""
     first = True
     for node in nodes:
         before = out.mark()

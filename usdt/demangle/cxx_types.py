@@ -64,11 +64,12 @@ _ELABORATED = {"Ts": "struct ", "Tu": "union ", "Te": "enum "}
 
 
 class NameState:
-    """What the name of a function implies for its type.
+    """Properties of a function's name that affect its type.
 
     Attributes:
-        template: it ends in template arguments, so the mangled name includes the result type.
-        special: a constructor, destructor or conversion, which have no result type.
+        template: True if the name ends in template arguments: the mangled name then includes the
+            result type.
+        special: True for a constructor, destructor or conversion, which have no result type.
         qualifiers: ``const`` and ``&`` of a member function, as printed after it.
     """
 
@@ -84,7 +85,7 @@ class TypeParser(NameReader):
     Attributes:
         subs: nodes that substitutions refer to.
         params: arguments that template parameters refer to.
-        args_allowed: whether template arguments may follow a name here.
+        args_allowed: True if template arguments may follow a name here.
     """
 
     def __init__(self, text: str) -> None:
@@ -126,7 +127,7 @@ class TypeParser(NameReader):
         raise NotImplementedError
 
     def type(self) -> CxxNode:
-        """Parse <type>; later substitutions may refer to anything but a builtin."""
+        """Parse <type>; later substitutions may refer to it, unless it is a built-in type."""
         with self:
             peek = self.peek()
             if peek in BUILTINS and peek:
@@ -149,7 +150,7 @@ class TypeParser(NameReader):
             words = self.qualifiers()
             inner = self.type()
             if isinstance(inner, CxxFunctionType):
-                # Its qualifiers belong to the member function, not to a type of its own.
+                # The qualifiers belong to the member function and do not form a separate type.
                 self.subs.pop()
                 return inner.with_qualifiers(words)
             return CxxQualified(inner, words)

@@ -13,8 +13,8 @@ __all__ = ("demangle",)
 def demangle(name: str) -> str:
     """Return a symbol's name as ``c++filt`` demangles it; unchanged if it is not mangled.
 
-    Never raises. A suffix that compilers add to parts of functions (``.cold``, ``.constprop.0``,
-    ``.lto_priv.1``) is printed as c++filt does.
+    This function never raises. Suffixes that compilers add (``.cold``, ``.constprop.0``,
+    ``.lto_priv.1``) are printed as c++filt does.
     """
     try:
         if name.startswith(("_R", "__R")):

@@ -55,10 +55,10 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def demangle_legacy(name: str) -> str | None:
-    """Demangle a name like ``_ZN4core3fmt5write17h0123456789abcdefE``; None: not a Rust name.
+    """Demangle a name like ``_ZN4core3fmt5write17h0123456789abcdefE``; None if it is not Rust.
 
     Raises:
-        MalformedName: it is longer than real names, or damaged.
+        MalformedName: the name is implausibly long, or damaged.
     """
     reader = NameReader(name)
     reader.expect("_ZN")
@@ -116,15 +116,15 @@ def demangle_v0(name: str) -> str:
     """Demangle a name that begins with ``_R``.
 
     Raises:
-        MalformedName: it is not a mangled name, or its text would be too long.
+        MalformedName: ``name`` is not a mangled name, or its text would be too long.
     """
     return _V0(name.lstrip("_")[1:]).demangle()
 
 
 class _V0(NameReader):
-    # Prints while it reads: a back reference is read again from its target.
+    # Prints while it reads. At a back reference, it reads the target again.
     def __init__(self, text: str) -> None:
-        # A suffix of LLVM or GCC: .llvm.123, .cold
+        # LLVM and GCC add suffixes: .llvm.123, .cold
         body, _, self._suffix = text.partition(".")
         super().__init__(body)
         self.out = BoundedPrinter()
@@ -149,7 +149,7 @@ class _V0(NameReader):
 
     @contextmanager
     def _back_reference(self) -> Iterator[None]:
-        # Continue at an earlier position.
+        # Read at an earlier position, then return.
         start = self.at - 1
         target = self.base(_BASE62)
         if target >= start:
@@ -342,7 +342,7 @@ class _V0(NameReader):
         self._put(">" if opened else "")
 
     def _open_path(self) -> bool:
-        # A path whose "<" stays open for associated types; return whether there is one.
+        # Print a path and leave its "<" open for associated types; return True if there is a "<".
         with self, self.out:
             if self.take("B"):
                 with self._back_reference():

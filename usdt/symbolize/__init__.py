@@ -1,12 +1,12 @@
-"""User addresses to names: symbol tables, debug files, JIT maps, the vDSO; names demangled.
+"""Addresses of processes → demangled names, by symbol tables, debug files, JIT maps and the vDSO.
 
 symbolizer      addresses of processes → frames; snapshots for recordings
-process_maps    one process: its mappings, the files behind them, its JIT map
-maps_history    the mappings of one process, now and before
+process_maps    one process: its mappings, the mapped files, its JIT map
+maps_history    the current and earlier mappings of one process
 mmap_tracker    the mappings of all processes, as the kernel reports them
 file_cache      every mapped file, opened once
 file_symbols    symbols and source lines of one file
-perfmap         what JIT compilers write to /tmp/perf-PID.map
+perfmap         the perf maps that JIT compilers write to /tmp/perf-PID.map
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files behind mappings: each opened once, whichever processes have it mapped."""
+"""The mapped files: each is opened once, even if several processes map it."""
 
 # Paths are text here, as in usdt/procfs/mapped_files.py:
 # ruff: noqa: PTH116
@@ -30,7 +30,7 @@ class FileCache:
     """The symbols of files, opened at first use.
 
     Args:
-        debug_root: where systems keep separate debug files.
+        debug_root: the system's directory of debug files.
     """
 
     def __init__(self, debug_root: str) -> None:
@@ -49,7 +49,7 @@ class FileCache:
 
     def mapped(self, file: MappedFile, pid: int) -> FileSymbols | None:
         """Return the symbols of a file that a process has mapped; None if it cannot be read."""
-        # The first path leads through the process, which may end at any time.
+        # The first path is below /proc/PID, so it disappears with the process.
         for path in (file.open_path, file.path):
             if path is not None and same_file(path, file):
                 try:
@@ -65,19 +65,22 @@ class FileCache:
             roots = ("",) if _same_root(pid) else (f"/proc/{pid}/root", "")
             try:
                 self._files[key] = FileSymbols(path, name, roots=roots, debug_root=self._debug_root)
-            except ElfError:  # a font, a locale: no program
+            except ElfError:  # not a program: a font, a locale
                 self._files[key] = None
         return self._files.get(key)
 
     def recorded(self, path: str, build_id: str | None) -> FileSymbols | None:
-        """Return the symbols of a file with a build ID: of the path, or of its debug file."""
+        """Return the symbols of the file with a build ID: that at the path, or its debug file.
+
+        None if neither has this build ID.
+        """
         key = (path, build_id)
         if key not in self._recorded:
-            # Processes keep those they have; a file that no process has is freed.
+            # Processes keep references to their files; a file without references is freed.
             while len(self._recorded) >= _MAX_RECORDED:
                 del self._recorded[next(iter(self._recorded))]
             self._recorded[key] = self._find_recorded(path, build_id)
-        found = self._recorded[key] = self._recorded.pop(key)  # the last used comes last
+        found = self._recorded[key] = self._recorded.pop(key)  # move to the end: recently used
         return found
 
     def _find_recorded(self, path: str, build_id: str | None) -> FileSymbols | None:
@@ -95,7 +98,7 @@ class FileCache:
         return None
 
     def vdso(self, image: bytes) -> FileSymbols | None:
-        """Return the symbols of a vDSO; processes of one kind share theirs."""
+        """Return the symbols of a vDSO; processes with the same image share them."""
         if image not in self._vdso:
             try:
                 self._vdso[image] = FileSymbols.from_bytes(image, "[vdso]")
@@ -104,7 +107,7 @@ class FileCache:
         return self._vdso[image]
 
     def own_vdso(self, build_id: str | None) -> FileSymbols | None:
-        """Return that of this process; with a build ID only if it has this build ID."""
+        """Return the vDSO of this process; None if ``build_id`` is given and differs."""
         own = MapsHistory(os.getpid())
         own.refresh()
         for mapping in own.mappings:

@@ -1,7 +1,7 @@
 """The symbols and source lines of one file.
 
-Symbols: see :mod:`usdt.elf.symbol_tables`. Source lines come from the file itself or from its
-separate debug file, whichever has them.
+:mod:`usdt.elf.symbol_tables` has the symbols. Source lines come from the file itself or from its
+debug file, whichever has them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class FileSymbols:
     """Functions of a file by link-time address; a context manager.
 
     Args:
-        path: what to open.
-        name: the name to show and to look for debug files by.
-        roots: directories that stand for "/" when debug files are looked for: "" is ours.
-        debug_root: where systems keep debug files.
+        path: the path to open.
+        name: the file's name, for messages and for the search for debug files; None for ``path``.
+        roots: directories to search debug files in, in place of "/"; "" is this process's root.
+        debug_root: the system's directory of debug files.
 
     Raises:
-        ElfError: not an ELF file, or damaged.
-        TargetError: it cannot be opened.
+        ElfError: the file is not an ELF file, or damaged.
+        TargetError: the file cannot be opened.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class FileSymbols:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:
-        """Open an ELF image that is in memory.
+        """Open an ELF image in memory.
 
         Raises:
-            ElfError: it is none, or damaged.
+            ElfError: ``data`` is not an ELF image, or damaged.
         """
         made = cls.__new__(cls)
         made._open(ElfFile.from_bytes(data, name), ("",), DEBUG_ROOT)  # noqa: SLF001
@@ -93,7 +93,7 @@ class FileSymbols:
     def address_of(self, offset: int) -> int:
         """Return the link-time address of a file offset; the offset if no segment contains it.
 
-        The kernel maps whole pages, so bytes around a segment count as part of it.
+        The kernel maps whole pages, so bytes before and after a segment in its pages belong to it.
         """
         for segment in self._loads:
             if segment.offset <= offset < segment.offset + segment.filesz:
@@ -114,7 +114,7 @@ class FileSymbols:
         return self._symbols.find(address)
 
     def locations(self, address: int) -> list[SourceLocation]:
-        """Return the source lines of a link-time address: of inlined functions, then its own."""
+        """Return the source locations of a link-time address: inlined functions first."""
         if self._lines is None:
             return []
         lines, bias = self._lines
@@ -131,7 +131,7 @@ class FileSymbols:
 
     @functools.cached_property
     def _lines(self) -> tuple[SourceLines, int] | None:
-        # With what to add to our addresses for them.
+        # The source lines, and the offset to add to addresses of this file.
         from usdt.dwarf.lines.source_lines import SourceLines, has_lines  # noqa: PLC0415 - only for --lines
 
         separate = debug_files.find(self._elf, roots=self._roots, debug_root=self._debug_root)

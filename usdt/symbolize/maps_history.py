@@ -1,4 +1,4 @@
-"""The mappings of one process, now and before."""
+"""The current and earlier mappings of one process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MAX_MAPPINGS = 1 << 18  # vm.max_map_count is 65,530 unless raised
 
 
 class MapsHistory:
-    """The mappings of one process by address, those of now and some generations before.
+    """The current mappings of one process, and up to :data:`MAX_GENERATIONS` - 1 earlier sets.
 
     Args:
-        pid: the process, as we see it.
+        pid: the process ID in this process's PID namespace.
 
     Attributes:
-        pid: the process.
-        generation: counts the changes seen.
-        alive: whether /proc/PID/maps could be read the last time.
-        outdated: the process has executed another program since.
+        pid: the process ID.
+        generation: number of changes seen.
+        alive: True if /proc/PID/maps could be read the last time.
+        outdated: True if the process has executed another program since the last read.
     """
 
     def __init__(self, pid: int) -> None:
@@ -42,7 +42,7 @@ class MapsHistory:
         self._past: list[tuple[list[int], list[Mapping]]] = []
 
     def refresh(self) -> bool:
-        """Read the mappings again; return whether any has changed."""
+        """Read the mappings again; return True if any has changed."""
         try:
             data = read_maps_file(self.pid)
             if data and data == self._data:
@@ -56,7 +56,7 @@ class MapsHistory:
             self.alive = False
             return False
         if started != self._start_time:
-            self._past.clear()  # another process with the same number
+            self._past.clear()  # another process with the same ID
             self._start_time = started
         self.alive = True
         self._data = data
@@ -64,7 +64,7 @@ class MapsHistory:
         return True
 
     def remember(self, mappings: list[Mapping]) -> None:
-        """Make these the mappings of now."""
+        """Set the current mappings; the previous ones become earlier ones."""
         mappings = sorted(mappings, key=lambda one: one.start)
         self._past.insert(0, ([one.start for one in mappings], mappings))
         del self._past[MAX_GENERATIONS:]
@@ -73,15 +73,15 @@ class MapsHistory:
 
     @property
     def mappings(self) -> list[Mapping]:
-        """The mappings of now."""
+        """The current mappings."""
         return self._past[0][1] if self._past else []
 
     def known(self) -> list[Mapping]:
-        """Return the mappings of now and before, the latest last."""
+        """Return the current and earlier mappings, the latest last."""
         return [one for _, mappings in reversed(self._past) for one in mappings]
 
     def find(self, address: int, *, before: bool = False) -> Mapping | None:
-        """Return the mapping of an address now; with ``before`` the last one that covered it."""
+        """Return the current mapping of an address; with ``before``, the latest that covered it."""
         if self.outdated and not before:
             return None
         for starts, mappings in self._past if before else self._past[:1]:

@@ -1,9 +1,9 @@
-"""The executable mappings of all processes, recorded as the kernel makes them.
+"""The executable mappings of all processes, recorded as the kernel creates them.
 
-A program that runs for milliseconds has ended when its first record arrives: its /proc/PID/maps is
-gone. The kernel reports each executable mapping, execve(2) and fork(2)
-(:mod:`usdt.bpf.perf_sideband`). Files are opened as soon as they are reported, while they can be
-found.
+A program that runs for milliseconds has ended when its first record arrives, and its /proc/PID/maps
+no longer exists. But the kernel reports each executable mapping, execve(2) and fork(2)
+(:mod:`usdt.bpf.perf_sideband`). Files are opened as soon as they are reported, before they
+disappear.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ("MmapTracker",)
 
 _MAX_PROCESSES = 1 << 15
 _MAX_MAPPINGS = 1 << 12  # of one process
-_MAX_ANCESTORS = 16  # whose mappings a process that only forked may have
+_MAX_ANCESTORS = 16  # ancestors whose mappings a forked process may share
 
 
 class MmapTracker:
-    """The executable mappings of processes since the tracker was made.
+    """The executable mappings of processes since the tracker was created.
 
     Args:
         opener: returns the symbols of a mapped file; its second argument is the process.
 
     Attributes:
-        notices: messages for the user: why mappings are missing.
+        notices: messages for the user about missing mappings.
     """
 
     def __init__(self, opener: Callable[[MappedFile, int], FileSymbols | None]) -> None:
@@ -68,7 +68,7 @@ class MmapTracker:
             elif isinstance(record, ForkRecord):
                 self._limit(self._parents)
                 self._parents[record.pid] = record.parent
-                self._mappings.pop(record.pid, None)  # of an earlier process with its number
+                self._mappings.pop(record.pid, None)  # those of an earlier process with this ID
             elif isinstance(record, LostRecord):
                 self._report_loss()
             else:
@@ -83,15 +83,15 @@ class MmapTracker:
         return None
 
     def mappings(self, pid: int) -> list[MappedSymbols]:
-        """Return every mapping of the process itself, in order."""
+        """Return the mappings of a process, without its ancestors', in the order of creation."""
         return list(self._mappings.get(pid, ()))
 
     def knows(self, pid: int) -> bool:
-        """Return whether the kernel has reported anything of a process."""
+        """Return True if the kernel has reported anything about a process."""
         return pid in self._mappings or pid in self._parents
 
     def ancestors(self, pid: int) -> list[int]:
-        """Return the processes whose mappings it may share since fork(2), its parent first."""
+        """Return the processes whose mappings a process may share since fork(2), parent first."""
         found: list[int] = []
         parent = self._parents.get(pid)
         while parent is not None and parent not in found and len(found) < _MAX_ANCESTORS:

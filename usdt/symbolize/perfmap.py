@@ -1,13 +1,13 @@
-"""Perf map files: the names of functions that a JIT compiler has made.
+"""Perf map files: the names of functions that a JIT compiler has compiled.
 
-The file is ``/tmp/perf-PID.map`` in the process's own mount namespace; PID is the number in its own
-PID namespace. Each line is a function, ``START SIZE name``, with both numbers in hexadecimal. A
+The file is ``/tmp/perf-PID.map`` in the process's mount namespace; PID is the ID in its own PID
+namespace. Each line is a function, ``START SIZE name``, with both numbers in hexadecimal. A
 compiler appends lines; a later function replaces an earlier one at the same address
 (tools/perf/Documentation/jit-interface.txt of the kernel's sources).
 
-Anybody can put a file there. So it is used only if it is a regular file that belongs to the
-process's user or to root and is reached without a symbolic link; only its first :data:`MAX_BYTES`
-are read.
+Any user can create such a file. It is therefore used only if it is a regular file that belongs to
+the process's user or to root, and its path has no symbolic link. Only its first :data:`MAX_BYTES`
+bytes are read.
 """
 
 # Descriptors and dir_fd, which pathlib does not support:
@@ -27,21 +27,21 @@ from usdt.procfs.namespaces import namespace_pids
 __all__ = ("MAX_BYTES", "PerfMap")
 
 MAX_BYTES = 64 << 20
-_PAUSE = 20  # the pause between two reads, in durations of a read
+_PAUSE = 20  # the pause between two reads, as a multiple of the duration of a read
 _MAX_NAME = 4096
 _MAX_LINES = 1 << 20
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PerfMap:
-    """The perf map of one process, read again when it has grown.
+    """The perf map of one process, read again when it has changed.
 
     Args:
-        pid: the process, as we see it.
+        pid: the process ID in this process's PID namespace.
 
     Attributes:
-        name: ``perf-PID.map``, with the number in the process's own PID namespace.
-        notices: why an existing file was not used.
+        name: ``perf-PID.map``, with the ID in the process's own PID namespace.
+        notices: messages for the user: why an existing file was not used.
     """
 
     def __init__(self, pid: int) -> None:
@@ -66,7 +66,7 @@ class PerfMap:
         return start, name.decode("utf-8", "surrogateescape")
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; return whether it had.
+        """Read the file if it has changed; return True if it had.
 
         The longer a read takes, the longer the pause before the next one.
         """
@@ -99,7 +99,7 @@ class PerfMap:
         return True
 
     def load(self, data: bytes) -> None:
-        """Take over the contents of a perf map; skip malformed lines."""
+        """Parse the contents of a perf map; skip malformed lines."""
         rows: dict[int, tuple[int, int, bytes]] = {}
         for line in data.split(b"\n", _MAX_LINES):
             fields = line.split(None, 2)
@@ -114,11 +114,12 @@ class PerfMap:
         self._starts = [row[0] for row in self._rows]
 
     def dump(self) -> bytes:
-        """Return the functions known, in the format of a perf map."""
+        """Return the known functions in the format of a perf map."""
         return b"".join(b"%x %x %s\n" % row for row in self._rows)
 
     def _open(self) -> int | None:
-        # One directory at a time: a link in the process's root would lead into ours.
+        # Open one directory at a time: the kernel would resolve a symbolic link in the process's
+        # root relative to the root of this process.
         steps: list[int] = []
         try:
             steps.append(os.open(f"/proc/{self._pid}/root", _FOLDER & ~os.O_NOFOLLOW))

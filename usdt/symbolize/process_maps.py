@@ -1,7 +1,7 @@
-"""One process as the symbolizer knows it: its mappings, the files behind them, its JIT map.
+"""The mappings of one process, the mapped files, and its JIT map.
 
-A process is read from /proc, or restored from the snapshot that a recording keeps. A snapshot is
-hostile like the recording it stands in: every field is checked.
+A process is read from /proc, or restored from a snapshot in a recording. Recordings may be hostile,
+so every field of a snapshot is checked.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ __all__ = ("MappedSymbols", "ProcessMaps")
 _REFRESH_INTERVAL = 0.05  # seconds between two reads of a process
 _MAX_RECORDED = 1 << 16  # mappings of a snapshot
 _MAX_ADDRESS = 1 << 64
-_VDSO = ((0, 0), 0)  # stands for a file's device and inode
+_VDSO = ((0, 0), 0)  # the key of the vDSO, in place of a file's device and inode
 
 MappedSymbols = tuple[Mapping, "FileSymbols | None"]
 
 
 class ProcessMaps:
-    """The mappings of a process, and the symbols behind each.
+    """The mappings of a process, and the symbols of each mapped file.
 
     Args:
-        pid: the process, as we see it.
+        pid: the process ID in this process's PID namespace.
         cache: opens files.
 
     Attributes:
-        history: its mappings, now and before.
-        jit: its functions that a JIT compiler made.
-        frames: cached answers of the symbolizer, for (address, address looked up); dropped when
-            the mappings change.
-        restored: it comes from a recording: nothing is read from /proc.
-        size: of a restored one, its mappings and JIT-compiled functions together.
-        reported: a notice has said that the process ended too early.
+        history: its current and earlier mappings.
+        jit: its JIT-compiled functions.
+        frames: cached results of the symbolizer, by (address, address looked up); dropped when the
+            mappings change.
+        restored: True if it comes from a recording: nothing is read from /proc.
+        size: for a restored process, the number of its mappings and JIT-compiled functions.
+        reported: True if a message has reported that the process ended too early.
     """
 
     def __init__(self, pid: int, cache: FileCache) -> None:
@@ -62,13 +62,13 @@ class ProcessMaps:
 
     @classmethod
     def from_snapshot(cls, pid: int, cache: FileCache, snapshot: dict[str, Any]) -> ProcessMaps:
-        """Return the process that :meth:`Symbolizer.snapshot` described.
+        """Restore a process from a result of :meth:`Symbolizer.snapshot`.
 
-        Each file of the snapshot is looked for under its path, then among the separate debug
-        files; one with another build ID is not used.
+        Each file of the snapshot is searched at its path, then among the debug files; a file with
+        another build ID is not used.
 
         Raises:
-            ValueError: the snapshot has another shape.
+            ValueError: the snapshot is malformed.
         """
         rows = snapshot.get("mappings") if isinstance(snapshot, dict) else None
         if not isinstance(rows, list) or len(rows) > _MAX_RECORDED:
@@ -103,9 +103,9 @@ class ProcessMaps:
                 file.close()
 
     def refresh(self) -> bool:
-        """Read the process again; return whether anything has changed.
+        """Read the process again; return True if anything has changed.
 
-        Its files are opened at once, while they can be reached.
+        Newly mapped files are opened at once, before they disappear.
         """
         now = time.monotonic()
         if self.restored or now - self._read_at < _REFRESH_INTERVAL:
@@ -141,12 +141,12 @@ class ProcessMaps:
         return self._files.get((mapping.device, mapping.inode)) if mapping.inode else None
 
     def executable(self) -> list[MappedSymbols]:
-        """Return every executable mapping known, now and before, the latest last."""
+        """Return the current and earlier executable mappings, the latest last."""
         return [(one, self.symbols(one)) for one in self.history.known() if one.executable]
 
 
 def _layers(mappings: list[Mapping]) -> list[list[Mapping]]:
-    # Mappings of one time do not overlap; one that does is of a later time.
+    # Simultaneous mappings do not overlap. A mapping that overlaps is therefore a later one.
     layers: list[list[Mapping]] = [[]]
     taken: list[tuple[int, int]] = []
     for one in mappings:

@@ -1,12 +1,12 @@
-"""User addresses to names: ``address in a process → function+0x12 [module]``.
+"""Symbolize addresses of processes: address → ``function+0x12 [module]``.
 
     address → mapping (:mod:`.maps_history`) → file (:mod:`.file_cache`: one
     :class:`.file_symbols.FileSymbols` for each device, inode and time of change, whichever process
     has it) → link-time address → symbol → demangled
 
-The mappings of a process are remembered from the first time on that it is seen, and its files are
-opened then: names remain known when the process has ended, when a file is deleted or replaced, or
-in a mount namespace that has gone with its last process.
+The first time that a process is seen, its mappings are stored and its files are opened. Names
+therefore remain known after the process has ended, after a file is deleted or replaced, and after
+a mount namespace has disappeared with its last process.
 """
 
 # ruff: noqa: PTH119
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 __all__ = ("Symbolizer",)
 
-_MAX_PROCESSES = 1 << 14  # the one that was not used for the longest time is forgotten
-_MAX_RESTORED = 1 << 20  # mappings, and functions of JIT compilers, of processes of recordings
-_MAX_FRAMES = 1 << 18  # addresses whose frames are remembered, of one process
-_MAX_REPORTED = 10  # processes that ended early and are named in notices
+_MAX_PROCESSES = 1 << 14  # beyond this, the least recently used process is dropped
+_MAX_RESTORED = 1 << 20  # mappings and JIT-compiled functions of all restored processes
+_MAX_FRAMES = 1 << 18  # cached addresses per process
+_MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
 class Symbolizer:
-    """Names for addresses of processes; a context manager.
+    """A symbolizer for addresses of processes; a context manager.
 
     Args:
-        debug_root: where systems keep separate debug files.
-        track_mappings: remember what all processes map from now on, for those that end before
-            their mappings can be read. Needs CAP_PERFMON; without it there is a notice.
+        debug_root: the system's directory of debug files.
+        track_mappings: True to record new mappings of all processes, for processes that end before
+            their mappings can be read. This needs CAP_PERFMON; without it, a message is added.
         lines: see the attribute.
 
     Attributes:
-        notices: messages for the user; the caller takes them out.
-        lines: also give source lines, where files have debug information, and functions that
-            were inlined as frames of their own.
+        notices: messages for the user; the caller removes them.
+        lines: True to add source lines, if files have debug information, and frames for inlined
+            functions.
     """
 
     def __init__(
@@ -80,17 +80,18 @@ class Symbolizer:
         self._cache.close()
 
     def observe(self, pid: int) -> bool:
-        """Remember what a process has mapped now, and open those files; return whether it is new.
+        """Store the mappings of a process and open their files; return True if they have changed.
 
-        Costs one read of /proc/PID/maps, and nothing within 50 ms of the last.
+        This reads /proc/PID/maps, at most once in 50 ms.
         """
         self.look()
         return self._refresh(self._process(pid))
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
-        """Return the frames of a stack, innermost first: all but that are return addresses.
+        """Return the frames of a stack, given innermost first.
 
-        With ``lines`` there may be more frames than addresses: see :class:`Frame`.
+        All addresses but the first are return addresses. With ``lines``, there may be more frames
+        than addresses: see :class:`Frame`.
         """
         process = self._current(pid)
         return [
@@ -100,11 +101,11 @@ class Symbolizer:
         ]
 
     def frame(self, pid: int, address: int) -> Frame:
-        """Return the function whose code is at an address, whatever was inlined there."""
+        """Return the frame of the function at an address, not of functions inlined there."""
         return self._frames(self._current(pid), address, address)[-1]
 
     def look(self) -> None:
-        """Take in what processes have mapped since the last call."""
+        """Record the mappings that processes have created since the last call."""
         if self._tracker is not None:
             for pid in self._tracker.update():
                 if pid in self._processes:
@@ -113,17 +114,17 @@ class Symbolizer:
             self._tracker.notices.clear()
 
     def snapshot(self, pid: int) -> dict[str, Any]:
-        """Return what is needed to name a process's addresses later: plain values, fit for JSON.
+        """Return the data to symbolize a process's addresses later, as a JSON object.
 
         ``mappings`` lists for each executable mapping: start, end, the link-time address of the
         start (the file offset if the file is not ELF), path, and build ID or None. A mapping comes
-        after those that it replaced. ``perf_map`` contains the functions of a JIT compiler.
+        after those that it replaced. ``perf_map`` contains the JIT-compiled functions.
         """
         process = self._current(pid)
         mappings = []
-        # What comes later hides what comes before it.
+        # Later mappings hide earlier ones.
         for one, file in (*process.executable(), *self._tracked(pid)):
-            # Debug files have other offsets than the files they belong to, but the same addresses.
+            # Offsets in a debug file differ from those in its program; link-time addresses do not.
             link = one.offset if file is None else file.address_of(one.offset)
             build_id = None if file is None else file.build_id
             mappings.append([one.start, one.end, link, one.path, build_id])
@@ -131,12 +132,12 @@ class Symbolizer:
         return {"mappings": mappings, "perf_map": jit}
 
     def restore(self, pid: int, snapshot: dict[str, Any]) -> None:
-        """Take over a process that snapshot() described; its files are found by their build IDs.
+        """Restore a process from a result of :meth:`snapshot`; its files are found by build ID.
 
-        It replaces what was known of the process. Beyond a limit the oldest are forgotten.
+        This replaces all data about the process. Beyond a limit, the oldest processes are dropped.
 
         Raises:
-            ValueError: it is not a result of snapshot().
+            ValueError: ``snapshot`` is malformed.
         """
         made = ProcessMaps.from_snapshot(pid, self._cache, snapshot)
         self.forget(pid)
@@ -148,7 +149,7 @@ class Symbolizer:
         self._processes[pid] = made
 
     def forget(self, pid: int) -> None:
-        """Forget a process."""
+        """Drop all data about a process."""
         found = self._processes.pop(pid, None)
         if found is not None:
             self._restored_size -= found.size
@@ -161,7 +162,7 @@ class Symbolizer:
             found = ProcessMaps(pid, self._cache)
             while len(self._processes) >= _MAX_PROCESSES:
                 self.forget(next(iter(self._processes)))
-        self._processes[pid] = found  # the last used comes last
+        self._processes[pid] = found  # move to the end: recently used
         return found
 
     def _current(self, pid: int) -> ProcessMaps:
@@ -182,7 +183,7 @@ class Symbolizer:
         return changed
 
     def _report_ended(self, pid: int) -> None:
-        # Of a great many processes only the first are named.
+        # Name only the first processes, because there may be very many.
         self._ended += 1
         if self._ended < _MAX_REPORTED:
             self.notices.append(
@@ -193,7 +194,7 @@ class Symbolizer:
             self.notices.append("more processes ended before their mappings could be read")
 
     def _find_tracked(self, pid: int, address: int) -> MappedSymbols | None:
-        # What the tracker knows of an address of a process, or of those it was forked from.
+        # The tracked mapping of an address of a process or of its ancestors.
         if self._tracker is None:
             return None
         found = self._tracker.find(pid, address)
@@ -208,8 +209,8 @@ class Symbolizer:
         return None if mapping is None else (mapping, parent.symbols(mapping))
 
     def _tracked(self, pid: int) -> list[MappedSymbols]:
-        # Everything the tracker knows of a process, the latest last; of its ancestors what they
-        # have now.
+        # All known mappings of a process's ancestors, then the tracked ones of the process, the
+        # latest last.
         if self._tracker is None:
             return []
         found = []
@@ -223,7 +224,7 @@ class Symbolizer:
     # ------------------------------------------------------------ addresses
 
     def _frames(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
-        # ``within``: the address that is looked up; of a return address, the one before it.
+        # ``within``: the address that is looked up; for a return address, the byte before it.
         key = (address, within)
         found = process.frames.get(key)
         if found is None:
@@ -231,7 +232,7 @@ class Symbolizer:
                 process.frames.clear()
             found = self._look_up(process, address, within)
             if not found[-1].symbol and within != address:
-                # A signal's trampoline is returned to at its first instruction.
+                # A signal handler returns to the first instruction of its trampoline.
                 exact = self._look_up(process, address, address)
                 found = exact if exact[-1].symbol else found
             process.frames[key] = found
@@ -261,7 +262,7 @@ class Symbolizer:
     def _find_earlier(
         self, process: ProcessMaps, address: int
     ) -> tuple[Mapping | None, FileSymbols | None]:
-        # Not mapped now, as far as is known: as it was tracked, or as it was seen before.
+        # The address has no current mapping: use a tracked or an earlier one.
         tracked = self._find_tracked(process.history.pid, address)
         if tracked is not None and tracked[0].path != "[vdso]":
             return tracked

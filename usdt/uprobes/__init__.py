@@ -2,7 +2,7 @@
 
 provider            one probe: its functions, arguments and attach points
 functions           a probe's text → functions of a file; name_patterns: mangled names;
-                    instruction_boundary, unsafe_instructions: addresses not to probe
+                    instruction_boundary, unsafe_instructions: addresses that must not be probed
 arguments           arg0…, ``return`` by the CPU's calling convention, without debug information
 debug_info          a file's debug information; debug_package_hint: what to install for it
 parameters          parameters by name and type → arguments; cxx_pass_by_reference: objects of C++

@@ -1,7 +1,7 @@
 """Arguments and result of a function without debug information, by the calling convention.
 
-Every argument is taken for an integer or a pointer in one word. Names and types of parameters come
-from a :class:`Parameters`, if there is one.
+Every argument is assumed to be an integer or a pointer in one register or stack slot. Names and
+types of parameters come from a :class:`Parameters`, if there is one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
     """Return ``arg0``, … and ``return`` of any function of a CPU; empty for an unknown CPU.
 
     Args:
-        machine: the CPU, as ElfFile.machine_name gives it.
+        machine: the CPU, as ElfFile.machine_name returns it.
         is_go: True for Go code.
         no_return: why ``return`` cannot be read; "" if it can.
     """
@@ -91,7 +91,7 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
 
 @functools.cache
 def call_stack(machine: str) -> EntryReturnMatch | None:
-    """Return how the entry and return of a call are matched; None for an unknown CPU."""
+    """Return the rule that matches a call's return with its entry; None for an unknown CPU."""
     convention = CONVENTIONS.get(machine)
     slots = saved_registers(machine)
     if convention is None or not slots:
@@ -99,13 +99,14 @@ def call_stack(machine: str) -> EntryReturnMatch | None:
     word = word_size(machine)
     popped: tuple[int, ...] = (0,)
     if convention.link is None:
-        # The return address; on i386 a function that returns a structure takes its address, too.
+        # A return pops the return address; on i386, a function that returns a structure also pops
+        # the address of the result.
         popped = (word,) if machine == "x86_64" else (word, 2 * word)
     return EntryReturnMatch(Register(slots[convention.sp], word), popped)
 
 
 def place_of(machine: str, number: int) -> str:
-    """Describe where an argument is passed; ``number`` -1 is the result."""
+    """Return the location of an argument as text; ``number`` -1 is the result."""
     convention = CONVENTIONS.get(machine)
     if convention is None:
         return f"not known for {machine}"

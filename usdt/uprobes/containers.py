@@ -1,16 +1,17 @@
-"""Strings and sequences of C++ and Rust: address and count of their elements, by type members.
+"""Strings and sequences of C++ and Rust: address and number of elements, found by type members.
 
     std::string        libstdc++: _M_dataplus._M_p and _M_string_length; in the ABI before
-                       GCC 5 the length is stored three words before the text
-                       libc++: the first bit tells three words (capacity, length, text) from
-                       a byte (twice the length) followed by the text
+                       GCC 5, the length is stored three words before the text
+                       libc++: the first bit selects the form: three words (capacity, length,
+                       text), or a byte (twice the length) followed by the text
     std::string_view   _M_str and _M_len; libc++: __data_ and __size_, without _ in older ones
     std::vector<T>     _M_impl._M_start and _M_finish, libc++: __begin_ and __end_; not
                        vector<bool>, whose elements are bits
     &str, &[T], Box<str>, …   data_ptr and length
     String, Vec<T>     len, and a pointer somewhere in buf (of a String: in its vec)
 
-Types are recognized by members as well as by name, so a program's own ``String`` is not.
+Types are recognized by members as well as by name, so that a program's own ``String`` is not taken
+for Rust's.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class SequenceView:
     """The elements of a string or sequence.
 
     Attributes:
-        address: of the first element.
+        address: address of the first element.
         count: number of elements.
         element: type ID of an element.
         text: True if the elements are characters.
@@ -109,7 +110,7 @@ def _first(types: MemberAccess, node: LValue, *names: str) -> Node | None:
 
 
 def _libcxx_text(types: MemberAccess, node: LValue) -> SequenceView | None:
-    # On little-endian machines its ABI is fixed, but the names of its members vary.
+    # On little-endian machines, libc++'s ABI is fixed, but the names of members vary.
     element = types.type_named("char")
     if element is None or types.big_endian or not _first(types, node, "__r_", "__rep_"):
         return None
@@ -141,8 +142,8 @@ def _is_declared(types: MemberAccess, node: Node | None) -> bool:
 
 
 def _declared_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
-    # clang only declares the strings of the C++ library, or the member with their pointer; their
-    # ABI is fixed.
+    # clang may only declare libstdc++'s std::string, or its member with the pointer. The ABI fixes
+    # their layout.
     if not _TEXT.match(name) or not name.startswith(_LIBSTDCXX) or "_view<" in name:
         return None
     element = types.type_named("char")

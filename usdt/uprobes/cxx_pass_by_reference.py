@@ -1,8 +1,8 @@
-"""Decides whether C++ passes an object by value or by the address of a copy.
+"""Decide whether C++ passes an object by value or by the address of a copy.
 
-The Itanium C++ ABI (3.1.1, "non-trivial for the purposes of calls"): a class with a copy or move
-constructor or a destructor of its own, or with a base class or member of such a class, or with
-anything virtual, is passed by address. clang records this in DW_AT_calling_convention; otherwise it
+By the Itanium C++ ABI (3.1.1, "non-trivial for the purposes of calls"), a class is passed by
+address if it has a copy or move constructor or a destructor of its own, a base class or member of
+such a class, or anything virtual. clang records this in DW_AT_calling_convention; otherwise it
 follows from the class's functions.
 """
 
@@ -28,7 +28,7 @@ _IN_CLASS = 1  # DW_DEFAULTED_in_class
 _CLASSES = (Tag.STRUCTURE, Tag.CLASS, Tag.UNION)
 _THROUGH = (Tag.TYPEDEF, Tag.CONST, Tag.VOLATILE, Tag.ARRAY)
 _CXX = frozenset((0x0004, 0x001A, 0x0021, 0x002B, 0x003A))
-_KNOWN = ("basic_string<",)  # classes that clang only declares; the C++ library describes them
+_KNOWN = ("basic_string<",)  # classes that clang only declares; the library has their definition
 _MAX_NESTING = 16
 _MAX_MEMBERS = 1 << 12  # entries of a class
 

@@ -24,7 +24,7 @@ __all__ = ("Debug", "debug_of", "required_debug")
 
 
 class Debug:
-    """The debug information of one file; its files are closed with the last reference to it.
+    """The debug information of one file. Its files are closed when the object is freed.
 
     Args:
         elf: the file; closed with this object.
@@ -35,7 +35,7 @@ class Debug:
         self.path = elf.path
         self.machine = elf.machine_name
         self._info = info
-        # Its readers form reference cycles, which the garbage collector may keep for a long time.
+        # The readers form reference cycles, which the garbage collector may free late.
         self._closing = weakref.finalize(self, _close, elf, info)
 
     def close(self) -> None:

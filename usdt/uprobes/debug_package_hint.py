@@ -1,6 +1,6 @@
 """A hint for missing debug information: the package that contains it.
 
-On Debian the package is found in the file lists in /var/lib/dpkg/info; no command is run.
+On Debian, the package is found in the file lists in /var/lib/dpkg/info, without running a command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAMED = {"libc6": "libc6-dbg", "libc6-i386": "libc6-dbg", "python3.11-minimal":
 
 
 def missing_debug(path: str, build_id: str | None) -> str:
-    """Return one line that says that a file has no debug information, and what to do."""
+    """Return a one-line message: the file has no debug information, and how to get it."""
     package = package_of(path)
     what = f"{path} has no debug information, which names parameters and types"
     if package is None:

@@ -1,7 +1,7 @@
 """The types of a program in the probe language, from its debug information.
 
-Adds to :class:`usdt.engine.compiler.resolve.btf_types.BtfTypes`: values in registers, references,
-and strings and sequences of C++ and Rust, which are shown by their content.
+This module extends :class:`usdt.engine.compiler.resolve.btf_types.BtfTypes` by values in registers,
+references, and strings and sequences of C++ and Rust, which are shown by their contents.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ("ByAddress", "DwarfTypeProvider", "InRegisters")
 
 _WORD = 8  # bytes of the registers from which a split number is combined
-_MAX_NESTING = 32  # of structures
+_MAX_NESTING = 32  # nested structures
 _VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
 
 
@@ -99,7 +99,8 @@ class DwarfTypeProvider(BtfTypes):
         super().__init__(lambda: opened().btf, big_endian=machine in BIG_ENDIAN, kernel=False)
         self._opened = opened
         self._rust = rust
-        self._lists: dict[int, TypeSnapshot | None] = {}  # of elements, for as many as are kept
+        # Element type → array of as many elements as are shown; None if they are not shown.
+        self._lists: dict[int, TypeSnapshot | None] = {}
 
     @property
     def _debug(self) -> Debug:
@@ -120,7 +121,7 @@ class DwarfTypeProvider(BtfTypes):
         return node
 
     def _typed(self, node: Node, number: int) -> Node:
-        # A number with a type: a pointer, a reference, an enum.
+        # An integer with its type: a pointer, a reference, an enum.
         found = self.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
             if self._debug.is_reference(number):
@@ -461,7 +462,7 @@ def _named(variant: Variant) -> list[tuple[int, str]]:
 
 
 def _unreadable(handle: InRegisters, reason: str, kind: ValueType) -> Node:
-    # A value at the return keeps that location, so that the probe fires at the return.
+    # An unreadable value at the return keeps its location, so that the probe fires at the return.
     if handle.returned:
         return ArgumentValue(AtFunctionReturn(Unreadable(reason)), kind)
     return Unavailable(reason, kind)

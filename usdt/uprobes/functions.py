@@ -1,4 +1,4 @@
-"""Find the functions of a file that a probe names, or say in one line why there are none."""
+"""Find the functions of a file that a probe names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
 _PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
 _GO = (".go.buildinfo", ".note.go.buildid")
-# They keep their return address or have none. Without leading underscores and glibc's __GI_.
+# Functions that store their return address or have none; leading underscores and glibc's __GI_ are
+# removed from the names.
 _RETURNS_TWICE = frozenset(
     (
         *("setjmp", "sigsetjmp", "sigsetjmp_cancel", "savectx", "getcontext", "swapcontext"),
@@ -50,7 +51,7 @@ _OWN_RETURN_ADDRESS = (
     "keeps or does not have"
 )
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
-_PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # a part of a function, which nothing calls
+_PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # a part of a function, not one by itself
 
 
 @frozen
@@ -63,7 +64,7 @@ class ProbeFunction:
         path: the file's name, for messages.
         machine: CPU of the file.
         start: link-time address of the function.
-        size: bytes of the function, 0 if unknown.
+        size: size of the function in bytes; 0 if unknown.
         offset_in_function: bytes from the function's start to the address; usually 0.
         offset: offset of the address in the file; of the local entry point on 64-bit PowerPC.
         aliases: other symbols of the same function.
@@ -197,7 +198,7 @@ class FunctionFile:
         return self.elf.offset_of(symbol.address, executable=True) is not None
 
     def _none(self, name: str, symbols: list[ElfSymbol]) -> ProbeNotFound:
-        # Says what the symbols of that name are, if they are not functions.
+        # The error for symbols of that name that are not functions.
         kinds = {one.type for one in symbols if not one.imported}
         where = f"{self.path}: {name}"
         if STT_GNU_IFUNC in kinds:
@@ -378,7 +379,7 @@ class FunctionFile:
 
 
 def _rank(symbol: ElfSymbol) -> tuple[bool, int, int, int, str]:
-    # What a person would call it, first.
+    # Sort key of a function's names: the name that a user would write comes first.
     name = symbol.name
     binding = {1: 0, 2: 1}.get(symbol.binding, 2)
     underscores = 0 if is_mangled(name) else len(name) - len(name.lstrip("_"))
@@ -386,7 +387,7 @@ def _rank(symbol: ElfSymbol) -> tuple[bool, int, int, int, str]:
 
 
 def _nearest(name: str, names: set[str]) -> str:
-    # Mangled names are compared by what people write.
+    # Compare the names that users write: mangled names in their demangled form.
     plain = [one for one in names if not is_mangled(one)]
     begin = name[:1]
     plain.sort(key=lambda one: one[:1] != begin)

@@ -1,8 +1,8 @@
-"""Checks whether an instruction begins at an offset.
+"""Check whether an instruction begins at an address.
 
-On x86 this takes a disassembler: capstone, if it is installed (``pip install
-usdt-toolkit[capstone]``). On CPUs with instructions of one size the alignment decides. On RISC-V
-and s390x the first bits of an instruction give its length.
+On x86, this needs a disassembler: capstone, if it is installed (``pip install
+usdt-toolkit[capstone]``). On CPUs with instructions of one size, the alignment decides. On RISC-V
+and s390x, the first bits of an instruction determine its length.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _walked(code: bytes, start: int, length: Callable[[int], int]) -> Iterator[t
 
 
 def _riscv(first: int) -> int:
-    # The low byte comes first. Bits 11 mark a 4-byte instruction; longer ones do not exist.
+    # ``first`` is the low byte. The bits 11 mark a 4-byte instruction; longer ones do not exist.
     return 4 if first & 3 == 3 else 2
 
 

@@ -1,4 +1,4 @@
-"""Access to the members of a program's types, as recognizers of C++ and Rust types need it."""
+"""The protocol by which recognizers of C++ and Rust types access members."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _without_templates(name: str) -> str:
 
 
 def _of_method(name: str) -> str:
-    # Rust's v0 mangling has <shop::Toy>::rename for shop::Toy::rename.
+    # In Rust's v0 mangling, shop::Toy::rename is <shop::Toy>::rename.
     match = _METHOD.match(name)
     return f"{match[1]}{match[2]}" if match and " as " not in match[1] else name
 
@@ -123,6 +123,6 @@ def required_text(pattern: str) -> str:
         return ""
     last = head.rpartition("::")[2]
     if len(last) == 1 and last.isalpha():
-        return f"1{last}"  # mangled names contain its length
+        return f"1{last}"  # mangled names contain the length before the identifier
     found = [word for word in _IDENTIFIER.findall(last) if word not in _ABBREVIATED]
     return max(found, key=len, default="")

@@ -51,9 +51,10 @@ class Prototype:
 
     Attributes:
         declaration: its prototype in the source language.
-        file, line: its position in the source; "" and 0 if unknown.
+        file: the source file; "" if unknown.
+        line: the line in the file; 0 if unknown.
         language: ``c``, ``c++``, ``rust``…
-        parameters: in order, then the result, if there is one.
+        parameters: the parameters in order, then the result, if there is one.
     """
 
     declaration: str
@@ -188,7 +189,7 @@ class DebugParameters:
         values: list[Value] = []
         for number, one in enumerate(found.parameters):
             if one.problem or not one.type_id:
-                # The places of all later parameters are unknown as well.
+                # The locations of all later parameters are unknown as well.
                 lost = NotReadable(one.problem or "its type is unknown")
                 before, result = self._passing(found, values)
                 return before + [lost for _ in found.parameters[number:]], result
@@ -222,7 +223,7 @@ class DebugParameters:
             return Argument(name, whole, fetch, handle=ByAddress(number))
         found = self.debug.btf.resolve(number)
         if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
-            # A long double or a 16-byte number: shown as bytes.
+            # A long double or a 16-byte integer is shown as bytes.
             fetch = Memory(place.offset, None, 1, passed.displacement, place.size, whole.size)
             return Argument(name, whole, fetch)
         if kind is None:
@@ -264,7 +265,7 @@ class DebugParameters:
             return 0
 
     def _is_unknown(self, number: int) -> bool:
-        # The result is then a word, as without debug information.
+        # True for an unknown type; such a result is read as a word, as without debug information.
         return isinstance(self.debug.btf.type(number), btf_types.Unknown)
 
     def _is_pointer(self, number: int) -> bool:
@@ -284,7 +285,7 @@ class DebugParameters:
 
 
 def _lost_argument(name: str, kind: ValueType, reason: str, *, returned: bool) -> Argument:
-    # A result keeps its location, so that the probe fires at the return.
+    # An unreadable result keeps its location, so that the probe fires at the return.
     lost = Unreadable(reason)
     if returned:
         return Argument(name, ValueType(ValueClass.UNSIGNED, 8), AtFunctionReturn(lost))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import DebugParameters
 
-_MAX_TYPED = 200  # functions of a pattern whose result types are looked up
+_MAX_TYPED = 200  # look up result types for patterns with up to this many functions
 _MAX_NAMED = 4  # functions that a message names
 
 __all__ = ("FunctionRequest",)
@@ -80,7 +80,7 @@ class FunctionRequest:
         Args:
             path: the file's name, for messages.
             open_path: the path to open.
-            pid: the process whose mount namespace the file is in; 0 for this process.
+            pid: the process whose mount namespace contains the file; 0 for this process.
 
         Raises:
             ProbeNotFound: no function matches; the message says why.
@@ -99,7 +99,7 @@ class FunctionRequest:
         return self._found[open_path]
 
     def _check(self, file: FunctionFile, found: list[ProbeFunction]) -> list[ProbeFunction]:
-        # The functions that have what the items need.
+        # The functions that have all values that the items need.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         bad = [one for one in found if one.no_return] if "return" in names else []
         if bad and len(bad) == len(found):

@@ -1,9 +1,9 @@
-"""Smart pointers: the pointer inside those of C++, the value behind those of Rust.
+"""Smart pointers: the pointer inside those of C++, the value that those of Rust point to.
 
-    std::unique_ptr<T>   libstdc++: the first of a tuple; libc++: __ptr_
+    std::unique_ptr<T>   libstdc++: the first element of a tuple; libc++: __ptr_
     std::shared_ptr<T>, std::weak_ptr<T>   _M_ptr; libc++: __ptr_
-    (libc++ before LLVM 19 has __ptr_.__value_ of the first of a pair in a unique_ptr)
-    Rc<T>, Arc<T>        ptr.pointer points at the counts and the value
+    (libc++ before LLVM 19: in a unique_ptr, __ptr_ is a pair; __value_ of its first element)
+    Rc<T>, Arc<T>        ptr.pointer points to the counts and the value
     std::optional<T>     dereferenced like a pointer: _M_payload._M_payload._M_value; libc++: __val_
 
 Types are recognized by members as well as by name.

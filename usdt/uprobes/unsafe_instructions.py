@@ -1,12 +1,12 @@
-"""Instructions that Linux on x86 misinterprets when it puts a breakpoint on them.
+"""Instructions that Linux on x86 misinterprets when a uprobe is on them.
 
 The kernel emulates jumps, calls, pushes and nops instead of executing them out of line, and
 corrects the instruction pointer after others. It recognizes them by the opcode's first byte
 (``branch_setup_xol_ops()``, ``push_setup_xol_ops()``, ``arch_uprobe_analyze_insn()``,
 arch/x86/kernel/uprobes.c). It does not check for a VEX, EVEX or XOP prefix, after which the same
 byte means something else: ``62 e2 7d 28 7a ce``, vpbroadcastb, is emulated as the jump 7a. The
-program then continues with wrong data or at a wrong address. Seen with Linux 6.18 in glibc's
-``__strchrnul_evex``: a traced program printed ``%ld`` for numbers.
+program then continues with wrong data or at a wrong address. This was observed with Linux 6.18 in
+glibc's ``__strchrnul_evex``: a traced program printed ``%ld`` in place of numbers.
 """
 
 from __future__ import annotations
