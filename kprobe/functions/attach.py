@@ -38,7 +38,7 @@ _MANY = 1000  # show arguments by default up to this many functions
 
 
 class FunctionAttacher:
-    """Attaches probes on functions to a session.
+    """An attacher of function probes to a session.
 
     Args:
         session: the session.

@@ -46,7 +46,7 @@ def _event() -> str:
 
 
 def _defined() -> str:
-    from usdt.tracefs.mount import tracefs  # noqa: PLC0415 - only for the last way, and for messages
+    from usdt.tracefs.mount import tracefs  # noqa: PLC0415 - only for the last method and messages
 
     try:
         place = f"{tracefs()}/kprobe_events"

@@ -59,7 +59,7 @@ def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
 
 
 def _functions(request: ProbeText, pid: int | None, taken: set[str]) -> Iterator[str]:
-    from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - after the words are known to be right
+    from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - only after the arguments are checked
     from usdt.targets.target_files import resolve_target  # noqa: PLC0415
     from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def _shown(event: SiteEvent) -> Iterator[str]:
 
 
 def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
-    from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - after the words are known to be right
+    from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - only after the arguments are checked
 
     yield f"# {printable(probe.full_name)} in {printable(probe.path)}\n"
     if (reason := foreign_reason(probe)) is not None:

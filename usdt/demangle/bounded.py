@@ -11,7 +11,7 @@ __all__ = ("MAX_NAME", "BoundedPrinter", "MalformedName", "NameReader")
 
 MAX_NAME = 1 << 14  # characters of a mangled name
 MAX_TEXT = 1 << 16  # characters of a demangled one
-MAX_DEPTH = 160  # of nesting; a level takes several Python frames
+MAX_DEPTH = 160  # levels of nesting; a level takes several Python frames
 MAX_STEPS = 1 << 16  # nodes printed
 
 

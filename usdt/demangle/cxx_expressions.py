@@ -55,7 +55,7 @@ _SUFFIXES = {"j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
 
 
 class ExpressionParser(TypeParser):
-    """Parses <expression> and <expr-primary>."""
+    """A parser of <expression> and <expr-primary>."""
 
     def name(self, state: NameState | None) -> CxxNode:
         """Parse <name>."""

@@ -38,7 +38,7 @@ _QUALIFIERS = {"r": " restrict", "V": " volatile", "K": " const"}
 
 
 class NameParser(ExpressionParser):
-    """Parses <name>."""
+    """A parser of <name>."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -135,7 +135,7 @@ class NameParser(ExpressionParser):
     # ------------------------------------------------------------ unqualified names
 
     def _unqualified(self, scope: CxxNode | None, state: NameState | None) -> CxxNode:
-        while self.take("W"):  # of a module
+        while self.take("W"):  # the name of a module
             self.take("P")
             self.source_name()
         self.take("F")  # a member-like friend

@@ -80,7 +80,7 @@ class NameState:
 
 
 class TypeParser(NameReader):
-    """Parses <type>; subclasses parse names and expressions.
+    """A parser of <type>; subclasses parse names and expressions.
 
     Attributes:
         subs: nodes that substitutions refer to.

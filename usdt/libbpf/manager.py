@@ -155,7 +155,7 @@ class Attachment:
 
 
 class Manager:
-    """Attaches programs that read libbpf's USDT maps; a context manager.
+    """A manager of programs that read libbpf's USDT maps; a context manager.
 
     Args:
         specs: the map ``__bpf_usdt_specs``: a :class:`usdt.bpf.maps.Map`, a file descriptor, the
@@ -374,7 +374,7 @@ def _allow(number: int) -> None:
 
 
 def _as_map(given: MapLike) -> Map:
-    # A map of our own to close.
+    # A Map with a descriptor of its own, which the manager closes.
     if isinstance(given, Map):
         return Map.from_fd(given.fd.fileno())
     if isinstance(given, int):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("MmapTracker",)
 
 _MAX_PROCESSES = 1 << 15
-_MAX_MAPPINGS = 1 << 12  # of one process
+_MAX_MAPPINGS = 1 << 12  # per process
 _MAX_ANCESTORS = 16  # ancestors whose mappings a forked process may share
 
 

@@ -284,7 +284,7 @@ class Symbolizer:
             *(
                 Frame(
                     address,
-                    demangle(one.function) or "??",  # as addr2line has it
+                    demangle(one.function) or "??",  # as addr2line prints it
                     offset,
                     module,
                     one.file,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ForkFollower", "NewFile")
 
-_MAX_FILES = 1 << 17  # whose state is remembered
+_MAX_FILES = 1 << 17  # files with a stored state
 _ROUNDS = 64  # maximum scans for children; each scan finds those forked since the last one
 
 
@@ -54,7 +54,7 @@ class ForkFollower:
 
     Args:
         pids: process IDs.
-        namespace: as :class:`usdt.engine.compiler.codegen.model.TaskFilter` has it.
+        namespace: that of :class:`usdt.engine.compiler.codegen.model.TaskFilter`.
         max_tasks: maximum number of tasks followed at the same time.
 
     Attributes:
@@ -196,7 +196,7 @@ def _numbered(pid: int) -> bool:
 
 
 def _written(event: MmapRecord) -> int:
-    # Modification time of a file; 0 if its name does not lead to it from here.
+    # Modification time of a file; 0 if this process does not find the file at its path.
     try:
         found = os.stat(event.path)  # noqa: PTH116 - done for every mapping of the machine
     except OSError:

@@ -40,7 +40,7 @@ CACHE = "/etc/ld.so.cache"
 MUSL_PATHS = "/etc/ld-musl-{machine}.path"
 
 _MAX_CACHE = 64 << 20  # a large desktop has 200 KiB
-_MAX_FILES = 2048  # of one program's closure
+_MAX_FILES = 2048  # libraries of one program
 _MAX_MUSL_PATHS = 1 << 16
 _MAX_SYMLINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 
@@ -297,7 +297,7 @@ def library_names(root: str = "/") -> set[str]:
 class _Loaded:
     path: str
     dynamic: Dynamic
-    loader: _Loaded | None  # the first file that needs it, whose DT_RPATH applies as well
+    loader: _Loaded | None  # the first file that needs it; its DT_RPATH applies as well
 
 
 class _Search:

@@ -12,10 +12,10 @@ a command must also release it; if that thread ends earlier, the command is kill
 
 If ptrace is refused (seccomp in containers, Yama's ptrace_scope 3) or the program is set-user-ID,
 the child waits on the pipe before it executes the command: ``hold_method`` is "pipe", and the
-program is the file that PATH and ``#!`` lead to. A traced process that executes a
-program with set-user-ID, set-group-ID or file capabilities gets none of them unless its tracer has
-CAP_SYS_PTRACE (cap_bprm_creds_from_file() in security/commoncap.c), so such a program is never
-traced here.
+program is the file that PATH and ``#!`` resolve to. A traced process that executes a program with
+set-user-ID, set-group-ID or file capabilities gets none of them unless its tracer has
+CAP_SYS_PTRACE (cap_bprm_creds_from_file() in security/commoncap.c). Such a program is therefore
+never traced by ptrace here.
 """
 
 # Importing pathlib takes 6 ms:
@@ -54,7 +54,7 @@ PTRACE_EVENT_STOP = 128
 PTRACE_O_TRACEEXEC = 1 << PTRACE_EVENT_EXEC
 PTRACE_O_EXITKILL = 1 << 20  # Linux 3.8
 
-_MAX_GUESSES = 64  # words that are looked up as programs
+_MAX_GUESSES = 64  # tokens that are looked up as programs
 _NOT_FOUND = 127  # the exit code of shells for a command that cannot be executed
 # Signals that Python ignores or handles; reset to their default in the command.
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)

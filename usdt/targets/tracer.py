@@ -68,7 +68,7 @@ class Targets:
 
 
 class Tracer:
-    """Attaches probes in the files of targets and delivers their events; a context manager.
+    """The probes attached in the files of targets, and their events; a context manager.
 
     Args:
         probes: parsed probes.
@@ -454,7 +454,7 @@ class Tracer:
 
     def _check_missing(self, now: float) -> None:
         # A request without a probe is an error, unless other probes are traced already: then it
-        # is a notice, so that their events are not lost.
+        # is a message, so that their events are not lost.
         missing = [r for r in self._requests if not r.found and not r.reported_missing]
         late = self._patience is not None and now >= self._patience
         if not missing or not (self.ended or (late and self._targets.command is None)):

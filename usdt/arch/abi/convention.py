@@ -131,7 +131,7 @@ class CallingConvention:
         )
 
     def assign_word(self, size: int) -> Passed:
-        """Assign the next word to a number of ``size`` bytes."""
+        """Assign the next word to an integer of ``size`` bytes."""
         if self.next_register < len(self.argument_registers):
             self.next_register += 1
             return PassedInRegisters(

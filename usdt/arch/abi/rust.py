@@ -32,7 +32,7 @@ class Rust(SystemV):
         self.float_registers = () if not self.result_registers else SystemV.float_registers
         if machine == "aarch64":
             self.float_registers = Aarch64.float_registers
-        self._numbers: list[ScalarField] | None = None  # of the current value
+        self._numbers: list[ScalarField] | None = None  # the scalars of the current value
 
     def assign_parameter(self, value: Value) -> Passed:
         """Return the location of the next parameter."""

@@ -25,10 +25,10 @@ _TYPES = frozenset(
         *(Tag.ARRAY, Tag.INTERFACE),
     )
 )
-_MAX_ENTRIES = 1 << 23  # of a unit
+_MAX_ENTRIES = 1 << 23  # per unit
 _MAX_SCOPES = 1 << 18  # inlined calls of a function; functions of a unit
 _FIELDS = 4  # fields of an InlinedCall
-_ITSELF, _OTHER = -1, -2  # what contains an entry: the function itself, a nested one
+_ITSELF, _OTHER = -1, -2  # the parent of an entry: the function itself, or a nested function
 
 
 @frozen
@@ -150,7 +150,7 @@ def read_inline_tree(unit: Unit, at: int) -> InlineTree:
     """
     scopes = array("q")
     ranges = []
-    around: list[tuple[int, int]] = []  # what contains the entry: depth, number
+    around: list[tuple[int, int]] = []  # the enclosing entries: (depth, number)
     wanted = frozenset((Tag.INLINED_SUBROUTINE, Tag.SUBPROGRAM))
     for start, abbreviation, depth, lowest in _walk(unit, at, wanted, _TYPES):
         while around and around[-1][0] >= lowest:

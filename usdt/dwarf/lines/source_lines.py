@@ -41,7 +41,7 @@ _PACKED = (
     *(".debug_info", ".debug_line", ".debug_str", ".debug_abbrev"),
     *(".debug_rnglists", ".debug_ranges"),
 )
-_MAX_FUNCTIONS = 1 << 14  # of a unit, whose inlined functions are kept
+_MAX_FUNCTIONS = 1 << 14  # cached inline trees per unit
 # Errors that reading damaged bytes raises.
 _DAMAGE = (TracingError, IndexError, ValueError, OverflowError)
 
@@ -225,7 +225,7 @@ class _UnitLines:
         return self._counted
 
     def grown(self) -> int:
-        """Return how many rows were added since the last call."""
+        """Return the number of rows added since the last call."""
         grown = self._weight - self._counted
         self._counted = self._weight
         return grown

@@ -89,7 +89,7 @@ def _values(die: Die, mask: int) -> tuple[tuple[int, int], ...] | None:
     value = die.number(At.DISCR_VALUE)
     if value is not None:
         return ((value & mask, value & mask),)
-    wide = die.block(At.DISCR_VALUE)  # of 16 bytes
+    wide = die.block(At.DISCR_VALUE)  # a value of 16 bytes
     if wide is not None:
         number = int.from_bytes(wide, die.unit.encoding.byteorder) & mask  # type: ignore[arg-type]
         return ((number, number),)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Die", "child_offsets")
 
-_MAX_ENTRIES = 1 << 22  # of one walk
+_MAX_ENTRIES = 1 << 22  # children per walk
 _MAX_HOPS = 16
 _PLUS_UCONST = 0x23  # DW_OP_plus_uconst
 _MAX_EXPRESSION = 256  # bytes

@@ -50,7 +50,7 @@ _VARIABLE = {
 }
 _COUNTED = {0x0A: 1, 0x03: 2, 0x04: 4}  # block1 block2 block4 → bytes of the length field
 _MAX_LEB = 16  # bytes; real ones have ten
-_MAX_ATTRIBUTES = 1 << 10  # of one abbreviation
+_MAX_ATTRIBUTES = 1 << 10  # per abbreviation
 _MAX_ABBREVIATIONS = 1 << 20
 _MAX_STRING = 1 << 16
 

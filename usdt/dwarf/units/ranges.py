@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ("RangeMap", "read_aranges", "read_ranges", "read_rnglist")
 
-_MAX_RANGES = 1 << 16  # of one list
+_MAX_RANGES = 1 << 16  # per list
 _MAX_ARANGES = 1 << 20
 _NONE = (1 << 32) - 1
 

@@ -40,7 +40,7 @@ _MAX_HEADER = 64  # bytes
 _MAX_ABBREVIATIONS = 64 << 20  # bytes
 _MAX_TABLES = 256  # abbreviation tables in memory
 _MAX_KEPT = 1 << 12  # units
-_MAX_HOPS = 16  # from an entry to the one with its name
+_MAX_HOPS = 16  # references from an entry to the one with its name
 
 
 class UnitHeader:
