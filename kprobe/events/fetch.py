@@ -97,7 +97,7 @@ def parse_argument(
 class _Parser:
     def __init__(self, line: str, target: Target, dialect: Dialect) -> None:
         self.line = line
-        self.reached = 0  # position of the innermost fetch of an argument
+        self.reached = 0  # position in the line of an argument's innermost fetch
         self.target = target
         self.dialect = dialect
 

@@ -231,7 +231,7 @@ def read_ftrace_functions() -> FtraceFunctions:
 def have_kprobes() -> bool:
     """Return True if the kernel has kprobes for tracing (CONFIG_KPROBE_EVENTS).
 
-    The sign is the kprobe PMU (Linux 4.17) or the tracefs file kprobe_events.
+    Such a kernel has the kprobe PMU (Linux 4.17) or the tracefs file kprobe_events.
     """
     places = [f"{folder}/kprobe_events" for folder in _TRACEFS]
     return any(map(os.path.exists, ["/sys/bus/event_source/devices/kprobe", *places]))

@@ -80,7 +80,7 @@ class Symbolizer:
         self._cache.close()
 
     def observe(self, pid: int) -> bool:
-        """Store the mappings of a process and open their files; return True if they have changed.
+        """Update the mappings of a process and open their files; return True if anything changed.
 
         This reads /proc/PID/maps, at most once in 50 ms.
         """
