@@ -60,7 +60,7 @@ def test_all_functions_are_counted_at_once(capsys: pytest.CaptureFixture[str]) -
     (known,) = [number for name, number in counts.items() if name.endswith("64_sys_getpgid")]
     assert known == _CALLS
     assert sites_of(done.stderr) > 0.98 * available
-    assert re.search(r"^attaching \d+ places took [\d.]+ s$", done.stderr, re.MULTILINE)
+    assert re.search(r"^attaching \d+ functions took [\d.]+ s$", done.stderr, re.MULTILINE)
     assert re.search(r"^detaching took [\d.]+ s$", done.stderr, re.MULTILINE)
     # The guest is as it was: nothing stays, nothing complains, and it answers at once.
     assert left_behind() == before

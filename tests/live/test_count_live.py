@@ -244,7 +244,9 @@ def test_a_failed_run_leaves_an_earlier_file_alone(threads: Fixture, tmp_path: P
     ("words", "reason"),
     [
         pytest.param(("a:b(arg0)",), "expected a predicate", id="a value to count"),
-        pytest.param(("a:b", "--by", "arg0 == 1"), "a comparison chooses hits", id="a comparison"),
+        pytest.param(
+            ("a:b", "--by", "arg0 == 1"), "a comparison is a predicate", id="a comparison"
+        ),
         pytest.param(("a:b", "--by", "arg0 +"), "column", id="an expression that ends too soon"),
         pytest.param(("a:b", "--by", ""), "expected an expression", id="no key"),
     ],

@@ -211,7 +211,7 @@ def test_what_is_no_sequence_is_refused(words: tuple[str, ...], message: str) ->
 
 def test_a_place_that_is_no_entry_is_refused(program: Path) -> None:
     done = run_usdt("trace", "-s", "-c", str(program), f"uprobe:{program}:one", "syscall:openat")
-    assert "this is no function's entry" in one_error(done)
+    assert "this is not a function's entry" in one_error(done)
 
 
 @pytest.mark.usefixtures("uprobe_pmu")

@@ -140,7 +140,7 @@ def test_two_tracers_at_once_see_the_same(tmp_path: Path) -> None:
 
 def test_a_place_that_bcc_has_is_told(bcc: list[str]) -> None:
     with providing("plain") as program, bcc_listening(bcc, program.pid) as peer:
-        with pytest.raises(usdt.TracingError, match="another tracer may hold this place"):
+        with pytest.raises(usdt.TracingError, match="another tracer may have attached here"):
             usdt.attach("shop:plain(arg0)", pid=program.pid)
         program.order()
         out, _ = peer.communicate("\n", timeout=30)

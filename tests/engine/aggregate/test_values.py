@@ -65,8 +65,10 @@ def test_keys_are_taken_once() -> None:
     ("text", "option", "reason"),
     [
         pytest.param(" ", "--by", "expected an expression", id="none"),
-        pytest.param("tid, arg0 > 1", "--by", "a comparison chooses hits", id="a comparison"),
-        pytest.param("ustack", "--key", "a stack is no key of a pair", id="a stack for a pair"),
+        pytest.param("tid, arg0 > 1", "--by", "a comparison is a predicate", id="a comparison"),
+        pytest.param(
+            "ustack", "--key", "a stack cannot pair a start with its end", id="a stack for a pair"
+        ),
     ],
 )
 def test_keys_that_are_none(text: str, option: str, reason: str) -> None:

@@ -142,9 +142,9 @@ def test_descriptions_survive_their_own_json(value: Any) -> None:
         pytest.param({"clock": None}, "dict expected", id="no clock"),
         pytest.param({"clock": {"monotonic": 1}}, "realtime", id="half a clock"),
         pytest.param(
-            {"clock": {"monotonic": 1 << 63, "realtime": 1}}, "centuries", id="a far future"
+            {"clock": {"monotonic": 1 << 63, "realtime": 1}}, "out of range", id="a far future"
         ),
-        pytest.param({"command": [1]}, "lists of texts", id="words that are numbers"),
+        pytest.param({"command": [1]}, "lists of strings", id="arguments that are numbers"),
         pytest.param({"host": 5}, "str expected", id="a host that is a number"),
     ],
 )

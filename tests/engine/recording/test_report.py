@@ -256,8 +256,8 @@ ONE = described(CASES[0])
         pytest.param(
             start(ONE, data(struct.pack("=II", 0, 0))), "of no known probe", id="an empty one"
         ),
-        pytest.param(start(END, END), "behind the closing block", id="two ends"),
-        pytest.param(start(END, ONE), "behind the closing block", id="more behind the end"),
+        pytest.param(start(END, END), "data after the closing block", id="two ends"),
+        pytest.param(start(END, ONE), "data after the closing block", id="more behind the end"),
         pytest.param(start(block(b"END\0", b"{}")), "list expected", id="an end of no members"),
         pytest.param(start(block(b"FILE", b"{}")), "a list expected", id="no files"),
         pytest.param(

@@ -193,7 +193,7 @@ class AggregatePlanner:
 def _integer(request: ProbeText, item: Item, output: Output) -> Output:
     if isinstance(output.column, IntColumn | UnavailableColumn):
         return output
-    reason = f"{item.text} is no integer: only integers can be aggregated"
+    reason = f"{item.text} is not an integer; only integers can be aggregated"
     if is_pattern(request) and isinstance(output.column, FloatColumn | BytesColumn):
         # The pattern matches several probes: hits of this one are counted as unreadable.
         return unavailable_output(item.text, Unavailable(reason))

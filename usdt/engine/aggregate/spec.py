@@ -196,13 +196,13 @@ def parse_keys(text: str | None, option: str) -> Items:
     for item in items.values():
         if is_stack(item) and option.lstrip("-") != "by":
             raise LanguageError(
-                text, item.expression.start, f"{option}: a stack is no key of a pair"
+                text, item.expression.start, f"{option}: a stack cannot pair a start with its end"
             )
         if item.is_predicate:
             raise LanguageError(
                 text,
                 item.expression.start,
-                f"{option}: a comparison chooses hits: write it in the probe's parentheses; "
+                f"{option}: a comparison is a predicate: write it in the probe's parentheses; "
                 f"for a key of 0 and 1 write ({item.text}) + 0",
             )
     return Items(text, tuple(items.values()))

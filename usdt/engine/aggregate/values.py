@@ -62,16 +62,6 @@ class Value:
         """The sum divided by the count; 0.0 without hits."""
         return self.sum / self.count if self.count else 0.0
 
-    @property
-    def least(self) -> int | None:
-        """The same as ``min``."""
-        return self.min
-
-    @property
-    def greatest(self) -> int | None:
-        """The same as ``max``."""
-        return self.max
-
     def plus(self, other: Value) -> Value:
         """Return the aggregate of this value and another."""
         mins = [v for v in (self.min, other.min) if v is not None]

@@ -46,7 +46,7 @@ def _get(data: dict[str, Any], name: str, kind: type) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise RecordingError(f"{name!r}: {kind.__name__} expected, found {type(value).__name__}")
     if isinstance(value, str) and len(value) > _LONGEST_NAME:
-        raise RecordingError(f"{name!r}: a text of {len(value)} characters")
+        raise RecordingError(f"{name!r}: string too long, {len(value)} characters")
     return value
 
 
@@ -89,7 +89,7 @@ class Clock:
         """
         made = cls(_number(data, "monotonic"), _number(data, "realtime"))
         if max(made.monotonic, made.realtime) >= _FUTURE:
-            raise RecordingError("a clock that is centuries ahead")
+            raise RecordingError("the clock is out of range")
         return made
 
 
@@ -164,7 +164,7 @@ class Header:
             raise RecordingError(f"byteorder: little or big expected, found {byteorder!r}")
         lists = [_get(data, name, list) for name in ("command", "probes")]
         if not all(isinstance(word, str) for words in lists for word in words):
-            raise RecordingError("command, probes: lists of texts expected")
+            raise RecordingError("command, probes: lists of strings expected")
         texts = [_get(data, name, str) for name in ("machine", "kernel", "host", "tool")]
         clock = Clock.from_json(_get(data, "clock", dict))
         return cls(byteorder, clock, *texts, *map(tuple, lists))

@@ -226,7 +226,7 @@ class Reader:
         found = [Case.from_json(item) for item in _list(data, "cases")]
         for case in found:
             if self._cases.setdefault(case.number, case) != case:
-                raise RecordingError(f"case {case.number} is described twice")
+                raise RecordingError(f"variant {case.number} is described twice")
         return found
 
     def _tally(self, content: bytes) -> tuple[int, int]:
@@ -245,7 +245,7 @@ class Reader:
 
 
 def _behind() -> RecordingError:
-    return RecordingError("something stands behind the closing block")
+    return RecordingError("data after the closing block")
 
 
 def _list(data: dict[str, Any], name: str) -> list[Any]:

@@ -225,7 +225,7 @@ class ChainPlanner(AttachPlanner):
         if call is None:
             raise TracingError(
                 f"{point.probe}: -s follows functions from entry to return (kprobe:FUNCTION, "
-                "uprobe:TARGET:FUNCTION); this is no function's entry"
+                "uprobe:TARGET:FUNCTION); this is not a function's entry"
             )
         plan = self._for_word_size(point, plan)
         position, kernel = self.request_number(request), point.kernel_target is not None

@@ -70,8 +70,8 @@ class TextFormatter:
         self._wide = False
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
-            "text": _eye_text,
-            "array": _eye_array,
+            "text": _quoted_text,
+            "array": _array_text,
             "clock": self.clock,
             "stacks": self._stacks,
         }
@@ -174,15 +174,15 @@ class TextFormatter:
         return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
 
 
-def _eye_text(value: bytes, length: int, room: int) -> str:
+def _quoted_text(value: bytes, length: int, capacity: int) -> str:
     if length < 0:
         return f"?({reason_of(length)})"
     users = " /* user */" if length >= USERS else ""
-    cut = "..." if room and length & (USERS - 1) == room else ""
-    return _quoted(decode_text(value, length, room)) + cut + users
+    cut = "..." if capacity and length & (USERS - 1) == capacity else ""
+    return _quoted(decode_text(value, length, capacity)) + cut + users
 
 
-def _eye_array(value: bytes, length: int, code: str) -> str:
+def _array_text(value: bytes, length: int, code: str) -> str:
     if length < 0:
         return f"?({reason_of(length)})"
     return f"[{', '.join(map(str, numbers(value, length, code)))}]"

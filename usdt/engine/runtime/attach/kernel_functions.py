@@ -91,7 +91,7 @@ def attach_kernel_functions(
     began = time.monotonic()
     failures = _FunctionAttacher(loader, len(requests)).attach(requests)
     number = len(requests) - len(failures)
-    loader.attach_log.append(f"attaching {number} places took {time.monotonic() - began:.2f} s")
+    loader.attach_log.append(f"attaching {number} functions took {time.monotonic() - began:.2f} s")
     return failures
 
 

@@ -196,9 +196,7 @@ class KprobeBatch:
                 number += len(requests)
         if number:
             events = len({event.name for event, _, _ in waiting})
-            self._loader.attach_log.append(
-                f"{number} kprobes as places of {events} events of tracefs"
-            )
+            self._loader.attach_log.append(f"{number} kprobes in {events} tracefs events")
 
 
 def _address(request: AttachRequest) -> int:
@@ -213,5 +211,5 @@ def _unfit(request: AttachRequest) -> str:
     if request.on_return:
         return f"returns of more than {MAX_DEFINITIONS} functions, by tracefs"
     if not isinstance(target, FunctionTarget) or target.offset or not target.address:
-        return "a place among many that is not a function's known entry, by tracefs"
+        return "kprobe in a tracefs event, at an offset that is not known to be a function's entry"
     return ""

@@ -86,7 +86,9 @@ class ProgramLoader:
         program = spec.load(self._maps)
         self._programs.append(program)
         self._code.append(code)
-        self.attach_log.append(f"{note}program of {len(code)} instructions for {len(cases)} cases")
+        self.attach_log.append(
+            f"{note}program of {len(code)} instructions for {len(cases)} variants"
+        )
         return program
 
     def load(
@@ -170,7 +172,7 @@ class ProgramLoader:
         program = spec.load(self._maps)
         self._loaded.append(program)
         self._code.append(code)
-        self.attach_log.append(f"program of {len(code)} instructions for {len(cases)} cases")
+        self.attach_log.append(f"program of {len(code)} instructions for {len(cases)} variants")
         return program
 
     @property

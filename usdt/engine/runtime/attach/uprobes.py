@@ -169,10 +169,12 @@ def _parts(requests: list[AttachRequest], limit: int) -> Iterator[list[AttachReq
 
 
 def _explained(err: TracingError, point: AttachPoint) -> TracingError:
-    invalid = "another tracer may hold this place with a semaphore, or it is no instruction"
+    invalid = (
+        "another tracer may have attached here with a semaphore, or no instruction begins here"
+    )
     if point.ref_ctr_offset:
         invalid = (
-            "another tracer may hold this place with a different semaphore, or none, as bcc's "
+            "another tracer may have attached here with a different semaphore, or none, as bcc's "
             "USDT class does: stop it and try again"
         )
     hints = {errno.EINVAL: invalid, errno.ESRCH: f"process {point.pid} has ended"}
