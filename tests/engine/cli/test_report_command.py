@@ -113,7 +113,7 @@ def test_damage_is_an_error_behind_what_is_good(place: Path) -> None:
     ("content", "reason"),
     [
         pytest.param(b"\x7fELF....", "not a recording of usdt record", id="another file"),
-        pytest.param(GOOD + b"more", "behind the closing block", id="more at the end"),
+        pytest.param(GOOD + b"more", "data after the closing block", id="more at the end"),
         pytest.param(GOOD + GOOD, "header of a block is damaged", id="two in one"),
     ],
 )
