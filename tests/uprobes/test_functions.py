@@ -223,6 +223,23 @@ def test_go_is_recognised_and_its_returns_refused(program: Path, folder: Path) -
     assert isinstance(result.fetch, Unreadable)
 
 
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        pytest.param("__GI___vfork", True, id="glibc's own name of vfork"),
+        pytest.param("_setjmp", True, id="leading underscores"),
+        pytest.param("Iclone", False, id="a name that merely ends in clone"),
+        pytest.param("GIGI_setjmp", False, id="a name that merely ends in setjmp"),
+    ],
+)
+def test_functions_that_return_twice_are_known_by_their_whole_name(
+    tmp_path: Path, name: str, refused: bool
+) -> None:
+    path = compiled(tmp_path, f"int {name}(void) {{ return 1; }}", "-shared", "-fPIC", name="one")
+    (function,) = found(path, name)
+    assert bool(function.no_return) is refused
+
+
 @needs_libc
 @pytest.mark.parametrize("name", ["_setjmp", "vfork", "getcontext", "__sigsetjmp"])
 def test_no_return_probe_where_it_would_break_the_program(name: str) -> None:

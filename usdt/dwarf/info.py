@@ -53,7 +53,7 @@ class DebugInfo:
         self.name = files.name
         self._files = files
         self._scopes: dict[tuple[int, int], Scopes] = {}
-        self._convert = Converter(files.name, self._qualified, self._definition)
+        self._convert = Converter(files.name, self._qualified, self.definition)
         elf = files.elf
         self.btf = DwarfTypes(
             files.name,
@@ -242,9 +242,6 @@ class DebugInfo:
 
     def definition(self, die: Die) -> Die | None:
         """Return the entry that defines a type which ``die`` only declares; None if none does."""
-        return self._definition(die)
-
-    def _definition(self, die: Die) -> Die | None:
         signed = die.target(At.SIGNATURE)
         if signed is not None:
             return signed

@@ -68,8 +68,6 @@ class Debug:
         """
         try:
             return self._info.type_id(name)
-        except BtfError:
-            raise
         except TracingError as err:
             raise BtfError(str(err)) from err
 
@@ -91,7 +89,7 @@ class Debug:
 
     def by_reference(self, number: int) -> bool:
         """Return True if C++ passes a class by the address of a copy."""
-        return passed_by_reference(self._info.btf, number, self._info._definition)  # noqa: SLF001
+        return passed_by_reference(self._info.btf, number, self._info.definition)
 
     def text(self, number: int, language: str) -> str:
         """Return a type in the syntax of a language."""

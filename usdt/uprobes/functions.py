@@ -34,7 +34,7 @@ _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
 _PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
 _GO = (".go.buildinfo", ".note.go.buildid")
-# Functions that store their return address or have none; leading underscores and glibc's __GI_ are
+# Functions that store their return address or have none; glibc's __GI_ and leading underscores are
 # removed from the names.
 _RETURNS_TWICE = frozenset(
     (
@@ -368,8 +368,10 @@ class FunctionFile:
     def _no_return(self, names: Iterable[ElfSymbol]) -> str:
         if self.is_go:
             return _GO_RETURN
-        if any(one.name == "_start" or one.name.lstrip("_GI") in _RETURNS_TWICE for one in names):
-            return _OWN_RETURN_ADDRESS
+        for one in names:
+            plain = one.name.removeprefix("__GI_").lstrip("_")
+            if one.name == "_start" or plain in _RETURNS_TWICE:
+                return _OWN_RETURN_ADDRESS
         return ""
 
     described = False  # True to collect all aliases, which reads every symbol
