@@ -6,6 +6,6 @@ functions           a probe's text → functions of a file; name_patterns: mangl
 arguments           arg0…, ``return`` by the CPU's calling convention, without debug information
 debug_info          a file's debug information; debug_package_hint: what to install for it
 parameters          parameters by name and type → arguments; cxx_pass_by_reference: objects of C++
-dwarf_types         members of a program's types; member_access, containers, smart_pointers:
-                    strings, sequences and smart pointers of C++ and Rust
+dwarf_types         members of a program's types
+library_types/      strings, sequences and smart pointers of C++ and Rust
 """

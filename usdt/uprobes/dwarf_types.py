@@ -38,8 +38,8 @@ from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_t
 from usdt.engine.compiler.scope import DefaultFormat
 from usdt.engine.compiler.value_names import ValueNames
 from usdt.engine.language.tree import Member
-from usdt.uprobes.containers import sequence_view_of
-from usdt.uprobes.smart_pointers import pointer_in, value_in
+from usdt.uprobes.library_types.containers import sequence_view_of
+from usdt.uprobes.library_types.smart_pointers import pointer_in, value_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from usdt.dwarf.types.variants import Variant
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Cast, Index, Unary
-    from usdt.uprobes.containers import SequenceView
     from usdt.uprobes.debug_info import Debug
+    from usdt.uprobes.library_types.containers import SequenceView
 
 __all__ = ("ByAddress", "DwarfTypeProvider", "InRegisters")
 

@@ -19,7 +19,7 @@ from usdt.engine.compiler.ir import LValue, PointerExpr
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
-    from usdt.uprobes.member_access import MemberAccess
+    from usdt.uprobes.library_types.member_access import MemberAccess
 
 __all__ = ("pointer_in", "value_in")
 

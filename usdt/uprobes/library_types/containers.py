@@ -36,7 +36,7 @@ from usdt.engine.compiler.ir import (
 )
 
 if TYPE_CHECKING:
-    from usdt.uprobes.member_access import MemberAccess
+    from usdt.uprobes.library_types.member_access import MemberAccess
 
 __all__ = ("SequenceView", "sequence_view_of")
 
