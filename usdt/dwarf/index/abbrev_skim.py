@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from usdt.dwarf.units.constants import TYPE_KINDS, At, Form, Tag
 from usdt.dwarf.units.errors import DwarfError
-from usdt.dwarf.units.forms import UnitEncoding, read_uleb128
+from usdt.dwarf.units.forms import EntryLayout, UnitEncoding, read_declaration, read_uleb128
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container
 
 __all__ = (
     "FUNCTION",
@@ -42,22 +42,7 @@ _PAIR = rb"(?!\0\0)" + _LEB128 + rb"(?:\x21" + _LEB128 + rb"|(?!\x21)" + _LEB128
 _REST = _LEB128 + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
 _DECLARATION = re.compile(b"(" + _CODE + b")(" + _REST + b")", re.DOTALL)
 _TABLE = re.compile(b"(?>(?:" + _CODE + _REST + b"){1,65536})(?=\0)", re.DOTALL)
-_MAX_ATTRIBUTES = 1 << 10
 _MAX_DECLARATIONS = 1 << 18
-
-# Kinds of forms without a fixed size, by the way to skip them.
-LEB, STRING, BLOCK, BLOCK1, BLOCK2, BLOCK4, INDIRECT = range(7)
-_VARIABLE = {
-    Form.STRING: STRING,
-    Form.BLOCK: BLOCK,
-    Form.EXPRLOC: BLOCK,
-    Form.BLOCK1: BLOCK1,
-    Form.BLOCK2: BLOCK2,
-    Form.BLOCK4: BLOCK4,
-    Form.INDIRECT: INDIRECT,
-    **dict.fromkeys((Form.SDATA, Form.UDATA, Form.REF_UDATA, Form.STRX, Form.ADDRX), LEB),
-    **dict.fromkeys((Form.LOCLISTX, Form.RNGLISTX, Form.GNU_ADDR_INDEX, Form.GNU_STR_INDEX), LEB),
-}
 
 
 class AbbrevDecl:
@@ -68,9 +53,8 @@ class AbbrevDecl:
         children: True if such an entry may have children.
         interest: OTHER, SCOPE, TYPE or FUNCTION.
         kind: the letter of a type's kind, or "".
-        fixed_size: size in bytes of the attributes after the last variable-length one; of all if
-            there is none.
-        varlen_steps: (fixed bytes, form to skip), once for each variable-length attribute.
+        varlen_steps: see :class:`EntryLayout`.
+        fixed_size: see :class:`EntryLayout`.
         sibling: (steps, fixed bytes after them) before a four-byte DW_AT_sibling; or None.
         name: (steps, fixed bytes after them, form) of the name; or None.
         low_pc: the same for DW_AT_low_pc.
@@ -99,22 +83,26 @@ class AbbrevDecl:
     )
 
     def __init__(self, raw: bytes, encoding: UnitEncoding) -> None:
-        self.tag, at = read_uleb128(raw, 0)
-        self.children = bool(raw[at])
-        self.has_specification = False
-        self.varlen_steps: tuple[tuple[int, int], ...] = ()
-        self.sibling: tuple[int, int] | None = None
-        self.name: tuple[int, int, int] | None = None
-        self.low_pc: tuple[int, int, int] | None = None
+        self.tag, self.children, attributes, _ = read_declaration(raw, 0)
+        self.varlen_steps, self.fixed_size, positions = EntryLayout.of(attributes, encoding)
         kind = TYPE_KINDS.get(self.tag)
         self.kind = kind.value if kind else ""
+        self.name = positions.get(At.NAME)
+        self.low_pc = positions.get(At.LOW_PC)
         self.name_offset: int | None = None
-        names = self._lay_out(_attributes(raw, at + 1), encoding)
-        self.interest = self._interest(names)
-        self.split = At.DWO_NAME in names or At.GNU_DWO_NAME in names
+        if self.name and encoding.offset_size == 4:
+            steps, fixed, form = self.name
+            self.name_offset = fixed if not steps and form == Form.STRP else None
+        self.has_specification = At.SPECIFICATION in positions
+        self.interest = self._interest(positions)
+        self.split = At.DWO_NAME in positions or At.GNU_DWO_NAME in positions
+        self.sibling: tuple[int, int] | None = None
         self.sibling_offset: int | None = None
-        if self.interest == OTHER and self.children and self.sibling and not self.sibling[0]:
-            self.sibling_offset = self.sibling[1]
+        steps, fixed, form = positions.get(At.SIBLING, (0, 0, 0))
+        if form == Form.REF4:
+            self.sibling = steps, fixed
+            if self.interest == OTHER and self.children and not steps:
+                self.sibling_offset = fixed
 
     @property
     def skip(self) -> AbbrevDecl | int:
@@ -122,53 +110,16 @@ class AbbrevDecl:
         skippable = self.interest == OTHER and not self.children and not self.varlen_steps
         return 1 + self.fixed_size if skippable else self
 
-    def _lay_out(self, attributes: Iterable[tuple[int, int]], encoding: UnitEncoding) -> set[int]:
-        fixed, names = 0, set()
-        steps: list[tuple[int, int]] = []
-        for name, form in attributes:
-            names.add(name)
-            if name == At.SIBLING and form == Form.REF4:
-                self.sibling = (len(steps), fixed)
-            elif name == At.NAME:
-                self.name = (len(steps), fixed, form)
-                if not steps and form == Form.STRP and encoding.offset_size == 4:
-                    self.name_offset = fixed
-            elif name == At.LOW_PC:
-                self.low_pc = (len(steps), fixed, form)
-            size = encoding.size_of(form)
-            if size is not None:
-                fixed += size
-            elif form in _VARIABLE:
-                steps.append((fixed, _VARIABLE[form]))
-                fixed = 0
-            else:
-                raise DwarfError(f"DW_FORM {form:#x} is not known")
-        self.fixed_size, self.varlen_steps = fixed, tuple(steps)
-        return names
-
-    def _interest(self, names: set[int]) -> int:
+    def _interest(self, names: Container[int]) -> int:
         if self.tag in _SCOPES:
             return SCOPE
         if self.tag in TYPE_KINDS:
             declared = At.DECLARATION in names and At.SIGNATURE not in names
-            self.has_specification = At.SPECIFICATION in names
             return OTHER if declared or not (self.has_specification or At.NAME in names) else TYPE
         if self.tag == Tag.SUBPROGRAM:
             code = At.LOW_PC in names or At.RANGES in names
             return FUNCTION if code else OTHER
         return OTHER
-
-
-def _attributes(raw: bytes, at: int) -> Iterable[tuple[int, int]]:
-    for _ in range(_MAX_ATTRIBUTES):
-        name, at = read_uleb128(raw, at)
-        form, at = read_uleb128(raw, at)
-        if not name and not form:
-            return
-        if form == Form.IMPLICIT_CONST:
-            _, at = read_uleb128(raw, at)
-        yield name, form
-    raise DwarfError(f"an abbreviation of more than {_MAX_ATTRIBUTES} attributes")
 
 
 class AbbrevSection:

@@ -9,21 +9,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.index.abbrev_skim import (
-    BLOCK,
-    BLOCK1,
-    BLOCK2,
-    FUNCTION,
-    INDIRECT,
-    LEB,
-    SCOPE,
-    STRING,
-    TYPE,
-    AbbrevDecl,
-)
+from usdt.dwarf.index.abbrev_skim import FUNCTION, SCOPE, TYPE, AbbrevDecl
 from usdt.dwarf.units.constants import At, Form, Tag
 from usdt.dwarf.units.errors import DwarfError
-from usdt.dwarf.units.forms import UNIT_REFERENCES, read_form, read_uleb128
+from usdt.dwarf.units.forms import UNIT_REFERENCES, read_form, read_uleb128, skip_steps
 from usdt.dwarf.units.scopes import ANONYMOUS, Scopes
 from usdt.dwarf.units.units import Entry
 
@@ -194,13 +183,15 @@ class _Bytes:
         self._address = struct.Struct(f"{mark}{'Q' if width == 8 else 'I'}").unpack_from
 
     def _place(self, at: int, steps: int, fixed: int, decl: AbbrevDecl) -> int:
-        return (_skip(self.data, at, decl.varlen_steps[:steps], self.unit) if steps else at) + fixed
+        if steps:
+            at = skip_steps(self.data, at, decl.varlen_steps[:steps], self.unit.encoding)
+        return at + fixed
 
     def skip(self, decl: AbbrevDecl, at: int) -> int:
         """Return the position after the attributes of an entry."""
-        return (
-            _skip(self.data, at, decl.varlen_steps, self.unit) if decl.varlen_steps else at
-        ) + decl.fixed_size
+        if decl.varlen_steps:
+            at = skip_steps(self.data, at, decl.varlen_steps, self.unit.encoding)
+        return at + decl.fixed_size
 
     def sibling_offset(self, decl: AbbrevDecl, at: int) -> int | None:
         """Return the offset of DW_AT_sibling from ``at``; None if absent or children are needed."""
@@ -241,31 +232,3 @@ def _entry_address(unit: Unit, start: int) -> int:
                 return address
     ranges = unit.ranges(entry)
     return ranges[0][0] if ranges else 0
-
-
-def _skip(data: bytes, at: int, steps: tuple[tuple[int, int], ...], unit: Unit) -> int:
-    # The position after some steps.
-    for fixed, kind in steps:
-        at += fixed
-        if kind == BLOCK:
-            size = data[at]
-            at += 1
-            if size > 127:
-                size, at = read_uleb128(data, at - 1)
-            at += size
-        elif kind == LEB:
-            while data[at] > 127:
-                at += 1
-            at += 1
-        elif kind == STRING:
-            at = data.find(b"\0", at) + 1
-            if not at:
-                raise IndexError("a string does not end")
-        elif kind == BLOCK1:
-            at += 1 + data[at]
-        elif kind == INDIRECT:
-            _, at = read_form(data, at, Form.INDIRECT, 0, unit.encoding)
-        else:
-            width = 2 if kind == BLOCK2 else 4
-            at += width + unit.encoding.number(data, at, width)
-    return at

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.dwarf.units.constants import At, Tag
-from usdt.dwarf.units.forms import MalformedDwarf, read_uleb128, skip_attributes
+from usdt.dwarf.units.forms import MalformedDwarf, read_uleb128, skip_steps
 from usdt.dwarf.units.ranges import RangeMap
 from usdt.dwarf.units.units import Entry
 
@@ -106,8 +106,9 @@ def _walk(
         if abbreviation.code and abbreviation.tag in wanted:
             yield start, abbreviation, depth, lowest
             lowest = depth + 1
-        fixed = abbreviation.fixed_size
-        at = skip_attributes(data, at, abbreviation, encoding) if fixed is None else at + fixed
+        if abbreviation.varlen_steps:
+            at = skip_steps(data, at, abbreviation.varlen_steps, encoding)
+        at += abbreviation.fixed_size
         if abbreviation.children:
             size = abbreviation.sibling_size
             if size and abbreviation.tag in passed and depth:

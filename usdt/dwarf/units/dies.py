@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.errors import DwarfError
-from usdt.dwarf.units.forms import read_form, read_uleb128, skip_attributes
+from usdt.dwarf.units.forms import read_form, read_uleb128, skip_steps
 from usdt.dwarf.units.units import Entry
 
 if TYPE_CHECKING:
@@ -186,8 +186,9 @@ def child_offsets(unit: Unit, entry: Entry) -> Iterator[tuple[int, int]]:
         found = known.get(code) or table[code]
         if not depth:
             yield at, found.tag
-        fixed = found.fixed_size
-        after = skip_attributes(data, body, found, encoding) if fixed is None else body + fixed
+        if found.varlen_steps:
+            body = skip_steps(data, body, found.varlen_steps, encoding)
+        after = body + found.fixed_size
         if found.children:
             following = 0
             size = found.sibling_size

@@ -14,41 +14,52 @@ from usdt.dwarf.units.errors import DwarfError
 __all__ = (
     "Abbreviation",
     "AbbreviationTable",
+    "EntryLayout",
     "FormValue",
     "MalformedDwarf",
     "UnitEncoding",
+    "read_declaration",
     "read_form",
     "read_sleb128",
     "read_string",
     "read_uleb128",
-    "skip_attributes",
+    "skip_steps",
 )
 
-ADDRESS_INDEXES = frozenset((0x1B, 0x29, 0x2A, 0x2B, 0x2C, 0x1F01))  # addrx…, GNU_addr_index
-STRING_INDEXES = frozenset((0x1A, 0x25, 0x26, 0x27, 0x28, Form.GNU_STR_INDEX))
-UNIT_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1 … ref_udata
-_SIBLINGS = frozenset((0x11, 0x12, 0x13, 0x14))
-ALT_REFERENCES = frozenset((0x1C, 0x24, 0x1F20))  # ref_sup4, ref_sup8, GNU_ref_alt
+ADDRESS_INDEXES = frozenset(
+    (Form.ADDRX, Form.ADDRX1, Form.ADDRX2, Form.ADDRX3, Form.ADDRX4, Form.GNU_ADDR_INDEX)
+)
+STRING_INDEXES = frozenset(
+    (Form.STRX, Form.STRX1, Form.STRX2, Form.STRX3, Form.STRX4, Form.GNU_STR_INDEX)
+)
+UNIT_REFERENCES = frozenset((Form.REF1, Form.REF2, Form.REF4, Form.REF8, Form.REF_UDATA))
+ALT_REFERENCES = frozenset((Form.REF_SUP4, Form.REF_SUP8, Form.GNU_REF_ALT))
 # Forms of a fixed size → bytes; UnitEncoding adds those whose size depends on the unit.
 _FIXED = {
-    **dict.fromkeys((0x0B, 0x0C, 0x11, 0x25, 0x29), 1),  # data1 flag ref1 strx1 addrx1
-    **dict.fromkeys((0x05, 0x12, 0x26, 0x2A), 2),
-    **dict.fromkeys((0x27, 0x2B), 3),
-    **dict.fromkeys((0x06, 0x13, 0x28, 0x2C, 0x1C), 4),
-    **dict.fromkeys((0x07, 0x14, 0x20, 0x24), 8),
+    **dict.fromkeys((Form.FLAG_PRESENT, Form.IMPLICIT_CONST), 0),
+    **dict.fromkeys((Form.DATA1, Form.FLAG, Form.REF1, Form.STRX1, Form.ADDRX1), 1),
+    **dict.fromkeys((Form.DATA2, Form.REF2, Form.STRX2, Form.ADDRX2), 2),
+    **dict.fromkeys((Form.STRX3, Form.ADDRX3), 3),
+    **dict.fromkeys((Form.DATA4, Form.REF4, Form.STRX4, Form.ADDRX4, Form.REF_SUP4), 4),
+    **dict.fromkeys((Form.DATA8, Form.REF8, Form.REF_SIG8, Form.REF_SUP8), 8),
     Form.DATA16: 16,
-    **dict.fromkeys((0x19, Form.IMPLICIT_CONST), 0),  # flag_present
 }
-_OFFSETS = (Form.SEC_OFFSET, Form.STRP, Form.LINE_STRP, Form.STRP_SUP, 0x1F20, Form.GNU_STRP_ALT)
-_LEB, _STRING, _BLOCK, _INDIRECT = -1, -2, -3, -4  # steps of a variable size
+_OFFSETS = frozenset(
+    (Form.SEC_OFFSET, Form.STRP, Form.LINE_STRP, Form.STRP_SUP, Form.GNU_REF_ALT, Form.GNU_STRP_ALT)
+)
+# Ways to skip a form without a fixed size.
+_LEB, _STRING, _BLOCK, _BLOCK1, _BLOCK2, _BLOCK4, _INDIRECT = range(7)
 _VARIABLE = {
-    # sdata udata ref_udata strx addrx loclistx rnglistx GNU_addr_index GNU_str_index
-    **dict.fromkeys((Form.SDATA, Form.UDATA, 0x15, 0x1A, 0x1B, 0x22, 0x23, 0x1F01, 0x1F02), _LEB),
+    **dict.fromkeys((Form.SDATA, Form.UDATA, Form.REF_UDATA, Form.STRX, Form.ADDRX), _LEB),
+    **dict.fromkeys((Form.LOCLISTX, Form.RNGLISTX, Form.GNU_ADDR_INDEX, Form.GNU_STR_INDEX), _LEB),
     Form.STRING: _STRING,
-    **dict.fromkeys((0x09, 0x18), _BLOCK),  # block exprloc
+    **dict.fromkeys((Form.BLOCK, Form.EXPRLOC), _BLOCK),
+    Form.BLOCK1: _BLOCK1,
+    Form.BLOCK2: _BLOCK2,
+    Form.BLOCK4: _BLOCK4,
     Form.INDIRECT: _INDIRECT,
 }
-_COUNTED = {0x0A: 1, 0x03: 2, 0x04: 4}  # block1 block2 block4 → bytes of the length field
+_LENGTH_SIZES = {Form.BLOCK1: 1, Form.BLOCK2: 2, Form.BLOCK4: 4}  # of a block's length, in bytes
 _MAX_LEB = 16  # bytes; real ones have ten
 _MAX_ATTRIBUTES = 1 << 10  # per abbreviation
 _MAX_ABBREVIATIONS = 1 << 20
@@ -138,82 +149,74 @@ class UnitEncoding:
         return int.from_bytes(raw, self.byteorder)  # type: ignore[arg-type]
 
 
-class Abbreviation:
-    """The attributes of one kind of entry (DIE).
+class EntryLayout(NamedTuple):
+    """Where the attributes of an entry are, without reading it.
 
     Attributes:
-        tag: ``DW_TAG_…``.
-        children: True if such an entry may have children.
-        attributes: (``DW_AT_…``, ``DW_FORM_…``, implicit constant) in order.
-        code: True if such entries have addresses of code.
-        steps: steps that skip the attributes: numbers of bytes, and negative numbers for forms
-            without a fixed size.
-        fixed_size: size of all attributes in bytes; None if it is not fixed.
-        sibling_size: size of DW_AT_sibling in bytes, if that is the last attribute; else 0.
+        varlen_steps: (fixed bytes, way to skip the form after them), once for each
+            variable-length attribute.
+        fixed_size: size in bytes of the attributes after the last variable-length one.
+        positions: ``DW_AT_…`` → (steps, fixed bytes after them, form).
     """
 
-    __slots__ = ("attributes", "children", "code", "fixed_size", "sibling_size", "steps", "tag")
+    varlen_steps: tuple[tuple[int, int], ...]
+    fixed_size: int
+    positions: dict[int, tuple[int, int, int]]
 
-    def __init__(
-        self,
-        tag: int,
-        attributes: list[tuple[int, int, int]],
-        encoding: UnitEncoding,
-        *,
-        children: bool,
-    ) -> None:
-        self.tag = tag
-        self.children = children
-        self.attributes = tuple(attributes)
-        self.code = any(one[0] in (At.LOW_PC, At.RANGES) for one in attributes)
-        last, form, _ = attributes[-1] if attributes else (0, 0, 0)
-        # gcc writes DW_AT_sibling last; clang does not write it.
-        self.sibling_size = _FIXED[form] if last == At.SIBLING and form in _SIBLINGS else 0
-        steps: list[int] = []
-        for _, form, _ in attributes:
-            step = _step(form, encoding)
-            if step >= 0 and steps and steps[-1] >= 0:
-                steps[-1] += step
+    @classmethod
+    def of(cls, attributes: list[tuple[int, int, int]], encoding: UnitEncoding) -> EntryLayout:
+        """Return the layout of attributes as :func:`read_declaration` returns them."""
+        fixed = 0
+        steps: list[tuple[int, int]] = []
+        positions = {}
+        for name, form, _ in attributes:
+            positions[name] = len(steps), fixed, form
+            size = encoding.size_of(form)
+            if size is not None:
+                fixed += size
+            elif form in _VARIABLE:
+                steps.append((fixed, _VARIABLE[form]))
+                fixed = 0
             else:
-                steps.append(step)
-        self.steps = tuple(steps)
-        self.fixed_size = sum(steps) if all(step >= 0 for step in steps) else None
+                raise MalformedDwarf(f"DW_FORM {form:#x} is not known")
+        return cls(tuple(steps), fixed, positions)
 
 
-def _step(form: int, encoding: UnitEncoding) -> int:
-    size = encoding.size_of(form)
-    if size is not None:
-        return size
-    if form in _COUNTED:
-        return _BLOCK - 8 * _COUNTED[form]
-    found = _VARIABLE.get(form)
-    if found is None:
-        raise MalformedDwarf(f"DW_FORM {form:#x} is not known")
-    return found
-
-
-def skip_attributes(
-    data: bytes | memoryview, at: int, abbreviation: Abbreviation, encoding: UnitEncoding
+def skip_steps(
+    data: bytes | memoryview, at: int, steps: tuple[tuple[int, int], ...], encoding: UnitEncoding
 ) -> int:
-    """Return the position after the attributes of an entry."""
-    for step in abbreviation.steps:
-        if step >= 0:
-            at += step
-        elif step == _LEB:
-            while data[at] >= 0x80:
+    """Return the position after some of an entry's :attr:`EntryLayout.varlen_steps`."""
+    for fixed, way in steps:
+        at += fixed
+        if way == _BLOCK:
+            size = data[at]
+            at += 1
+            if size > 127:
+                size, at = read_uleb128(data, at - 1)
+            at += size
+        elif way == _LEB:
+            while data[at] > 127:
                 at += 1
             at += 1
-        elif step == _STRING:
-            at = read_string(data, at)[1]
-        elif step == _BLOCK:
-            size, at = read_uleb128(data, at)
-            at += size
-        elif step == _INDIRECT:
+        elif way == _STRING:
+            at = _string_end(data, at)
+        elif way == _BLOCK1:
+            at += 1 + data[at]
+        elif way == _INDIRECT:
             _, at = read_form(data, at, Form.INDIRECT, 0, encoding)
         else:
-            width = (_BLOCK - step) // 8
+            width = 2 if way == _BLOCK2 else 4
             at += width + encoding.number(data, at, width)
     return at
+
+
+def _string_end(data: bytes | memoryview, at: int) -> int:
+    if isinstance(data, memoryview):
+        return read_string(data, at)[1]
+    end = data.find(b"\0", at)
+    if end < 0:
+        raise MalformedDwarf(f"a string at {at:#x} does not end")
+    return end + 1
 
 
 def read_form(
@@ -235,8 +238,8 @@ def read_form(
         if form in (Form.INDIRECT, Form.IMPLICIT_CONST):
             raise MalformedDwarf("DW_FORM_indirect that leads to itself or to a constant")
         return read_form(data, at, form, 0, encoding)
-    if form in _COUNTED:
-        length, at = encoding.number(data, at, _COUNTED[form]), at + _COUNTED[form]
+    if form in _LENGTH_SIZES:
+        length, at = encoding.number(data, at, _LENGTH_SIZES[form]), at + _LENGTH_SIZES[form]
         return FormValue(form, at), at + length
     if form not in _VARIABLE:
         raise MalformedDwarf(f"DW_FORM {form:#x} is not known")
@@ -246,6 +249,63 @@ def read_form(
         if _VARIABLE[form] == _BLOCK
         else (FormValue(form, value), at)
     )
+
+
+def read_declaration(data: bytes, at: int) -> tuple[int, bool, list[tuple[int, int, int]], int]:
+    """Read an abbreviation declaration, without its code.
+
+    Returns:
+        ``DW_TAG_…``; True if such an entry may have children; (``DW_AT_…``, ``DW_FORM_…``,
+        implicit constant) of each attribute; and the position after the declaration.
+    """
+    tag, at = read_uleb128(data, at)
+    children = bool(data[at])
+    at += 1
+    attributes: list[tuple[int, int, int]] = []
+    while len(attributes) <= _MAX_ATTRIBUTES:
+        name, at = read_uleb128(data, at)
+        form, at = read_uleb128(data, at)
+        constant = 0
+        if form == Form.IMPLICIT_CONST:
+            constant, at = read_sleb128(data, at)
+        if name == form == 0:
+            return tag, children, attributes, at
+        attributes.append((name, form, constant))
+    raise MalformedDwarf(f"an abbreviation of more than {_MAX_ATTRIBUTES} attributes")
+
+
+class Abbreviation:
+    """The attributes of one kind of entry (DIE).
+
+    Attributes:
+        tag: ``DW_TAG_…``.
+        children: True if such an entry may have children.
+        attributes: (``DW_AT_…``, ``DW_FORM_…``, implicit constant) in order.
+        code: True if such entries have addresses of code.
+        varlen_steps: see :class:`EntryLayout`.
+        fixed_size: see :class:`EntryLayout`.
+        sibling_size: size of DW_AT_sibling in bytes, if that is the last attribute; else 0.
+    """
+
+    __slots__ = (
+        "attributes",
+        "children",
+        "code",
+        "fixed_size",
+        "sibling_size",
+        "tag",
+        "varlen_steps",
+    )
+
+    def __init__(self, data: bytes, at: int, encoding: UnitEncoding) -> None:
+        self.tag, self.children, attributes, _ = read_declaration(data, at)
+        self.attributes = tuple(attributes)
+        self.varlen_steps, self.fixed_size, positions = EntryLayout.of(attributes, encoding)
+        self.code = At.LOW_PC in positions or At.RANGES in positions
+        last, form, _ = attributes[-1] if attributes else (0, 0, 0)
+        # gcc writes DW_AT_sibling last; clang does not write it.
+        sibling = last == At.SIBLING and form in UNIT_REFERENCES
+        self.sibling_size = _FIXED.get(form, 0) if sibling else 0
 
 
 class AbbreviationTable:
@@ -276,7 +336,8 @@ class AbbreviationTable:
             self._skip_one()
         if code not in self._positions:
             raise MalformedDwarf(f"no abbreviation {code}")
-        made = self.known[code] = self._read(self._positions[code])[0]
+        made = Abbreviation(self._data, self._positions[code], self._encoding)
+        self.known[code] = made
         return made
 
     def _skip_one(self) -> None:
@@ -291,24 +352,6 @@ class AbbreviationTable:
         end = data.find(b"\0\0", attributes + 1)
         # If a third zero follows, the first may belong to a constant: decode to find the end.
         if end < 0 or data[end + 2 : end + 3] == b"\0":
-            self._at = self._read(at)[1]
+            self._at = read_declaration(data, at)[3]
         else:
             self._at = end + 2
-
-    def _read(self, at: int) -> tuple[Abbreviation, int]:
-        data = self._data
-        tag, at = read_uleb128(data, at)
-        children = bool(data[at])
-        at += 1
-        attributes: list[tuple[int, int, int]] = []
-        while True:
-            name, at = read_uleb128(data, at)
-            form, at = read_uleb128(data, at)
-            constant = 0
-            if form == Form.IMPLICIT_CONST:
-                constant, at = read_sleb128(data, at)
-            if name == form == 0:
-                return Abbreviation(tag, attributes, self._encoding, children=children), at
-            attributes.append((name, form, constant))
-            if len(attributes) > _MAX_ATTRIBUTES:
-                raise MalformedDwarf(f"an abbreviation of more than {_MAX_ATTRIBUTES} attributes")
