@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from usdt.base.errors import ElfError
 from usdt.dwarf.units.constants import Form, UnitType
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.sections import DebugSections
 from usdt.dwarf.units.split_dwarf import SplitUnits, alternative_paths, find_alternative
-from usdt.dwarf.units.type_units import TypesFile, signature_of
+from usdt.dwarf.units.type_units import SplitSection, TypesFile, signature_of
 from usdt.dwarf.units.units import DebugFile, Unit
 from usdt.elf import debug_files
 from usdt.elf.debug_files import DEBUG_ROOT
@@ -30,20 +30,35 @@ if TYPE_CHECKING:
 
 __all__ = ("DebugFiles", "DiePlace")
 
-_SPLIT_TYPE = 1 << 31  # marks a position in a type unit of a split unit's file
+# A packed place: unit number << 32 | section << 30 | offset.
+_UNIT_SHIFT, _SECTION_SHIFT = 32, 30
+_SECTIONS = {section.value: section for section in SplitSection}
 
 
 class DiePlace(NamedTuple):
-    """The position of an entry in the debug information of a program.
+    """The place of an entry in the debug information of a program.
 
     Attributes:
         unit: number of the unit in :class:`DebugFiles`.
-        position: offset in the unit; with the bit ``_SPLIT_TYPE``, in a type unit of the split
-            unit's file.
+        offset: offset in the unit, or in ``section``.
+        section: for an entry of a type unit, its section in the file of the split unit; else None.
     """
 
     unit: int
-    position: int
+    offset: int
+    section: SplitSection | None = None
+
+    @property
+    def packed(self) -> int:
+        """The place as the cached index stores it."""
+        return self.unit << _UNIT_SHIFT | (self.section or 0) << _SECTION_SHIFT | self.offset
+
+    @classmethod
+    def unpack(cls, packed: int) -> Self:
+        """Return the place of a packed one."""
+        offset = packed & (1 << _SECTION_SHIFT) - 1
+        section = _SECTIONS.get(packed >> _SECTION_SHIFT & 3)
+        return cls(packed >> _UNIT_SHIFT, offset, section)
 
 
 class DebugFiles:
@@ -141,10 +156,10 @@ class DebugFiles:
         """Return the split unit of a skeleton; any other unit itself."""
         return self._split.full_unit(unit)
 
-    def split_types(self, unit: Unit) -> Iterator[tuple[int, Unit]]:
-        """Yield the type units in a split unit's file as (position of the start, unit)."""
-        for position, one in self._split.types(unit).units():
-            yield _SPLIT_TYPE | position, one
+    def split_types(self, unit: Unit, number: int) -> Iterator[tuple[DiePlace, Unit]]:
+        """Yield the type units in the file of the split unit with a number, and their places."""
+        for section, offset, one in self._split.types(unit).units():
+            yield DiePlace(number, offset, section), one
 
     def locate(self, place: DiePlace) -> tuple[Unit, int]:
         """Return the unit of an entry, and the position in it.
@@ -153,9 +168,9 @@ class DebugFiles:
             DwarfError: there is no such unit.
         """
         unit = self.unit(place.unit)
-        if place.position & _SPLIT_TYPE:
-            return self._split.types(unit).containing(place.position & ~_SPLIT_TYPE)
-        return unit, place.position
+        if place.section is not None:
+            return self._split.types(unit).containing(place.section, place.offset)
+        return unit, place.offset
 
     @property
     def missing(self) -> str | None:

@@ -34,7 +34,6 @@ __all__ = ("DebugIndex",)
 _HEAD = struct.Struct("<QQQ")  # units, functions, bytes of the text
 _DAMAGE = "!"  # start of the line with the reason why units are missing
 _SPLIT = "="  # start of the line of a file of split debug information: its stamp and path
-_UNIT_SHIFT = 32  # a packed place: unit number << 32 | position
 _MAX_INDEXED = 2 << 30  # bytes of a section
 _MAX_HITS = 64
 _KINDS = {kind.value: kind for kind in TypeKind}
@@ -109,12 +108,12 @@ class DebugIndex:
         """Return the places of the functions that begin at an address."""
         low = bisect.bisect_left(self._addresses, address)
         high = bisect.bisect_right(self._addresses, address)
-        return [_unpacked(place) for place in self._places[low : min(high, low + _MAX_HITS)]]
+        return [DiePlace.unpack(place) for place in self._places[low : min(high, low + _MAX_HITS)]]
 
     def functions(self) -> Iterator[tuple[int, DiePlace]]:
         """Yield address and place of every function, sorted by address."""
         for address, place in zip(self._addresses, self._places, strict=True):
-            yield address, _unpacked(place)
+            yield address, DiePlace.unpack(place)
 
     def type(self, kind: TypeKind, name: str) -> DiePlace | None:
         """Return the place of the type of a kind and a qualified name; None if there is none."""
@@ -123,7 +122,7 @@ class DebugIndex:
         if at < 0 or "\n" in name or "\t" in name:
             return None
         at += len(line)
-        return _unpacked(int(self._text[at : self._text.find(b"\n", at)], 16))
+        return DiePlace.unpack(int(self._text[at : self._text.find(b"\n", at)], 16))
 
     def types(self, start: str = "") -> Iterator[tuple[TypeKind, str, DiePlace]]:
         """Yield kind, name and place of every type with a component that begins with ``start``."""
@@ -131,15 +130,7 @@ class DebugIndex:
             if line and not line.startswith((_DAMAGE.encode(), _SPLIT.encode())):
                 head, _, place = line.decode("utf-8", "surrogateescape").rpartition("\t")
                 if head.startswith(start, 1) or f"::{start}" in head:
-                    yield _KINDS[head[0]], head[1:], _unpacked(int(place, 16))
-
-
-def _unpacked(place: int) -> DiePlace:
-    return DiePlace(place >> _UNIT_SHIFT, place & (1 << _UNIT_SHIFT) - 1)
-
-
-def _packed(place: DiePlace) -> int:
-    return place.unit << _UNIT_SHIFT | place.position
+                    yield _KINDS[head[0]], head[1:], DiePlace.unpack(int(place, 16))
 
 
 def _stamp(path: str) -> str:
@@ -189,8 +180,8 @@ def _build(files: DebugFiles, stream: DecompressionStream | None) -> bytes:
         if len(part.sections[".debug_info"]) > _MAX_INDEXED:
             raise DwarfError(f"{files.name}: .debug_info has more than {_MAX_INDEXED} bytes")
         indexer = _index_part(files, part, first, damage, stream if part is files.main else None)
-        functions += [(at, _packed(DiePlace(unit, pos))) for at, pos, unit in indexer.functions]
-        lines += [f"{name}\t{_packed(DiePlace(unit, pos)):x}" for name, pos, unit in indexer.types]
+        functions += indexer.functions
+        lines += [f"{name}\t{place:x}" for name, place in indexer.types]
         first += len(part.headers)
         _drop_pages(part)
     functions.sort()
@@ -216,6 +207,7 @@ def _index_part(
     split_sections: dict[int, AbbrevSection] = {}
     headers = part.headers if stream is None else part.stream_headers(stream.wait)
     for index, header in enumerate(headers):
+        number = first + index
         try:
             unit = part.unit(header)
             splits = part is files.main and indexer.is_split(unit)
@@ -227,9 +219,9 @@ def _index_part(
                 if not seen:
                     split_sections[key] = AbbrevSection(sections[".debug_abbrev"], sections.name)
                 indexer.use_abbreviations(split_sections[key])
-                for begin, one in () if seen else files.split_types(full):
-                    indexer.add_unit(one, first + index, begin)
-            indexer.add_unit(full, first + index)
+                for place, one in () if seen else files.split_types(full, number):
+                    indexer.add_unit(one, place)
+            indexer.add_unit(full, DiePlace(number, 0))
         except DAMAGE as err:
             reason = str(err) if isinstance(err, DwarfError) else f"{type(err).__name__}: {err}"
             damage.append(f"damaged debug information: the unit at {header.at:#x}: {reason}")

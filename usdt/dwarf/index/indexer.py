@@ -18,6 +18,7 @@ from usdt.dwarf.units.units import Entry
 
 if TYPE_CHECKING:
     from usdt.dwarf.index.abbrev_skim import AbbrevSection, AbbrevTable
+    from usdt.dwarf.index.files import DiePlace
     from usdt.dwarf.units.units import Unit
 
 __all__ = ("UnitIndexer",)
@@ -32,18 +33,18 @@ class UnitIndexer:
         abbreviations: the abbreviation section of the units' file.
 
     Attributes:
-        functions: (address, position of the entry in its unit, number of the unit).
-        types: (letter of the kind and qualified name, position, number of the unit).
+        functions: (address, packed :class:`DiePlace`) of each function.
+        types: (letter of the kind and qualified name, packed place) of each type.
     """
 
     def __init__(self, abbreviations: AbbrevSection) -> None:
         self._abbreviations = self._own = abbreviations
-        self.functions: list[tuple[int, int, int]] = []
-        self.types: list[tuple[str, int, int]] = []
+        self.functions: list[tuple[int, int]] = []
+        self.types: list[tuple[str, int]] = []
         self._seen: set[tuple[int, str, str]] = set()  # keys begin with the offset of a name
         self._named: set[str] = set()
         self._unit: _Bytes
-        self._number = self._begin = 0
+        self._start = 0  # the packed place of the unit's start
         self._prefixes = [""]
         self._scopes: tuple[Unit, Scopes] | None = None
 
@@ -68,20 +69,19 @@ class UnitIndexer:
         offset = unit.header.abbreviations + unit.file.bases.get("abbrev", 0)
         return self._abbreviations.table(offset, unit.encoding)
 
-    def add_unit(self, unit: Unit, number: int, begin: int = 0) -> None:
+    def add_unit(self, unit: Unit, place: DiePlace) -> None:
         """Read a unit.
 
         Args:
             unit: the unit.
-            number: its number.
-            begin: a number that is added to positions in the unit.
+            place: the place of its start.
 
         Raises:
             DwarfError: it is damaged.
             IndexError: likewise.
         """
         self._unit = _Bytes(unit, bytes(unit.data))  # faster than a view
-        self._number, self._begin = number, begin
+        self._start = place.packed
         self._prefixes = [""]
         self._walk(self._unit.data, self._table(unit), unit.header.first)
 
@@ -139,7 +139,7 @@ class UnitIndexer:
         elif interest == FUNCTION:
             address = self._unit.address(decl, start, at)
             if address:
-                self.functions.append((address, self._begin + start, self._number))
+                self.functions.append((address, self._start + start))
         elif decl.children:
             if decl.tag == Tag.NAMESPACE:
                 prefix = f"{prefix}{self._unit.name(decl, at) or ANONYMOUS}::"
@@ -158,7 +158,7 @@ class UnitIndexer:
             full = decl.kind + full
             if full not in self._named:
                 self._named.add(full)
-                self.types.append((full, self._begin + start, self._number))
+                self.types.append((full, self._start + start))
 
     def _declared_name(self, unit: Unit, start: int) -> str:
         # The name of a type that is defined outside the scope that declares it.

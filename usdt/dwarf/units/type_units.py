@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import enum
 from typing import TYPE_CHECKING
 
 from usdt.dwarf.units.constants import UnitType
@@ -17,10 +18,17 @@ from usdt.dwarf.units.units import DebugFile, Unit, UnitHeader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("SplitTypes", "TypesFile", "signature_of")
+__all__ = ("SplitSection", "SplitTypes", "TypesFile", "signature_of")
 
 _MAX = 1 << 18
-_IN_TYPES = 1 << 30  # marks a position in .debug_types, not in .debug_info
+_MAX_SECTION = 1 << 30  # bytes of a section before the end of its last type unit
+
+
+class SplitSection(enum.IntEnum):
+    """A section with type units in the file of a split unit; the value is that of packed places."""
+
+    INFO = 2  # .debug_info of DWARF 5
+    TYPES = 3  # .debug_types of DWARF 4
 
 
 class TypesFile(DebugFile):
@@ -86,48 +94,52 @@ class SplitTypes:
 
     def __init__(self, file: DebugFile, parts: list[DebugFile] | None) -> None:
         self._signed: dict[int, tuple[Unit, int]] = {}
-        self._placed: dict[int, Unit] = {}
-        self._starts: list[int] | None = None
+        self._units: dict[tuple[SplitSection, int], Unit] = {}  # by section and offset
+        self._starts: list[tuple[SplitSection, int]] | None = None
         for unit in _units_of(file) if parts is None else _packaged(parts):
             with contextlib.suppress(*DAMAGE):  # a reference to it reports that it is missing
                 number, place = signature_of(unit)
                 self._signed[number] = unit, place
-                self._placed[_position(unit)] = unit
+                self._units[_start(unit)] = unit
 
     def signed(self, number: int) -> tuple[Unit, int] | None:
         """Return the unit with a signature, and the position of the type in it."""
         return self._signed.get(number)
 
-    def units(self) -> Iterator[tuple[int, Unit]]:
-        """Yield (number, unit) for each unit; numbers are below 1 << 31."""
-        yield from self._placed.items()
+    def units(self) -> Iterator[tuple[SplitSection, int, Unit]]:
+        """Yield the section, the offset in it and the unit, for each unit."""
+        for (section, offset), unit in self._units.items():
+            yield section, offset, unit
 
     def close(self) -> None:
         """Drop the units, to break reference cycles with their files; idempotent."""
-        for unit in self._placed.values():
+        for unit in self._units.values():
             unit.file.close()
         self._signed.clear()
-        self._placed.clear()
+        self._units.clear()
 
-    def containing(self, position: int) -> tuple[Unit, int]:
-        """Return the unit and the position of an entry, from their sum: unit number + position.
+    def containing(self, section: SplitSection, offset: int) -> tuple[Unit, int]:
+        """Return the unit of an entry and the position in it, from the offset in the section.
 
         Raises:
             DwarfError: there is no such unit.
         """
         if self._starts is None:
-            self._starts = sorted(self._placed)
-        index = bisect.bisect_right(self._starts, position) - 1
-        unit = self._placed[self._starts[index]] if index >= 0 else None
-        if unit is None or position - self._starts[index] >= len(unit.data):
-            raise DwarfError(f"no split type unit at {position:#x}")
-        return unit, position - self._starts[index]
+            self._starts = sorted(self._units)
+        index = bisect.bisect_right(self._starts, (section, offset)) - 1
+        if index >= 0:
+            start = self._starts[index]
+            unit, position = self._units[start], offset - start[1]
+            if start[0] == section and position < len(unit.data):
+                return unit, position
+        raise DwarfError(f"no split type unit at {offset:#x}")
 
 
-def _position(unit: Unit) -> int:
-    if unit.header.end >= _IN_TYPES:
+def _start(unit: Unit) -> tuple[SplitSection, int]:
+    if unit.header.end >= _MAX_SECTION:
         raise DwarfError("type units more than a gigabyte into the section")
-    return unit.header.at | (_IN_TYPES if isinstance(unit.file, TypesFile) else 0)
+    in_types = isinstance(unit.file, TypesFile)
+    return SplitSection.TYPES if in_types else SplitSection.INFO, unit.header.at
 
 
 def _units_of(file: DebugFile) -> Iterator[Unit]:
