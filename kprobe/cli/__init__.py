@@ -1,7 +1,8 @@
 """The ``kprobe`` command.
 
-``group`` has the table of commands; most commands have a module of their own. ``tracing_help`` has
-the help of those that print or aggregate hits. This package imports no other module at import time.
+``group`` has the table of commands; most commands have a module of their own, and ``event`` is a
+group. ``tracepoints`` shows tracepoints and system calls in ``list`` and ``info``. This package
+imports no other module at import time.
 """
 
 from __future__ import annotations

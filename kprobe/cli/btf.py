@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kprobe.cli.lines import escaped_lines
+from usdt.base.text import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +22,13 @@ __all__ = ("btf",)
 @click.option("--base", metavar="FILE", help="BTF that FILE extends: for a module, its kernel's.")
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["raw", "c", "json"]),
     default="raw",
     help="raw and json are as bpftool prints them; c is a header that compiles.",
 )
 @click.argument("file", metavar="[FILE]", required=False)
-def btf(file: str | None, base: str | None, form: str) -> None:
+def btf(file: str | None, base: str | None, output_format: str) -> None:
     """Print the types of the running kernel, or of a file with BTF.
 
     FILE is raw BTF, an ELF object, or a kernel module (.ko, .ko.gz, .ko.xz).
@@ -36,23 +36,23 @@ def btf(file: str | None, base: str | None, form: str) -> None:
     from usdt.btf.files import KERNEL  # noqa: PLC0415 - --help must not pay
     from usdt.btf.reader import Btf  # noqa: PLC0415 - --help must not pay
 
-    found = Btf.from_file(file or KERNEL, base=Btf.from_file(base) if base else None)
-    sys.stdout.writelines(_texts(found, form))
+    types = Btf.from_file(file or KERNEL, base=Btf.from_file(base) if base else None)
+    sys.stdout.writelines(_texts(types, output_format))
 
 
-def _texts(found: Btf, form: str) -> Iterator[str]:
-    if form == "c":
-        from usdt.btf.c_dump import header  # noqa: PLC0415 - one of three
+def _texts(types: Btf, output_format: str) -> Iterator[str]:
+    if output_format == "c":
+        from usdt.btf.c_dump import header  # noqa: PLC0415 - only for this format
 
-        yield from map(escaped_lines, header(found))
+        yield from map(printable_lines, header(types))
         return
-    from usdt.btf.raw_dump import raw_lines, to_json  # noqa: PLC0415 - one of three
+    from usdt.btf.raw_dump import raw_lines, to_json  # noqa: PLC0415 - only for this format
 
-    if form == "raw":
-        yield from map(escaped_lines, raw_lines(found))
+    if output_format == "raw":
+        yield from map(printable_lines, raw_lines(types))
         return
     start = '{"types":['
-    for number in range(found.first, found.end):
-        yield start + json.dumps(to_json(found, found.type(number)), separators=(",", ":"))
+    for number in range(types.first, types.end):
+        yield start + json.dumps(to_json(types, types.type(number)), separators=(",", ":"))
         start = ","
     yield "]}\n" if start == "," else start + "]}\n"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kprobe.cli.lines import escaped_lines
 from usdt.base.errors import BtfError, TracingError
+from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import plural
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MAX_LEVELS = 1000
 )
 @click.option("--base", metavar="FILE", help="BTF that --btf extends: for a module, its kernel's.")
 @click.option("--hex", "data", metavar="BYTES", help="The data, in hexadecimal.")
-@click.option("--compact", is_flag=True, help="Print one line.")
+@click.option("--compact", is_flag=True, help="Print without line breaks and indentation.")
 @click.option("--skip-names", is_flag=True, help="Omit names and types.")
 @click.option("--emit-zeroes", is_flag=True, help="Also show zero values.")
 @click.option("--emit-strings", is_flag=True, help="Show arrays of characters as strings.")
@@ -42,7 +42,7 @@ _MAX_LEVELS = 1000
     type=click.IntRange(0, _MAX_LEVELS),
     metavar="N",
     default=0,
-    help="Begin at level N.",
+    help="Indent everything by N levels more.",
 )
 @click.option(
     "--compat", type=click.Choice(["libbpf"]), help="Print libbpf's text, including its bugs."
@@ -59,46 +59,42 @@ def dump(
     --batch reads objects such as {"type": "struct x", "data": "0a00…", "compact": true}, and
     answers each with {"text": …, "size": N} or {"text": …, "error": "E2BIG"}.
     """
-    batch, concise, as_json = (
-        settings.pop("batch"),
-        settings.pop("concise"),
-        settings.pop("as_json"),
-    )
+    batch, concise, as_json = (settings.pop(name) for name in ("batch", "concise", "as_json"))
     if batch and (name is not None or data is not None):
-        raise click.UsageError("--batch reads TYPE and the data from stdin.")
+        raise click.UsageError("--batch reads types and data from stdin; omit TYPE and --hex.")
     if not batch and (name is None or data is None):
-        raise click.UsageError("Missing TYPE or --hex BYTES (or --batch).")
+        raise click.UsageError("Missing TYPE or --hex BYTES; --batch reads both from stdin.")
     from kprobe.datatypes import types  # noqa: PLC0415 - --help must not pay
 
     known = types(path, base=base)
     if name is None or data is None:
         _batch(known, _defaults(settings))
         return
-    found, raw = known[name], _bytes(data)
+    data_type, raw = known[name], _bytes(data)
     if as_json:
-        sys.stdout.write(json.dumps(found.value(raw)) + "\n")
+        sys.stdout.write(json.dumps(data_type.value(raw)) + "\n")
         return
     if concise:
-        sys.stdout.write(escaped_lines(found.line(raw)) + "\n")
+        sys.stdout.write(printable_lines(data_type.line(raw)) + "\n")
         return
-    _print(_rendered(known, {"type": name, "data": data} | _defaults(settings)), name, len(raw))
+    _print(_render(known, {"type": name, "data": data} | _defaults(settings)), name, len(raw))
 
 
-def _print(shown: Rendered, name: str, length: int) -> None:
-    sys.stdout.write(escaped_lines(shown.text) + "\n")
-    if shown.error == "E2BIG":
+def _print(rendered: Rendered, name: str, length: int) -> None:
+    sys.stdout.write(printable_lines(rendered.text) + "\n")
+    if rendered.error == "E2BIG":
         raise BtfError(f"{name}: {plural(length, 'byte')} of data: too few (E2BIG)")
-    if shown.error:
-        raise BtfError(f"{name}: values of this type cannot be shown ({shown.error})")
+    if rendered.error:
+        raise BtfError(f"{name}: values of this type cannot be shown ({rendered.error})")
 
 
 def _defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    found = {key: True for key in _FLAGS if settings[key]}
+    defaults = {key: True for key in _FLAGS if settings[key]}
     if settings["indent"] is not None:
-        found["indent"] = " " * settings["indent"]
+        defaults["indent"] = " " * settings["indent"]
     if settings["compat"]:
-        found["compat"] = settings["compat"]
-    return found | {"indent_level": settings["indent_level"]}
+        defaults["compat"] = settings["compat"]
+    return defaults | {"indent_level": settings["indent_level"]}
 
 
 def _bytes(text: str) -> bytes:
@@ -123,15 +119,15 @@ def _answer(known: Types, line: bytes, defaults: dict[str, Any]) -> dict[str, An
         request = json.loads(line)
         if not isinstance(request, dict):
             return {"text": "", "error": "EINVAL", "message": "expected a JSON object"}
-        shown = _rendered(known, defaults | request)
+        rendered = _render(known, defaults | request)
     except (TracingError, TypeError, ValueError, RecursionError) as err:
         return {"text": "", "error": "EINVAL", "message": str(err)}
-    if shown.error:
-        return {"text": shown.text, "error": shown.error}
-    return {"text": shown.text, "size": shown.size}
+    if rendered.error:
+        return {"text": rendered.text, "error": rendered.error}
+    return {"text": rendered.text, "size": rendered.size}
 
 
-def _rendered(known: Types, request: dict[str, Any]) -> Rendered:
+def _render(known: Types, request: dict[str, Any]) -> Rendered:
     unknown = sorted(set(request) - _KNOWN)
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kprobe.cli.lines import escaped_lines
-from usdt.base.text import printable
+from usdt.base.text import printable_lines
+from usdt.engine.cli.click_group import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +35,12 @@ def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: b
         raise click.UsageError("Missing argument 'FUNC...' (or --type NAME).")
     for name in types:
         sys.stdout.writelines(_type_texts(name, needed=needed))
-    from kprobe.cli import points  # noqa: PLC0415 - with what is shown
+    from kprobe.cli import tracepoints  # noqa: PLC0415 - --help must not pay
 
-    for word in filter(points.is_point, words):
-        for one in points.found(word):
-            lines = [one.to_json(fields=True)] if as_json else points.text(one)
-            sys.stdout.writelines(f"{line}\n" for line in lines)
-    functions = [word for word in words if not points.is_point(word)]
+    for word in filter(tracepoints.is_tracepoint, words):
+        for tracepoint in tracepoints.matching(word):
+            tracepoint.write(fields=True, as_json=as_json)
+    functions = [word for word in words if not tracepoints.is_tracepoint(word)]
     if functions:
         _show_functions(functions, as_json=as_json)
 
@@ -54,8 +53,8 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
     btf = Btf.from_kernel()
     number = find_type(btf, name)
     if needed:
-        return [escaped_lines(text) for text in Definitions(btf).needed(number)]
-    return [escaped_lines(definition(btf, number))]
+        return [printable_lines(text) for text in Definitions(btf).needed(number)]
+    return [printable_lines(definition(btf, number))]
 
 
 def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
@@ -66,25 +65,26 @@ def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     symbols = kallsyms_loader()  # while the rest is imported
     from kprobe.functions.prototypes import Functions  # noqa: PLC0415
 
-    functions = Functions(symbols)
-    found = list(dict.fromkeys(one for word in words for one in functions.find(word)))
-    for notice in functions.notices():
-        click.echo(f"Notice: {printable(notice)}", err=True)
-    for one in found:
-        text = json.dumps(one.to_json()) + "\n" if as_json else escaped_lines(_text(one))
-        sys.stdout.write(text)
+    catalog = Functions(symbols)
+    functions = list(dict.fromkeys(one for word in words for one in catalog.find(word)))
+    for notice in catalog.notices():
+        say(f"Notice: {notice}")
+    for function in functions:
+        text = json.dumps(function.to_json()) + "\n" if as_json else _text(function)
+        sys.stdout.write(printable_lines(text))
 
 
-def _text(one: FunctionInfo) -> str:
-    place = f" [{one.module}]" if one.module else ""
+def _text(function: FunctionInfo) -> str:
+    module = f" [{function.module}]" if function.module else ""
     notes = []
-    if not one.btf:
+    if not function.btf:
         notes.append("no BTF: its arguments are unknown")
-    if one.problem:
-        notes.append(f"cannot be attached: {one.problem}")
-    elif one.variants:
-        notes.append(f"also as {', '.join(one.variants)}")
-    if len(one.addresses) > 1:
-        notes.append(f"{len(one.addresses)} functions have this name; a probe attaches to all")
-    text = f"{one.declaration};{place and f'  /*{place} */'}\n" if one.btf else ""
-    return text + "".join(f"/* {one.name}{place}: {note} */\n" for note in notes)
+    if function.problem:
+        notes.append(f"cannot be attached: {function.problem}")
+    elif function.variants:
+        notes.append(f"also as {', '.join(function.variants)}")
+    number = len(function.addresses)
+    if number > 1:
+        notes.append(f"{number} functions have this name; a probe attaches to all")
+    text = f"{function.declaration};{module and f'  /*{module} */'}\n" if function.btf else ""
+    return text + "".join(f"/* {function.name}{module}: {note} */\n" for note in notes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
+from usdt.engine.cli.click_group import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,39 +22,35 @@ __all__ = ("list_functions",)
 @click.option("-v", "--verbose", is_flag=True, help="Show fields of tracepoints and system calls.")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 def list_functions(patterns: Sequence[str], *, as_json: bool, verbose: bool) -> None:
-    """List functions of the kernel and its modules that can be traced, or other probes.
+    """List what can be traced: by default, all functions of the kernel and its modules.
 
-    PATTERN is a function's name, or MODULE:NAME, where vmlinux is the kernel itself; or
+    PATTERN is FUNCTION, MODULE:FUNCTION (the module vmlinux is the kernel itself),
     tracepoint:CATEGORY:EVENT, rawtp:EVENT or syscall:NAME. Each may contain * and ?.
     """
-    from kprobe.cli import points  # noqa: PLC0415 - with what is listed
+    from kprobe.cli import tracepoints  # noqa: PLC0415 - --help must not pay
 
-    places = [pattern for pattern in patterns if points.is_point(pattern)]
-    for one in dict.fromkeys(one for pattern in places for one in points.found(pattern)):
-        if as_json:
-            sys.stdout.write(one.to_json(fields=verbose) + "\n")
-        else:
-            lines = points.text(one) if verbose else [points.line(one)]
-            sys.stdout.writelines(f"{line}\n" for line in lines)
-    if not places or len(places) < len(patterns):
-        _list_functions([one for one in patterns if one not in places], as_json=as_json)
+    events = [pattern for pattern in patterns if tracepoints.is_tracepoint(pattern)]
+    for tracepoint in dict.fromkeys(one for word in events for one in tracepoints.matching(word)):
+        tracepoint.write(fields=verbose, as_json=as_json)
+    functions = [pattern for pattern in patterns if pattern not in events]
+    if functions or not events:
+        _list_functions(functions, as_json=as_json)
 
 
 def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
     from kprobe.functions.prototypes import Functions  # noqa: PLC0415
     from usdt.base.errors import ProbeNotFound  # noqa: PLC0415 - --help must not read anything
 
-    functions = Functions()
-    found = [one for pattern in patterns or ("*",) for one in functions.matching(pattern)]
-    for notice in functions.notices():
-        click.echo(f"Notice: {printable(notice)}", err=True)
-    if not found:
+    catalog = Functions()
+    functions = [one for pattern in patterns or ("*",) for one in catalog.matching(pattern)]
+    for notice in catalog.notices():
+        say(f"Notice: {notice}")
+    if not functions:
         raise ProbeNotFound(f"no kernel function matches {' '.join(patterns)}")
-    for one in dict.fromkeys(found):
+    for function in dict.fromkeys(functions):
         if as_json:
-            record = {"kind": "function", "name": one.name, "module": one.module or None}
-            sys.stdout.write(json.dumps(record) + "\n")
+            shown = {"kind": "function", "name": function.name, "module": function.module or None}
+            sys.stdout.write(json.dumps(shown) + "\n")
         else:
-            sys.stdout.write(
-                printable(one.name) + (f" [{one.module}]" if one.module else "") + "\n"
-            )
+            module = f" [{function.module}]" if function.module else ""
+            sys.stdout.write(f"{printable(function.name)}{module}\n")

@@ -59,7 +59,7 @@ def test_a_table_for_eyes() -> None:
         ["sema_each:guarded", "5", "one per site"],
         ["sema_each:value", "5", "one per site"],
     ]
-    assert rows(path)[0][-1] == "(+4 other ways)"
+    assert rows(path)[0][-1] == "(+4 variants)"
 
 
 def test_json_has_the_keys_of_its_description() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("closest", "printable")
+__all__ = ("closest", "printable", "printable_lines")
 
 _MAX_NAMES = 5000  # that are compared; difflib is slow
 
@@ -22,6 +22,14 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """Return ``text`` safe for a terminal; keep tabs and line ends."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    lines = ("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def closest(wanted: str, known: Iterable[str], cutoff: float = 0.6) -> str:

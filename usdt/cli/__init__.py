@@ -1,8 +1,8 @@
 """The ``usdt`` command.
 
-``group`` has the table of commands; most commands have a module of their own. ``functions`` and
-``functioncheck`` handle ``uprobe:`` arguments, ``tracing_help`` has the help of the commands that
-print or aggregate hits. This package imports no other module at import time.
+``group`` has the table of commands; most commands have a module of their own. ``selection`` finds
+the files and probes that arguments select, ``functions`` handles ``uprobe:`` arguments. This
+package imports no other module at import time.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import click
 from usdt.base.errors import LanguageError, TargetError
 from usdt.bpf.link import UprobeMethod
 from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.options import duration_option, method_option
 from usdt.engine.run.loop import StopSignals
 from usdt.libbpf.manager import Manager
 from usdt.procfs.process import open_pidfd, thread_group
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("attach",)
 
-_COOKIES = 1 << 64
+_MAX_COOKIE = (1 << 64) - 1
 
 # \b keeps click from filling the paragraph below it.
 _HELP = """Attach a pinned BPF program, compiled with libbpf's usdt.bpf.h, to every site of a probe.
@@ -31,8 +32,8 @@ bpftool prog loadall OBJECT /sys/fs/bpf/x pinmaps /sys/fs/bpf/x
 usdt attach --prog /sys/fs/bpf/x/PROGRAM --specs /sys/fs/bpf/x/__bpf_usdt_specs \\
     --ips /sys/fs/bpf/x/__bpf_usdt_ip_to_spec_id libc libc:setjmp
 
-With -p, TARGET may be omitted: all files of the process are then searched. The program
-stays attached until ^C, the end of the -p process, or the end of -d.
+With -p, TARGET may be omitted: all files of the process are then searched. The program stays
+attached until ^C, until the -p process ends, or for the time of -d.
 """
 
 
@@ -47,41 +48,39 @@ class Number(click.ParamType[int]):
             number = int(str(value), 0)
         except ValueError:
             self.fail(f"{value!r} is not a number; write 7 or 0xcafe.", param, ctx)
-        if not 0 <= number < _COOKIES:
+        if not 0 <= number <= _MAX_COOKIE:
             self.fail(f"{value} does not fit in 64 bits.", param, ctx)
         return number
 
 
 @click.command("attach", help=_HELP)
 @click.argument("words", metavar="[TARGET] PROVIDER:NAME", nargs=-1, required=True)
-@click.option("--prog", "program", required=True, metavar="PIN", help="Pin of the program.")
-@click.option("--specs", required=True, metavar="PIN", help="Pin of its map __bpf_usdt_specs.")
-@click.option("--ips", metavar="PIN", help="Pin of its map __bpf_usdt_ip_to_spec_id.")
+@click.option(
+    "--prog",
+    "program",
+    required=True,
+    metavar="PIN",
+    help="Path of the pinned program.",
+)
+@click.option(
+    "--specs", required=True, metavar="PIN", help="Path of its pinned map __bpf_usdt_specs."
+)
+@click.option("--ips", metavar="PIN", help="Path of its pinned map __bpf_usdt_ip_to_spec_id.")
 @click.option("--cookie", type=Number(), default=0, help="Value that bpf_usdt_cookie() returns.")
 @click.option(
     "-p", "--pid", type=click.IntRange(1), metavar="PID", help="Attach only in this process."
 )
 @click.option("--strict", is_flag=True, help="Attach all sites or none, as libbpf does.")
-@click.option(
-    "--via",
-    type=click.Choice([method.value for method in UprobeMethod]),
-    help="Attach by this method, not by the kernel's newest.",
-)
-@click.option(
-    "-d",
-    "--duration",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Stop after this time.",
-)
+@method_option([method.value for method in UprobeMethod])
+@duration_option
 def attach(**options: Any) -> None:
     """Attach a pinned program until ^C."""
-    target, provider, name = _words(options["words"], options["pid"])
+    target, provider, name = _parse(options["words"], options["pid"])
     with (
         contextlib.ExitStack() as stack,
         Manager(options["specs"], options["ips"], via=options["via"]) as manager,
     ):
-        end = _Wait(stack)
+        end = _End(stack)
         pid = options["pid"] or 0
         if pid:
             pid = thread_group(pid).pid
@@ -98,7 +97,7 @@ def attach(**options: Any) -> None:
         end.wait(pid, options["duration"])
 
 
-def _words(words: tuple[str, ...], pid: int | None) -> tuple[str | None, str, str]:
+def _parse(words: tuple[str, ...], pid: int | None) -> tuple[str | None, str, str]:
     # Split at the last colon: providers may contain colons, names of probes hardly do.
     if len(words) > 2 or (len(words) == 1 and pid is None):
         raise click.UsageError("expected TARGET PROVIDER:NAME, or -p PID PROVIDER:NAME")
@@ -116,8 +115,8 @@ def _report(attachment: Attachment) -> None:
     say(f"attached {sites} with {specs} by {attachment.via}; end with ^C")
 
 
-class _Wait:
-    # Waits for the end. A signal that arrives before wait() also ends it.
+class _End:
+    # A signal that arrives before wait() also ends it.
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
         self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""``usdt decode``: decode the argument strings of notes, for any CPU."""
+"""``usdt decode``: decode the argument specs of notes, for any CPU."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from usdt.arch.operands import MODULES, arch_of
 from usdt.base.errors import TargetError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable
-from usdt.cli.info import meaning
+from usdt.cli.info import operand_line
 from usdt.probes.argspec import parse_arguments
 
 __all__ = ("decode",)
 
 # Other names of CPUs: Debian's, and variants that uname prints.
-_ALSO = {
+_SYNONYMS = {
     "amd64": "x86_64",
     "arm64": "aarch64",
     "armhf": "arm",
@@ -35,18 +35,17 @@ _ALSO = {
     "--machine",
     metavar="CPU",
     default=KERNEL_MACHINE,
-    help="CPU of the file (default: this machine).",
+    help="CPU that the file is for (default: this machine's).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per argument string.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per SPEC.")
 @click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
 def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:
-    """Show the operands of a probe's argument string, such as "-4@%eax 8@-24(%rbp)".
+    """Show the operands of an argument spec, such as "-4@%eax 8@-24(%rbp)".
 
-    CPU is a name as uname -m prints it (x86_64, aarch64, s390x, ppc64le, riscv64, mips64el,
-    …): the syntax of operands depends on it. SPEC is an argument string as readelf -n and usdt
-    list show it.
+    SPEC is an argument spec as readelf -n and usdt list show it. Its syntax depends on the CPU. CPU
+    is a name as uname -m prints it: x86_64, aarch64, s390x, ppc64le, riscv64, mips64el, …
     """
-    name = _ALSO.get(machine, machine)
+    name = _SYNONYMS.get(machine, machine)
     if arch_of(name) is None:
         known = ", ".join(MODULES)
         raise TargetError(f"unknown CPU {printable(machine)}; known are {known}")
@@ -55,14 +54,9 @@ def decode(machine: str, specs: tuple[str, ...], *, as_json: bool) -> None:
             raise click.NoSuchOption(spec)
         operands = parse_arguments(spec, name)
         if as_json:
-            shown = {
-                "machine": name,
-                "args": spec,
-                "operands": [operand.to_json() for operand in operands],
-            }
+            shown = {"machine": name, "args": spec, "operands": [one.to_json() for one in operands]}
             sys.stdout.write(json.dumps(shown) + "\n")
         else:
             sys.stdout.writelines(
-                f"arg{index:<3} {printable(operand.text):<24} {printable(meaning(operand))}\n"
-                for index, operand in enumerate(operands)
+                f"arg{index:<3} {operand_line(operand)}\n" for index, operand in enumerate(operands)
             )

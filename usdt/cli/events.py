@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.listing import function_words, select
+from usdt.cli.selection import select, split_arguments
 from usdt.engine.cli.options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import foreign_reason, matching
-from usdt.targets.listing_files import split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +33,7 @@ usdt events 'uprobe:libc:fopen(str(arg0), return)'
 usdt events -p 1234 'postgresql:query__start(str(arg0))' > definitions
 kprobe event watch -i definitions
 
-Each site is one line. Comments show what a definition cannot express.
+Each site is one line. Comments name what a definition cannot express.
 """
 
 
@@ -43,42 +42,42 @@ Each site is one line. Comments show what a definition cannot express.
 @click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
 def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
     """Show probes as definitions."""
-    words, functions, _ = function_words(words)
-    requests = [parse_probe(word) for word in split_words(words)[1]]
-    asked_of = [parse_probe(word) for word in functions]
-    taken: set[str] = set()
-    for request in asked_of:
-        sys.stdout.writelines(_functions(request, pids[0] if pids else None, taken))
-    if functions and not requests:
+    arguments = split_arguments(words)
+    requests = [parse_probe(word) for word in arguments.patterns]
+    functions = [parse_probe(word) for word in arguments.functions]
+    names: set[str] = set()  # of events, to keep them unique
+    for request in functions:
+        sys.stdout.writelines(_function_lines(request, pids[0] if pids else None, names))
+    if arguments.only_functions:
         return
-    for _, probes in select(words, pids=pids, all_processes=False):
+    for _, probes in select(arguments, pids):
         for probe in probes:
-            asked = [request for request in requests if matching(request, [probe])]
-            for request in asked or [parse_probe("*:*")]:
-                sys.stdout.writelines(_lines(probe, request, taken))
+            own = [request for request in requests if matching(request, [probe])]
+            for request in own or [parse_probe("*:*")]:
+                sys.stdout.writelines(_probe_lines(probe, request, names))
 
 
-def _functions(request: ProbeText, pid: int | None, taken: set[str]) -> Iterator[str]:
-    from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - only after the arguments are checked
+def _function_lines(request: ProbeText, pid: int | None, names: set[str]) -> Iterator[str]:
+    from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - not for --help
     from usdt.targets.target_files import resolve_target  # noqa: PLC0415
     from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415
 
-    asked = FunctionRequest(request)
     target = resolve_target(request.path or "", pid=pid)
+    function = FunctionRequest(request)
     yield f"# {printable(request.pattern)} in {printable(target.path)}\n"
-    for event in function_events(asked, target.path, target.open_path, taken=taken):
-        yield from _shown(event)
+    for event in function_events(function, target.path, target.open_path, taken=names):
+        yield from _event_lines(event)
 
 
-def _shown(event: SiteEvent) -> Iterator[str]:
+def _event_lines(event: SiteEvent) -> Iterator[str]:
     yield from (f"# {printable(note)}\n" for note in event.notes)
     yield f"{event.text}\n"
     if event.filter:
         yield f"# {event.name}: filter: {printable(event.filter)}\n"
 
 
-def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
-    from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - only after the arguments are checked
+def _probe_lines(probe: Probe, request: ProbeText, names: set[str]) -> Iterator[str]:
+    from usdt.probes.uprobe_events import site_events  # noqa: PLC0415 - not for --help
 
     yield f"# {printable(probe.full_name)} in {printable(probe.path)}\n"
     if (reason := foreign_reason(probe)) is not None:
@@ -86,5 +85,5 @@ def _lines(probe: Probe, request: ProbeText, taken: set[str]) -> Iterator[str]:
     for number, site in enumerate(probe.sites):
         if site.dead is not None:
             yield f"# site {number} is dead: {printable(site.dead)}\n"
-    for event in site_events(probe, request, taken=taken):
-        yield from _shown(event)
+    for event in site_events(probe, request, taken=names):
+        yield from _event_lines(event)

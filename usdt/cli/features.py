@@ -19,58 +19,58 @@ if TYPE_CHECKING:
 __all__ = ("features",)
 
 
-class _Question(NamedTuple):
+class _Feature(NamedTuple):
     label: str
     ask: Callable[[], bool]
     since: str  # first Linux version
     without: str  # the consequence if the kernel lacks it
 
 
-_QUESTIONS: dict[str, _Question] = {
-    "ringbuf": _Question("BPF ring buffer", kernel.have_ringbuf, "5.8", "nothing can be traced"),
-    "uprobe_pmu": _Question(
+_FEATURES: dict[str, _Feature] = {
+    "ringbuf": _Feature("BPF ring buffer", kernel.have_ringbuf, "5.8", "nothing can be traced"),
+    "uprobe_pmu": _Feature(
         "uprobes by perf_event_open", kernel.have_uprobe_pmu, "4.17", "nothing can be traced"
     ),
-    "cookies": _Question(
+    "cookies": _Feature(
         "BPF cookies",
         kernel.have_cookies,
         "5.15",
         "one program per probe and argument string, instead of one for all",
     ),
-    "sleepable_uprobes": _Question(
+    "sleepable_uprobes": _Feature(
         "sleepable uprobe programs",
         kernel.have_sleepable_uprobes,
         "6.0",
         "memory that is not paged in is unreadable",
     ),
-    "uprobe_multi": _Question(
+    "uprobe_multi": _Feature(
         "uprobe_multi links",
         kernel.have_uprobe_multi,
         "6.6",
         "descriptors per call site, instead of one for all",
     ),
-    "batch_operations": _Question(
+    "batch_operations": _Feature(
         "batch operations on maps",
         kernel.have_batch_operations,
         "5.6",
         "maps are read entry by entry",
     ),
-    "vmlinux_btf": _Question(
+    "vmlinux_btf": _Feature(
         "BTF of the kernel", kernel.have_vmlinux_btf, "5.4", "kernel types are unknown"
     ),
-    "fentry": _Question(
+    "fentry": _Feature(
         "fentry and fexit",
         kernel.have_fentry,
         "5.5, each CPU later",
         "kernel functions by kprobes only",
     ),
-    "kprobe_multi": _Question(
+    "kprobe_multi": _Feature(
         "kprobe_multi links",
         kernel.have_kprobe_multi,
         "5.18, with CONFIG_FPROBE",
         "a perf event per kernel function, instead of one link for all",
     ),
-    "kprobes": _Question(
+    "kprobes": _Feature(
         "kprobes by perf_event_open",
         kernel.have_kprobes,
         "4.17, with CONFIG_KPROBE_EVENTS",
@@ -84,7 +84,7 @@ _QUESTIONS: dict[str, _Question] = {
 def features(*, as_json: bool) -> None:
     """Show which features this kernel supports, and which attach method is used."""
     missing = missing_capabilities()
-    answers = {key: _ask(question.ask) for key, question in _QUESTIONS.items()}
+    answers = {key: _ask(question.ask) for key, question in _FEATURES.items()}
     path = _path(answers)
     release = os.uname().release
     if as_json:
@@ -98,14 +98,14 @@ def features(*, as_json: bool) -> None:
         sys.stdout.write(json.dumps(record) + "\n")
         return
     sys.stdout.write(f"Linux {release} on {os.uname().machine}\n")
-    for key, question in _QUESTIONS.items():
+    for key, question in _FEATURES.items():
         word = _word(question, missing, answer=answers[key])
         sys.stdout.write(f"  {question.label:<28} {word}\n")
     unknown = "unknown" if missing else "not possible"
     sys.stdout.write(f"attaching by: {path or unknown}\n")
 
 
-def _word(question: _Question, missing: list[str], *, answer: bool | None) -> str:
+def _word(question: _Feature, missing: list[str], *, answer: bool | None) -> str:
     if answer is None:
         return f"unknown: needs {' and '.join(missing) or 'privilege'}"
     return "yes" if answer else f"no (since Linux {question.since}): {question.without}"

@@ -1,4 +1,4 @@
-"""Functions in ``usdt list`` and ``usdt info``: ``uprobe:[TARGET:]FUNCTION``."""
+"""Functions, ``uprobe:[TARGET:]FUNCTION``, in ``usdt list``, ``usdt info`` and ``usdt check``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.base.text import printable
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.record.columns import UnavailableColumn
 from usdt.engine.language import parse_probe
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.process import thread_group
@@ -20,28 +21,29 @@ from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.debug_package_hint import missing_debug
 from usdt.uprobes.functions import FunctionFile
-from usdt.uprobes.parameters import DebugParameters
+from usdt.uprobes.parameters import DebugParameters, problem_of
+from usdt.uprobes.provider import FunctionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.cli.selection import ListArguments
     from usdt.engine.language.tree import ProbeText
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import Prototype
 
-__all__ = ("describe_functions", "files_of", "list_functions")
+__all__ = ("check_functions", "describe_functions", "list_functions")
 
 _SHOWN_ARGUMENTS = 8
 
 
-def list_functions(
-    words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
-) -> None:
+def list_functions(arguments: ListArguments, pids: Sequence[int], *, as_json: bool) -> None:
     """Print the functions that match.
 
     Args:
-        words: arguments ``uprobe:…``.
-        targets: files to search for arguments without a TARGET; if empty, all files of ``pids``.
+        arguments: functions without a TARGET are searched in its targets; if there are none, in
+            all files of ``pids``.
         pids: processes whose files are searched.
         as_json: True to print one JSON object per function.
 
@@ -49,34 +51,77 @@ def list_functions(
         ProbeNotFound: nothing matches; the message says why.
         TargetError: there is no such file or process.
     """
-    for number, (file, found) in enumerate(_found(words, targets, pids)):
+    for number, (file, functions) in enumerate(_find(arguments, pids)):
         if as_json:
-            sys.stdout.writelines(json.dumps(_to_json(one)) + "\n" for one in found)
+            sys.stdout.writelines(json.dumps(_to_json(one)) + "\n" for one in functions)
         else:
-            sys.stdout.writelines(_table(file, found, first=number == 0))
+            sys.stdout.writelines(_table(file, functions, first=number == 0))
 
 
-def describe_functions(
-    words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, as_json: bool
-) -> None:
+def describe_functions(arguments: ListArguments, pids: Sequence[int], *, as_json: bool) -> None:
     """Print the address, aliases, prototype and locations of arguments of each function.
 
     Args and Raises: as for :func:`list_functions`.
     """
-    for file, found in _found(words, targets, pids, described=True):
+    for file, functions in _find(arguments, pids, described=True):
         parameters, problem = _parameters_of(file)
-        for one in found:
+        for function in functions:
             try:
-                known = None if parameters is None else parameters.prototype(one)
-                if parameters is not None and known is None:
+                prototype = None if parameters is None else parameters.prototype(function)
+                if parameters is not None and prototype is None:
                     problem = problem or parameters.missing_reason
             except TracingError as err:
-                known, problem = None, str(err)
+                prototype, problem = None, str(err)
             if as_json:
-                shown = _to_json(one, arguments=True) | ({} if known is None else known.to_json())
+                shown = _to_json(function, arguments=True)
+                shown |= {} if prototype is None else prototype.to_json()
                 sys.stdout.write(json.dumps(shown) + "\n")
             else:
-                sys.stdout.writelines(_description(one, known, problem))
+                sys.stdout.writelines(_description(function, prototype, problem))
+
+
+def check_functions(
+    arguments: ListArguments, pids: Sequence[int]
+) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
+    """Yield the functions of each file, with the problems of each.
+
+    Args and Raises: as for :func:`list_functions`.
+    """
+    for word in arguments.functions:
+        probe = parse_probe(word)
+        for path, open_path, pid in _files_of(probe, arguments, pids):
+            text = word if probe.path is not None else word.replace(":", f":{path}:", 1)
+            request = FunctionRequest(parse_probe(text), described=True)
+            try:
+                points = request.points(path, open_path, pid)
+            except TracingError as err:
+                yield path, [(request.text.name, [str(err)])]
+                continue
+            results = {point.function: list(_problems(request, point)) for point in points}
+            yield path, list(results.items())
+
+
+def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
+    for argument in point.arguments if not request.text.items else ():
+        problem = problem_of(argument)
+        if problem and not argument.hidden:
+            yield f"{argument.name} cannot be read: {problem}"
+    try:
+        plan = make_plan(
+            request.text.items,
+            point.arguments,
+            text=request.text.text,
+            probe=point.probe,
+            declared=request.declared,
+            function=point.function,
+            types=point.types,
+        )
+    except TracingError as err:
+        yield str(err)
+        return
+    for output in plan.outputs if request.text.items else ():
+        if isinstance(output.column, UnavailableColumn):
+            yield f"{output.key} cannot be read: {output.column.reason}"
 
 
 def _parameters_of(file: FunctionFile) -> tuple[DebugParameters | None, str]:
@@ -90,37 +135,33 @@ def _parameters_of(file: FunctionFile) -> tuple[DebugParameters | None, str]:
     return DebugParameters(debug), ""
 
 
-def _found(
-    words: Sequence[str], targets: Sequence[str], pids: Sequence[int], *, described: bool = False
+def _find(
+    arguments: ListArguments, pids: Sequence[int], *, described: bool = False
 ) -> Iterator[tuple[FunctionFile, list[ProbeFunction]]]:
-    for request in map(parse_probe, words):
-        some, failure = False, None
-        named = [request.path] if request.path is not None else [*targets]
-        for path, open_path, pid in files_of(request, named, pids):
+    for request in map(parse_probe, arguments.functions):
+        found, failure = False, None
+        for path, open_path, pid in _files_of(request, arguments, pids):
             roots = (f"/proc/{pid}/root", "") if pid else ("",)
             try:
                 with FunctionFile(path, open_path, roots=roots) as file:
                     file.described = described
                     yield file, file.find(request.name)
-                    some = True
+                    found = True
                     for note in file.notes:
-                        click.echo(printable(note), err=True)
+                        say(note)
             except (ProbeNotFound, ElfError) as err:
                 failure = failure or err
-                if named:
+                if request.path is not None or arguments.targets:
                     raise
-        if not some:
+        if not found:
             raise failure or ProbeNotFound(f"no file with a function {request.name}")
 
 
-def files_of(
-    request: ProbeText, named: Sequence[str], pids: Sequence[int]
+def _files_of(
+    request: ProbeText, arguments: ListArguments, pids: Sequence[int]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield the files of a function probe: path, path to open, process ID or 0.
-
-    Raises:
-        TargetError: there is no such file or process, or no target is given.
-    """
+    # Yields the files to search for a function: path, path to open, process ID or 0.
+    named = [request.path] if request.path is not None else arguments.targets
     if not named and not pids:
         raise TargetError(
             f"no target: give a file, a library or -p PID, as in: usdt list libc {request.text}"
@@ -148,25 +189,26 @@ def _to_json(function: ProbeFunction, *, arguments: bool = False) -> dict[str, A
         "aliases": [*function.aliases],
     }
     if arguments:
-        shown["arguments"] = dict(_places(function))
+        shown["arguments"] = dict(_locations(function))
     return shown
 
 
-def _table(file: FunctionFile, found: Sequence[ProbeFunction], *, first: bool) -> Iterator[str]:
+def _table(file: FunctionFile, functions: Sequence[ProbeFunction], *, first: bool) -> Iterator[str]:
     if not first:
         yield "\n"
-    number = len(found)
-    yield f"{printable(file.path)}  ({file.machine}, {number} function{'s' * (number != 1)})\n"
+    yield f"{printable(file.path)}  ({file.machine}, {plural(len(functions), 'function')})\n"
     yield f"  {'ADDRESS':>18}  {'SIZE':>8}  FUNCTION\n"
-    for one in found:
+    for one in functions:
         also = f"  (also {', '.join(map(printable, one.aliases))})" if one.aliases else ""
         address = f"{one.start + one.offset_in_function:#x}"
         yield f"  {address:>18}  {one.size or '-':>8}  {printable(one.label)}{also}\n"
 
 
-def _description(function: ProbeFunction, known: Prototype | None, problem: str) -> Iterator[str]:
+def _description(
+    function: ProbeFunction, prototype: Prototype | None, problem: str
+) -> Iterator[str]:
     yield f"{printable(function.label)}  in {printable(function.path)}\n"
-    size = f"{function.size} bytes" if function.size else "size unknown"
+    size = plural(function.size, "byte") if function.size else "size unknown"
     address = function.start + function.offset_in_function
     yield f"  {function.machine}, address {address:#x}, file offset {function.offset:#x}, {size}\n"
     if function.symbol not in ("", function.name):
@@ -176,38 +218,35 @@ def _description(function: ProbeFunction, known: Prototype | None, problem: str)
     reason = foreign_machine_reason(function.machine)
     if reason is not None:
         yield f"  cannot be traced here: {reason}\n"
-    if known is not None:
-        yield from _prototype(known)
+    if prototype is not None:
+        yield f"  {printable(prototype.declaration)}\n"
+        if prototype.file:
+            yield f"  {printable(prototype.file)}:{prototype.line}\n"
     if function.offset_in_function:
         yield "  inside the function: arguments and return are only known at its entry\n"
-    elif known is not None and not function.is_go:
-        yield from _parameters(function, known)
+    elif prototype is not None and not function.is_go:
+        yield from _parameters(function, prototype)
     else:
         yield "  arguments, if they are integers or pointers (types are unknown):\n"
-        for name, place in _places(function):
-            yield f"    {name:<7} {place}\n"
+        for name, location in _locations(function):
+            yield f"    {name:<7} {location}\n"
         if not function.is_go:
             yield f"  {printable(problem or 'its file was compiled without debug information')}\n"
 
 
-def _prototype(known: Prototype) -> Iterator[str]:
-    yield f"  {printable(known.declaration)}\n"
-    if known.file:
-        yield f"  {printable(known.file)}:{known.line}\n"
-
-
-def _parameters(function: ProbeFunction, known: Prototype) -> Iterator[str]:
+def _parameters(function: ProbeFunction, prototype: Prototype) -> Iterator[str]:
     rows = [
-        (printable(one.name), printable(one.type), printable(one.where)) for one in known.parameters
+        (printable(one.name), printable(one.type), printable(one.where))
+        for one in prototype.parameters
     ]
-    if known.returns is None and function.no_return:
+    if prototype.returns is None and function.no_return:
         rows.append(("return", "", f"not readable: {function.no_return}"))
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
-    for name, kind, where in rows:
-        yield f"    {name.ljust(widths[0])}  {kind.ljust(widths[1])}  {where}\n"
+    for name, type_name, location in rows:
+        yield f"    {name.ljust(widths[0])}  {type_name.ljust(widths[1])}  {location}\n"
 
 
-def _places(function: ProbeFunction) -> Iterator[tuple[str, str]]:
+def _locations(function: ProbeFunction) -> Iterator[tuple[str, str]]:
     if function.offset_in_function:
         return
     known = len(arguments_of(function.machine))

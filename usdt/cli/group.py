@@ -5,35 +5,58 @@ from __future__ import annotations
 import click
 
 from usdt.engine.cli.click_group import LazyGroup
+from usdt.engine.cli.commands import tracing_commands
 
 __all__ = ("usdt",)
 
+_PROBES = "A probe is provider:name, PATH:provider:name, or uprobe:TARGET:FUNCTION."
 
-def _tracing(name: str) -> click.Command:
-    from usdt.cli.tracing_help import EXAMPLES, PROBES  # noqa: PLC0415 - when the command runs
-    from usdt.engine.cli.commands import tracing_command  # noqa: PLC0415
+_EXAMPLES = {
+    "trace": """
+usdt trace -p 1234 'python:gc__start(arg0)'
+usdt trace -p 1234 'postgresql:query__start(str(arg0))'
+usdt trace -c './server --port 80' 'myapp:request(str(arg1), arg2 > 100)'
+usdt trace /usr/bin/python3.11:python:gc__start
+usdt trace -p 1234 'uprobe:libc:getenv(str(arg0), return)'
+""",
+    "count": """
+usdt count -p 1234 'postgresql:*'
+usdt count -a '*:*' -d 10 --top 20
+usdt count -p 1234 'postgresql:query__start' --by 'str(arg0)' --interval 1
+usdt count -a uprobe:libc:malloc --by comm
+""",
+    "hist": """
+usdt hist -p 1234 'myapp:request(arg2)'
+usdt hist -p 1234 'myapp:request(arg2, arg1 == 7)' --linear 0:1000:50 --by comm
+""",
+    "stats": """
+usdt stats -p 1234 'myapp:request(arg2)' --by 'str(arg1)'
+""",
+    "latency": """
+usdt latency -p 1234 python:gc__start python:gc__done
+usdt latency -p 1234 myapp:begin myapp:done --key arg0 --unit us --by comm
+""",
+    "heatmap": """
+usdt heatmap -p 1234 python:gc__start python:gc__done
+usdt heatmap -p 1234 'myapp:request(arg2)' -i 0.5 -d 60 -o request.svg
+""",
+}
 
-    return tracing_command(name, "usdt", EXAMPLES[name], probes=PROBES, tracefs=True)
-
-
+_TRACING = tracing_commands("usdt", _PROBES, _EXAMPLES)
 _COMMANDS = {
     "list": ("usdt.cli.listing:list_probes", "List probes of files, libraries and processes."),
-    "info": ("usdt.cli.info:info", "Show call sites, and where each argument lives."),
+    "info": ("usdt.cli.info:info", "Show call sites, and the location of each argument."),
     "check": ("usdt.cli.check:check", "Check that probes would attach and decode."),
-    "trace": (_tracing, "Print every hit."),
+    "trace": _TRACING["trace"],
     "record": ("usdt.cli.record:record", "Write every hit to a file, at full speed."),
     "report": ("usdt.cli.report:report", "Decode a recording."),
-    "count": (_tracing, "Count hits in the kernel."),
-    "hist": (_tracing, "Show a histogram of a value, computed in the kernel."),
-    "stats": (_tracing, "Show count, min, avg, max and sum of a value."),
-    "latency": (_tracing, "Show a histogram of the time between two probes."),
-    "heatmap": (_tracing, "Show a histogram over time."),
+    **_TRACING,
     "events": (
         "usdt.cli.events:events",
         "Show probes as definitions for uprobe_events of tracefs.",
     ),
     "attach": ("usdt.cli.attach:attach", "Attach a pinned BPF program to a probe."),
-    "decode": ("usdt.cli.decode:decode", "Decode argument strings, for any CPU."),
+    "decode": ("usdt.cli.decode:decode", "Decode argument specs, for any CPU."),
     "features": ("usdt.cli.features:features", "Show what this kernel supports."),
 }
 

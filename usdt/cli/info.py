@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.listing import function_words, select
+from usdt.cli.selection import select, split_arguments
+from usdt.engine.cli.click_group import plural
 from usdt.engine.cli.options import pid_option
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
 
-__all__ = ("info", "meaning")
+__all__ = ("info", "operand_line")
 
 
 @click.command("info")
@@ -26,19 +27,19 @@ __all__ = ("info", "meaning")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
 @click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
 def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> None:
-    """Show each call site of a probe, and where each argument lives there.
+    """Show each call site of a probe, and the location of each argument there.
 
-    For a function, uprobe:TARGET:FUNCTION, show its address, other names, and where its
-    arguments live.
+    For a function, uprobe:TARGET:FUNCTION, show its address, its other names, and the locations
+    of its arguments.
     """
-    words, functions, targets = function_words(words)
-    if functions:
+    arguments = split_arguments(words)
+    if arguments.functions:
         from usdt.cli.functions import describe_functions  # noqa: PLC0415 - not for USDT probes
 
-        describe_functions(functions, targets, pids, as_json=as_json)
-        if len(words) == len(targets):
+        describe_functions(arguments, pids, as_json=as_json)
+        if arguments.only_functions:
             return
-    for _, probes in select(words, pids=pids, all_processes=False):
+    for _, probes in select(arguments, pids):
         for probe in probes:
             if as_json:
                 sys.stdout.write(json.dumps(probe.to_json()) + "\n")
@@ -47,44 +48,42 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
 
 
 def _describe(probe: Probe) -> Iterator[str]:
-    number = len(probe.sites)
     yield f"{printable(probe.full_name)}  in {printable(probe.path)}\n"
-    yield f"  {probe.machine}, {number} call site{'s' * (number != 1)}\n"
-    for index, site in enumerate(probe.sites):
-        yield f"  site {index}: {_place(site)}\n"
+    yield f"  {probe.machine}, {plural(len(probe.sites), 'call site')}\n"
+    for number, site in enumerate(probe.sites):
+        yield f"  site {number}: {_position(site)}\n"
         operands = probe.operands(site)
         if not operands:
             yield "    no arguments\n"
-        for position, operand in enumerate(operands):
-            text, meant = printable(operand.text), printable(meaning(operand))
-            yield f"    arg{position:<3} {text:<24} {meant}\n"
+        for index, operand in enumerate(operands):
+            yield f"    arg{index:<3} {operand_line(operand)}\n"
 
 
-def _place(site: Site) -> str:
+def _position(site: Site) -> str:
     if site.offset is None:
         return f"address {site.address:#x}, dead: {site.dead}"
-    place = f"address {site.address:#x}, file offset {site.offset:#x}"
+    position = f"address {site.address:#x}, file offset {site.offset:#x}"
     if site.semaphore:
-        place += f", semaphore {site.semaphore:#x}"
-    return place
+        position += f", semaphore {site.semaphore:#x}"
+    return position
 
 
-def meaning(operand: Operand) -> str:
-    """Return the type, size and location of an operand as text."""
-    size = f"{operand.type}, {operand.size} byte{'s' * (operand.size != 1)}"
+def operand_line(operand: Operand) -> str:
+    """Return the text of an operand, its type, size and location, safe for a terminal."""
     if operand.kind == "constant":
-        where = f"the constant {operand.value}" if operand.symbol is None else "an address"
+        location = f"the constant {operand.value}" if operand.symbol is None else "an address"
     elif operand.kind == "register":
-        where = f"in register {operand.register}"
+        location = f"in register {operand.register}"
     elif operand.kind == "memory":
-        where = f"in memory at {_address(operand)}"
+        location = f"in memory at {_address(operand)}"
     else:
-        where = "unknown"
-    return f"{size}, {where}" + (f" (not readable: {operand.error})" if operand.error else "")
+        location = "unknown"
+    problem = f" (not readable: {operand.error})" if operand.error else ""
+    meaning = f"{operand.type}, {plural(operand.size, 'byte')}, {location}{problem}"
+    return f"{printable(operand.text):<24} {printable(meaning)}"
 
 
 def _address(operand: Operand) -> str:
-    terms = [f"%{operand.segment}:"] if operand.segment else []
     parts = [name for name in (operand.symbol, operand.base) if name]
     if operand.index:
         parts.append(f"{operand.index} * {operand.scale}" if operand.scale > 1 else operand.index)
@@ -92,4 +91,4 @@ def _address(operand: Operand) -> str:
     if operand.displacement or not parts:
         sign = "-" if operand.displacement < 0 else "+"
         text += f" {sign} {abs(operand.displacement)}" if parts else str(operand.displacement)
-    return "".join(terms) + text
+    return (f"%{operand.segment}:" if operand.segment else "") + text

@@ -45,7 +45,7 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
     help="Write the recording to FILE; - is a pipe on standard output.",
 )
 @target_options
-@stop_options
+@stop_options()
 @string_option
 @struct_option
 @stack_kinds
@@ -55,7 +55,7 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
     default=_BUFFER,
     help="Size of the ring buffer, default 64M (16M on 32-bit kernels).",
 )
-@attach_options
+@attach_options()
 def record(**values: Any) -> int:
     """Write every hit of some probes to a file."""
     from usdt.engine.cli.record import run_record  # noqa: PLC0415 - not for --help

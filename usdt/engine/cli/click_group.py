@@ -165,7 +165,6 @@ def run(command: click.Command, name: str) -> NoReturn:
 def _repair_streams() -> None:
     # If a standard stream is closed, the next opened file, perhaps a BPF map, would get its number.
     # A terminal without UTF-8 cannot show every name.
-    # stream. A terminal without UTF-8 cannot show every name.
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,6 +1,6 @@
 """Definitions of the commands that ``usdt`` and ``kprobe`` share.
 
-This module imports nothing of the engine: a command's implementation is imported when it runs.
+Options and implementation of a command are imported when it runs, not for the help of a group.
 """
 
 from __future__ import annotations
@@ -9,27 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.engine.cli.options import (
-    attach_options,
-    group_options,
-    heatmap_interval_option,
-    interval_option,
-    key_options,
-    linear_option,
-    output_options,
-    stop_options,
-    string_option,
-    target_options,
-    trace_attach_options,
-    trace_options,
-)
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from usdt.engine.cli.options import Decorator
     from usdt.engine.language.tree import ProbeKind
 
-__all__ = ("tracing_command",)
+__all__ = ("tracing_commands",)
+
+_LINES = {
+    "trace": "Print every hit.",
+    "count": "Count hits in the kernel.",
+    "hist": "Show a histogram of a value, computed in the kernel.",
+    "stats": "Show count, min, avg, max and sum of a value.",
+    "latency": "Show a histogram of the time between two probes.",
+    "heatmap": "Show a histogram over time.",
+}
 
 _HELP = {
     "trace": "Print every hit of PROBE, with the values of its items.",
@@ -49,25 +44,26 @@ _HELP = {
 }
 
 
-def tracing_command(
-    name: str, kind: ProbeKind, examples: str, *, probes: str, tracefs: bool = False
-) -> click.Command:
-    """Return one of the commands that both groups have.
+def tracing_commands(
+    kind: ProbeKind, probes: str, examples: Mapping[str, str]
+) -> dict[str, tuple[Callable[[str], click.Command], str]]:
+    """Return the commands that both groups have, for :class:`LazyGroup`.
 
     Args:
-        name: ``trace``, ``count``, ``hist``, ``stats``, ``latency`` or ``heatmap``.
-        kind: the kind of a probe that names none.
-        examples: the end of the help text, one command per line.
+        kind: the kind of a probe that names none. ``--via tracefs`` traces only ``usdt``.
         probes: a sentence of help that describes the syntax of probes.
-        tracefs: whether ``trace`` has ``--via tracefs``.
+        examples: command → the end of its help, one command line per line.
     """
 
-    def command(**values: Any) -> int:
-        return _run(name, kind, values)
+    def command(name: str) -> click.Command:
+        def run(**values: Any) -> int:
+            return _run(name, kind, values)
 
-    # \b keeps click from filling the paragraph below it.
-    text = f"{_HELP[name]} {probes}\n\n\b\n{examples.strip()}\n"
-    return click.command(name, help=text)(_options(name, tracefs=tracefs)(command))
+        # \b keeps click from filling the paragraph below it.
+        text = f"{_HELP[name]} {probes}\n\n\b\n{examples[name].strip()}\n"
+        return click.command(name, help=text)(_options(name, kind)(run))
+
+    return {name: (command, line) for name, line in _LINES.items()}
 
 
 def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
@@ -87,37 +83,45 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
     return run(kind, values)
 
 
-def _options(name: str, *, tracefs: bool) -> Callable[[Any], Any]:
+def _options(name: str, kind: ProbeKind) -> Decorator:
     # Adds the arguments and options of a command, in the order of its help.
-    def decorate(function: Any) -> Any:
-        if name == "trace":
-            attach = trace_attach_options if tracefs else attach_options
-            return _probes("PROBE...")(trace_options(attach(function)))
-        function = attach_options(function)
-        for option in (string_option, output_options, stop_options, target_options):
-            function = option(function)
-        match name:
-            case "hist":
-                return _probes("PROBE(EXPR)...")(
-                    group_options(interval_option(linear_option(function)))
-                )
-            case "latency":
-                return _start_end(key_options(group_options(interval_option(function))))
-            case "heatmap":
-                return _probes("START END | PROBE(EXPR)")(
-                    key_options(heatmap_interval_option(function))
-                )
-            case "stats":
-                return _probes("PROBE(EXPR)...")(group_options(interval_option(function)))
-        return _probes("PROBE...")(group_options(interval_option(function)))
+    from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
 
-    return decorate
+    if name == "trace":
+        attach = options.attach_options(tracefs=kind == "usdt")
+        return options.combined(_probes("PROBE..."), options.trace_options, attach)
+    interval = options.interval_option("Print results and reset them after each interval.")
+    stop = options.stop_options("Stop after N events; with -i, after N intervals.")
+    own: tuple[Decorator, ...]
+    match name:
+        case "hist":
+            own = (
+                _probes("PROBE(EXPR)..."),
+                options.linear_option,
+                options.group_options,
+                interval,
+            )
+        case "latency":
+            start = click.argument("start", metavar="START")
+            end = click.argument("end", metavar="[END]", required=False)
+            own = (start, end, options.key_options, options.group_options, interval)
+        case "heatmap":
+            interval = options.interval_option("Time that each row covers.", default=1.0)
+            stop = options.stop_options("Stop after N rows.")
+            own = (_probes("START END | PROBE(EXPR)"), options.key_options, interval)
+        case "stats":
+            own = (_probes("PROBE(EXPR)..."), options.group_options, interval)
+        case _:
+            own = (_probes("PROBE..."), options.group_options, interval)
+    return options.combined(
+        options.target_options,
+        stop,
+        options.output_options,
+        *own,
+        options.string_option,
+        options.attach_options(),
+    )
 
 
-def _probes(metavar: str) -> Callable[[Any], Any]:
+def _probes(metavar: str) -> Decorator:
     return click.argument("probes", metavar=metavar, nargs=-1, required=True)
-
-
-def _start_end(function: Any) -> Any:
-    function = click.argument("end", metavar="[END]", required=False)(function)
-    return click.argument("start", metavar="START")(function)

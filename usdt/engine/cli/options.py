@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,37 +26,38 @@ from usdt.engine.run.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import Item, ProbeKind, ProbeText
 
+    Decorator: TypeAlias = Callable[[Any], Any]
+
 __all__ = (
     "CommandOptions",
     "attach_options",
+    "combined",
+    "duration_option",
     "group_options",
-    "heatmap_interval_option",
     "interval_option",
     "key_options",
     "linear_option",
     "lines_option",
+    "method_option",
     "output_options",
     "parse_options",
     "parse_requests",
     "pid_option",
     "stack_kinds",
-    "stack_options",
     "stacks_of",
     "stop_options",
     "string_option",
     "struct_option",
     "target_options",
-    "trace_attach_options",
     "trace_options",
 )
 
-F = TypeVar("F", bound="Callable[..., Any]")
-# Attach methods of uprobes and of kernel functions. A probe ignores a method that does not apply to
-# it.
+# Attach methods of uprobes and of kernel functions. Probes ignore methods of other kinds.
 _METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
 
 
@@ -159,9 +160,10 @@ def _show_progress(done: int, total: int) -> None:
 # ------------------------------------------------------------ decorators
 
 
-def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    # Combines decorators: the options appear in the order given.
-    def decorate(function: F) -> F:
+def combined(*decorators: Decorator) -> Decorator:
+    """Return a decorator that adds the arguments and options of several, in the order given."""
+
+    def decorate(function: Any) -> Any:
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
@@ -169,162 +171,126 @@ def _all(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def target_options(function: F) -> F:
-    """Add -p (repeatable: ``pids``), -c (``command``), -a (``all_processes``), -f (``follow``).
-
-    Also --exit-code (``exit_code``).
-    """
-    return _all(
-        _pid_option("Trace the process with this ID; may be repeated."),
-        click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
-        click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
-        click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
-        click.option("--exit-code", is_flag=True, help="Exit with the status of the -c command."),
-    )(function)
-
-
-def pid_option(function: F) -> F:
-    """Add -p (``pids``) to commands that only list."""
-    return _pid_option("Search the files of this process; may be repeated.")(function)
-
-
-def _pid_option(text: str) -> Callable[[F], F]:
+def _pids(text: str) -> Decorator:
     return click.option(
-        "-p",
-        "--pid",
-        "pids",
-        type=click.IntRange(1),
-        multiple=True,
-        metavar="PID",
-        help=text,
+        "-p", "--pid", "pids", type=click.IntRange(1), multiple=True, metavar="PID", help=text
     )
 
 
-def stop_options(function: F) -> F:
-    """Add -n (``count``) and -d (``duration``, seconds)."""
-    return _all(
-        click.option(
-            "-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after N events."
-        ),
-        click.option(
-            "-d",
-            "--duration",
-            type=click.FloatRange(0, min_open=True),
-            metavar="SECONDS",
-            help="Stop after this time.",
-        ),
-    )(function)
+#: Adds -p (``pids``) to commands that only read files.
+pid_option = _pids("Search the files of this process; may be repeated.")
+
+#: Adds -p, -c (``command``), -a (``all_processes``), -f (``follow``) and --exit-code.
+target_options = combined(
+    _pids("Trace the process with this ID; may be repeated."),
+    click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
+    click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
+    click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
+    click.option("--exit-code", is_flag=True, help="Exit with the status of the -c command."),
+)
+
+#: Adds -d (``duration``, seconds).
+duration_option = click.option(
+    "-d",
+    "--duration",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after this time.",
+)
 
 
-def output_options(function: F) -> F:
-    """Add --json (``as_json``) and -o (``output``)."""
-    return _all(
-        click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
-        click.option("-o", "--output", metavar="FILE", help="Write results to FILE."),
-    )(function)
+def stop_options(text: str = "Stop after N events.") -> Decorator:
+    """Return a decorator that adds -n (``count``) and -d."""
+    return combined(
+        click.option("-n", "--count", type=click.IntRange(1), metavar="N", help=text),
+        duration_option,
+    )
 
 
-def stack_kinds(function: F) -> F:
-    """Add --stack, --ustack and --kstack; see :func:`stacks_of`."""
-    return _all(
-        click.option("--stack", is_flag=True, help="Record user and kernel stacks."),
-        click.option("--ustack", is_flag=True, help="Record the user stack of each hit."),
-        click.option("--kstack", is_flag=True, help="Record the kernel stack of each hit."),
-    )(function)
+#: Adds --json (``as_json``) and -o (``output``).
+output_options = combined(
+    click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
+    click.option("-o", "--output", metavar="FILE", help="Write results to FILE."),
+)
 
+#: Adds --stack, --ustack and --kstack; see :func:`stacks_of`.
+stack_kinds = combined(
+    click.option("--stack", is_flag=True, help="Record user and kernel stacks."),
+    click.option("--ustack", is_flag=True, help="Record the user stack of each hit."),
+    click.option("--kstack", is_flag=True, help="Record the kernel stack of each hit."),
+)
 
-def stack_options(function: F) -> F:
-    """Add --stack, --ustack, --kstack, --folded (which implies user stacks) and --lines."""
-    return _all(
-        stack_kinds,
-        click.option(
-            "--folded", is_flag=True, help="Print each stack on one line, for flame graphs."
-        ),
-        lines_option,
-    )(function)
+#: Adds --lines.
+lines_option = click.option(
+    "--lines", is_flag=True, help="Show source lines and inlined functions in user stacks."
+)
 
+#: Adds the options of :data:`stack_kinds`, --folded (which implies user stacks) and --lines.
+stack_options = combined(
+    stack_kinds,
+    click.option("--folded", is_flag=True, help="Print each stack on one line, for flame graphs."),
+    lines_option,
+)
 
-def lines_option(function: F) -> F:
-    """Add --lines (``lines``)."""
-    return click.option(
-        "--lines",
-        is_flag=True,
-        help="Show source lines and inlined functions in user stacks.",
-    )(function)
+#: Adds --max-string (``max_string``, bytes).
+string_option = click.option(
+    "--max-string",
+    type=click.IntRange(1, 65534),
+    metavar="N",
+    default=128,
+    show_default=True,
+    help="Keep at most N bytes of each str().",
+)
 
+#: Adds --max-struct (``max_struct``, bytes).
+struct_option = click.option(
+    "--max-struct",
+    type=click.IntRange(1, 65536),
+    metavar="N",
+    default=4096,
+    show_default=True,
+    help="Keep at most N bytes of each structure.",
+)
 
-def string_option(function: F) -> F:
-    """Add --max-string (``max_string``, bytes)."""
-    return click.option(
-        "--max-string",
-        type=click.IntRange(1, 65534),
-        metavar="N",
-        default=128,
-        show_default=True,
-        help="Keep N bytes of each str().",
-    )(function)
-
-
-def struct_option(function: F) -> F:
-    """Add --max-struct (``max_struct``, bytes)."""
-    return click.option(
-        "--max-struct",
-        type=click.IntRange(1, 65536),
-        metavar="N",
-        default=4096,
-        show_default=True,
-        help="Keep N bytes of each structure.",
-    )(function)
-
-
-def _sequence_option(function: F) -> F:
-    """Add -s (``sequence``)."""
-    return click.option(
+#: Adds the options of ``trace`` of both groups, except those of :func:`attach_options`.
+trace_options = combined(
+    target_options,
+    stop_options(),
+    output_options,
+    string_option,
+    struct_option,
+    stack_options,
+    click.option(
         "-s",
         "--sequence",
         is_flag=True,
         help="Show functions, and their returns, only when each is called by the one before it.",
-    )(function)
-
-
-def _buffer_option(function: F) -> F:
-    """Add --buffer (``buffer``, bytes)."""
-    return click.option(
+    ),
+    click.option(
         "--buffer",
         type=SIZE,
         default=DEFAULT_BUFFER,
         help="Size of the ring buffer, default 8M.",
-    )(function)
+    ),
+)
 
 
-def trace_options(function: F) -> F:
-    """Add the options of ``trace`` of both groups, except those of :func:`attach_options`."""
-    return _all(
-        target_options,
-        stop_options,
-        output_options,
-        string_option,
-        struct_option,
-        stack_options,
-        _sequence_option,
-        _buffer_option,
-    )(function)
+def method_option(methods: Sequence[str], more: str = "") -> Decorator:
+    """Return a decorator that adds --via (``via``)."""
+    text = f"Attach by this method instead of the newest that the kernel has{more}."
+    return click.option("--via", type=click.Choice(methods), help=text)
 
 
-def attach_options(function: F) -> F:
-    """Add --via (``via``) and -v (``verbose``, the number of times it was given)."""
-    return _attach_options(_METHODS, "Attach by this method, not by the kernel's newest.")(function)
+def attach_options(*, tracefs: bool = False) -> Decorator:
+    """Return a decorator that adds --via and -v (``verbose``: how often it was given).
 
-
-def trace_attach_options(function: F) -> F:
-    """Add the options of :func:`attach_options`, with ``tracefs``, which needs no BPF."""
-    text = "Attach by this method, not by the kernel's newest; tracefs needs no BPF."
-    return _attach_options([*_METHODS, TRACEFS], text)(function)
-
-
-def _attach_options(methods: list[str], text: str) -> Callable[[F], F]:
-    return _all(
-        click.option("--via", type=click.Choice(methods), help=text),
+    Args:
+        tracefs: whether the method ``tracefs``, which needs no BPF, is accepted.
+    """
+    return combined(
+        method_option([*_METHODS, TRACEFS], "; tracefs needs no BPF")
+        if tracefs
+        else method_option(_METHODS),
         click.option(
             "-v",
             "--verbose",
@@ -337,77 +303,62 @@ def _attach_options(methods: list[str], text: str) -> Callable[[F], F]:
 # ------------------------------------------------------------ aggregating commands
 
 
-def group_options(function: F) -> F:
-    """Add --by, --max-keys, --top, and the options of stacks."""
-    return _all(
-        stack_options,
-        click.option(
-            "--by",
-            metavar="EXPR,...",
-            help="Group results by EXPR,...: integers, strings, comm, ustack, kstack.",
-        ),
-        click.option(
-            "--max-keys",
-            type=click.IntRange(1, 1 << 24),
-            metavar="N",
-            default=10240,
-            show_default=True,
-            help="Keep N groups (with --interval: in each interval).",
-        ),
-        click.option(
-            "--top", type=click.IntRange(1), metavar="N", help="Show only the N largest groups."
-        ),
-    )(function)
-
-
-def interval_option(function: F) -> F:
-    """Add -i (``interval``, seconds)."""
-    return click.option(
-        "-i",
-        "--interval",
-        type=click.FloatRange(0.01, 86400),
-        metavar="SECONDS",
-        help="Print results and reset them after each interval.",
-    )(function)
-
-
-def heatmap_interval_option(function: F) -> F:
-    """Add -i (``interval``, seconds) of heatmap."""
-    return click.option(
-        "-i",
-        "--interval",
-        type=click.FloatRange(0.01, 86400),
-        metavar="SECONDS",
-        default=1.0,
+#: Adds --by, --max-keys, --top, and the options of stacks.
+group_options = combined(
+    click.option(
+        "--by",
+        metavar="EXPR,...",
+        help="Group results by EXPR,...: integers, strings, comm, ustack, kstack.",
+    ),
+    click.option(
+        "--top", type=click.IntRange(1), metavar="N", help="Show only the N largest groups."
+    ),
+    click.option(
+        "--max-keys",
+        type=click.IntRange(1, 1 << 24),
+        metavar="N",
+        default=10240,
         show_default=True,
-        help="Time that each row covers.",
-    )(function)
+        help="Keep at most N groups (with --interval: in each interval).",
+    ),
+    stack_options,
+)
 
 
-def linear_option(function: F) -> F:
-    """Add --linear (``linear``)."""
+def interval_option(text: str, default: float | None = None) -> Decorator:
+    """Return a decorator that adds -i (``interval``, seconds)."""
     return click.option(
-        "--linear",
-        metavar="LO:HI:STEP",
-        help="Use buckets of STEP from LO to HI instead of powers of two.",
-    )(function)
+        "-i",
+        "--interval",
+        type=click.FloatRange(0.01, 86400),
+        metavar="SECONDS",
+        default=default,
+        show_default=True,
+        help=text,
+    )
 
 
-def key_options(function: F) -> F:
-    """Add --key, --end-key, --unit and --linear, for times from a start to an end."""
-    return _all(
-        click.option(
-            "--key",
-            metavar="EXPR,...",
-            help="Match each start to its end by EXPR,...: integers, strings; default tid.",
-        ),
-        click.option("--end-key", metavar="EXPR,...", help="Key at END, if it differs from --key."),
-        click.option(
-            "--unit",
-            type=click.Choice(["ns", "us", "ms", "s"]),
-            default="ns",
-            show_default=True,
-            help="Unit of the buckets.",
-        ),
-        linear_option,
-    )(function)
+#: Adds --linear.
+linear_option = click.option(
+    "--linear",
+    metavar="LO:HI:STEP",
+    help="Use buckets of STEP from LO to HI instead of powers of two.",
+)
+
+#: Adds --key, --end-key, --unit and --linear, for times from a start to an end.
+key_options = combined(
+    click.option(
+        "--key",
+        metavar="EXPR,...",
+        help="Match each start to its end by EXPR,...: integers, strings; default tid.",
+    ),
+    click.option("--end-key", metavar="EXPR,...", help="Key at END, if it differs from --key."),
+    click.option(
+        "--unit",
+        type=click.Choice(["ns", "us", "ms", "s"]),
+        default="ns",
+        show_default=True,
+        help="Unit of the buckets.",
+    ),
+    linear_option,
+)

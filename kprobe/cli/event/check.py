@@ -22,14 +22,18 @@ kprobe event check 'p:opened do_sys_openat2 $arg2:ustring'
 kprobe event check --as 6.1 'r:ret do_sys_openat2 $retval:s32'
 kprobe event check 'p /usr/bin/bash:0x1000 +0(%di):string'
 
-If the kernel would refuse it, the exit code is 1, and a caret marks the column as in error_log.
+If the kernel would refuse it, a caret marks the column, as in tracefs' error_log, and the exit code
+is 1.
 """
 
 
 @click.command("check", help=_HELP)
 @click.argument("definition")
 @click.option(
-    "--as", "version", metavar="VERSION", help="Check as kernel 5.10, 6.1, 6.18, 7.3 … would."
+    "--as",
+    "version",
+    metavar="VERSION",
+    help="Check as Linux VERSION would: 5.10, 6.1, 7.3, …",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(definition: str, version: str | None, *, as_json: bool) -> int:
@@ -39,8 +43,8 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
         parse(definition, dialect)
     except DefinitionError as err:
         if as_json:
-            found = {"ok": False, "position": err.column, "message": err.reason}
-            click.echo(json.dumps(found))
+            answer = {"ok": False, "position": err.column, "message": err.reason}
+            click.echo(json.dumps(answer))
         else:
             # err.column counts unescaped characters; an escaped character is longer.
             click.echo(f"  {printable(err.text)}", err=True)

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kprobe.cli.eventsource import dialect_of, given, lines_of
+from kprobe.cli.event.definitions import (
+    definition_arguments,
+    dialect_of,
+    parse_definitions,
+    read_lines,
+)
 from kprobe.events.naming import renamed
 from kprobe.events.values import Argument, Comm
 from usdt.base.text import printable
@@ -31,12 +36,12 @@ if TYPE_CHECKING:
 __all__ = ("watch",)
 
 _BUFFER = 8 << 20
-_LONGEST = 63  # characters of an event's name
+_MAX_NAME = 63  # characters of an event's name
 _COMM = "usdt_comm"  # an added argument, because the thread may have ended when its hit is shown
 
 _HEX = re.compile(r"(\w+)=\{?0x%")
 _SYMBOL = re.compile(r"(\w+)=%pS")
-_PLACES = frozenset({"__probe_ip", "__probe_func", "__probe_ret_ip"})
+_PROBE_ADDRESSES = frozenset({"__probe_ip", "__probe_func", "__probe_ret_ip"})
 
 # \b keeps click from filling the paragraph below it.
 _HELP = """Define events, print every hit, and remove the events.
@@ -53,67 +58,67 @@ The events belong to a group of this run, and do not appear in the shared buffer
 
 
 @click.command("watch", help=_HELP)
-@click.argument("definitions", metavar="[DEFINITION]...", nargs=-1)
+@definition_arguments
 @click.option(
-    "-i",
-    "--input",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Read definitions from FILE, one per line; - is stdin.",
+    "--filter",
+    "event_filter",
+    metavar="FILTER",
+    default="",
+    help="Show only hits that match, in the kernel's filter syntax.",
 )
-@click.option("--filter", "text", default="", help="Filter of all events, in the kernel's syntax.")
 @click.option("--buffer", type=SIZE, default=_BUFFER, help="Buffer size per CPU, default 8M.")
-@stop_options
+@stop_options()
 @output_options
-def watch(definitions: tuple[str, ...], files: tuple[str, ...], text: str, **options: Any) -> int:
+def watch(
+    words: tuple[str, ...], files: tuple[str, ...], event_filter: str, **options: Any
+) -> None:
     """Watch events."""
-    return _Watch(options).run(lines_of(definitions, files), text)
+    _Watch(options).run(read_lines(words, files), event_filter)
 
 
 class _Watch:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.count = 0
-        self.shown: dict[str, str] = {}  # name in tracefs → name that the user gave
+        self.given_names: dict[str, str] = {}  # name in tracefs → name that the user gave
         self.hexadecimal: dict[str, frozenset[str]] = {}  # name → fields with %x in print fmt
         self.symbols: dict[str, frozenset[str]] = {}  # name → fields with %pS in print fmt
         self._processes: dict[int, int] = {}
 
-    def run(self, lines: list[str], text: str) -> int:
-        """Define the events, print hits until stopped and a summary; return the exit code."""
+    def run(self, lines: list[str], event_filter: str) -> None:
+        """Define the events, print hits until stopped, and print a summary."""
         from usdt.tracefs.owner import own_name  # noqa: PLC0415 - with the tracer
         from usdt.tracefs.session import EventRequest, EventSession  # noqa: PLC0415
 
         root = tracefs()
         dialect = dialect_of(root)
         events = []
-        for number, item in enumerate(given(lines, dialect)):
-            room = item.definition.kind != "e" and (
+        for number, item in enumerate(parse_definitions(lines, dialect)):
+            takes_comm = item.definition.kind != "e" and (
                 len(item.definition.arguments) < dialect.maximum_arguments
             )
-            comm = [Argument(Comm(), _COMM)] if room else []
-            label = f"e{number}_{item.definition.event}"[:_LONGEST]
-            own = renamed(item.definition, own_name(), label, *comm)
-            name = f"{own.group}/{own.event}"
-            self.shown[name] = item.name
-            events.append(EventRequest(item.file, str(own), name, text))
+            comm = [Argument(Comm(), _COMM)] if takes_comm else []
+            label = f"e{number}_{item.definition.event}"[:_MAX_NAME]
+            definition = renamed(item.definition, own_name(), label, *comm)
+            name = f"{definition.group}/{definition.event}"
+            self.given_names[name] = item.name
+            events.append(EventRequest(item.file, str(definition), name, event_filter))
         with contextlib.ExitStack() as stack:
-            sink = stack.enter_context(OutputFile(self.options["output"]))
+            output = stack.enter_context(OutputFile(self.options["output"]))
             session = stack.enter_context(EventSession(root, events, buffer=self.options["buffer"]))
             stop = stack.enter_context(StopSignals())
-            for name, form in session.formats.items():
-                self.hexadecimal[name] = frozenset(_HEX.findall(form.print_fmt)) | _PLACES
-                self.symbols[name] = frozenset(_SYMBOL.findall(form.print_fmt))
+            for name, event_format in session.formats.items():
+                print_fmt = event_format.print_fmt
+                self.hexadecimal[name] = frozenset(_HEX.findall(print_fmt)) | _PROBE_ADDRESSES
+                self.symbols[name] = frozenset(_SYMBOL.findall(print_fmt))
             say(f"watching {plural(len(events), 'event')}; end with ^C")
-            self._loop(session, sink, stop)
+            self._loop(session, output, stop)
             lost = session.lost()
             if session.damaged:
-                say(f"{plural(session.damaged, 'page')} of the kernel could not be decoded fully")
+                say(f"could not decode all of {plural(session.damaged, 'page')} of the buffer")
         say(f"{plural(self.count, 'event')}, {lost} lost")
-        return 0
 
-    def _loop(self, session: EventSession, sink: OutputFile, stop: StopSignals) -> None:
+    def _loop(self, session: EventSession, output: OutputFile, stop: StopSignals) -> None:
         duration = self.options["duration"]
         deadline = math.inf if duration is None else time.monotonic() + duration
         while not stop.requested:
@@ -121,24 +126,24 @@ class _Watch:
             if left <= 0:
                 break
             session.wait(left)
-            if self._write(session.read(), sink):
+            if self._write(session.read(), output):
                 return
-            sink.check_reader()
+            output.check_reader()
         session.stop()
         while hits := session.read(everything=True):
-            if self._write(hits, sink):
+            if self._write(hits, output):
                 return
 
-    def _write(self, hits: list[TraceRecord], sink: OutputFile) -> bool:
+    def _write(self, hits: list[TraceRecord], output: OutputFile) -> bool:
         # Return True if the limit of -n is reached.
-        most = self.options["count"]
-        if most is not None:
-            hits = hits[: most - self.count]
+        limit = self.options["count"]
+        if limit is not None:
+            hits = hits[: limit - self.count]
         self.count += len(hits)
         if hits:
-            form = self._json if self.options["as_json"] else self._text
-            sink.write([form(hit) for hit in hits])
-        return most is not None and self.count >= most
+            render = self._json if self.options["as_json"] else self._text
+            output.write([render(hit) for hit in hits])
+        return limit is not None and self.count >= limit
 
     def _json(self, hit: TraceRecord) -> str:
         comm = hit.values.pop(_COMM, None)
@@ -148,8 +153,8 @@ class _Watch:
             "tid": hit.tid,
             "cpu": hit.cpu,
             "comm": comm,
-            "probe": self.shown[hit.name],
-            "args": {key: _plain(value) for key, value in hit.values.items()},
+            "probe": self.given_names[hit.name],
+            "args": {key: _json_value(value) for key, value in hit.values.items()},
         }
         for key in self.symbols[hit.name]:
             if isinstance(address := hit.values[key], int):
@@ -160,14 +165,14 @@ class _Watch:
         comm = hit.values.pop(_COMM, None) or "?"
         seconds, nanoseconds = divmod(hit.time, 1_000_000_000)
         head = f"{seconds:>6}.{nanoseconds // 1000:06} {hit.cpu:>3} {hit.tid:>8}  {comm:<16}"
-        spelled, named = self.hexadecimal[hit.name], self.symbols[hit.name]
+        hexadecimal, symbols = self.hexadecimal[hit.name], self.symbols[hit.name]
         values = " ".join(
             f"{key}={frame_text(self._kernel.frame(value))}"
-            if key in named and isinstance(value, int)
-            else f"{key}={_shown(value, hexadecimal=key in spelled)}"
+            if key in symbols and isinstance(value, int)
+            else f"{key}={_value_text(value, hexadecimal=key in hexadecimal)}"
             for key, value in hit.values.items()
         )
-        return printable(f"{head} {self.shown[hit.name]} {values}".rstrip()) + "\n"
+        return printable(f"{head} {self.given_names[hit.name]} {values}".rstrip()) + "\n"
 
     @functools.cached_property
     def _kernel(self) -> KernelSymbols:
@@ -190,21 +195,21 @@ def _tgid(tid: int) -> int:
     return tid
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     if value is None:
         return {"error": "memory not readable"}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _shown(value: object, *, hexadecimal: bool) -> str:
+def _value_text(value: object, *, hexadecimal: bool) -> str:
     if value is None:
         return "?(memory not readable)"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
-        return "{" + ", ".join(_shown(item, hexadecimal=hexadecimal) for item in value) + "}"
+        return "{" + ", ".join(_value_text(item, hexadecimal=hexadecimal) for item in value) + "}"
     if isinstance(value, int) and hexadecimal:
         return hex(value)
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,131 @@
+"""Definitions from arguments, files and stdin; ``kprobe event define``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kprobe.events import Definition, Deletion, Dialect, parse
+from kprobe.events.naming import named
+from kprobe.events.syntax_2009 import translate
+from kprobe.events.values import FilePlace
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
+from usdt.engine.cli.click_group import say
+from usdt.engine.cli.options import combined
+from usdt.tracefs.definitions import EVENT_FILES, define_event, remove_event
+from usdt.tracefs.mount import tracefs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = (
+    "NamedDefinition",
+    "define",
+    "definition_arguments",
+    "dialect_of",
+    "parse_definitions",
+    "read_lines",
+)
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """Define events that stay until they are removed. DEFINITION is in the kernel's syntax.
+
+\b
+kprobe event define 'p:opened do_sys_openat2 name=+0($arg2):ustring'
+kprobe event define -i definitions.txt --dry-run
+"""
+
+#: Adds the arguments DEFINITION… (``words``) and -i (``files``).
+definition_arguments = combined(
+    click.argument("words", metavar="[DEFINITION]...", nargs=-1),
+    click.option(
+        "-i",
+        "--input",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="Read definitions from FILE, one per line; - is stdin.",
+    ),
+)
+
+
+@click.command("define", help=_HELP)
+@definition_arguments
+@click.option("--dry-run", is_flag=True, help="Show what would be written, but write nothing.")
+def define(words: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> None:
+    """Define all events or, if the kernel refuses one, none."""
+    root = tracefs()
+    defined = []
+    for item in parse_definitions(read_lines(words, files), dialect_of(root)):
+        if dry_run:
+            click.echo(f"{item.file}: {item.definition}")
+            continue
+        try:
+            defined.append(define_event(root, item.file, str(item.definition), item.name))
+        except TracingError:
+            for event in reversed(defined):
+                remove_event(root, event)
+            raise
+        click.echo(item.name)
+
+
+@frozen
+class NamedDefinition:
+    """A parsed and named definition, and the tracefs file that it is written to."""
+
+    definition: Definition
+    file: str
+
+    @property
+    def name(self) -> str:
+        """``GROUP/EVENT``."""
+        return f"{self.definition.group}/{self.definition.event}"
+
+
+def dialect_of(root: Path) -> Dialect:
+    """Return the syntax that this kernel accepts."""
+    return Dialect.running((root / "README").read_text())
+
+
+def read_lines(words: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Return definitions from arguments and files (``-`` is stdin), without blank or comment lines.
+
+    Raises:
+        TracingError: a file cannot be read, or there is no definition.
+    """
+    lines = list(words)
+    for name in files:
+        try:
+            text = sys.stdin.read() if name == "-" else Path(name).read_text()
+        except (OSError, UnicodeDecodeError) as err:
+            reason = err.strerror if isinstance(err, OSError) else "it is not text"
+            raise TracingError(f"{name}: cannot be read: {reason}") from err
+        lines += text.splitlines()
+    definitions = [line for line in lines if line.partition("#")[0].strip()]
+    if not definitions:
+        raise TracingError("no definition: give one, or -i FILE")
+    return definitions
+
+
+def parse_definitions(lines: Iterable[str], dialect: Dialect) -> list[NamedDefinition]:
+    """Parse definitions. Translate the syntax of 2009, with a message on stderr.
+
+    Raises:
+        DefinitionError: one is not valid.
+        TracingError: one is a deletion.
+    """
+    definitions = []
+    for line in lines:
+        text, changes = translate(line)
+        for change in changes:
+            say(f"syntax of 2009: {change}")
+        definition = parse(text, dialect)
+        if isinstance(definition, Deletion):
+            raise TracingError(f"{text}: deletes events; use kprobe event remove")
+        kind = "user" if isinstance(definition.place, FilePlace) else definition.kind
+        definitions.append(NamedDefinition(named(definition), EVENT_FILES[kind]))
+    return definitions

@@ -1,0 +1,88 @@
+"""Files and probes that arguments of ``list``, ``info``, ``check`` and ``events`` select."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import ProbeNotFound, TargetError
+from usdt.base.frozen import frozen
+from usdt.engine.language import parse_probe
+from usdt.probes.sites import closest_match, matching
+from usdt.targets.listing_files import find_probes, split_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from usdt.probes.probe import FileProbes, Probe
+
+__all__ = ("ListArguments", "select", "split_arguments")
+
+
+@frozen
+class ListArguments:
+    """Arguments of the commands that read files.
+
+    Attributes:
+        targets: files, libraries and programs.
+        patterns: USDT probes.
+        functions: ``uprobe:[TARGET:]FUNCTION``.
+    """
+
+    targets: list[str]
+    patterns: list[str]
+    functions: list[str]
+
+    @property
+    def only_functions(self) -> bool:
+        """Whether no USDT probes are wanted: the targets are those of functions."""
+        return bool(self.functions) and not self.patterns
+
+
+def split_arguments(words: Sequence[str]) -> ListArguments:
+    """Split arguments into targets, USDT probes and functions."""
+    functions = [word for word in words if word.startswith("uprobe:")]
+    targets, patterns = split_words([word for word in words if word not in functions])
+    return ListArguments(targets, patterns, functions)
+
+
+def select(
+    arguments: ListArguments, pids: Sequence[int], *, all_processes: bool = False
+) -> Iterator[tuple[FileProbes, list[Probe]]]:
+    """Yield files with those of their probes that match the arguments.
+
+    Raises:
+        TargetError: there is no target.
+        ProbeNotFound: nothing matches; the message names the most similar probe.
+    """
+    requests = [parse_probe(pattern) for pattern in arguments.patterns]
+    targets = arguments.targets + [one.path for one in requests if one.path is not None]
+    if not targets and not pids and not all_processes:
+        raise TargetError("no target: give a file, a library, -p PID, or -a for all processes")
+    searched: list[FileProbes] = []
+    matched = False
+    for file in find_probes(list(dict.fromkeys(targets)), pids=pids, everything=all_processes):
+        searched.append(file)
+        if requests:
+            probes = list(dict.fromkeys(p for r in requests for p in matching(r, file.probes)))
+        else:
+            probes = list(file.probes)
+        if probes or (file.warnings and not requests):
+            matched = matched or bool(probes)
+            yield file, probes
+    if not matched:
+        if targets:
+            where = ", ".join(file.path for file in searched)
+        else:
+            where = f"process {', '.join(map(str, pids))}" if pids else "all processes"
+        raise _not_found(where, searched, arguments.patterns)
+
+
+def _not_found(where: str, files: Sequence[FileProbes], patterns: Sequence[str]) -> ProbeNotFound:
+    names = [probe.full_name for file in files for probe in file.probes]
+    if not patterns or not names:
+        return ProbeNotFound(f"{where}: no USDT probes")
+    request = parse_probe(patterns[0])
+    wanted = f"{request.provider}:{request.name}"
+    nearest = closest_match(wanted, names)
+    hint = f"; nearest is {nearest}" if nearest else ""
+    return ProbeNotFound(f"{where}: no probe {wanted}{hint}")
