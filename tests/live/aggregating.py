@@ -12,8 +12,9 @@ from tracing_tools import Tool, tracing, usdt
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import Event, EventFormatter
+from usdt.engine.run.options import TargetOptions
 from usdt.engine.runtime.session import RingBufferSession
-from usdt.targets.tracer import Targets, Tracer
+from usdt.targets.tracer import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -118,12 +119,13 @@ def aggregated(
         made.append(AggregateSession(aggregation, requests, accept=accept, max_string=128))
         return made[0]
 
-    targets = Targets((program.pid,))
+    targets = TargetOptions((program.pid,))
     with (
-        Tracer(requests, targets, session) as tracer,
+        Tracer(requests, targets, None, session) as tracer,
         Tracer(
             [parse_probe(text) for text in traced],
             targets,
+            None,
             lambda accept: RingBufferSession(EventFormatter(), accept=accept),
         ) as trace,
     ):

@@ -209,7 +209,7 @@ def test_executable_memory_without_a_file_is_no_new_file() -> None:
         mmap.mmap(-1, 4096, **flags).close()
         mine = [record for record in sideband.take() if getattr(record, "pid", 0) == os.getpid()]
         assert 0 in [record.inode for record in mine]
-        assert not [new for new in family.fresh() if new and not new.file.inode]
+        assert not [new for new in family.fresh() if new and not new.identity[1]]
 
 
 def test_a_buffer_that_overflows_says_so(tmp_path: Path) -> None:

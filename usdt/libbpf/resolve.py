@@ -16,7 +16,7 @@ from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
 from usdt.libbpf.usdt_spec import Problem, Spec, UsdtSpecLayout, make_spec
 from usdt.probes.probe import read_probes
-from usdt.probes.sites import closest_match, points_of
+from usdt.probes.sites import missing_probe, points_of
 from usdt.procfs.mapped_files import file_identity, mapped_files
 from usdt.procfs.maps import Mapping, read_maps
 from usdt.targets.target_files import resolve_target
@@ -245,9 +245,4 @@ def _code(point: AttachPoint) -> list[Mapping]:
 def _not_found(wanted: str, where: str, names: Iterable[str], notices: list[str]) -> ProbeNotFound:
     if notices:
         return ProbeNotFound(f"{where}: no site of {wanted} can be attached: {notices[0]}")
-    known = list(names)
-    if not known:
-        return ProbeNotFound(f"{where}: no USDT probes, so no {wanted}")
-    near = closest_match(wanted, known)
-    hint = f"nearest is {near}" if near else f"{len(known)} others"
-    return ProbeNotFound(f"{where}: no probe {wanted}; {hint}")
+    return ProbeNotFound(missing_probe(where, wanted, list(names)))

@@ -33,6 +33,7 @@ __all__ = (
     "foreign_reason",
     "is_typo_of",
     "matching",
+    "missing_probe",
     "points_of",
     "unsupported_code_reason",
 )
@@ -199,6 +200,15 @@ def _symbolic(probe: Probe, site: Site) -> bool:
 def closest_match(wanted: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to a misspelt one, or None."""
     return closest(wanted, known, 0.7) or None
+
+
+def missing_probe(where: str, wanted: str, names: Sequence[str]) -> str:
+    """Return the message that ``where`` has no probe of a name, but those of ``names``."""
+    if not names:
+        return f"{where}: no USDT probes, so no {wanted}"
+    near = closest_match(wanted, names)
+    hint = f"nearest is {near}" if near else f"{len(names)} other probes"
+    return f"{where}: no probe {wanted}; {hint}"
 
 
 def is_typo_of(one: str, other: str) -> bool:

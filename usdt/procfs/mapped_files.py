@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
@@ -31,14 +32,22 @@ from usdt.procfs.access import explain_errors, read_bytes
 from usdt.procfs.maps import DELETED, Mapping, parse_line, read_maps_file
 from usdt.procfs.process import pid_exists, start_time
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 __all__ = (
+    "FileId",
     "MappedFile",
     "MapsPoller",
     "executable_of",
     "file_identity",
+    "files_of_processes",
     "mapped_files",
     "same_file",
 )
+
+#: Device (major, minor) and inode of a file, as in /proc/PID/maps.
+FileId = tuple[tuple[int, int], int]
 
 
 @frozen
@@ -60,6 +69,11 @@ class MappedFile:
     inode: int
     deleted: bool
 
+    @property
+    def identity(self) -> FileId:
+        """Device and inode, which identify a file."""
+        return self.device, self.inode
+
 
 def mapped_files(pid: int, *, executable_only: bool = True) -> list[MappedFile]:
     """Return the files a process has mapped, one for each device and inode, in order of address.
@@ -75,9 +89,35 @@ def mapped_files(pid: int, *, executable_only: bool = True) -> list[MappedFile]:
     return [_mapped_file(pid, mapping) for mapping in lines.values()]
 
 
-def _file_lines(
-    data: bytes, *, executable_only: bool
-) -> dict[tuple[tuple[int, int], int], Mapping]:
+def files_of_processes(
+    pids: Iterable[int], *, skip_errors: bool = False
+) -> Iterator[tuple[str, str, FileId]]:
+    """Yield path, path to open and identity of the files that processes have mapped executable.
+
+    Each file is yielded once; one that cannot be opened is left out.
+
+    Args:
+        pids: the processes.
+        skip_errors: True to skip processes that have ended or belong to another user.
+
+    Raises:
+        TargetError: no such process, or not permitted.
+    """
+    seen: set[FileId] = set()
+    for pid in pids:
+        try:
+            files = mapped_files(pid)
+        except TargetError:
+            if skip_errors:
+                continue
+            raise
+        for file in files:
+            if file.open_path is not None and file.identity not in seen:
+                seen.add(file.identity)
+                yield file.path, file.open_path, file.identity
+
+
+def _file_lines(data: bytes, *, executable_only: bool) -> dict[FileId, Mapping]:
     # The first mapping of each file. A process has hundreds of lines, and few are of interest:
     # select them as bytes, before anything is converted.
     found: dict[bytes, bytes] = {}
@@ -130,7 +170,7 @@ def same_file(path: str, mapped: MappedFile) -> bool:
     return _is_same(path, mapped.device, mapped.inode)
 
 
-def file_identity(path: str) -> tuple[tuple[int, int], int]:
+def file_identity(path: str) -> FileId:
     """Return device and inode of a file as /proc/PID/maps shows them, by mapping it.
 
     Raises:
@@ -193,7 +233,7 @@ class MapsPoller:
         self.alive = True
         self._maps = b""
         self._start_time: int | None = None
-        self._seen: set[tuple[tuple[int, int], int]] = set()
+        self._seen: set[FileId] = set()
 
     def changed(self) -> list[MappedFile]:
         """Return the files mapped executable since the last call; at first, all of them.

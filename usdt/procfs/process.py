@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.procfs.access import explain_errors, read_bytes
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = (
     "ThreadGroup",
     "command_name",
+    "describe_process",
     "is_kernel_thread",
     "open_pidfd",
     "parent",
@@ -63,6 +65,14 @@ def command_name(pid: int) -> str:
     """
     with explain_errors(pid):
         return os.fsdecode(read_bytes(f"/proc/{pid}/comm").removesuffix(b"\n"))
+
+
+def describe_process(pid: int) -> str:
+    """Return a process's ID and, while it lives, its name, for messages."""
+    try:
+        return f"process {pid} ({command_name(pid)})"
+    except TargetError:
+        return f"process {pid}"
 
 
 def thread_group(pid: int) -> ThreadGroup:

@@ -19,6 +19,7 @@ from usdt.symbolize.perfmap import PerfMap
 
 if TYPE_CHECKING:
     from usdt.engine.output.frames import Frame
+    from usdt.procfs.mapped_files import FileId
     from usdt.symbolize.file_cache import FileCache
     from usdt.symbolize.file_symbols import FileSymbols
 
@@ -57,7 +58,7 @@ class ProcessMaps:
         self.size = 0
         self.reported = False
         self._cache = cache
-        self._files: dict[tuple[tuple[int, int], int], FileSymbols | None] = {}
+        self._files: dict[FileId, FileSymbols | None] = {}
         self._read_at = 0.0
 
     @classmethod
@@ -127,8 +128,8 @@ class ProcessMaps:
         except TargetError:
             return
         for file in mapped:
-            if self._files.get((file.device, file.inode)) is None:
-                self._files[file.device, file.inode] = self._cache.mapped(file, pid)
+            if self._files.get(file.identity) is None:
+                self._files[file.identity] = self._cache.mapped(file, pid)
         for mapping in self.history.mappings:
             if mapping.path == "[vdso]" and mapping.end - mapping.start <= MAX_VDSO:
                 image = read_memory(pid, mapping.start, mapping.end - mapping.start)

@@ -1,7 +1,9 @@
 """Targets: the processes, commands and files that are traced.
 
-tracer           attach probes in the files of the targets, now and later, and detect the end
-trace_requests   requested probes and the files they are searched in
+tracer           attach what the finders find in the files of the targets, now and later
+target_set       the processes of the targets and their end; the files they map, now and later
+probe_finders    a requested probe in a file → attach points: USDT probes, functions
+traced_files     a file of the targets, and what is known of it
 provider         the kinds usdt and uprobe, for the engine's registry
 target_files     TARGET arguments → files; library_search, ldcache: the dynamic loader's search
 executables      the search for programs, as a shell and the kernel do it

@@ -19,34 +19,21 @@ from typing import TYPE_CHECKING, Self
 
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import SyscallError, TargetError
-from usdt.base.frozen import frozen
 from usdt.bpf.perf_sideband import MmapRecord, PerfSideband
 from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
-from usdt.procfs.mapped_files import MappedFile, file_identity, mapped_files, same_file
+from usdt.procfs.mapped_files import FileId, MappedFile, file_identity, mapped_files, same_file
 from usdt.procfs.namespaces import pid_visible_to_bpf
 from usdt.procfs.process import parent, processes
+from usdt.targets.traced_files import TracedFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
-__all__ = ("ForkFollower", "NewFile")
+__all__ = ("ForkFollower",)
 
 _MAX_FILES = 1 << 17  # files with a stored state
 _ROUNDS = 64  # maximum scans for children; each scan finds those forked since the last one
-
-
-@frozen
-class NewFile:
-    """A file that was mapped for the first time.
-
-    Attributes:
-        file: the mapped file.
-        renewed: True if an earlier file with this device and inode was deleted or overwritten.
-    """
-
-    file: MappedFile
-    renewed: bool
 
 
 class ForkFollower:
@@ -71,7 +58,7 @@ class ForkFollower:
     ) -> None:
         self.notices: list[str] = []
         self._events: PerfSideband | None = None
-        self._met: dict[tuple[tuple[int, int], int], tuple[int, int]] = {}
+        self._met: dict[FileId, tuple[int, int]] = {}
         self.followed = TaskSet(namespace, max_tasks=max_tasks)
         try:
             self.pids = tuple(self._take_in(pids))
@@ -113,7 +100,7 @@ class ForkFollower:
         """File descriptors that are readable when :meth:`fresh` has files to report."""
         return [] if self._events is None else self._events.descriptors
 
-    def fresh(self) -> Iterator[NewFile | None]:
+    def fresh(self) -> Iterator[TracedFile | None]:
         """Yield the files mapped since the last call by any process; None: scan all processes."""
         if self._events is None:
             return
@@ -129,8 +116,7 @@ class ForkFollower:
             known, now = self._met.get(identity), (event.generation, _written(event))
             self._met[identity] = now
             if known != now:
-                renewed = known is not None
-                yield from (NewFile(file, renewed) for file in _look(event))
+                yield from _look(event, renewed=known is not None)
 
     def empty(self) -> bool:
         """Return True if all have ended; the given processes end with :meth:`forget`."""
@@ -204,13 +190,14 @@ def _written(event: MmapRecord) -> int:
     return found.st_mtime_ns if found.st_ino == event.inode else 0
 
 
-def _look(event: MmapRecord) -> Iterator[MappedFile]:
+def _look(event: MmapRecord, *, renewed: bool) -> Iterator[TracedFile]:
     # By name, which outlives the process; else through the process, if it still exists.
     path = os.fsdecode(event.path)
     named = MappedFile(path, path, event.device, event.inode, deleted=False)
     with contextlib.suppress(TargetError):
         if path.startswith("/") and same_file(path, named):
-            device, inode = file_identity(path)
-            yield MappedFile(path, path, device, inode, deleted=False)
+            yield TracedFile(path, path, file_identity(path), renewed=renewed)
         elif event.pid:
-            yield from mapped_files(event.pid)
+            for file in mapped_files(event.pid):
+                if file.open_path is not None:
+                    yield TracedFile(file.path, file.open_path, file.identity, renewed=renewed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.probes.probe import FileProbes, read_probes
-from usdt.procfs.mapped_files import MappedFile, mapped_files
+from usdt.procfs.mapped_files import files_of_processes
 from usdt.procfs.process import processes, thread_group
 from usdt.targets.target_files import resolve_target
 
@@ -37,27 +37,11 @@ def find_probes(
                 target = resolve_target(word, pid=pid)
                 yield read_probes(target.path, open_path=target.open_path)
         return
-    seen: set[tuple[tuple[int, int], int]] = set()
-    for pid in processes() if everything else pids:
-        try:
-            files = mapped_files(thread_group(pid).pid)
-        except TargetError:
-            if everything:  # it has ended, or belongs to another user
-                continue
-            raise
-        yield from _unseen(files, seen)
-
-
-def _unseen(
-    files: Sequence[MappedFile], seen: set[tuple[tuple[int, int], int]]
-) -> Iterator[FileProbes]:
-    for file in files:
-        identity = (file.device, file.inode)
-        if identity in seen or file.open_path is None:
-            continue
-        seen.add(identity)
+    # Threads stand for their processes.
+    wanted = processes() if everything else (thread_group(pid).pid for pid in pids)
+    for path, open_path, _ in files_of_processes(wanted, skip_errors=everything):
         with contextlib.suppress(ElfError, TargetError):  # not a program: a font, a locale
-            found = read_probes(file.path, open_path=file.open_path)
+            found = read_probes(path, open_path=open_path)
             if found.probes or found.warnings:
                 yield found
 

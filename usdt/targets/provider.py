@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
-from usdt.targets.tracer import Targets, Tracer
+from usdt.base.frozen import replace
+from usdt.targets.tracer import Tracer
 
 if TYPE_CHECKING:
     import contextlib
@@ -47,12 +48,8 @@ class FileProbeProvider:
                 raise TargetError("the command is empty")
             command = stack.enter_context(StoppedCommand(targets.command))
         # Without probes of files, the files of all processes need not be searched.
-        selection = Targets(
-            targets.pids, command, targets.all_processes and bool(requests), targets.follow
-        )
-        tracer = Tracer(
-            requests, selection, session, patience=targets.library_timeout, keys=options.keys
-        )
+        targets = replace(targets, all_processes=targets.all_processes and bool(requests))
+        tracer = Tracer(requests, targets, command, session, keys=options.keys)
         return stack.enter_context(tracer), command
 
     def symbolizer(self) -> Symbolizer:

@@ -31,7 +31,7 @@ import stat
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
-from usdt.procfs.mapped_files import MappedFile, executable_of, mapped_files, same_file
+from usdt.procfs.mapped_files import FileId, MappedFile, executable_of, mapped_files, same_file
 from usdt.procfs.process import command_name, processes
 from usdt.targets.executables import DEFAULT_PROGRAM_PATH, find_program
 from usdt.targets.library_search import find_library, in_root, library_names, name_rank
@@ -192,14 +192,14 @@ def _rank(row: tuple[int, MappedFile]) -> int:
 
 def _mapped_anywhere(word: str) -> Target | None:
     # Scans every process, at about 0.3 ms each, only before giving up.
-    found: dict[tuple[tuple[int, int], int], MappedFile] = {}
+    found: dict[FileId, MappedFile] = {}
     for pid in processes():
         try:
             best = _best(word, mapped_files(pid))
         except TargetError:
             continue  # it has ended, or belongs to another user
         if best is not None and best.open_path is not None:
-            found.setdefault((best.device, best.inode), best)
+            found.setdefault(best.identity, best)
     if len(found) > 1:
         names = ", ".join(sorted({file.path for file in found.values()})[:4])
         raise TargetError(

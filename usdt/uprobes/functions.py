@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import ProbeNotFound
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
 from usdt.elf.symbol_tables import SymbolTables
@@ -318,19 +318,7 @@ class FunctionFile:
             raise ProbeNotFound(f"{where} is inside an instruction: {problem}")
         if unknown:
             self.notes.append(f"{where}: {unknown}")
-        return ProbeFunction(
-            function.name,
-            function.symbol,
-            self.path,
-            self.machine,
-            function.start,
-            function.size,
-            shift,
-            offset,
-            function.aliases,
-            function.is_go,
-            function.no_return,
-        )
+        return replace(function, offset_in_function=shift, offset=offset)
 
     def _functions(self, symbols: Iterable[ElfSymbol], preferred: str = "") -> list[ProbeFunction]:
         # All names of an address are one function.

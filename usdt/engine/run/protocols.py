@@ -88,11 +88,13 @@ class TracedTargets(Protocol):
 
     Attributes:
         notices: messages for the user.
-        ended: whether all traced processes have ended.
     """
 
     notices: list[str]
-    ended: bool
+
+    @property
+    def ended(self) -> bool:
+        """True if all traced processes have ended."""
 
     @property
     def attach_log(self) -> list[str]:

@@ -1,0 +1,260 @@
+"""The targets: their processes and when they end, the files they map now and later.
+
+    pids      the files that the processes have mapped, and those they map later
+    command   the program and libraries of a command held at its start; then as pids
+    files     the files that the probes name, in every process that runs them, now or later
+    all       every file that any process has mapped; scanned again every few seconds
+
+With ``follow``, the children of pids and command are targets as well, see
+:mod:`usdt.targets.follow_forks`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+from usdt.base.closeable import Closeable
+from usdt.base.errors import ElfError, TargetError
+from usdt.engine.compiler.codegen.model import TaskFilter
+from usdt.procfs import namespaces, process
+from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
+from usdt.targets.target_files import resolve_target
+from usdt.targets.traced_files import TracedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from usdt.engine.run.options import TargetOptions
+    from usdt.engine.runtime.session import BpfSession
+    from usdt.targets.follow_forks import ForkFollower
+    from usdt.targets.spawn import StoppedCommand
+
+__all__ = ("TargetSet",)
+
+RESCAN = 0.05  # seconds between two scans of a process's mappings
+RESCAN_ALL = 2.0  # seconds between two scans of all processes of the machine
+
+
+class TargetSet(Closeable):
+    """The processes of targets, and their files.
+
+    Args:
+        options: the processes to trace; a thread ID selects its process.
+        command: the command, held at its start.
+        notices: receives messages for the user.
+
+    Attributes:
+        pids: the processes; empty if probes fire in every process.
+        following: True if their children are followed.
+        ended: True if all have ended, as of the last :meth:`reap`.
+
+    Raises:
+        TargetError: a process does not exist or cannot be traced.
+    """
+
+    _session: BpfSession  # as of watch()
+
+    def __init__(
+        self, options: TargetOptions, command: StoppedCommand | None, notices: list[str]
+    ) -> None:
+        self.ended = False
+        self._options = options
+        self._command = command
+        self._notices = notices
+        self._given = self.pids = self._processes()
+        self._namespace = namespaces.nested_pid_namespace()
+        self._follower = self._start_following() if options.follow and self.pids else None
+        self.following = self._follower is not None
+        self._maps = [MapsPoller(pid) for pid in self.pids]
+        self._next_scan = time.monotonic()
+        self._pidfds: dict[int, int] = {}
+
+    def _processes(self) -> tuple[int, ...]:
+        if self._command is not None:
+            return (self._command.pid,)
+        groups = [process.thread_group(pid) for pid in self._options.pids]
+        self._notices += [group.note for group in groups if group.note]
+        for group in groups:
+            if process.is_kernel_thread(group.pid):
+                name = process.describe_process(group.pid)
+                raise TargetError(f"{name} is a kernel thread: it runs no program")
+            if not namespaces.pid_visible_to_bpf(group.pid):
+                name = process.describe_process(group.pid)
+                raise TargetError(
+                    f"{name} is in a child PID namespace: it can only be traced from its own "
+                    "namespace or from the initial one"
+                )
+        return tuple(dict.fromkeys(group.pid for group in groups))
+
+    def _start_following(self) -> ForkFollower:
+        from usdt.targets.follow_forks import ForkFollower  # noqa: PLC0415 - only for -f
+
+        follower = ForkFollower(self.pids, self._namespace)
+        self.pids = follower.pids
+        self._notices += follower.notices
+        return follower
+
+    @property
+    def task_filter(self) -> TaskFilter:
+        """The filter by which programs recognize the processes."""
+        if self._follower is not None:
+            return TaskFilter((), self._namespace, self._follower.followed)
+        return TaskFilter(self.pids, self._namespace)
+
+    @property
+    def scan_interval(self) -> float | None:
+        """Seconds between two scans for new files; None if there is nothing to scan."""
+        if self.pids:
+            return RESCAN
+        return RESCAN_ALL if self._options.all_processes else None
+
+    def close(self) -> None:
+        """Release all resources; idempotent."""
+        pidfds, self._pidfds = self._pidfds, {}
+        for number in pidfds.values():
+            os.close(number)
+        if self._follower is not None:
+            self._follower.close()
+
+    # ------------------------------------------------------------ files
+
+    def named_files(self, name: str, read: Callable[[TracedFile], None]) -> list[TracedFile]:
+        """Return the files of a TARGET argument, one for each process.
+
+        Args:
+            name: the argument; with processes, resolved in their mount namespaces.
+            read: reads a file; its errors are raised, except about children found by ``follow``.
+
+        Raises:
+            TargetError: there is no such file, or it cannot be read.
+        """
+        found = []
+        for pid in self.pids or (0,):
+            try:
+                file = self._named_file(name, pid)
+                read(file)
+            except (ElfError, TargetError):
+                if not self._is_child(pid):
+                    raise
+            else:
+                found.append(file)
+        return found
+
+    def _named_file(self, name: str, pid: int) -> TracedFile:
+        # A command has not run yet: names mean what they mean here.
+        root_pid = 0 if self._command is not None else pid
+        target = resolve_target(name, pid=root_pid or None)
+        identity = file_identity(target.open_path)
+        return TracedFile(target.path, target.open_path, identity, self._attach_pid(pid), root_pid)
+
+    def _attach_pid(self, pid: int) -> int:
+        # The only process to attach in; 0 (all) if children are followed: they may map other files.
+        return 0 if self.following else pid
+
+    def _is_child(self, pid: int) -> bool:
+        # Found by -f; errors about it are not fatal.
+        return self.following and pid not in self._given
+
+    def files(self) -> Iterator[TracedFile]:
+        """Yield the files that the processes have mapped, or that the command will map.
+
+        Raises:
+            TargetError: a process cannot be inspected.
+        """
+        if self._options.all_processes:
+            yield from _mapped_anywhere()
+        elif self._command is not None:
+            yield from self._command_files(self._command)
+        else:
+            for maps in self._maps:
+                try:
+                    yield from self._newly_mapped(maps)
+                except TargetError:
+                    if not self._is_child(maps.pid):
+                        raise
+
+    def _command_files(self, command: StoppedCommand) -> Iterator[TracedFile]:
+        for path in command.files():
+            yield TracedFile(path, path, file_identity(path), self._attach_pid(command.pid))
+        # Programs that children are likely to execute.
+        for path in command.guess_programs() if self.following else ():
+            with contextlib.suppress(TargetError):
+                yield TracedFile(path, path, file_identity(path))
+
+    def _newly_mapped(self, maps: MapsPoller) -> Iterator[TracedFile]:
+        for file in maps.changed():
+            if file.open_path is None:
+                self._notices.append(
+                    f"{file.path} of process {maps.pid} cannot be opened (deleted); this "
+                    "needs CAP_SYS_ADMIN"
+                )
+            else:
+                pid = self._attach_pid(maps.pid)
+                yield TracedFile(file.path, file.open_path, file.identity, pid)
+
+    def new_files(self) -> list[TracedFile]:
+        """Return files that may have been mapped since the last call.
+
+        Scans are ``scan_interval`` apart; what the kernel reports is returned at every call.
+
+        Raises:
+            TargetError: a process cannot be inspected.
+        """
+        found: list[TracedFile] = []
+        for file in self._follower.fresh() if self._follower is not None else ():
+            found += _mapped_anywhere() if file is None else [file]
+        now = time.monotonic()
+        if now < self._next_scan:
+            return found
+        self._next_scan = now + (self.scan_interval or 0)
+        if self._options.all_processes:
+            found += _mapped_anywhere()
+        elif self.following:
+            self.reap()  # also while events keep coming: the ID may be reused
+        else:
+            for maps in self._maps:
+                found += self._newly_mapped(maps)
+        return found
+
+    # ------------------------------------------------------------ ends of processes
+
+    def watch(self, session: BpfSession) -> None:
+        """Let the session's poll() return when a process ends, or the kernel reports a new file."""
+        self._session = session
+        for pid in self.pids:
+            try:
+                self._pidfds[pid] = process.open_pidfd(pid)
+                session.watch(self._pidfds[pid])
+            except TargetError:  # it has ended: the next scan notices that
+                if self._follower is not None and not process.pid_exists(pid):
+                    self._follower.forget(pid)
+        for number in self._follower.descriptors if self._follower is not None else ():
+            session.watch(number)
+
+    def reap(self) -> None:
+        """Notice which processes have ended, after :meth:`watch`."""
+        poller = select.poll()  # a pidfd is readable when the whole process has ended
+        for number in self._pidfds.values():
+            poller.register(number, select.POLLIN)
+        gone = {number for number, _ in poller.poll(0)}
+        for pid, number in list(self._pidfds.items()):
+            if number in gone:
+                del self._pidfds[pid]
+                self._session.unwatch(number)
+                os.close(number)
+                if self._follower is not None:
+                    self._follower.forget(pid)
+        self.ended = not self._pidfds and (self._follower is None or self._follower.empty())
+
+    def loss_notes(self) -> list[str]:
+        """Return messages about children that could not be followed."""
+        return [] if self._follower is None else list(self._follower.loss_notes())
+
+
+def _mapped_anywhere() -> Iterator[TracedFile]:
+    for path, open_path, identity in files_of_processes(process.processes(), skip_errors=True):
+        yield TracedFile(path, open_path, identity)
