@@ -255,7 +255,7 @@ def test_where_address_spaces_overlap_the_kernels_come_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As on s390x: one number is an address of both.
-    monkeypatch.setattr(reading, "_SPLIT", False)
+    monkeypatch.setattr(reading, "_ADDRESS_SPACES_DISJOINT", False)
     made = typed_plan('t, t->in.a, s, *(int *)(n + 4096), s == "kernel"')
     both = {"kernel": {4096: thing(), 8192: b"kernel\0"}, "user": {4096: b"\x02\0\0\0" * 60}}
     args = json.loads(shown(JsonFormatter(), made, machine(4096, 0, 8192, **both)))["args"]
@@ -275,7 +275,7 @@ def test_the_first_page_is_nobodys_where_address_spaces_overlap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # s390x has memory there: members of a NULL pointer would be made up.
-    monkeypatch.setattr(reading, "_SPLIT", False)
+    monkeypatch.setattr(reading, "_ADDRESS_SPACES_DISJOINT", False)
     here = machine(0, kernel={0: thing()})
     args = json.loads(shown(JsonFormatter(), typed_plan("t, t->in.a, t->name"), here))["args"]
     unread = {"error": "memory not readable"}

@@ -25,7 +25,11 @@ from usdt.base.frozen import frozen, replace
 from usdt.bpf._uapi import Helper, MapType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R9, R10, Alu, Jump
 from usdt.bpf.maps import MapSpec
-from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
+from usdt.engine.compiler.codegen.map_calls import (
+    emit_map_call,
+    emit_map_key,
+    emit_unique_thread,
+)
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_POINTER_SLOT, KEY_SLOT, STRING_SLOT
 from usdt.engine.compiler.entry_return import (
@@ -183,16 +187,10 @@ class ChainCondition:
 
 
 def _key(asm: Assembler) -> None:
-    numbered = asm.new_label("thread")
     asm.mov(R1, R9)
     asm.alu(Alu.LSH, R1, 32)
     asm.alu(Alu.RSH, R1, 32)
-    asm.jump(Jump.NE, R1, 0, numbered)
-    asm.call(Helper.GET_SMP_PROCESSOR_ID)
-    asm.mov(R1, R0)
-    asm.add(R1, 1)
-    asm.alu(Alu.LSH, R1, 32)
-    asm.label(numbered)
+    emit_unique_thread(asm, R1)
     asm.store(R10, KEY_SLOT, R1)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from usdt.arch.locations import Captured, Memory
+from usdt.arch.locations import Captured
 from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
@@ -22,10 +22,9 @@ from usdt.engine.compiler.codegen.expressions import (
     TEMPORARIES,
     ExpressionEmitter,
 )
-from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_unique_thread
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.ir import (
-    ArgumentValue,
     Builtin,
     Number,
     StringEquals,
@@ -177,13 +176,13 @@ class KeyEmitter:
                 if output.captured is not None:
                     writer.copy_kept(output.captured, R10, place, field.size)
                     return
-                writer.address(_memory(output.node))
+                writer.aggregate_address(output.node)
                 asm.mov(R8, R3)
                 self._read(writer, output, place, field.size)
             case IntColumn() | FloatColumn() | SymbolColumn():
                 writer.value(output.node)
                 if self.tasks and isinstance(output.node, Builtin) and output.node.name == "tid":
-                    self._idle()
+                    emit_unique_thread(asm, R0)
                 asm.store(R10, place, R0)
                 if isinstance(column, SymbolColumn):
                     asm.mov(R1, R9)
@@ -193,16 +192,6 @@ class KeyEmitter:
                 raise TypeError(f"{field.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)
-
-    def _idle(self) -> None:
-        # Replaces thread 0 in r0, an idle task, with (CPU + 1) << 32.
-        asm = self.asm
-        numbered = asm.new_label("thread")
-        asm.jump(Jump.NE, R0, 0, numbered)
-        asm.call(Helper.GET_SMP_PROCESSOR_ID)
-        asm.add(R0, 1)
-        asm.alu(Alu.LSH, R0, 32)
-        asm.label(numbered)
 
     def _stack(self, field: KeyField, kind: StackKind) -> None:
         asm = self.asm
@@ -270,9 +259,7 @@ class KeyEmitter:
         text = isinstance(output.column, StringColumn)
         helper = Helper.PROBE_READ_USER_STR if text else Helper.PROBE_READ_USER
 
-        def prepare() -> None:
-            asm.mov(R1, R10)
-            asm.add(R1, place)
+        def load_size() -> None:
             asm.mov(R2, size)
             if length is not None:
                 asm.load(R2, R10, length)
@@ -286,7 +273,7 @@ class KeyEmitter:
                 asm.mov(R0, R8)
                 writer.touch(size)
             asm.mov(R3, R8)
-            writer.call_reader(helper, prepare, kernel=of_kernel(output.node))
+            writer.read_to(helper, R10, place, load_size, kernel=of_kernel(output.node))
             asm.jump(Jump.SGE, R0, 0, done)
         asm.goto(self.unread)
         asm.label(done)
@@ -317,9 +304,3 @@ def _nodes(outputs: Sequence[Output]) -> list[Node]:
 def _compares_text(node: Node) -> bool:
     compares = isinstance(node, (StringEqualsConst, StringEquals))
     return compares or any(map(_compares_text, children(node)))
-
-
-def _memory(node: Node) -> Memory:
-    if isinstance(node, ArgumentValue) and isinstance(node.fetch, Memory):
-        return node.fetch
-    raise TypeError(f"an aggregate lies in memory, not in {node}")

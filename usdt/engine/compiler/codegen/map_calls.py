@@ -1,17 +1,18 @@
-"""Code for helper calls with a map and a key on the BPF stack."""
+"""Code for map keys on the BPF stack, and for helper calls with them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.bpf.asm.insn import R1, R2, R10
+from usdt.bpf._uapi import Helper
+from usdt.bpf.asm.insn import R0, R1, R2, R10, Alu, Jump
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
 
 if TYPE_CHECKING:
-    from usdt.bpf._uapi import Helper
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
 
-__all__ = ("emit_map_call", "emit_map_key")
+__all__ = ("emit_map_call", "emit_map_key", "emit_unique_thread")
 
 
 def emit_map_key(asm: Assembler, name: str, slot: int = KEY_SLOT) -> None:
@@ -28,3 +29,14 @@ def emit_map_call(asm: Assembler, helper: Helper, name: str, slot: int = KEY_SLO
     """
     emit_map_key(asm, name, slot)
     asm.call(helper)
+
+
+def emit_unique_thread(asm: Assembler, thread: Reg) -> None:
+    """Emit code that replaces thread ID 0 by (CPU + 1) << 32: every CPU has an idle task 0."""
+    numbered = asm.new_label("thread")
+    asm.jump(Jump.NE, thread, 0, numbered)
+    asm.call(Helper.GET_SMP_PROCESSOR_ID)
+    asm.mov(thread, R0)
+    asm.add(thread, 1)
+    asm.alu(Alu.LSH, thread, 32)
+    asm.label(numbered)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from usdt.arch.locations import Memory, ValueClass
+from usdt.arch.locations import ValueClass
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter
-from usdt.engine.compiler.ir import ArgumentValue, Number, RegisterAggregate, of_kernel
+from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
     ArrayColumn,
@@ -39,6 +39,8 @@ from usdt.engine.compiler.record.columns import (
 from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
@@ -198,13 +200,8 @@ class RecordEmitter:
         if output.captured is not None:
             emitter.copy_kept(output.captured, R7, _offset(output), length)
         else:
-            emitter.address(_memory(output.node))
-
-            def prepare() -> None:
-                self._to(_offset(output))
-                self.asm.mov(R2, length)
-
-            emitter.call_reader(Helper.PROBE_READ_USER, prepare)
+            emitter.aggregate_address(output.node)
+            emitter.read_to(Helper.PROBE_READ_USER, R7, _offset(output), length)
             self.asm.jump(Jump.NE, R0, 0, emitter.fail)
         self._mark_unreadable(index, output, fail, done)
 
@@ -245,23 +242,16 @@ class RecordEmitter:
         if kernel and string:
             asm.jump(Jump.EQ, R0, 0, null := asm.new_label("null"))
         asm.mov(R3, R0)
-
-        def prepare() -> None:
-            self._to(_offset(output) + 8)
-            if string or isinstance(output.length, Number):
-                asm.mov(R2, output.read_size)
-            else:
-                asm.load(R2, *self._place(output, R2))
-                asm.jump(Jump.GT, R2, output.size, fail)  # never; tells the verifier the bound
-
-        mark = kernel and string
-        emitter.call_reader(helper, prepare, kernel=kernel, mark=mark)
+        constant = string or isinstance(output.length, Number)
+        size = output.read_size if constant else self._length(output, output.size, fail)
+        tag = kernel and string
+        emitter.read_to(helper, R7, _offset(output) + 8, size, kernel=kernel, tag=tag)
         asm.jump(Jump.SLT, R0, 0, fail)
         if string:
             emitter.count_nul()
             asm.store(*self._place(output, R1), R0)
         asm.goto(done)
-        if mark:
+        if tag:
             asm.label(null)
             asm.store(*self._place(output, R1), NULL)
             asm.goto(done)
@@ -283,13 +273,8 @@ class RecordEmitter:
         self._to(_offset(output))
         asm.store(R1, 8, R0)
         asm.mov(R3, R0)
-
-        def prepare() -> None:
-            self._to(_offset(output) + 16)
-            asm.load(R2, *self._place(output, R2))
-            asm.jump(Jump.GT, R2, column.capacity, fail)  # never; tells the verifier the bound
-
-        emitter.call_reader(Helper.PROBE_READ_USER, prepare)
+        size = self._length(output, column.capacity, fail)
+        emitter.read_to(Helper.PROBE_READ_USER, R7, _offset(output) + 16, size)
         asm.jump(Jump.SLT, R0, 0, fail)
         asm.goto(done)
         asm.label(fail)
@@ -323,12 +308,8 @@ class RecordEmitter:
         asm.store(R1, 8, R0)
         asm.jump(Jump.EQ, R0, 0, null)
         asm.mov(R3, R0)
-
-        def prepare() -> None:
-            self._to(_offset(output) + 16)
-            asm.mov(R2, size)
-
-        emitter.call_reader(Helper.PROBE_READ_USER, prepare, kernel=kernel, mark=kernel)
+        offset = _offset(output) + 16
+        emitter.read_to(Helper.PROBE_READ_USER, R7, offset, size, kernel=kernel, tag=kernel)
         asm.jump(Jump.SLT, R0, 0, fault)
         asm.add(R0, size)
         asm.store(*self._place(output, R1), R0)
@@ -345,6 +326,14 @@ class RecordEmitter:
                 asm.store(R1, 8, 0)
             asm.goto(done)
         asm.label(done)
+
+    def _length(self, output: Output, most: int, fail: str) -> Callable[[], None]:
+        # Return what emits the load of the length prefix, the number of bytes to read, into r2.
+        def emit() -> None:
+            self.asm.load(R2, *self._place(output, R2))
+            self.asm.jump(Jump.GT, R2, most, fail)  # never; tells the verifier the bound
+
+        return emit
 
     def _clamp(self, output: Output, capacity: int, *, signed: bool) -> None:
         # Store r0, clamped to 0…capacity, as the length prefix, which is 0 already.
@@ -392,7 +381,7 @@ class RecordEmitter:
         skip = self.asm.new_label("next")
         emitter = ExpressionEmitter(self.asm, sleepable=True, fail=skip)
         if node.type.kind is ValueClass.BYTES:
-            emitter.address(_memory(node))
+            emitter.aggregate_address(node)
             self.asm.mov(R0, R3)
         else:
             emitter.value(node)
@@ -400,12 +389,6 @@ class RecordEmitter:
             self.asm.jump(Jump.LT, R0, FIRST_ADDRESS, skip)
             emitter.touch(size)
         self.asm.label(skip)
-
-
-def _memory(node: Node) -> Memory:
-    if isinstance(node, ArgumentValue) and isinstance(node.fetch, Memory):
-        return node.fetch
-    raise TypeError(f"an aggregate lies in memory, not in {node}")
 
 
 def _offset(output: Output) -> int:

@@ -23,6 +23,7 @@ from usdt.engine.compiler.codegen.stack_slots import (
     TEMPORARIES,
 )
 from usdt.engine.compiler.entry_return import BITMAP_OFFSET
+from usdt.engine.compiler.ir import ArgumentValue
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.length_prefix import USERS
 
@@ -31,16 +32,17 @@ if TYPE_CHECKING:
 
     from usdt.arch.locations import Captured, ContextArea, Location, TypedContextWord, ValueType
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.compiler.ir import Node
 
 __all__ = ("MemoryReadEmitter",)
 
 _PAGE = 4096  # the smallest page size: steps of it reach every page of any size
-_SPLIT = KERNEL_MACHINE in (
+_ADDRESS_SPACES_DISJOINT = KERNEL_MACHINE in (
     *("x86_64", "aarch64", "aarch64_be", "riscv64", "loongarch64", "ppc64", "ppc64le"),
     *("mips64", "mips64el"),
 )
 # Helper that reads user memory → the helper that reads kernel memory.
-_TWINS = {
+_KERNEL_HELPER = {
     Helper.PROBE_READ_USER: Helper.PROBE_READ_KERNEL,
     Helper.PROBE_READ_USER_STR: Helper.PROBE_READ_KERNEL_STR,
 }
@@ -71,8 +73,12 @@ class MemoryReadEmitter:
         self.asm = asm
         self.sleepable = sleepable
         self.fail = fail
-        self._kernel = kernel
-        self._split = _SPLIT if split is None else split
+        # How to read at any address, and at a pointer by the kernel's types.
+        self._read_address = self._read_pointer = self._read_directly
+        if kernel and (_ADDRESS_SPACES_DISJOINT if split is None else split):
+            self._read_address = self._read_pointer = self._read_by_highest_bit
+        elif kernel:
+            self._read_pointer = self._read_kernel_first
         self._bottom = bottom
         self._depth = 0
 
@@ -83,7 +89,7 @@ class MemoryReadEmitter:
         else:
             self.asm.mov(R3, R6)
             self.asm.add(R3, fetch.offset)
-        self.call_read(Helper.PROBE_READ_KERNEL, READ_SLOT, fetch.size)
+        self.read_to(Helper.PROBE_READ_KERNEL, R10, READ_SLOT, fetch.size)
         self.asm.load(R0, R10, READ_SLOT, fetch.size)
         if kind.signed:
             self.extend(R0, kind)
@@ -97,15 +103,18 @@ class MemoryReadEmitter:
             self.asm.alu(Alu.AND, R1, 1)
             self.asm.jump(Jump.NE, R1, 0, self.fail)
 
+    def aggregate_address(self, node: Node) -> None:
+        """Leave the address of an aggregate argument, which is in memory, in r3."""
+        if not isinstance(node, ArgumentValue):
+            raise TypeError(f"an aggregate is in memory, not in {node}")
+        self.address(node.fetch)
+
     def copy_kept(self, fetch: Captured, base: Reg, offset: int, size: int) -> None:
         """Copy ``size`` bytes of the entry state to ``base + offset``."""
         self.kept(fetch)
         self.asm.mov(R3, R0)
         self.asm.add(R3, fetch.offset)
-        self.asm.mov(R1, base)
-        self.asm.add(R1, offset)
-        self.asm.mov(R2, size)
-        self.asm.call(Helper.PROBE_READ_KERNEL)
+        self.read_to(Helper.PROBE_READ_KERNEL, base, offset, size)
 
     def address(self, fetch: Location) -> None:
         """Leave the address of a memory operand in r3."""
@@ -151,61 +160,86 @@ class MemoryReadEmitter:
         if fetch.location == "rel_loc":
             asm.add(R0, fetch.offset + 4)
 
-    def call_reader(
+    def read_to(
         self,
         helper: Helper,
-        prepare: Callable[[], None],
+        base: Reg,
+        offset: int,
+        size: int | Callable[[], None],
         *,
         kernel: bool = False,
-        mark: bool = False,
+        tag: bool = False,
     ) -> None:
-        """Call the helper that reads memory at the address in r3: of the process or the kernel.
+        """Read memory at the address in r3 to ``base + offset``; r0 is the helper's result.
 
         Args:
-            helper: the helper for user memory; the one for kernel memory follows from it.
-            prepare: emits code that puts the destination into r1 and the size into r2; may be
-                called twice.
+            helper: the helper; if it reads user memory and the address may be in the kernel, also
+                the one that reads kernel memory is called.
+            base: a register that calls preserve.
+            offset: the offset of the destination from ``base``.
+            size: the number of bytes; or emits code that puts it into r2, and may be called twice.
             kernel: whether the address is a pointer by the kernel's types.
-            mark: whether to set :data:`usdt.engine.compiler.record.length_prefix.USERS` in the
+            tag: whether to set :data:`usdt.engine.compiler.record.length_prefix.USERS` in the
                 result of a successful read of user memory.
         """
         asm = self.asm
+
+        def prepare() -> None:
+            asm.mov(R1, base)
+            asm.add(R1, offset)
+            if callable(size):
+                size()
+            else:
+                asm.mov(R2, size)
+
+        read = self._read_pointer if kernel else self._read_address
+        if helper not in _KERNEL_HELPER:
+            read = self._read_directly
         done = asm.new_label("read")
-        if not self._kernel or not (self._split or kernel):
-            prepare()
-            asm.call(helper)
-            if mark:
-                self._marked(helper, done)
-        elif self._split:
-            theirs = asm.new_label("kernel")
-            prepare()
-            asm.jump(Jump.SLT, R3, 0, theirs)
-            asm.call(helper)
-            if mark:
-                self._marked(helper, done)
-            asm.goto(done)
-            asm.label(theirs)
-            asm.call(_TWINS[helper])
-        else:
-            users = asm.new_label("user")
-            slot = self.push(R3)
-            asm.jump(Jump.LT, R3, FIRST_ADDRESS, users)
-            prepare()
-            asm.call(_TWINS[helper])
-            asm.jump(Jump.SGE, R0, 0, done)
-            asm.label(users)
-            asm.load(R3, R10, slot)
-            prepare()
-            asm.call(helper)
-            if mark:
-                self._marked(helper, done)
-            self.pop()
+        read(helper, prepare, done, tag=tag)
         asm.label(done)
 
-    def _marked(self, helper: Helper, done: str) -> None:
-        # Set USERS in r0, the result of a read of user memory, unless it failed.
+    def _read_directly(
+        self, helper: Helper, prepare: Callable[[], None], done: str, *, tag: bool
+    ) -> None:
+        prepare()
+        self._call(helper, done, tag=tag)
+
+    def _read_by_highest_bit(
+        self, helper: Helper, prepare: Callable[[], None], done: str, *, tag: bool
+    ) -> None:
         asm = self.asm
-        asm.jump(Jump.SLT, R0, 0, done)
+        kernel = asm.new_label("kernel")
+        prepare()
+        asm.jump(Jump.SLT, R3, 0, kernel)
+        self._call(helper, done, tag=tag)
+        asm.goto(done)
+        asm.label(kernel)
+        asm.call(_KERNEL_HELPER[helper])
+
+    def _read_kernel_first(
+        self, helper: Helper, prepare: Callable[[], None], done: str, *, tag: bool
+    ) -> None:
+        asm = self.asm
+        user = asm.new_label("user")
+        slot = self.push(R3)
+        asm.jump(Jump.LT, R3, FIRST_ADDRESS, user)
+        prepare()
+        asm.call(_KERNEL_HELPER[helper])
+        asm.jump(Jump.SGE, R0, 0, done)
+        asm.label(user)
+        asm.load(R3, R10, slot)
+        prepare()
+        self._call(helper, done, tag=tag)
+        self.pop()
+
+    def _call(self, helper: Helper, failed: str, *, tag: bool) -> None:
+        # Call the helper; with ``tag``, set USERS in its result unless it failed.
+        asm = self.asm
+        asm.call(helper)
+        if not tag:
+            return
+        asm.jump(Jump.SLT, R0, 0, failed)
         if helper is Helper.PROBE_READ_USER_STR:
             self.count_nul()
         asm.mov(R1, USERS)
@@ -218,7 +252,7 @@ class MemoryReadEmitter:
         for step in dict.fromkeys(steps):
             self.asm.load(R3, R10, slot)
             self.asm.add(R3, step)
-            self.call_read(Helper.COPY_FROM_USER, READ_SLOT, 1)
+            self.read_to(Helper.COPY_FROM_USER, R10, READ_SLOT, 1)
         self.pop()
 
     def count_nul(self) -> None:
@@ -240,38 +274,24 @@ class MemoryReadEmitter:
             self.asm.alu(Alu.ARSH if kind.signed else Alu.RSH, dst, shift)
 
     def read(self, kind: ValueType, *, kernel: bool = False) -> None:
-        """Read the number at the address in r3 into r0; ``kernel`` as in call_reader()."""
+        """Read the number at the address in r3 into r0; ``kernel`` as in read_to()."""
         asm = self.asm
         if self.sleepable:
             slot = self.push(R3)
             done = asm.new_label("read")
-            self.call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size)
+            self.read_to(Helper.PROBE_READ_USER, R10, READ_SLOT, kind.size)
             asm.jump(Jump.EQ, R0, 0, done)
             asm.load(R3, R10, slot)
-            self.call_read(Helper.COPY_FROM_USER, READ_SLOT, kind.size)
+            self.read_to(Helper.COPY_FROM_USER, R10, READ_SLOT, kind.size)
             asm.jump(Jump.NE, R0, 0, self.fail)
             asm.label(done)
             self.pop()
         else:
-            self.call_read(Helper.PROBE_READ_USER, READ_SLOT, kind.size, kernel=kernel)
+            self.read_to(Helper.PROBE_READ_USER, R10, READ_SLOT, kind.size, kernel=kernel)
             asm.jump(Jump.NE, R0, 0, self.fail)
         asm.load(R0, R10, READ_SLOT, kind.size)
         if kind.signed:
             self.extend(R0, kind)
-
-    def call_read(self, helper: Helper, slot: int, size: int, *, kernel: bool = False) -> None:
-        """Call a helper that reads ``size`` bytes at the address in r3 into stack slot ``slot``."""
-
-        def prepare() -> None:
-            self.asm.mov(R1, R10)
-            self.asm.add(R1, slot)
-            self.asm.mov(R2, size)
-
-        if helper in _TWINS:
-            self.call_reader(helper, prepare, kernel=kernel)
-        else:
-            prepare()
-            self.asm.call(helper)
 
     def push(self, source: Reg = R0) -> int:
         """Store a register in a new slot of the stack; return its offset from r10.

@@ -123,7 +123,7 @@ def _read_text(
     asm = writer.asm
     asm.load(R3, R10, address)
     asm.add(R3, start)
-    writer.call_read(Helper.PROBE_READ_USER_STR, slot, size, kernel=kernel)
+    writer.read_to(Helper.PROBE_READ_USER_STR, R10, slot, size, kernel=kernel)
     if writer.sleepable:
         done = asm.new_label("text")
         asm.jump(Jump.SGE, R0, 0, done)
@@ -132,7 +132,7 @@ def _read_text(
         writer.touch(size)
         asm.load(R3, R10, address)
         asm.add(R3, start)
-        writer.call_read(Helper.PROBE_READ_USER_STR, slot, size)
+        writer.read_to(Helper.PROBE_READ_USER_STR, R10, slot, size)
         asm.label(done)
     asm.jump(Jump.SLT, R0, 0, writer.fail)
     writer.count_nul()
