@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import BtfError
 from usdt.btf.lookup import find_type
 from usdt.dwarf.index.files import DebugFiles
@@ -37,7 +38,7 @@ _TAGS = {
 }
 
 
-class DebugInfo:
+class DebugInfo(Closeable):
     """Functions and types of one program; a context manager.
 
     Attributes:
@@ -88,12 +89,6 @@ class DebugInfo:
         with checked(elf.path, "units"):
             files = DebugFiles.find(elf, roots=roots, debug_root=debug_root)
         return None if files is None else cls(files)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close every opened file; types that were already created remain usable."""

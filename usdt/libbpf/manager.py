@@ -22,9 +22,9 @@ import errno
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
-from usdt.base.closeable import allow_descriptors
+from usdt.base.closeable import Closeable, allow_descriptors
 from usdt.base.errors import ProbeNotFound, SyscallError, TargetError, TracingError
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType, ProgType
@@ -100,7 +100,7 @@ class SpecIds:
         self._returned += ids
 
 
-class Attachment:
+class Attachment(Closeable):
     """Sites attached together; a context manager. Closing it detaches them and frees the IDs.
 
     Attributes:
@@ -147,14 +147,8 @@ class Attachment:
             # The links are closed, so no program reads these entries any more.
             manager.release(self, self._ips)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-class Manager:
+class Manager(Closeable):
     """A manager of programs that read libbpf's USDT maps; a context manager.
 
     Args:
@@ -262,12 +256,6 @@ class Manager:
         for attachment in list(self._attachments):
             attachment.close()
         self._undo.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _way(self, program: Program) -> UprobeMethod:
         multi = features.have_uprobe_multi() and takes_uprobe_multi(program)

@@ -10,6 +10,7 @@ import functools
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import ElfError
 from usdt.elf import debug_files
 from usdt.elf.debug_files import DEBUG_ROOT
@@ -29,7 +30,7 @@ __all__ = ("FileSymbols",)
 _PAGE = 4096
 
 
-class FileSymbols:
+class FileSymbols(Closeable):
     """Functions of a file by link-time address; a context manager.
 
     Args:
@@ -69,12 +70,6 @@ class FileSymbols:
         self._symbols = SymbolTables(elf, roots=roots, debug_root=debug_root)
         self._roots = tuple(roots)
         self._debug_root = debug_root
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Unmap every file; idempotent."""

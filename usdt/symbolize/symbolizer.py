@@ -14,8 +14,9 @@ a mount namespace has disappeared with its last process.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from usdt.base.closeable import Closeable
 from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.output.frames import Frame
@@ -38,7 +39,7 @@ _MAX_FRAMES = 1 << 18  # cached addresses per process
 _MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
-class Symbolizer:
+class Symbolizer(Closeable):
     """A symbolizer for addresses of processes; a context manager.
 
     Args:
@@ -63,12 +64,6 @@ class Symbolizer:
         self._restored_size = 0
         self._ended = 0
         self._tracker = MmapTracker(self._cache.mapped) if track_mappings else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Unmap every file; idempotent."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from usdt.base.closeable import allow_descriptors
+from usdt.base.closeable import Closeable, allow_descriptors
 from usdt.base.errors import SyscallError, TargetError
 from usdt.bpf.perf_sideband import MmapRecord, PerfSideband
 from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
@@ -36,7 +36,7 @@ _MAX_FILES = 1 << 17  # files with a stored state
 _ROUNDS = 64  # maximum scans for children; each scan finds those forked since the last one
 
 
-class ForkFollower:
+class ForkFollower(Closeable):
     """A set of processes and their descendants, now and later; a context manager.
 
     Args:
@@ -148,12 +148,6 @@ class ForkFollower:
             stack.callback(self.followed.close)
             if self._events is not None:
                 stack.callback(self._events.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def descendants(pids: Collection[int]) -> Iterator[int]:

@@ -31,8 +31,9 @@ import signal
 import stat
 import time
 import warnings
-from typing import TYPE_CHECKING, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import ElfError, SyscallError, TargetError
 from usdt.engine.run.options import split_command
 from usdt.procfs.mapped_files import MappedFile, executable_of, file_identity
@@ -60,7 +61,7 @@ _NOT_FOUND = 127  # the exit code of shells for a command that cannot be execute
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 
 
-class StoppedCommand:
+class StoppedCommand(Closeable):
     """A command, stopped until :meth:`release`; a context manager.
 
     Leaving the context kills a command that was not released; a released one continues.
@@ -109,12 +110,6 @@ class StoppedCommand:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def fileno(self) -> int:
         """Return a pidfd, readable after the command's end; -1 before Linux 5.3 or once closed."""

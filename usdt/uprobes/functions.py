@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import ProbeNotFound
 from usdt.base.frozen import frozen, replace
 from usdt.elf.file import ElfFile
@@ -95,7 +96,7 @@ class ProbeFunction:
         return f"uprobe:{self.path.rpartition('/')[2]}:{self.label}"
 
 
-class FunctionFile:
+class FunctionFile(Closeable):
     """The functions of a file; a context manager.
 
     Args:
@@ -122,12 +123,6 @@ class FunctionFile:
         self._symbols = SymbolTables(self.elf, roots=roots)
         self.machine = self.elf.machine_name
         self.is_go = any(self.elf.section(name) is not None for name in _GO)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Unmap all files; idempotent."""

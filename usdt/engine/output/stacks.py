@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import struct
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.arch.locations import Unreadable
+from usdt.base.closeable import Closeable
 from usdt.engine.compiler.record.columns import (
     StackColumn,
     StructColumn,
@@ -70,7 +71,7 @@ class UserSymbols(Protocol):
         """Free all resources."""
 
 
-class StackResolver:
+class StackResolver(Closeable):
     """A resolver of stacks and addresses; formatters call it for every record.
 
     Args:
@@ -144,12 +145,6 @@ class StackResolver:
                 found += source.notices
                 source.notices.clear()
         return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def expect(self, layout: RecordLayout, *, structures: bool = False) -> None:
         """Announce records of a layout.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import TargetError
 from usdt.bpf.ringbuf import count_committed
 from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ("Reader",)
 
 
-class Reader:
+class Reader(Closeable):
     """A recording, read from start to end; a context manager.
 
     Args:
@@ -146,12 +147,6 @@ class Reader:
     def close(self) -> None:
         """Close the file. Idempotent."""
         self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _begin(self) -> None:
         try:

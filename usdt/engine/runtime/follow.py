@@ -23,8 +23,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import struct
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import MapType, ProgType
@@ -73,7 +74,7 @@ class FollowLosses:
     missed: int
 
 
-class TaskSet:
+class TaskSet(Closeable):
     """The set of traced tasks and the programs that maintain it; a context manager.
 
     Args:
@@ -151,12 +152,6 @@ class TaskSet:
                 stack.callback(program.close)
             for link in self._links:
                 stack.callback(link.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _process_key(pid: int) -> bytes:
