@@ -17,7 +17,7 @@ from usdt.engine.language import parse_probe
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.process import thread_group
 from usdt.targets.target_files import resolve_target
-from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, place_of
+from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, location_text
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.debug_package_hint import missing_debug
 from usdt.uprobes.functions import FunctionFile
@@ -253,8 +253,8 @@ def _locations(function: ProbeFunction) -> Iterator[tuple[str, str]]:
     if function.is_go:
         yield "arg0…", f"not readable: {GO_ARGUMENTS}"
     for number in range(0 if function.is_go else min(_SHOWN_ARGUMENTS, known)):
-        yield f"arg{number}", place_of(function.machine, number)
+        yield f"arg{number}", location_text(function.machine, number)
     if function.no_return:
         yield "return", f"not readable: {function.no_return}"
     elif known:
-        yield "return", place_of(function.machine, -1)
+        yield "return", location_text(function.machine, -1)

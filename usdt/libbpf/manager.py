@@ -226,15 +226,15 @@ class Manager(Closeable):
         wanted = AttachSpec(provider, name, pid, cookie, self.layout, strict)
         found = collect(None if target is None else os.fspath(target), wanted)
         with _as_program(program) as loaded:
-            via = self._way(loaded)
-            keys = tuple(dict.fromkeys(place.key for place in found.places))
+            via = self._attach_method(loaded)
+            keys = tuple(dict.fromkeys(site.key for site in found.sites))
             if len(keys) > self._ids.free:
                 raise self._full(wanted, found.path, len(keys))
             ids = self._ids.take(len(keys))
             attachment = Attachment(self, tuple(ids), via, found.notices)
             self._attachments[attachment] = None
             try:
-                self._attach(attachment, loaded, found.places, dict(zip(keys, ids, strict=True)))
+                self._attach(attachment, loaded, found.sites, dict(zip(keys, ids, strict=True)))
             except (SyscallError, TracingError) as err:
                 attachment.close()
                 raise _explained(err, wanted, found.path) from err
@@ -257,7 +257,7 @@ class Manager(Closeable):
             attachment.close()
         self._undo.close()
 
-    def _way(self, program: Program) -> UprobeMethod:
+    def _attach_method(self, program: Program) -> UprobeMethod:
         multi = features.have_uprobe_multi() and takes_uprobe_multi(program)
         via = self.via
         if via is None:
@@ -285,19 +285,19 @@ class Manager(Closeable):
         self,
         attachment: Attachment,
         program: Program,
-        places: Sequence[AttachSite],
+        attach_sites: Sequence[AttachSite],
         ids: dict[tuple[str, int], int],
     ) -> None:
-        specs = {ids[place.key]: place.spec for place in places}
+        specs = {ids[site.key]: site.spec for site in attach_sites}
         self._specs.set_many(
             (_KEY.pack(number), encode_spec(spec, self.layout)) for number, spec in specs.items()
         )
         if attachment.via is UprobeMethod.PERF_EVENT and self._ips is not None:
-            _map_addresses(self._ips, attachment, places, ids)
+            _map_addresses(self._ips, attachment, attach_sites, ids)
         files: dict[tuple[str, int], list[UprobeSite]] = {}
-        for place in places:
-            point = place.point
-            site = UprobeSite(point.offset, point.ref_ctr_offset, ids[place.key])
+        for attach_site in attach_sites:
+            point = attach_site.point
+            site = UprobeSite(point.offset, point.ref_ctr_offset, ids[attach_site.key])
             files.setdefault((point.open_path, point.pid), []).append(site)
         for (path, pid), sites in files.items():
             # Duplicate notes are one site: the program must not run twice for a hit.
@@ -316,12 +316,12 @@ class Manager(Closeable):
 def _map_addresses(
     ips: Map,
     attachment: Attachment,
-    places: Sequence[AttachSite],
+    attach_sites: Sequence[AttachSite],
     ids: dict[tuple[str, int], int],
 ) -> None:
     known: dict[int, int] = {}
-    for place, address in addresses_of(places):
-        number = ids[place.key]
+    for site, address in addresses_of(attach_sites):
+        number = ids[site.key]
         if known.get(address) == number:
             continue  # a duplicate note
         key = address.to_bytes(ips.spec.key_size, sys.byteorder)
@@ -413,11 +413,11 @@ def _check_ips(ips: Map) -> None:
 
 
 def _explained(err: TracingError, wanted: AttachSpec, path: str) -> TracingError:
-    place = f"attach to {wanted.probe} in {path}"
+    call = f"attach to {wanted.probe} in {path}"
     if isinstance(err, ProbeNotFound | TargetError):
         return err
     if not isinstance(err, SyscallError):
-        return TracingError(f"{place}: {err}")
+        return TracingError(f"{call}: {err}")
     number = err.errno or 0
     hint = err.hint
     if number == errno.EINVAL:
@@ -430,4 +430,4 @@ def _explained(err: TracingError, wanted: AttachSpec, path: str) -> TracingError
         number, hint = errno.ESRCH, f"process {wanted.pid} has ended"
     elif number == errno.EMFILE:
         hint = "by perf events each site needs its own; raise the limit: ulimit -n"
-    return SyscallError(number, f"{place}: {err.call}", hint)
+    return SyscallError(number, f"{call}: {err.call}", hint)

@@ -85,12 +85,12 @@ class Collection:
 
     Attributes:
         path: the file, or ``process PID``, for messages.
-        places: the sites.
+        sites: the sites.
         notices: messages about omitted sites and arguments.
     """
 
     path: str
-    places: tuple[AttachSite, ...]
+    sites: tuple[AttachSite, ...]
     notices: tuple[str, ...]
 
 
@@ -128,7 +128,7 @@ def collect(target: str | None, wanted: AttachSpec) -> Collection:
         ElfError: the file is damaged.
         SyscallError: a problem in strict mode, with libbpf's errno.
     """
-    places: list[AttachSite] = []
+    sites: list[AttachSite] = []
     notices: list[str] = []
     names: dict[str, None] = {}
     paths: list[str] = []
@@ -140,12 +140,12 @@ def collect(target: str | None, wanted: AttachSpec) -> Collection:
             if (probe.provider, probe.name) == (wanted.provider, wanted.name):
                 mine = _Notices(f"{probe.full_name} in {path}", strict=wanted.strict)
                 _check(probe, mine)
-                places += _places(probe, open_path, wanted, mine)
+                sites += _attach_sites(probe, open_path, wanted, mine)
                 notices += mine.lines()
     where = paths[0] if target is not None else f"process {wanted.pid}"
-    if not places:
+    if not sites:
         raise _not_found(wanted.probe, where, names, notices)
-    return Collection(where, tuple(places), tuple(notices))
+    return Collection(where, tuple(sites), tuple(notices))
 
 
 def _files(target: str | None, pid: int) -> Iterator[tuple[str, str]]:
@@ -174,7 +174,7 @@ def _check(probe: Probe, notices: _Notices) -> None:
             notices.add(Problem(text, errno.ESRCH))
 
 
-def _places(
+def _attach_sites(
     probe: Probe, open_path: str, wanted: AttachSpec, notices: _Notices
 ) -> Iterator[AttachSite]:
     with ElfFile(open_path, name=probe.path) as elf:
@@ -196,7 +196,7 @@ def _places(
         yield AttachSite(point, site, known[key], key, fixed)
 
 
-def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int]]:
+def addresses_of(sites: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int]]:
     """Yield each site with its address in memory, which a program sees as its instruction pointer.
 
     A file that a process has mapped several times yields several addresses.
@@ -206,11 +206,11 @@ def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int
         TargetError: the process has ended, or has not mapped a site.
     """
     known: dict[str, list[Mapping]] = {}
-    for place in places:
-        if place.fixed:
-            yield place, place.site.address
+    for site in sites:
+        if site.fixed:
+            yield site, site.site.address
             continue
-        point = place.point
+        point = site.point
         if point.open_path not in known:
             known[point.open_path] = _code(point)
         found = [
@@ -223,7 +223,7 @@ def addresses_of(places: Sequence[AttachSite]) -> Iterator[tuple[AttachSite, int
                 f"process {point.pid} has not mapped {point.path} at offset {point.offset:#x}"
             )
         for address in found:
-            yield place, address
+            yield site, address
 
 
 def _code(point: AttachPoint) -> list[Mapping]:

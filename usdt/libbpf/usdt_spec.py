@@ -147,7 +147,7 @@ def make_spec(
         The spec, and the problems. An argument that cannot be expressed has the type NONE.
     """
     problems = []
-    made = []
+    specs = []
     if len(arguments) > MAX_ARGUMENTS:
         text = f"{len(arguments)} arguments: libbpf's structure holds {MAX_ARGUMENTS}"
         problems.append(Problem(text, errno.E2BIG))
@@ -158,8 +158,8 @@ def make_spec(
             size = argument.type.size
             bitshift = 64 - 8 * size if size in SIZES else 0
             found = SpecArgument(ArgType.NONE, signed=argument.type.signed, bitshift=bitshift)
-        made.append(found)
-    return Spec(tuple(made), cookie & MASK64), tuple(problems)
+        specs.append(found)
+    return Spec(tuple(specs), cookie & MASK64), tuple(problems)
 
 
 def _expressed(

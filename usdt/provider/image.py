@@ -125,17 +125,17 @@ class _Builder:
         code = _SHF_ALLOC | _SHF_EXECINSTR
         data = _SHF_ALLOC | _SHF_WRITE
         hashes = self._place(".hash", _SHT_HASH, _SHF_ALLOC, 8, self._hash(len(symbols)))
-        room = bytes(_SYM_SIZE * (1 + len(symbols)))
-        table = self._place(".dynsym", _SHT_DYNSYM, _SHF_ALLOC, 8, room)
+        zeroes = bytes(_SYM_SIZE * (1 + len(symbols)))
+        table = self._place(".dynsym", _SHT_DYNSYM, _SHF_ALLOC, 8, zeroes)
         names = self._place(".dynstr", _SHT_STRTAB, _SHF_ALLOC, 1, strings.data)
         stubs = self.body.ljust(self.stride, b"\0") * count
         text = self._place(".text", _SHT_PROGBITS, code, 16, stubs)
         base = self._place(".stapsdt.base", _SHT_PROGBITS, _SHF_ALLOC, 1, b"\0")
-        room = bytes(_DYN_SIZE * 7)
-        dynamic = self._place(".dynamic", _SHT_DYNAMIC, data, self.stub.page, room)
+        zeroes = bytes(_DYN_SIZE * 7)
+        dynamic = self._place(".dynamic", _SHT_DYNAMIC, data, self.stub.page, zeroes)
         dynamic.align = 8
-        room = bytes(_SEMAPHORE * count)
-        semaphores = self._place(".probes", _SHT_PROGBITS, data, _SEMAPHORE, room)
+        zeroes = bytes(_SEMAPHORE * count)
+        semaphores = self._place(".probes", _SHT_PROGBITS, data, _SEMAPHORE, zeroes)
         notes = b"".join(
             self._note(probe, text.offset + self.stride * i, base.offset, semaphores.offset + 2 * i)
             for i, probe in enumerate(self.probes)

@@ -33,7 +33,7 @@ __all__ = (
     "Parameters",
     "arguments_of",
     "call_stack",
-    "place_of",
+    "location_text",
 )
 
 MAX_ARGUMENTS = 16
@@ -69,7 +69,7 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
         return ()
     word = word_size(machine)
     kind = ValueType(ValueClass.SIGNED, word)
-    made = []
+    arguments = []
     for number in range(MAX_ARGUMENTS):
         later = number - len(convention.arguments)
         fetch: Register | Memory | Unreadable
@@ -80,13 +80,13 @@ def arguments_of(machine: str, *, is_go: bool = False, no_return: str = "") -> t
         else:
             at = convention.stack + word * later
             fetch = Memory(slots[convention.sp], None, 1, at, word, word)
-        made.append(Argument(f"arg{number}", kind, fetch, hidden=True))
+        arguments.append(Argument(f"arg{number}", kind, fetch, hidden=True))
     result: AtFunctionReturn | Unreadable = AtFunctionReturn(
         Register(slots[convention.result], word)
     )
     if no_return:
         result = Unreadable(no_return)
-    return *made, Argument("return", kind, result, hidden=True)
+    return *arguments, Argument("return", kind, result, hidden=True)
 
 
 @functools.cache
@@ -105,7 +105,7 @@ def call_stack(machine: str) -> EntryReturnMatch | None:
     return EntryReturnMatch(Register(slots[convention.sp], word), popped)
 
 
-def place_of(machine: str, number: int) -> str:
+def location_text(machine: str, number: int) -> str:
     """Return the location of an argument as text; ``number`` -1 is the result."""
     convention = CONVENTIONS.get(machine)
     if convention is None:

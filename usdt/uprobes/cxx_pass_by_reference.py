@@ -62,9 +62,9 @@ def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
         if defined is None:
             return die.text().startswith(_KNOWN)
         die = defined
-    told = die.number(_CALLING_CONVENTION)
-    if told in (_BY_REFERENCE, _BY_VALUE):
-        return told == _BY_REFERENCE
+    convention = die.number(_CALLING_CONVENTION)
+    if convention in (_BY_REFERENCE, _BY_VALUE):
+        return convention == _BY_REFERENCE
     name = die.text().partition("<")[0]
     for count, one in enumerate(die.children(Tag.SUBPROGRAM, Tag.MEMBER, Tag.INHERITANCE)):
         if count > _MAX_MEMBERS:
@@ -112,10 +112,10 @@ def _own(die: Die, function: Die, name: str) -> bool:
     if function.number(At.VIRTUALITY):
         return True
     called = function.text().partition("<")[0]
-    made = function.flag(At.ARTIFICIAL) or function.number(_DEFAULTED) == _IN_CLASS
+    implicit = function.flag(At.ARTIFICIAL) or function.number(_DEFAULTED) == _IN_CLASS
     if called == f"~{name}":
-        return not made
-    if called != name or made or function.flag(_DELETED):
+        return not implicit
+    if called != name or implicit or function.flag(_DELETED):
         return False
     parameters = [one for one in function.children(Tag.PARAMETER) if not one.flag(At.ARTIFICIAL)]
     if len(parameters) != 1:

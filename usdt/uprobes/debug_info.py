@@ -85,7 +85,7 @@ class Debug:
 
     def array_type_of(self, number: int, count: int) -> int:
         """Return the ID of an array type with ``count`` elements of a type."""
-        return self._info.btf.add(lambda made: Array(made, "", number, 0, count))
+        return self._info.btf.add(lambda type_id: Array(type_id, "", number, 0, count))
 
     def by_reference(self, number: int) -> bool:
         """Return True if C++ passes a class by the address of a copy."""
@@ -119,7 +119,7 @@ def debug_of(path: str, open_path: str, roots: Sequence[str] = ("",)) -> Debug |
         TargetError: the file cannot be opened.
         TracingError: the debug information is damaged.
     """
-    from usdt.dwarf.info import DebugInfo  # noqa: PLC0415 - only where types are asked for
+    from usdt.dwarf.info import DebugInfo  # noqa: PLC0415 - only where types are needed
 
     key = open_path, tuple(roots)
     known = _open.get(key)
@@ -130,8 +130,8 @@ def debug_of(path: str, open_path: str, roots: Sequence[str] = ("",)) -> Debug |
     if info is None:
         elf.close()
         return None
-    made = _open[key] = Debug(elf, info)
-    return made
+    debug = _open[key] = Debug(elf, info)
+    return debug
 
 
 def required_debug(path: str, open_path: str, roots: Sequence[str] = ("",)) -> Debug:

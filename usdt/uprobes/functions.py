@@ -183,8 +183,8 @@ class FunctionFile(Closeable):
         if not found:
             raise self._none(name, symbols)
         if len(found) > 1:
-            places = ", ".join(f"{one.start:#x}" for one in found[:8])
-            self.notes.append(f"{self.path}: {len(found)} functions are named {name}: {places}")
+            addresses = ", ".join(f"{one.start:#x}" for one in found[:8])
+            self.notes.append(f"{self.path}: {len(found)} functions are named {name}: {addresses}")
         return found
 
     def _is_code(self, symbol: ElfSymbol) -> bool:
@@ -228,9 +228,9 @@ class FunctionFile(Closeable):
     def _unknown(self, name: str) -> ProbeNotFound:
         known = self._symbols.matching(lambda _: True)
         names = {one.name for one in known if self._is_code(one)}
-        made = sorted(one for one in names if one.startswith(f"{name}."))
-        if made:
-            shown = ", ".join(made[:4]) + (", …" if len(made) > 4 else "")
+        parts = sorted(other for other in names if other.startswith(f"{name}."))
+        if parts:
+            shown = ", ".join(parts[:4]) + (", …" if len(parts) > 4 else "")
             return ProbeNotFound(
                 f"{self.path}: no function {name}: the compiler split it into {shown}; trace that"
             )
@@ -317,11 +317,11 @@ class FunctionFile(Closeable):
 
     def _functions(self, symbols: Iterable[ElfSymbol], preferred: str = "") -> list[ProbeFunction]:
         # All names of an address are one function.
-        places: dict[int, list[ElfSymbol]] = {}
+        by_address: dict[int, list[ElfSymbol]] = {}
         for one in symbols:
-            places.setdefault(one.address, []).append(one)
+            by_address.setdefault(one.address, []).append(one)
         found = []
-        for address, names in sorted(places.items()):
+        for address, names in sorted(by_address.items()):
             # 64-bit PowerPC: callers in the same file skip the global entry point.
             enters = address + max(one.local_entry for one in names)
             offset = self.elf.offset_of(enters, executable=True)

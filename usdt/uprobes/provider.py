@@ -202,13 +202,13 @@ class FunctionRequest:
         return LanguageError(self.text.text, start, reason)
 
     def _unknown(self, name: str, reason: str) -> LanguageError:
-        places = (
+        positions = (
             node.start
             for item in self.text.items
             for node in walk(item.expression)
             if isinstance(node, Name) and node.name == name
         )
-        return LanguageError(self.text.text, next(places, 0), f"unknown name {name!r}: {reason}")
+        return LanguageError(self.text.text, next(positions, 0), f"unknown name {name!r}: {reason}")
 
     def _with_names(
         self, path: str, arguments: dict[ProbeFunction, tuple[Argument, ...]], absence: str | None
