@@ -29,7 +29,6 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R7, R8, R9, R10, Jump
 from usdt.bpf.link import (
     Link,
     UprobeSite,
-    attach_uprobe_ioctl,
     attach_uprobe_multi,
     attach_uprobe_perf,
     close_links,
@@ -164,8 +163,11 @@ class Tracer:
         """One link for all sites, or one for each."""
         if self.way == "multi":
             return [attach_uprobe_multi(self.program, self.path, sites, pid=pid)]
-        attach = attach_uprobe_perf if self.way == "perf" else attach_uprobe_ioctl
-        return [attach(self.program, self.path, site, pid=pid) for site in sites]
+        cookies = self.way == "perf"
+        return [
+            attach_uprobe_perf(self.program, self.path, site, pid=pid, cookies=cookies)
+            for site in sites
+        ]
 
     @contextlib.contextmanager
     def attached(self, sites: Sequence[UprobeSite], *, pid: int = 0) -> Iterator[None]:

@@ -31,6 +31,7 @@ __all__ = (
     "prlimit_memlock",
     "ptrace",
     "string_array",
+    "u64_array",
 )
 
 Field = int | bytes | bytearray | None
@@ -111,7 +112,12 @@ def perf_attribute(layout: str, *fields: Field) -> tuple[bytes, list[object]]:
 def string_array(strings: Sequence[str]) -> tuple[bytes, list[object]]:
     """Pack pointers to NUL-terminated strings, a u64 each; keep the second value with them."""
     keep = [ctypes.create_string_buffer(string.encode()) for string in strings]
-    return struct.pack(f"={len(keep)}Q", *map(ctypes.addressof, keep)), [*keep]
+    return u64_array([ctypes.addressof(owner) for owner in keep]), [*keep]
+
+
+def u64_array(values: Sequence[int]) -> bytes:
+    """Pack numbers, a u64 each."""
+    return struct.pack(f"={len(values)}Q", *values)
 
 
 def address_of(buffer: bytearray) -> tuple[int, object]:

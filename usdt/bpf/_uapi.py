@@ -14,6 +14,8 @@ __all__ = (
     "BPF_F_KPROBE_MULTI_RETURN",
     "BPF_F_SLEEPABLE",
     "BPF_F_UPROBE_MULTI_RETURN",
+    "ENOTSUPP",
+    "PERF_ATTR_SIZE",
     "SYSCALLS",
     "AttachType",
     "Command",
@@ -55,6 +57,8 @@ def ioctl_number(letter: str, number: int, size: int = 0, *, machine: str = PROC
 BPF_F_SLEEPABLE = 1 << 4
 BPF_F_KPROBE_MULTI_RETURN = 1 << 0
 BPF_F_UPROBE_MULTI_RETURN = 1 << 0
+PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
+ENOTSUPP = 524  # internal to the kernel, so the errno module has no name for it
 
 
 class Command(enum.IntEnum):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, SyscallError, VerifierError
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Helper, MapType, ProgType
+from usdt.bpf._uapi import BPF_F_SLEEPABLE, ENOTSUPP, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R6, R10
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
-from usdt.bpf.link import UprobeMethod, takes_uprobe_multi
+from usdt.bpf.link import UprobeMethod, probe_pmu, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.program import Program, ProgramSpec
+from usdt.bpf.program import ProgramSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,13 +43,21 @@ __all__ = (
 )
 
 
-def _empty(flags: int = 0, attach: AttachType = AttachType.NONE, helper: int = 0) -> Program:
+def _empty(
+    *,
+    helper: int = 0,
+    kind: ProgType = ProgType.KPROBE,
+    attach: AttachType = AttachType.NONE,
+    flags: int = 0,
+    function: int = 0,
+) -> ProgramSpec:
+    # A program that does nothing but call a helper, if one is given.
     asm = Assembler()
     if helper:
         asm.call(helper)
     asm.mov(R0, 0)
     asm.exit()
-    return ProgramSpec(asm.assemble(), attach_type=attach, flags=flags, name="probe").load({})
+    return ProgramSpec(asm.assemble(), kind, attach, flags, "probe", function=function)
 
 
 @functools.cache
@@ -65,20 +73,24 @@ def have_ringbuf() -> bool:
 @functools.cache
 def have_cookies() -> bool:
     """bpf_get_attach_cookie() and links to perf events. Linux 5.15, commit 7adfc6c9b315."""
-    return _accepted(lambda: _empty(helper=Helper.GET_ATTACH_COOKIE).close())
+    return _loads(_empty(helper=Helper.GET_ATTACH_COOKIE))
 
 
 @functools.cache
 def have_sleepable_uprobes() -> bool:
     """Programs on uprobes that may take page faults. Linux 6.0, commit 8c7dcb84e3b7."""
-    return _accepted(lambda: _empty(BPF_F_SLEEPABLE).close())
+    return _loads(_empty(flags=BPF_F_SLEEPABLE))
 
 
 @functools.cache
 def have_uprobe_multi() -> bool:
     """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20."""
-    with _empty(attach=AttachType.TRACE_UPROBE_MULTI) as program:
+    with _empty(attach=AttachType.TRACE_UPROBE_MULTI).load({}) as program:
         return takes_uprobe_multi(program)
+
+
+def _loads(spec: ProgramSpec) -> bool:
+    return _accepted(lambda: spec.load({}).close())
 
 
 def _accepted(ask: Callable[[], object]) -> bool:
@@ -95,11 +107,7 @@ def _accepted(ask: Callable[[], object]) -> bool:
 @functools.cache
 def have_uprobe_pmu() -> bool:
     """perf_event_open(2) for uprobes without tracefs. Linux 4.17, commit e12f03d7031a."""
-    try:
-        with open("/sys/bus/event_source/devices/uprobe/type") as file:  # noqa: PTH123
-            return file.read().strip().isdigit()
-    except FileNotFoundError:
-        return False
+    return probe_pmu("uprobe") is not None
 
 
 def best_uprobe_method() -> UprobeMethod:
@@ -132,24 +140,19 @@ def have_fetching_atomics() -> bool:
     asm.fetch_add(R10, -8, R1)
     asm.mov(R0, 0)
     asm.exit()
-    spec = ProgramSpec(asm.assemble(), name="probe")
-    return _accepted(lambda: spec.load({}).close())
+    return _loads(ProgramSpec(asm.assemble(), name="probe"))
 
 
 @functools.cache
 def have_kprobes() -> bool:
     """perf_event_open(2) for kprobes. Linux 4.17, commit e12f03d7031a; CONFIG_KPROBE_EVENTS."""
-    try:
-        with open("/sys/bus/event_source/devices/kprobe/type") as file:  # noqa: PTH123
-            return file.read().strip().isdigit()
-    except FileNotFoundError:
-        return False
+    return probe_pmu("kprobe") is not None
 
 
 @functools.cache
 def have_kprobe_multi() -> bool:
     """BPF_TRACE_KPROBE_MULTI. Linux 5.18, commit 0dcac2725406, and CONFIG_FPROBE."""
-    with _empty(attach=AttachType.TRACE_KPROBE_MULTI) as program:
+    with _empty(attach=AttachType.TRACE_KPROBE_MULTI).load({}) as program:
         try:
             attach_kprobe_multi(program, [KprobeSite(0, " no such function ")]).close()
         except SyscallError as err:
@@ -225,8 +228,8 @@ def programs_are_preemptible() -> bool:
 
 # Functions that exist to be traced, net/bpf/test_run.c, as old as BPF_PROG_TYPE_TRACING.
 _TEST_TARGETS = ("bpf_fentry_test1", "bpf_fentry_test2")
-_UNSUPPORTED = frozenset(  # 524: ENOTSUPP; ENOMEM: s390x without trampolines
-    (errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP, 524, errno.E2BIG, errno.ENOMEM)
+_UNSUPPORTED = frozenset(  # ENOMEM: s390x without trampolines
+    (errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP, ENOTSUPP, errno.E2BIG, errno.ENOMEM)
 )
 
 
@@ -244,22 +247,13 @@ def have_fentry() -> bool:
     found = [number for name in _TEST_TARGETS for number in Btf.from_kernel().find(name, Kind.FUNC)]
     if not found:
         return False
-    asm = Assembler()
-    asm.mov(R0, 0)
-    asm.exit()
-    spec = ProgramSpec(
-        asm.assemble(),
-        type=ProgType.TRACING,
-        attach_type=AttachType.TRACE_FEXIT,
-        name="probe",
-        function=found[0],
-    )
+    spec = _empty(kind=ProgType.TRACING, attach=AttachType.TRACE_FEXIT, function=found[0])
     try:
         with spec.load({}) as program:
             attach_tracing(program).close()
     except SyscallError as err:
         if err.errno == errno.EPERM:
-            _empty().close()  # raises, too, if it is our privilege that is missing
+            _empty().load({}).close()  # raises, too, if it is our privilege that is missing
         elif err.errno not in _UNSUPPORTED:
             raise
         return False
@@ -269,12 +263,7 @@ def have_fentry() -> bool:
 @functools.cache
 def have_raw_cookies() -> bool:
     """Cookies of raw tracepoints. Linux 6.10, commit 68ca5d4eebb8."""
-    asm = Assembler()
-    asm.call(Helper.GET_ATTACH_COOKIE)
-    asm.mov(R0, 0)
-    asm.exit()
-    spec = ProgramSpec(asm.assemble(), type=ProgType.RAW_TRACEPOINT, name="probe")
-    return _accepted(lambda: spec.load({}).close())
+    return _loads(_empty(helper=Helper.GET_ATTACH_COOKIE, kind=ProgType.RAW_TRACEPOINT))
 
 
 @functools.cache

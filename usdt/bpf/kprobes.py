@@ -11,15 +11,14 @@ an event, too; :func:`usdt.bpf.link.attach_tracepoint` attaches to it.
 from __future__ import annotations
 
 import enum
-import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import FD
 from usdt.base.errors import NotSupported
 from usdt.base.frozen import frozen
-from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open, string_array
+from usdt.bpf._syscall import bpf, string_array, u64_array
 from usdt.bpf._uapi import BPF_F_KPROBE_MULTI_RETURN, AttachType, Command
-from usdt.bpf.link import Link, link_perf_event, set_perf_event_prog
+from usdt.bpf.link import Link, connect_perf_event, open_probe_event, probe_pmu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +32,6 @@ __all__ = (
     "attach_kprobe_multi",
     "attach_tracing",
 )
-
-_KPROBE_PMU = "/sys/bus/event_source/devices/kprobe/type"
-_PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 
 
 class KprobeMethod(enum.StrEnum):
@@ -103,8 +99,8 @@ def attach_kprobe_multi(
         "IIIIIIPPP",
         *(program.fd.fileno(), 0, kind, 0, flags, len(sites)),
         None if by_address else names,
-        _u64_array([site.address for site in sites]) if by_address else None,
-        _u64_array([site.cookie for site in sites]),
+        u64_array([site.address for site in sites]) if by_address else None,
+        u64_array([site.cookie for site in sites]),
     )
     del keep
     return Link(FD(link))
@@ -126,29 +122,10 @@ def attach_kprobe(
         SyscallError: EINVAL: blacklisted, notrace, or not an instruction; ENOENT: no such symbol;
             EADDRNOTAVAIL: several functions have this name.
     """
+    pmu = probe_pmu("kprobe")
+    if pmu is None:
+        raise NotSupported("the kprobe PMU (CONFIG_KPROBE_EVENTS)", None)
     symbol = site.symbol.encode() + b"\0"
-    attribute, keep = perf_attribute(
-        "IIQQQQQIIPQ40x",
-        *(_kprobe_pmu(), _PERF_ATTR_SIZE, int(on_return), 0, 0, 0, 0, 0, 0),
-        *((None, site.address) if site.address else (symbol, site.offset)),
-    )
-    # The event is bound to one CPU, but its program runs on all of them.
-    event = FD(perf_event_open(attribute, -1, 0))
-    del keep
-    return (
-        link_perf_event(event, program, site.cookie)
-        if cookies
-        else set_perf_event_prog(event, program)
-    )
-
-
-def _u64_array(values: Sequence[int]) -> bytes:
-    return struct.pack(f"={len(values)}Q", *values)
-
-
-def _kprobe_pmu() -> int:
-    try:
-        with open(_KPROBE_PMU) as file:  # noqa: PTH123 - pathlib costs an import
-            return int(file.read())
-    except OSError as err:
-        raise NotSupported("the kprobe PMU (CONFIG_KPROBE_EVENTS)", None) from err
+    name, offset = (None, site.address) if site.address else (symbol, site.offset)
+    event = open_probe_event(pmu, int(on_return), name, offset)
+    return connect_perf_event(event, program, site.cookie if cookies else None)

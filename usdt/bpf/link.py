@@ -26,8 +26,14 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.frozen import frozen
-from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open
-from usdt.bpf._uapi import BPF_F_UPROBE_MULTI_RETURN, AttachType, Command, ioctl_number
+from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open, u64_array
+from usdt.bpf._uapi import (
+    BPF_F_UPROBE_MULTI_RETURN,
+    PERF_ATTR_SIZE,
+    AttachType,
+    Command,
+    ioctl_number,
+)
 from usdt.bpf.objects import object_info
 from usdt.bpf.rcu import expedited_rcu
 
@@ -43,20 +49,18 @@ __all__ = (
     "UprobeSite",
     "attach_raw_tracepoint",
     "attach_tracepoint",
-    "attach_uprobe_ioctl",
     "attach_uprobe_multi",
     "attach_uprobe_perf",
     "close_links",
-    "link_perf_event",
-    "set_perf_event_prog",
+    "connect_perf_event",
+    "open_probe_event",
+    "probe_pmu",
     "takes_uprobe_multi",
 )
 
-_UPROBE_PMU = "/sys/bus/event_source/devices/uprobe/type"
 _MANY = 1000  # grace periods that are worth expediting
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_TYPE_TRACEPOINT = 2
-_PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 # struct bpf_link_info: type, id, prog_id; then by type, for a perf event its type and "missed".
 _INFO = struct.Struct("=I12xI12xQ8xQ8x")
 _LINK_PERF_EVENT, _LINK_KPROBE_MULTI = 7, 8  # enum bpf_link_type
@@ -159,8 +163,8 @@ def attach_uprobe_multi(
         Command.LINK_CREATE,
         "IIIIPPPPIII4x",
         *(program.fd.fileno(), 0, AttachType.TRACE_UPROBE_MULTI, 0),
-        *(path.encode("utf-8", "surrogateescape") + b"\0", _u64_array([s.offset for s in sites])),
-        *(_u64_array(ref_ctrs) if any(ref_ctrs) else None, _u64_array([s.cookie for s in sites])),
+        *(path.encode("utf-8", "surrogateescape") + b"\0", u64_array([s.offset for s in sites])),
+        *(u64_array(ref_ctrs) if any(ref_ctrs) else None, u64_array([s.cookie for s in sites])),
         *(number, BPF_F_UPROBE_MULTI_RETURN if on_return else 0, pid),
     )
     return Link(FD(link))
@@ -173,33 +177,32 @@ def attach_uprobe_perf(
     *,
     pid: int = 0,
     on_return: bool = False,
+    cookies: bool = True,
 ) -> Link:
-    """Attach ``program`` to one site through a perf event and a link with a cookie.
+    """Attach ``program`` to one site through a perf event.
+
+    Args:
+        program: of ``ProgType.KPROBE``.
+        path: as for :func:`attach_uprobe_multi`.
+        site: an instruction of the file.
+        pid: only in this process (0: in every process).
+        on_return: at the function's return instead.
+        cookies: by a link that carries the cookie; False: by an ioctl, without a cookie.
 
     Raises:
         NotSupported: the ``uprobe`` PMU or BPF cookies are missing, or the reference counter is
             beyond the first 4 GiB of the file.
         SyscallError: any other error of the kernel.
     """
-    event = _open_uprobe(path, site, pid=pid, on_return=on_return)
-    return link_perf_event(event, program, site.cookie)
-
-
-def attach_uprobe_ioctl(
-    program: Program,
-    path: str,
-    site: UprobeSite,
-    *,
-    pid: int = 0,
-    on_return: bool = False,
-) -> Link:
-    """Attach ``program`` to one site through a perf event alone; the cookie is not delivered.
-
-    Raises:
-        NotSupported: as :func:`attach_uprobe_perf`.
-        SyscallError: any other error of the kernel.
-    """
-    return set_perf_event_prog(_open_uprobe(path, site, pid=pid, on_return=on_return), program)
+    if site.ref_ctr_offset >> 32:
+        raise NotSupported("a semaphore beyond 4 GiB of its file (uprobe_multi)", (6, 6))
+    pmu = probe_pmu("uprobe")
+    if pmu is None:
+        raise NotSupported("the uprobe PMU", (4, 17))
+    config = int(on_return) | site.ref_ctr_offset << _REF_CTR_SHIFT
+    name = path.encode("utf-8", "surrogateescape") + b"\0"
+    event = open_probe_event(pmu, config, name, site.offset, pid=pid)
+    return connect_perf_event(event, program, site.cookie if cookies else None)
 
 
 def attach_tracepoint(program: Program, event_id: int, *, cookie: int | None = None) -> Link:
@@ -219,15 +222,7 @@ def attach_tracepoint(program: Program, event_id: int, *, cookie: int | None = N
         SyscallError: EACCES: the program reads beyond the event's record; EINVAL: no such event;
             ENODEV and others: the kernel refuses this event.
     """
-    attribute, keep = perf_attribute(
-        "IIQQQQQIIPQ40x", _PERF_TYPE_TRACEPOINT, _PERF_ATTR_SIZE, event_id, *[0] * 6, None, 0
-    )
-    # The event is bound to one CPU, but its program runs on all of them.
-    event = FD(perf_event_open(attribute, -1, 0))
-    del keep
-    if cookie is None:
-        return set_perf_event_prog(event, program)
-    return link_perf_event(event, program, cookie)
+    return connect_perf_event(open_probe_event(_PERF_TYPE_TRACEPOINT, event_id), program, cookie)
 
 
 def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Link:
@@ -260,40 +255,70 @@ def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Li
     return Link(FD(link))
 
 
-def link_perf_event(event: FD, program: Program, cookie: int) -> PerfLink:
-    """Connect ``program`` to a perf event by a link with a cookie; close the event on failure.
-
-    Raises:
-        NotSupported: BPF cookies are missing.
-        SyscallError: any other error of the kernel.
-    """
+def probe_pmu(name: str) -> int | None:
+    """Return the type of perf events of the PMU "uprobe" or "kprobe"; None if there is none."""
     try:
-        link = bpf(
-            Command.LINK_CREATE,
-            "IIIIQ",
-            *(program.fd.fileno(), event.fileno(), AttachType.PERF_EVENT, 0, cookie),
-        )
-    except SyscallError as err:
-        event.close()
-        if err.errno == errno.EINVAL:
-            raise NotSupported("a BPF link to a perf event with a cookie", (5, 15)) from err
-        raise
-    return PerfLink(event, FD(link))
+        with open(f"/sys/bus/event_source/devices/{name}/type") as file:  # noqa: PTH123 - fast
+            return int(file.read())
+    except FileNotFoundError:
+        return None
 
 
-def set_perf_event_prog(event: FD, program: Program) -> Link:
-    """Connect ``program`` to a perf event by an ioctl; close the event on failure.
+def open_probe_event(
+    kind: int, config: int, name: bytes | None = None, offset: int = 0, *, pid: int = 0
+) -> FD:
+    """Open a perf event of a probe.
 
-    There is no link and no cookie: the method of kernels before 5.15.
+    Args:
+        kind: the type of the event: a PMU's or PERF_TYPE_TRACEPOINT.
+        config: what ``attr.config`` means for it.
+        name: the file or function, NUL-terminated; None for an address.
+        offset: in the file or function; or the address.
+        pid: only in this process (0: in every process).
 
     Raises:
         SyscallError: the kernel refuses.
     """
+    attribute, keep = perf_attribute(
+        "IIQQQQQIIPQ40x", kind, PERF_ATTR_SIZE, config, *[0] * 6, name, offset
+    )
+    # With a pid the event follows the task. Without, an event of one CPU gets the hits of all: its
+    # program runs before the kernel checks the CPU.
+    event = FD(perf_event_open(attribute, pid or -1, -1 if pid else 0))
+    del keep
+    return event
+
+
+def connect_perf_event(event: FD, program: Program, cookie: int | None) -> Link:
+    """Connect ``program`` to a perf event; close the event on failure.
+
+    Args:
+        event: the event.
+        program: the program.
+        cookie: carried by a link; None: connect by an ioctl, without link and cookie, as kernels
+            before 5.15 do.
+
+    Raises:
+        NotSupported: a cookie was given, and BPF cookies are missing.
+        SyscallError: any other error of the kernel.
+    """
+    try:
+        if cookie is None:
+            return _set_program(event, program)
+        words = program.fd.fileno(), event.fileno(), AttachType.PERF_EVENT, 0, cookie
+        return PerfLink(event, FD(bpf(Command.LINK_CREATE, "IIIIQ", *words)))
+    except SyscallError as err:
+        event.close()
+        if cookie is not None and err.errno == errno.EINVAL:
+            raise NotSupported("a BPF link to a perf event with a cookie", (5, 15)) from err
+        raise
+
+
+def _set_program(event: FD, program: Program) -> Link:
     try:
         fcntl.ioctl(event.fileno(), _SET_BPF, program.fd.fileno())
         fcntl.ioctl(event.fileno(), _ENABLE, 0)
     except OSError as err:
-        event.close()
         raise SyscallError(err.errno or 0, "ioctl(PERF_EVENT_IOC_SET_BPF)") from err
     return Link(event)
 
@@ -328,31 +353,3 @@ def close_links(links: Iterable[Link]) -> None:
             list(pool.map(lambda link: link.close(), rest))
     for link in rest:
         link.close()
-
-
-def _open_uprobe(path: str, site: UprobeSite, *, pid: int, on_return: bool) -> FD:
-    if site.ref_ctr_offset >> 32:
-        raise NotSupported("a semaphore beyond 4 GiB of its file (uprobe_multi)", (6, 6))
-    config = int(on_return) | site.ref_ctr_offset << _REF_CTR_SHIFT
-    attribute, keep = perf_attribute(
-        "IIQQQQQIIPQ40x",
-        *(_uprobe_pmu(), _PERF_ATTR_SIZE, config, 0, 0, 0, 0, 0, 0),
-        *(path.encode("utf-8", "surrogateescape") + b"\0", site.offset),
-    )
-    # With a pid the event follows the task. Without, an event of one CPU gets every hit, because
-    # the breakpoint is in the file's pages and the program runs before the kernel checks the CPU.
-    event = FD(perf_event_open(attribute, pid or -1, -1 if pid else 0))
-    del keep
-    return event
-
-
-def _u64_array(values: Sequence[int]) -> bytes:
-    return struct.pack(f"={len(values)}Q", *values)
-
-
-def _uprobe_pmu() -> int:
-    try:
-        with open(_UPROBE_PMU) as file:  # noqa: PTH123 - pathlib costs an import
-            return int(file.read())
-    except OSError as err:
-        raise NotSupported("the uprobe PMU", (4, 17)) from err

@@ -12,13 +12,13 @@ from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported, SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, bpf_attribute, prlimit_memlock
-from usdt.bpf._uapi import Command, MapType
+from usdt.bpf._uapi import ENOTSUPP, Command, MapType
 from usdt.bpf.objects import dup_fd, object_info, open_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ("Map", "MapSpec", "count_cpus", "possible_cpus", "raise_memlock", "sum_per_cpu")
+__all__ = ("Map", "MapSpec", "parse_cpu_list", "possible_cpus", "raise_memlock", "read_cpu_list")
 
 _PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
 _ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
@@ -26,7 +26,7 @@ _UNBOUNDED = 1 << 62
 _BATCH = 512
 _INFO = struct.Struct("=IIIIII16s")  # struct bpf_map_info: type, id, sizes, entries, flags, name
 _NOEXIST = 1  # BPF_NOEXIST
-_ENOTSUPP = 524  # internal to the kernel: a map type without batch operations
+_NO_BATCHES = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)  # an old kernel, or not this map type
 # Kernels before commit d5299b67dd59 ("bpf: Memcg-based memory accounting for bpf maps")
 # (in v5.11) charge maps to RLIMIT_MEMLOCK, and return EPERM when it is exceeded.
 _MEMLOCK = 1 << 40
@@ -190,7 +190,7 @@ class Map(Closeable):
                 *(None, None, keys, values, len(rows), self.fd.fileno(), 0, 0),
             )
         except SyscallError as err:
-            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP):
+            if err.errno not in _NO_BATCHES:
                 raise
             return False
         return True
@@ -225,7 +225,7 @@ class Map(Closeable):
         try:
             yield from self._batches()
         except SyscallError as err:
-            if err.errno not in (errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP):
+            if err.errno not in _NO_BATCHES:
                 raise
             for key in self.keys():
                 value = self.get(key)
@@ -284,20 +284,20 @@ class Map(Closeable):
 
 @functools.cache
 def possible_cpus() -> int:
-    """Return the number of slots of a per-CPU value (/sys/devices/system/cpu/possible)."""
-    with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 - pathlib costs an import
-        return count_cpus(file.read())
+    """Return the number of slots of a per-CPU value."""
+    return len(read_cpu_list("possible"))
 
 
-def count_cpus(text: str) -> int:
-    """Return how many CPUs a list of ranges names, such as "0-3,8"."""
+def read_cpu_list(name: str) -> list[int]:
+    """Return the CPUs in a list below /sys/devices/system/cpu: "online" or "possible"."""
+    with open(f"/sys/devices/system/cpu/{name}") as file:  # noqa: PTH123 - pathlib costs an import
+        return parse_cpu_list(file.read())
+
+
+def parse_cpu_list(text: str) -> list[int]:
+    """Return the CPUs that a list of ranges names, such as "0-3,8"."""
     ranges = [part.partition("-") for part in text.strip().split(",")]
-    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
-
-
-def sum_per_cpu(value: bytes) -> int:
-    """Sum of a per-CPU value of one 64-bit counter."""
-    return sum(struct.unpack(f"={len(value) // 8}Q", value))
+    return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]
 
 
 def raise_memlock() -> bool:

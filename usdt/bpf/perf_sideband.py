@@ -32,6 +32,8 @@ from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import perf_attribute, perf_event_open
+from usdt.bpf._uapi import PERF_ATTR_SIZE
+from usdt.bpf.maps import read_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +42,6 @@ __all__ = ("ExecRecord", "ForkRecord", "LostRecord", "MmapRecord", "PerfSideband
 
 _TYPE_SOFTWARE = 1
 _COUNT_SW_DUMMY = 9
-_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 _SAMPLE_TIME = 1 << 2
 _CLOCK_MONOTONIC = 1
 _LOST, _COMM, _FORK, _MMAP2 = 2, 3, 7, 10  # PERF_RECORD_…
@@ -159,7 +160,7 @@ class PerfSideband(Closeable):
         flags = _attribute_flags(*_MAPPINGS, *(_TASKS if tasks else ()))
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
-            for cpu in _online_cpus():
+            for cpu in read_cpu_list("online"):
                 self._rings.append(_Ring(cpu, flags))
             undo.pop_all()
 
@@ -186,7 +187,7 @@ class _Ring:
     def __init__(self, cpu: int, flags: int) -> None:
         attribute, _ = perf_attribute(
             "IIQQQQQII36xi16x",
-            *(_TYPE_SOFTWARE, _ATTR_SIZE, _COUNT_SW_DUMMY, 0, _SAMPLE_TIME, 0),
+            *(_TYPE_SOFTWARE, PERF_ATTR_SIZE, _COUNT_SW_DUMMY, 0, _SAMPLE_TIME, 0),
             # The watermark is one byte: side-band records do not count as wake-up events.
             *(flags, 1, 0, _CLOCK_MONOTONIC),
         )
@@ -225,10 +226,3 @@ class _Ring:
 def _attribute_flags(*bits: int) -> int:
     # The bit-field of struct perf_event_attr begins at the other end on big-endian machines.
     return sum(1 << (bit if sys.byteorder == "little" else 63 - bit) for bit in bits)
-
-
-def _online_cpus() -> Iterator[int]:
-    with open("/sys/devices/system/cpu/online") as file:  # noqa: PTH123 - pathlib costs an import
-        for part in file.read().strip().split(","):
-            first, _, last = part.partition("-")
-            yield from range(int(first), int(last or first) + 1)

@@ -10,7 +10,7 @@ from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import SyscallError, VerifierError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf
-from usdt.bpf._uapi import AttachType, Command, ProgType
+from usdt.bpf._uapi import ENOTSUPP, AttachType, Command, ProgType
 from usdt.bpf.maps import Map, raise_memlock
 from usdt.bpf.objects import dup_fd, object_info, open_pin
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ("Program", "ProgramSpec")
 
 _LOG_SIZE = 1 << 20
-_ENOTSUPP = 524  # internal to the kernel: the errno module has no name for it
 _INFO = struct.Struct("=208xQ")  # struct bpf_prog_info: recursion_misses
 _NO_JIT = (
     "this kernel's JIT compiler lacks an instruction that its interpreter has; let it interpret:"
@@ -73,7 +72,7 @@ class ProgramSpec:
             if err.errno in (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC):
                 # Load it once more to get the log, which costs time and memory.
                 self._explain(insns, err.errno)
-            if err.errno == _ENOTSUPP:
+            if err.errno == ENOTSUPP:
                 raise SyscallError(err.errno, err.call, _NO_JIT) from err
             raise
 

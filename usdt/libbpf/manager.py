@@ -32,7 +32,6 @@ from usdt.bpf.link import (
     Link,
     UprobeMethod,
     UprobeSite,
-    attach_uprobe_ioctl,
     attach_uprobe_multi,
     attach_uprobe_perf,
     close_links,
@@ -343,10 +342,9 @@ def _link(
         links.append(attach_uprobe_multi(program, path, sites, pid=pid))
     else:
         linked = attachment.via is UprobeMethod.PERF_LINK
-        attach = attach_uprobe_perf if linked else attach_uprobe_ioctl
         _allow(len(sites) * (2 if linked else 1))
         for site in sites:
-            links.append(attach(program, path, site, pid=pid))
+            links.append(attach_uprobe_perf(program, path, site, pid=pid, cookies=linked))
     attachment.sites += len(sites)
 
 

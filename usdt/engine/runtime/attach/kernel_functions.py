@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.bpf import features
-from usdt.bpf._uapi import AttachType, ProgType
+from usdt.bpf._uapi import ENOTSUPP, AttachType, ProgType
 from usdt.bpf.kprobes import (
     KprobeMethod,
     KprobeSite,
@@ -54,7 +54,6 @@ __all__ = ("attach_kernel_functions",)
 
 _MAX_INDEXED = 4096  # functions attached by one call, if one short program serves them all
 _SHOW_PROGRESS = 256  # progress is reported from this number of functions on
-_ENOTSUPP = 524
 _HINTS = {
     errno.EINVAL: "the kernel allows no probe there (notrace, or on its blacklist)",
     errno.ENOENT: "the kernel has no such symbol",
@@ -335,7 +334,7 @@ def _site(request: AttachRequest) -> KprobeSite:
 
 
 def _explained(err: TracingError, point: AttachPoint) -> TracingError:
-    if isinstance(err, SyscallError) and err.errno == _ENOTSUPP:  # unknown to libc
+    if isinstance(err, SyscallError) and err.errno == ENOTSUPP:  # unknown to libc
         hint = "this CPU's trampolines cannot carry its arguments"
         return TracingError(f"attach to {point.probe}: {hint}")
     return explain(err, point.probe, _HINTS)

@@ -19,7 +19,6 @@ from usdt.bpf._uapi import AttachType
 from usdt.bpf.link import (
     UprobeMethod,
     UprobeSite,
-    attach_uprobe_ioctl,
     attach_uprobe_multi,
     attach_uprobe_perf,
 )
@@ -116,24 +115,25 @@ class UprobeAttacher:
             self._loader.attach_log.append(f"{where}: one uprobe_multi link")
             return
         allow_descriptors(2 * len(sites))
-        attach = (
-            attach_uprobe_perf if self._method is UprobeMethod.PERF_LINK else attach_uprobe_ioctl
-        )
+        cookies = self._method is UprobeMethod.PERF_LINK
         with contextlib.ExitStack() as stack:  # on a failure, closes the links made so far
             made = [
                 stack.enter_context(
-                    attach(program, point.open_path, site, pid=point.pid, on_return=on_return)
+                    attach_uprobe_perf(
+                        program,
+                        point.open_path,
+                        site,
+                        pid=point.pid,
+                        on_return=on_return,
+                        cookies=cookies,
+                    )
                 )
                 for site in sites
             ]
             stack.pop_all()
         for link in made:
             self._loader.add_link(link)
-        kind = (
-            "with links and cookies"
-            if self._method is UprobeMethod.PERF_LINK
-            else "without cookies"
-        )
+        kind = "with links and cookies" if cookies else "without cookies"
         self._loader.attach_log.append(f"{where}: {len(sites)} perf events {kind}")
 
 
