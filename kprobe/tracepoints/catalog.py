@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("Event", "closest_match", "events", "format_of", "matching", "record_size")
+__all__ = ("Event", "events", "format_of", "matching", "no_match", "record_size")
 
 _NO_EVENTS = frozenset(("ftrace",))  # ftrace's own records, to which nothing can be attached
 
@@ -76,17 +76,15 @@ def matching(category: str, name: str) -> list[Event]:
     if not found:
         wanted = name if category == "*" else f"{category}:{name}"
         known = [event.name if category == "*" else event.full_name for event in events()]
-        near = closest_match(wanted, known)
-        hint = f"; nearest is {near}" if near else ""
-        raise ProbeNotFound(
-            f"no tracepoint {wanted}{hint} (list them with: kprobe list 'tracepoint:*')"
-        )
+        raise no_match("tracepoint", "tracepoint", wanted, known)
     return found
 
 
-def closest_match(wanted: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a misspelt one, or None."""
-    return closest(wanted, known) or None
+def no_match(what: str, kind: str, wanted: str, known: Iterable[str]) -> ProbeNotFound:
+    """Return the error that no probe of a kind matches; it names the most similar one."""
+    near = closest(wanted, known)
+    hint = f"; nearest is {near}" if near else ""
+    return ProbeNotFound(f"no {what} {wanted}{hint} (list them with: kprobe list '{kind}:*')")
 
 
 @functools.cache

@@ -9,18 +9,16 @@ from __future__ import annotations
 import fnmatch
 import functools
 
-from kprobe.tracepoints.catalog import closest_match
+from kprobe.tracepoints.catalog import no_match
 from usdt.arch.locations import Register, Unreadable, ValueClass, ValueType
-from usdt.base.errors import ProbeNotFound
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.btf import types as btf_types
-from usdt.btf.declare import declaration
 from usdt.btf.format import Kind as BtfKind
 from usdt.btf.reader import Btf
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 
-__all__ = ("arguments_of", "declaration_of", "matching", "raw_tracepoints")
+__all__ = ("arguments_of", "matching", "raw_tracepoints")
 
 _TYPEDEF, _FUNCTION = "btf_trace_", "__traceiter_"
 _MAX_ARGUMENTS = 12  # MAX_BPF_FUNC_ARGS
@@ -53,11 +51,7 @@ def matching(pattern: str) -> list[str]:
     """
     found = fnmatch.filter(raw_tracepoints(), pattern)
     if not found:
-        near = closest_match(pattern, raw_tracepoints())
-        hint = f"; nearest is {near}" if near else ""
-        raise ProbeNotFound(
-            f"no raw tracepoint {pattern}{hint} (list them with: kprobe list 'rawtp:*')"
-        )
+        raise no_match("raw tracepoint", "rawtp", pattern, raw_tracepoints())
     return found
 
 
@@ -121,17 +115,3 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
     # The kernel casts each argument to u64 (CAST_TO_U64, include/trace/bpf_probe.h).
     place = Register(offset + (8 - kind.size if KERNEL_MACHINE in BIG_ENDIAN else 0), kind.size)
     return Argument(name, kind, place, names=names, handle=number)
-
-
-def declaration_of(name: str) -> str:
-    """Return the prototype of a raw tracepoint in C: ``netif_receive_skb(struct sk_buff *skb)``."""
-    btf = Btf.from_kernel()
-    prototype = _prototype(btf, name)
-    if prototype is None:
-        return f"{name}()"
-    parameters = prototype.parameters[1:]
-    words = [
-        declaration(btf, parameter.type_id, parameter.name or f"arg{index}")
-        for index, parameter in enumerate(parameters)
-    ]
-    return f"{name}({', '.join(words) or 'void'})"

@@ -12,14 +12,14 @@ import fnmatch
 import functools
 from typing import TYPE_CHECKING
 
-from kprobe.tracepoints.catalog import Event, closest_match, events, format_of
+from kprobe.tracepoints.catalog import Event, events, format_of, no_match
 from kprobe.tracepoints.fields import integer
 from kprobe.tracepoints.flag_names import flags_of
 from kprobe.tracepoints.syscall_numbers import event_names, numbers
 from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
-from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE
+from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE, program_word_size
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
 from usdt.engine.compiler.value_names import ValueNames
@@ -104,11 +104,7 @@ def matching(pattern: str) -> list[SystemCall]:
         if fnmatch.fnmatchcase(name, pattern) or call.event == pattern
     ]
     if not found:
-        near = closest_match(pattern, _known())
-        hint = f"; nearest is {near}" if near else ""
-        raise ProbeNotFound(
-            f"no system call {pattern}{hint} (list them with: kprobe list 'syscall:*')"
-        )
+        raise no_match("system call", "syscall", pattern, _known())
     return found
 
 
@@ -163,15 +159,11 @@ def call_stack(call: SystemCall) -> EntryReturnMatch | None:
 
 def narrow_program(pid: int) -> bool:
     """Return True if a process is known to run a 32-bit program on a 64-bit kernel."""
-    if KERNEL_WORD_SIZE == 4:
-        return False
+    # That is i386 and x32 programs; neither uses the system call numbers of x86-64.
     try:
-        with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123 - pathlib costs an import
-            start = file.read(6)
+        return program_word_size(f"/proc/{pid}/exe") < KERNEL_WORD_SIZE
     except OSError:
         return False
-    # ELFCLASS32: i386 and x32 programs; neither uses the system call numbers of x86-64.
-    return start[:5] == b"\x7fELF\1"
 
 
 def _saved(place: int, size: int) -> Memory:

@@ -18,6 +18,7 @@ __all__ = (
     "MACHINES_32BIT",
     "PROCESS_MACHINE",
     "ByteOrder",
+    "program_word_size",
     "word_size",
 )
 
@@ -55,6 +56,16 @@ _NARROWED = {
 def word_size(machine: str) -> int:
     """Return the size of a machine's addresses, registers and ``long`` in bytes."""
     return 4 if machine in MACHINES_32BIT else 8
+
+
+def program_word_size(path: str) -> int:
+    """Return the word size of an ELF file, by its class alone.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs an import
+        return 4 if file.read(5) == b"\x7fELF\1" else 8
 
 
 def _kernel(name: str) -> str:

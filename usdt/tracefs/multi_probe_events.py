@@ -16,23 +16,21 @@ from __future__ import annotations
 
 import errno
 import os
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import FD
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.bpf.kcore import KcoreReader
 from usdt.bpf.link import Link, attach_tracepoint, close_links
 from usdt.bpf.rcu import expedited_rcu
 from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, remove_event
-from usdt.tracefs.function_entry import MAX_CODE, offset_after_entry
+from usdt.tracefs.function_entry import entry_offsets
 from usdt.tracefs.kprobe_events import new_event_name
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.profile import kprobe_misses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.bpf.program import Program
 
@@ -113,7 +111,7 @@ class MultiProbeEvents(Link):
         """
         events = [MultiProbeEvent(new_event_name()) for _ in groups]
         self.events += events  # before there is anything to remove
-        offsets = dict(_offsets([at for group in groups for at in group]))
+        offsets = dict(entry_offsets([at for group in groups for at in group]))
         path = self._root / EVENT_FILES["p"]
         try:
             file = FD(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
@@ -175,21 +173,6 @@ class MultiProbeEvents(Link):
             self.events.pop()
         if stuck:
             raise stuck[0]
-
-
-def _offsets(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
-    # (address, offset of its attach point); offset 0 if the code cannot be read.
-    ordered = sorted(set(addresses))
-    ends = dict(pairwise(ordered))
-    try:
-        code = KcoreReader()
-    except NotSupported:
-        yield from ((address, 0) for address in addresses)
-        return
-    with code:
-        for address in addresses:
-            size = min(ends.get(address, address + MAX_CODE) - address, MAX_CODE)
-            yield address, offset_after_entry(code.read(address, size))
 
 
 def _define(file: int, event: MultiProbeEvent, address: int, offset: int) -> None:

@@ -45,15 +45,11 @@ class Tag:
     ENUMERATOR = 0x28
     PACKED = 0x2D
     SUBPROGRAM = 0x2E
-    TEMPLATE_TYPE = 0x2F
-    TEMPLATE_VALUE = 0x30
     VARIANT_PART = 0x33
-    VARIABLE = 0x34
     VOLATILE = 0x35
     RESTRICT = 0x37
     INTERFACE = 0x38
     NAMESPACE = 0x39
-    IMPORTED_UNIT = 0x3D
     UNSPECIFIED = 0x3B
     PARTIAL_UNIT = 0x3C
     SHARED = 0x40
@@ -62,7 +58,6 @@ class Tag:
     TEMPLATE_ALIAS = 0x43
     ATOMIC = 0x47
     IMMUTABLE = 0x4B
-    SKELETON_UNIT = 0x4A
 
 
 class TypeKind(enum.Enum):
@@ -91,7 +86,6 @@ class At:
     """``DW_AT_*``."""
 
     SIBLING = 0x01
-    LOCATION = 0x02
     NAME = 0x03
     BYTE_SIZE = 0x0B
     BIT_OFFSET = 0x0C
@@ -102,14 +96,9 @@ class At:
     LANGUAGE = 0x13
     DISCR = 0x15
     DISCR_VALUE = 0x16
-    IMPORT = 0x18
     COMP_DIR = 0x1B
     CONST_VALUE = 0x1C
-    CONTAINING_TYPE = 0x1D
-    INLINE = 0x20
     LOWER_BOUND = 0x22
-    PRODUCER = 0x25
-    PROTOTYPED = 0x27
     UPPER_BOUND = 0x2F
     ABSTRACT_ORIGIN = 0x31
     ARTIFICIAL = 0x34
@@ -124,22 +113,18 @@ class At:
     SPECIFICATION = 0x47
     TYPE = 0x49
     VIRTUALITY = 0x4C
-    BYTE_STRIDE = 0x51
     ENTRY_PC = 0x52
     RANGES = 0x55
     CALL_FILE = 0x58
     CALL_LINE = 0x59
     DATA_BIT_OFFSET = 0x6B
     SIGNATURE = 0x69
-    ENUM_CLASS = 0x6D
     LINKAGE_NAME = 0x6E
     STR_OFFSETS_BASE = 0x72
     ADDR_BASE = 0x73
     RNGLISTS_BASE = 0x74
     DWO_NAME = 0x76
-    EXPORT_SYMBOLS = 0x89
     MIPS_LINKAGE_NAME = 0x2007
-    GNU_VECTOR = 0x2107
     GNU_DWO_NAME = 0x2130
     GNU_DWO_ID = 0x2131
     GNU_RANGES_BASE = 0x2132
@@ -155,7 +140,6 @@ class Ate:
     SIGNED = 0x05
     SIGNED_CHAR = 0x06
     UNSIGNED = 0x07
-    UNSIGNED_CHAR = 0x08
     UTF = 0x10
     ASCII = 0x12
 

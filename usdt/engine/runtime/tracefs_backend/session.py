@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.base.machine import program_word_size
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.output.decode import CONTEXT, Decoder
 from usdt.engine.runtime.attach.requests import AttachFailure
@@ -60,7 +61,6 @@ _LONGEST = 48  # maximum characters of a probe's name in an event name, which ca
 _CONTEXTS = 1 << 16  # maximum distinct contexts kept
 _BATCH = 4096  # maximum rows formatted at once
 _PANICS = Path("/proc/sys/kernel/panic_on_warn")
-_ELF_CLASS = 4  # e_ident[EI_CLASS]: 1 is 32-bit
 
 
 def event_label(probe: str) -> str:
@@ -190,7 +190,9 @@ class TracefsSession(Pollable):
                 if place in seen or plans[key].always_false:  # a duplicate, or never shown
                     continue
                 seen.add(place)
-                made = plan_event(plans[key], FetchArgBuilder(point.offset, _word(point.open_path)))
+                made = plan_event(
+                    plans[key], FetchArgBuilder(point.offset, program_word_size(point.open_path))
+                )
                 _check_strings(made)
                 form = (made.types, made.filter)
                 if form not in events:
@@ -444,8 +446,3 @@ def _path(path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{number}"
     finally:
         os.close(number)
-
-
-def _word(path: str) -> int:
-    with Path(path).open("rb") as file:
-        return 4 if file.read(5)[_ELF_CLASS:] == b"\x01" else 8
