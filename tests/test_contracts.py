@@ -47,13 +47,13 @@ def test_the_contracts_hold(copy: Path) -> None:
         pytest.param(
             "usdt/btf/reader.py",
             "import usdt.bpf.maps",
-            "A room imports only what lies on floors below it",
-            id="an import of a floor above",
+            "A folder imports only folders below it",
+            id="an import of a layer above",
         ),
         pytest.param(
             "usdt/engine/language/tree.py",
             "import usdt.engine.compiler.plan",
-            "The stages of the engine, floor above floor",
+            "The stages of the engine, from top to bottom",
             id="an import of a later stage",
         ),
         pytest.param(

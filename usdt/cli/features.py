@@ -21,7 +21,7 @@ __all__ = ("features",)
 
 class _Feature(NamedTuple):
     label: str
-    ask: Callable[[], bool]
+    is_supported: Callable[[], bool]
     since: str  # first Linux version
     without: str  # the consequence if the kernel lacks it
 
@@ -84,8 +84,8 @@ _FEATURES: dict[str, _Feature] = {
 def features(*, as_json: bool) -> None:
     """Show which features this kernel supports, and which attach method is used."""
     missing = missing_capabilities()
-    answers = {key: _ask(question.ask) for key, question in _FEATURES.items()}
-    path = _path(answers)
+    answers = {key: _ask(feature.is_supported) for key, feature in _FEATURES.items()}
+    method = _attach_method(answers)
     release = os.uname().release
     if as_json:
         record = {
@@ -93,34 +93,34 @@ def features(*, as_json: bool) -> None:
             "machine": os.uname().machine,
             "missing_capabilities": missing,
             "features": answers,
-            "attach": path,
+            "attach": method,
         }
         sys.stdout.write(json.dumps(record) + "\n")
         return
     sys.stdout.write(f"Linux {release} on {os.uname().machine}\n")
-    for key, question in _FEATURES.items():
-        word = _word(question, missing, answer=answers[key])
-        sys.stdout.write(f"  {question.label:<28} {word}\n")
+    for key, feature in _FEATURES.items():
+        text = _answer_text(feature, missing, answer=answers[key])
+        sys.stdout.write(f"  {feature.label:<28} {text}\n")
     unknown = "unknown" if missing else "not possible"
-    sys.stdout.write(f"attaching by: {path or unknown}\n")
+    sys.stdout.write(f"attaching by: {method or unknown}\n")
 
 
-def _word(question: _Feature, missing: list[str], *, answer: bool | None) -> str:
+def _answer_text(feature: _Feature, missing: list[str], *, answer: bool | None) -> str:
     if answer is None:
         return f"unknown: needs {' and '.join(missing) or 'privilege'}"
-    return "yes" if answer else f"no (since Linux {question.since}): {question.without}"
+    return "yes" if answer else f"no (since Linux {feature.since}): {feature.without}"
 
 
-def _ask(question: Callable[[], bool]) -> bool | None:
+def _ask(is_supported: Callable[[], bool]) -> bool | None:
     try:
-        return question()
+        return is_supported()
     except SyscallError:
         return None
     except TracingError:
         return False
 
 
-def _path(answers: dict[str, bool | None]) -> str | None:
+def _attach_method(answers: dict[str, bool | None]) -> str | None:
     if not answers["ringbuf"] or not answers["uprobe_pmu"]:
         return None
     try:

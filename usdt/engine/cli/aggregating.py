@@ -118,13 +118,13 @@ def _keys(values: dict[str, Any]) -> str | None:
     # --by, with the keys that --ustack, --kstack and --folded add.
     by = values.get("by")
     parse_keys(by, "--by")  # checked alone, so that error columns refer to the user's text
-    words = [by] if by is not None else []
-    given = [word.strip() for word in (by or "").split(",")]
+    keys = [by] if by is not None else []
+    given = [item.strip() for item in (by or "").split(",")]
     stacks: tuple[str, ...] = stacks_of(values)
     if values.get("folded"):
         stacks = ("comm", *(() if {"ustack", "kstack"} & set(given) else stacks))
-    words += [word for word in stacks if word not in given]
-    return ",".join(words) or None
+    keys += [stack for stack in stacks if stack not in given]
+    return ",".join(keys) or None
 
 
 def _times(options: AggregateOptions, *, stats: bool) -> Aggregation:
@@ -283,18 +283,18 @@ class AggregateJob:
 
     def _lines(self, rows: list[Row]) -> list[str]:
         results = Results(self.aggregates, self.requests, self.resolver)
-        found = results.of(rows, self.aggregate.top)
+        shown = results.of(rows, self.aggregate.top)
         for notice in self.resolver.take_notices():
             say(notice)
         if self.options.output.folded:
-            return folded_lines(found)
+            return folded_lines(shown)
         if self.options.output.as_json:
             about = self._about()
-            return [result_line(result, self.aggregation, about) for result in found]
+            return [result_line(result, self.aggregation, about) for result in shown]
         if self.aggregation.buckets is None:
-            return table(found, stats=self.aggregation.stats)
+            return table(shown, stats=self.aggregation.stats)
         paired = self.aggregation.pair is not None
-        return histograms(found, self.aggregation.buckets, what=self._what(), times=paired)
+        return histograms(shown, self.aggregation.buckets, what=self._what(), times=paired)
 
     def _about(self) -> dict[str, Any]:
         about: dict[str, Any] = {}
@@ -328,10 +328,10 @@ class AggregateJob:
     def _draw(self, rows: list[Row]) -> None:
         width, height = os.get_terminal_size(1)
         lines = [line.rstrip("\n")[: width - 1] + "\n" for line in self._lines(rows)]
-        room = height - 2
-        if self.aggregation.buckets is None and len(lines) > room:  # the largest come last
-            lines = [lines[0], *lines[len(lines) - room + 1 :]]
-        self.output.write([_CLEAR, *lines[:room]])
+        available = height - 2
+        if self.aggregation.buckets is None and len(lines) > available:  # the largest come last
+            lines = [lines[0], *lines[len(lines) - available + 1 :]]
+        self.output.write([_CLEAR, *lines[:available]])
 
     def _observe(self, rows: list[Row]) -> None:
         if self.aggregation.names:
@@ -417,12 +417,12 @@ class HeatmapJob(AggregateJob):
         from usdt.engine.aggregate.output.json import bucket_list  # noqa: PLC0415 - only here
 
         buckets = self.aggregation.buckets
-        found = self._about() | {
+        row = self._about() | {
             "probe": self.requests[-1].text,
             "count": sum(counts),
             "buckets": bucket_list(counts, buckets) if buckets is not None else [],
         }
-        return json.dumps(found) + "\n"
+        return json.dumps(row) + "\n"
 
     def finish(self, lost: list[Lost]) -> str:
         closing = super().finish(lost)

@@ -71,16 +71,15 @@ def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshot
         ProbeNotFound: a pattern matches no recorded probe.
         TracingError: the output is the recording itself, or there are no stacks to fold.
     """
-    output = options.output
-    with contextlib.suppress(OSError):  # a missing file cannot be the other one
-        if output is not None and os.path.samefile(path, output):  # noqa: PTH121 - Path has no advantage
+    with contextlib.suppress(OSError):  # a missing file cannot be the recording
+        if options.output is not None and os.path.samefile(path, options.output):  # noqa: PTH121 - Path has no advantage
             raise TracingError(f"{path}: the report would overwrite the recording")
     with contextlib.ExitStack() as stack:
-        sink = stack.enter_context(OutputFile(output))
+        output_file = stack.enter_context(OutputFile(options.output))
         reader = stack.enter_context(Reader.open(path))
         order = reader.header.byteorder if reader.header else sys.byteorder
         stacks = stack.enter_context(RecordedStacks(symbols, order, lines=options.lines))
-        say(_Report(reader, sink, stacks, path, options).main())
+        say(_Report(reader, output_file, stacks, path, options).main())
     return 0
 
 
@@ -89,31 +88,31 @@ def _rewound(path: str) -> Iterator[None]:
     # Standard input has one file position. The second reader shares it with the first, which has
     # already read the beginning.
     try:
-        place = os.lseek(0, 0, os.SEEK_CUR) if path == "-" else None
+        position = os.lseek(0, 0, os.SEEK_CUR) if path == "-" else None
     except OSError:  # a pipe, which Reader.survey() refuses
-        place = None
-    if place is None:
+        position = None
+    if position is None:
         yield
         return
     os.lseek(0, 0, os.SEEK_SET)
     try:
         yield
     finally:
-        os.lseek(0, place, os.SEEK_SET)
+        os.lseek(0, position, os.SEEK_SET)
 
 
 class _Report:
     def __init__(
         self,
         reader: Reader,
-        sink: OutputFile,
+        output: OutputFile,
         stacks: RecordedStacks,
         path: str,
         options: ReportOptions,
     ) -> None:
         self.reader = reader
         self.stacks = stacks
-        self.sink = sink
+        self.output = output
         self.path = path
         self.options = options
         self.events = 0
@@ -147,42 +146,42 @@ class _Report:
 
     def _text(self) -> None:
         clock = self.reader.header.clock if self.reader.header else None
-        colour = self.sink.terminal and "NO_COLOR" not in os.environ
+        colour = self.output.terminal and "NO_COLOR" not in os.environ
         offset = clock.realtime - clock.monotonic if clock else 0
         self._lines(TextFormatter(colour=colour, offset=offset, stacks=self.stacks))
 
     def _json(self) -> None:
         self._lines(JsonFormatter(self.stacks))
         for item in self._lost():
-            self.sink.write_loss(item.probe, item.lost)
+            self.output.write_loss(item.probe, item.lost)
 
     def _csv(self) -> None:
         with _rewound(self.path), Reader.open(self.path) as survey:
             survey.survey()
             columns = columns_of(c.layout for c in survey.cases if self._wanted(c.probe))
-        form = CsvForm(columns, self.stacks)
-        self.sink.write([form.title()])
-        self._lines(form)
+        formatter = CsvForm(columns, self.stacks)
+        self.output.write([formatter.title()])
+        self._lines(formatter)
 
     def _folded(self) -> None:
         counts: Counter[str] = Counter()
         for batch in self._replay(FoldedFormatter(self.stacks)):
             counts.update(batch)
             if len(counts) > _MAX_FOLDED:
-                self._counted(counts)
+                self._write_counts(counts)
         layouts = [case.layout for case in self.reader.cases if self._wanted(case.probe)]
         if layouts and not any(wants_stacks(layout) for layout in layouts):
             raise TracingError(f"{self.path}: no stacks were recorded; add --ustack to usdt record")
-        self._counted(counts)
+        self._write_counts(counts)
 
-    def _counted(self, counts: Counter[str]) -> None:
+    def _write_counts(self, counts: Counter[str]) -> None:
         # Each line ends in " 1", the count of a single hit.
-        self.sink.write([f"{line[:-3]} {count}\n" for line, count in sorted(counts.items())])
+        self.output.write([f"{line[:-3]} {count}\n" for line, count in sorted(counts.items())])
         counts.clear()
 
     def _chrome(self) -> None:
         spans = Spans(self.options.spans)
-        self.sink.write(['{"traceEvents": ['])
+        self.output.write(['{"traceEvents": ['])
         self.separator = "\n"
         try:
             known = 0
@@ -196,7 +195,7 @@ class _Report:
             header = self.reader.header
             about = header.to_json() if header else {}
             end = f'\n],\n"displayTimeUnit": "ns", "otherData": {json.dumps(about)}}}\n'
-            self.sink.write([end])
+            self.output.write([end])
         for number, what in (
             (spans.unfinished, "without an end"),
             (spans.unbegun, "without a start"),
@@ -214,20 +213,20 @@ class _Report:
             "closing": closing.to_json() if closing else None,
         }
         self.events = self.reader.records
-        self.sink.write([json.dumps(shown, indent=2) + "\n"])
+        self.output.write([json.dumps(shown, indent=2) + "\n"])
 
     def _objects(self, events: Iterator[str]) -> None:
-        found = ",\n".join(events)
-        if found:
-            self.sink.write([self.separator, found])
+        text = ",\n".join(events)
+        if text:
+            self.output.write([self.separator, text])
             self.separator = ",\n"
 
-    def _lines(self, form: Formatter) -> None:
-        for batch in self._replay(form):
-            self.sink.write(titled(form, batch))
+    def _lines(self, formatter: Formatter) -> None:
+        for batch in self._replay(formatter):
+            self.output.write(titled(formatter, batch))
 
-    def _replay(self, form: Formatter) -> Iterator[list[Any]]:
-        for batch in self.reader.replay(form, self._wanted, self.stacks):
+    def _replay(self, formatter: Formatter) -> Iterator[list[Any]]:
+        for batch in self.reader.replay(formatter, self._wanted, self.stacks):
             self.events += len(batch)
             yield batch
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("check_lines", "run_trace", "symbolizer")
 
-_MAX_SEQUENCE = 16  # maximum number of functions of -s
+_MAX_CHAIN = 16  # maximum number of functions of -s
 
 
 def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
@@ -48,9 +48,9 @@ def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
     """
     if values["via"] == TRACEFS:
         _check_tracefs(values)
-    if values["sequence"] and not 2 <= len(values["probes"]) <= _MAX_SEQUENCE:
+    if values["sequence"] and not 2 <= len(values["probes"]) <= _MAX_CHAIN:
         raise click.UsageError(
-            f"-s takes 2 to {_MAX_SEQUENCE} functions, outermost first, not {len(values['probes'])}"
+            f"-s takes 2 to {_MAX_CHAIN} functions, outermost first, not {len(values['probes'])}"
         )
     options = parse_options(parse_requests(values["probes"], kind), values)
     user_symbols = "ustack" in options.trace.stacks or any(
@@ -96,7 +96,7 @@ class PrintJob:
         self._in_sequence = in_sequence
         self._pids: tuple[int, ...] = ()
         self._events = 0
-        self._form = self._new_form()
+        self._formatter = self._new_formatter()
         self._output: OutputFile
 
     def session(self, tasks: TaskFilter) -> BpfSession:
@@ -117,19 +117,23 @@ class PrintJob:
             from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only for -s
             from usdt.engine.runtime.call_chain import CallChainSession  # noqa: PLC0415
 
-            return CallChainSession(Decoder(self._form), len(self._options.requests), **settings)
-        return RingBufferSession(self._form, **settings)
+            return CallChainSession(
+                Decoder(self._formatter), len(self._options.requests), **settings
+            )
+        return RingBufferSession(self._formatter, **settings)
 
     def _without_bpf(self, tasks: TaskFilter) -> BpfSession:
         from usdt.engine.runtime.tracefs_backend.session import TracefsSession  # noqa: PLC0415 - only for tracefs
 
         trace = self._options.trace
-        made = TracefsSession(
-            self._form, accept=tasks, buffer=trace.buffer, max_string=trace.max_string
+        session = TracefsSession(
+            self._formatter, accept=tasks, buffer=trace.buffer, max_string=trace.max_string
         )
-        return cast("BpfSession", made)  # it implements everything that attaching and the loop use
+        return cast(
+            "BpfSession", session
+        )  # it implements everything that attaching and the loop use
 
-    def _new_form(self) -> Formatter:
+    def _new_formatter(self) -> Formatter:
         output = self._options.output
         if output.folded:
             return FoldedFormatter(self._resolver)
@@ -150,7 +154,7 @@ class PrintJob:
             batch = batch[: int(limit) - self._events]
         self._events += len(batch)
         if batch:
-            self._output.write(titled(self._form, batch))
+            self._output.write(titled(self._formatter, batch))
         return self._events >= limit
 
     def tick(self) -> bool:
