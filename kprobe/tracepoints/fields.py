@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ContextArea, Register, Unreadable, ValueClass, ValueType
+from usdt.engine.compiler import value_names
 from usdt.engine.compiler.arguments import Argument, Display
-from usdt.engine.compiler.value_names import ValueNames
 from usdt.tracefs.format import Flags, named_fields
 from usdt.tracefs.format.expression import split_arguments
 from usdt.tracefs.format.named_values import split_print_fmt
@@ -15,6 +15,7 @@ from usdt.tracefs.format.named_values import split_print_fmt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from usdt.engine.compiler.value_names import ValueNames
     from usdt.tracefs.format import EventFormat, FormatField
 
 __all__ = ("arguments_of", "integer", "names_of")
@@ -40,15 +41,17 @@ def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
 
 def names_of(form: EventFormat) -> dict[str, ValueNames]:
     """Return field → names of its values, from macros like ``__print_flags`` in ``print fmt``."""
-    found = {}
-    for name, shown in named_fields(form).items():
-        kind = "flags" if isinstance(shown, Flags) else "symbols"
-        table = shown.table
-        found[name] = ValueNames(kind, tuple(table.names), table.separator or "|")
-    return found
+    return {
+        name: value_names.Flags(tuple(shown.table.names), shown.table.separator or "|")
+        if isinstance(shown, Flags)
+        else value_names.Enumerators(tuple(shown.table.names))
+        for name, shown in named_fields(form).items()
+    }
 
 
-def _argument(field: FormatField, names: ValueNames | None, *, symbol: bool) -> Argument:
+def _argument(
+    field: FormatField, names: value_names.ValueNames | None, *, symbol: bool
+) -> Argument:
     if field.kind == "string" and field.location == "here":
         kind = ValueType(ValueClass.STRING, field.size)
         return Argument(
@@ -86,7 +89,7 @@ def _integer(field: FormatField, names: ValueNames | None, *, symbol: bool) -> A
         display = Display.KERNEL_SYMBOL
     kind = integer(field.element, signed=field.signed)
     if field.type == "dev_t" and names is None:
-        names = ValueNames("device")
+        names = value_names.DevT()
     if display is not Display.INTEGER:
         kind = ValueType(ValueClass.UNSIGNED, field.element)
     return Argument(

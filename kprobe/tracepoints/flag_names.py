@@ -7,7 +7,7 @@ differ on arm64 (arch/arm64/include/uapi/asm/fcntl.h).
 from __future__ import annotations
 
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.compiler.value_names import Enumerators, Flags, ValueNames
 
 __all__ = ("flags_of",)
 
@@ -106,14 +106,12 @@ _SIGNALS = (
 def _flags(
     table: dict[str, int], mask: int = 0, choices: tuple[tuple[int, str], ...] = ()
 ) -> ValueNames:
-    return ValueNames(
-        "flags", tuple((bit, name) for name, bit in table.items()), "|", mask, choices
-    )
+    return Flags(tuple((bit, name) for name, bit in table.items()), "|", mask, choices)
 
 
 def _signals() -> ValueNames:
     numbered = enumerate(_SIGNALS.split(), 1)
-    return ValueNames("symbols", tuple((number, f"SIG{name}") for number, name in numbered))
+    return Enumerators(tuple((number, f"SIG{name}") for number, name in numbered))
 
 
 def flags_of(call: str, argument: str, kind: str) -> ValueNames | None:
@@ -126,7 +124,7 @@ def flags_of(call: str, argument: str, kind: str) -> ValueNames | None:
     """
     table = _TABLES.get((call, argument))
     if table == "at" or (kind == "int" and argument in ("dfd", "olddfd", "newdfd", "dirfd")):
-        return ValueNames("symbols", ((-100, "AT_FDCWD"),))
+        return Enumerators(((-100, "AT_FDCWD"),))
     if table is None:
         return None
     made = {

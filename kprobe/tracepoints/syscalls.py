@@ -22,7 +22,7 @@ from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE, program_word_size
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
-from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.compiler.value_names import Errno
 from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _NUMBER = frozenset(("__syscall_nr", "nr"))  # names of the field before the arg
 _RETURN = Register(
     8 + (8 - KERNEL_WORD_SIZE if KERNEL_MACHINE in BIG_ENDIAN else 0), KERNEL_WORD_SIZE
 )
-_ERRNO = ValueNames("errno")
+_ERRNO = Errno()
 _KEPT = frozenset(("execve", "execveat"))  # the process image is replaced
 _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replaced
 # Entry and return have the same struct pt_regs at the top of the thread's kernel stack. The thread

@@ -36,7 +36,7 @@ from usdt.engine.compiler.ir import (
 from usdt.engine.compiler.limits import DEFAULT_STRUCT
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
 from usdt.engine.compiler.scope import DefaultFormat
-from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.compiler.value_names import Enumerators
 from usdt.engine.language.tree import Member
 from usdt.uprobes.library_types.containers import sequence_view_of
 from usdt.uprobes.library_types.smart_pointers import pointer_in, value_in
@@ -305,7 +305,7 @@ class DwarfTypeProvider(BtfTypes):
             same = fold(Compare("==", value, Number(one, value.type), value.type))
             listed = [(1, name), (0, rest[0])]
             value = same
-        self._names[value] = ValueNames("symbols", tuple(listed))
+        self._names[value] = Enumerators(tuple(listed))
         return value
 
     def type_named(self, name: str) -> int | None:

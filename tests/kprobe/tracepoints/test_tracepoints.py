@@ -20,7 +20,7 @@ from usdt.bpf.ringbuf import HEADER
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.compiler.record.layout import HEADER_SIZE, BadLayout, RecordField
-from usdt.engine.compiler.value_names import NamedNumber, ValueNames
+from usdt.engine.compiler.value_names import DevT, Errno, NamedNumber
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
@@ -90,7 +90,7 @@ def test_fields_become_arguments_by_their_types() -> None:
     ]
     assert _MADE["location"].display is Display.KERNEL_SYMBOL
     assert _MADE["reason"].fetch == Register(16, 4)
-    assert _MADE["dev"].names == ValueNames("device")
+    assert _MADE["dev"].names == DevT()
     assert _MADE["name"].fetch == ContextArea(24, 16)
     assert _MADE["name"].display is _MADE["path"].display is Display.STRING
     assert _MADE["path"].fetch == ContextArea(40, 4, "data_loc")
@@ -199,10 +199,10 @@ def test_layouts_with_names_can_be_written_and_read() -> None:
 
 
 def test_error_numbers_devices_and_flags_have_names() -> None:
-    assert ValueNames("errno").show(-2) == "-ENOENT"
-    assert ValueNames("errno").show(-4096) == "-4096"
-    assert ValueNames("errno").show(3) == "3"
-    assert ValueNames("device").show(254 << 20 | 3) == "254:3"
+    assert Errno().show(-2) == "-ENOENT"
+    assert Errno().show(-4096) == "-4096"
+    assert Errno().show(3) == "3"
+    assert DevT().show(254 << 20 | 3) == "254:3"
     opened = flags_of("openat", "flags", "int")
     assert opened is not None
     assert opened.show(0) == "O_RDONLY"

@@ -55,7 +55,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
 )
 from usdt.engine.compiler.resolve import Resolver, Scope, address_of_lvalue, resolve
-from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.compiler.value_names import Enumerators, ValueNames
 from usdt.engine.language.tree import Call, Name
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ _INT_FORMATS = {
     Display.BOOL: IntFormat.BOOL,
     Display.HEX: IntFormat.HEX,
 }
-_TRUTH = ValueNames("symbols", ((0, "false"), (1, "true")))
+_TRUTH = Enumerators(((0, "false"), (1, "true")))
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Names of numbers: flags, symbols, error numbers and devices."""
+"""Names of numbers: flags, enumerators, error numbers and devices."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("KINDS", "NamedNumber", "ValueNames")
+__all__ = ("DevT", "Enumerators", "Errno", "Flags", "NamedNumber", "ValueNames")
 
-KINDS = ("flags", "symbols", "errno", "device")
 _ERRORS = 4095  # MAX_ERRNO: a result of -4095…-1 is an error number
 
 
-@frozen
 class ValueNames:
-    """The names of an argument's values. Hashable.
+    """The names of an argument's values: Flags, Enumerators, Errno or DevT. Hashable.
 
     Attributes:
-        kind: ``flags``: each bit has a name, and names are joined; ``symbols``: each value has a
-            name; ``errno``: negative error numbers; ``device``: MAJOR:MINOR of the kernel's dev_t
-            (include/linux/kdev_t.h). The last two need no table.
+        kind: the word for the class in recordings.
         table: pairs of a value and its name; the first match counts.
         separator: the text between flags.
         mask: for flags, the bits that are looked up together in ``choices``.
@@ -31,7 +27,8 @@ class ValueNames:
             has no bit of its own.
     """
 
-    kind: str
+    __slots__ = ()
+    kind = ""
     table: tuple[tuple[int, str], ...] = ()
     separator: str = "|"
     mask: int = 0
@@ -39,28 +36,7 @@ class ValueNames:
 
     def find(self, value: int) -> str | None:
         """Return the name of a value, or None if it has none."""
-        if self.kind == "errno":
-            known = -_ERRORS <= value < 0
-            return f"-{errno.errorcode.get(-value, -value)}" if known else None
-        if self.kind == "device":
-            return f"{value >> 20 & 0xFFF}:{value & 0xFFFFF}"
-        if self.kind == "symbols":
-            return next((name for number, name in self.table if number == value), None)
-        return self._flags(value)
-
-    def _flags(self, value: int) -> str | None:
-        found = [name for number, name in self.choices if number == value & self.mask]
-        known = self.mask if found else 0
-        left = value & ~known
-        for number, name in self.table:
-            if number and left & number == number:
-                found.append(name)
-                left &= ~number
-        if not found:
-            return next((name for number, name in self.table if number == value), None)
-        if left:
-            found.append(hex(left & ((1 << 64) - 1)))
-        return self.separator.join(found)
+        return next((name for number, name in self.table if number == value), None)
 
     def show(self, value: int) -> str:
         """Return the name of a value, or its digits if it has none."""
@@ -72,12 +48,9 @@ class ValueNames:
         return value if name is None else NamedNumber(value, name)
 
     def number_of(self, name: str) -> int | None:
-        """Return the value of a single symbol or flag; None if no value has this name."""
-        if self.kind not in ("flags", "symbols"):
-            return None
-        return next(
-            (number for number, known in (*self.choices, *self.table) if known == name), None
-        )
+        """Return the value of a single enumerator or flag; None if no value has this name."""
+        pairs = (*self.choices, *self.table)
+        return next((number for number, known in pairs if known == name), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -89,20 +62,81 @@ class ValueNames:
             "choices": [list(pair) for pair in self.choices],
         }
 
-    @classmethod
-    def from_json(cls, data: Any, refuse: Callable[[str], Exception]) -> ValueNames:
+    @staticmethod
+    def from_json(data: Any, refuse: Callable[[str], Exception]) -> ValueNames:
         """Return the names that to_json() has made ``data`` from.
 
         If to_json() cannot have made ``data``, raise the error that ``refuse`` returns.
         """
-        if not isinstance(data, dict) or data.get("kind") not in KINDS:
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind not in ("flags", "symbols", "errno", "device"):
             raise refuse("names: an object with a kind expected")
         separator, mask = data.get("separator"), data.get("mask")
         if not isinstance(separator, str) or len(separator) > 8 or type(mask) is not int:
             raise refuse("names: a separator and a mask expected")
-        tables = (_pairs(data.get(key), refuse) for key in ("table", "choices"))
-        table, choices = tables
-        return cls(data["kind"], table, separator, mask, choices)
+        table, choices = (_pairs(data.get(key), refuse) for key in ("table", "choices"))
+        if kind == "flags":
+            return Flags(table, separator, mask, choices)
+        return Enumerators(table) if kind == "symbols" else Errno() if kind == "errno" else DevT()
+
+
+@frozen
+class Flags(ValueNames):
+    """Bits with names, which are joined."""
+
+    table: tuple[tuple[int, str], ...]
+    separator: str = "|"
+    mask: int = 0
+    choices: tuple[tuple[int, str], ...] = ()
+
+    kind = "flags"
+
+    def find(self, value: int) -> str | None:
+        """Return the names of a value's bits, or None if it has none."""
+        found = [name for number, name in self.choices if number == value & self.mask]
+        known = self.mask if found else 0
+        left = value & ~known
+        for number, name in self.table:
+            if number and left & number == number:
+                found.append(name)
+                left &= ~number
+        if not found:
+            return ValueNames.find(self, value)
+        if left:
+            found.append(hex(left & ((1 << 64) - 1)))
+        return self.separator.join(found)
+
+
+@frozen
+class Enumerators(ValueNames):
+    """Single values with names."""
+
+    table: tuple[tuple[int, str], ...]
+
+    kind = "symbols"
+
+
+@frozen
+class Errno(ValueNames):
+    """Negative error numbers."""
+
+    kind = "errno"
+
+    def find(self, value: int) -> str | None:
+        """Return the name of an error number, or None for any other value."""
+        known = -_ERRORS <= value < 0
+        return f"-{errno.errorcode.get(-value, -value)}" if known else None
+
+
+@frozen
+class DevT(ValueNames):
+    """MAJOR:MINOR of the kernel's dev_t (include/linux/kdev_t.h)."""
+
+    kind = "device"
+
+    def find(self, value: int) -> str | None:
+        """Return the two numbers of a device."""
+        return f"{value >> 20 & 0xFFF}:{value & 0xFFFFF}"
 
 
 def _pairs(data: Any, refuse: Callable[[str], Exception]) -> tuple[tuple[int, str], ...]:

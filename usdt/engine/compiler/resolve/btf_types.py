@@ -32,7 +32,7 @@ from usdt.engine.compiler.ir import (
     PointerExpr,
 )
 from usdt.engine.compiler.scope import DefaultFormat
-from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.compiler.value_names import Enumerators, Flags, ValueNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -325,7 +325,7 @@ def enum_names(found: btf_types.Type) -> ValueNames | None:
         return None
     every = tuple((one.value, one.name) for one in found.values)
     flags = flag_names(found)
-    return ValueNames("symbols", every) if flags is None else ValueNames("flags", every)
+    return Enumerators(every) if flags is None else Flags(every)
 
 
 def _is_truth(found: btf_types.Type) -> bool:
