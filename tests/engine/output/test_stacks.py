@@ -175,7 +175,7 @@ def test_text_shows_stacks_behind_all_values() -> None:
         FieldSource(_KSTACK, form.stack("kstack", "v0", "n0")),
         FieldSource(_NUMBER, form.integer("v1")),
     ]
-    made = eval(f"lambda t, contexts, c, v0, n0, v1: {form.record(values)}", form.names)
+    made = eval(f"lambda time, contexts, key, v0, n0, v1: {form.record(values)}", form.names)
     line = made(0, {0: ("head", "comm", 1)}, 0, RAW, 16, 42)
     assert line.endswith(
         "arg0=42  kstack=\n        inner+0x12 [kernel]\n        outer+0x34 [kernel]\n"
@@ -189,7 +189,7 @@ def test_folded_lines_leave_values_out() -> None:
         FieldSource(_NUMBER, form.integer("v1")),
         FieldSource(_USTACK, form.stack("ustack", "v0", "n0")),
     ]
-    made = eval(f"lambda t, contexts, c, v0, n0, v1: {form.record(values)}", form.names)
+    made = eval(f"lambda time, contexts, key, v0, n0, v1: {form.record(values)}", form.names)
     context = form.context(7, 7, 0, "a;b\n", "p:n")
     assert made(0, {0: context}, 0, RAW, 16, 42) == "a:b\\n;f7;f7;outer_[k];inner_[k] 1\n"
 

@@ -19,7 +19,7 @@ from usdt.engine.recording import processes
 from usdt.engine.recording.blocks import KSYM, MAPS, Block, RecordingError, read_block
 from usdt.engine.recording.description import dump
 from usdt.engine.recording.processes import (
-    Notes,
+    ProcessSnapshots,
     RecordedStacks,
     pids_in,
     wants_kernel,
@@ -49,14 +49,14 @@ def taken(*blocks: Block) -> RecordedStacks:
 
 def noted(*pids: int) -> list[Block]:
     """Blocks that note what processes have mapped."""
-    notes = Notes(Symbolizer)
+    snapshots = ProcessSnapshots(Symbolizer)
     try:
-        notes.look(pids)
-        found = [read_block(io.BytesIO(item)) for item in notes.blocks()]
-        assert not [*notes.blocks()], "there is nothing new"
-        assert not [*notes.blocks(final=True)]
+        snapshots.look(pids)
+        found = [read_block(io.BytesIO(item)) for item in snapshots.blocks()]
+        assert not [*snapshots.blocks()], "there is nothing new"
+        assert not [*snapshots.blocks(final=True)]
     finally:
-        notes.close()
+        snapshots.close()
     return [block for block in found if block is not None]
 
 
@@ -108,19 +108,19 @@ def test_the_size_of_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 def test_large_snapshots_are_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_LARGE", 0)
     jit = Path(f"/tmp/perf-{os.getpid()}.map")
-    notes = Notes(Symbolizer)
+    snapshots = ProcessSnapshots(Symbolizer)
     try:
-        notes.look([os.getpid()])
-        assert len([*notes.blocks()]) == 1
+        snapshots.look([os.getpid()])
+        assert len([*snapshots.blocks()]) == 1
         jit.write_text("1000 10 compiled\n")
         monkeypatch.setattr("usdt.symbolize.process_maps._REFRESH_INTERVAL", 0)
-        notes.look([os.getpid()])
-        assert not [*notes.blocks()], "a second has not passed"
-        (last,) = notes.blocks(final=True)
+        snapshots.look([os.getpid()])
+        assert not [*snapshots.blocks()], "a second has not passed"
+        (last,) = snapshots.blocks(final=True)
         assert b"compiled" in last
     finally:
         jit.unlink(missing_ok=True)
-        notes.close()
+        snapshots.close()
 
 
 def test_a_snapshot_too_large_for_a_block_keeps_the_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,15 @@ from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import blocks, writer
 from usdt.engine.recording.blocks import MAX_CONTENT, Block, RecordingError, frame, read_block
-from usdt.engine.recording.description import Case, Clock, Closing, Header, TracedFile, dump, load
+from usdt.engine.recording.description import (
+    Clock,
+    Closing,
+    Header,
+    RecordedVariant,
+    TracedFile,
+    dump,
+    load,
+)
 from usdt.engine.recording.writer import Recorder
 from usdt.engine.runtime.session import Lost
 
@@ -123,7 +131,7 @@ def test_layouts_that_no_plan_has(data: Any, reason: str) -> None:
     [
         pytest.param(header(), id="header"),
         pytest.param(Header.here("tool 1", ["a", "\udcff"], ["p:q"]), id="of this machine"),
-        pytest.param(Case(7, "p:\udcff", plan("arg0").layout), id="case"),
+        pytest.param(RecordedVariant(7, "p:\udcff", plan("arg0").layout), id="case"),
         pytest.param(Closing(Clock(1, 2), 3, (("p:q", 4, 5),)), id="closing"),
         pytest.param(Clock(0, (1 << 63) - 1), id="clock"),
     ],

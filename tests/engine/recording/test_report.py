@@ -42,8 +42,8 @@ from usdt.engine.output.formatters import (
 from usdt.engine.recording.blocks import MAGIC, RecordingError
 from usdt.engine.recording.description import Closing, dump
 from usdt.engine.recording.processes import RecordedStacks
-from usdt.engine.recording.spans import ChromeForm, Spans
-from usdt.engine.recording.tables import CsvForm, columns_of
+from usdt.engine.recording.spans import ChromeFormatter, Spans
+from usdt.engine.recording.tables import CsvFormatter, columns_of
 from usdt.engine.runtime.session import Lost
 from usdt.symbolize import Symbolizer
 
@@ -352,7 +352,7 @@ def every_form(content: bytes) -> None:
     """Read it in every form; whatever comes, or a RecordingError."""
     for make_form in (
         JsonFormatter,
-        ChromeForm,
+        ChromeFormatter,
         lambda s: TextFormatter(offset=0, stacks=s),
         FoldedFormatter,
     ):
@@ -363,7 +363,7 @@ def every_form(content: bytes) -> None:
                 continue
         if make_form is JsonFormatter:
             assert all("args" in json.loads(line) for line in found)
-        if make_form is ChromeForm:
+        if make_form is ChromeFormatter:
             made = Spans()
             for item in [*made.events(found), *made.rest()]:
                 json.loads(item)
@@ -371,7 +371,7 @@ def every_form(content: bytes) -> None:
         with reader(content) as recording:
             recording.survey()
             columns = columns_of(case.layout for case in recording.cases)
-        read(content, CsvForm(columns, RecordedStacks(Symbolizer, sys.byteorder)))
+        read(content, CsvFormatter(columns, RecordedStacks(Symbolizer, sys.byteorder)))
 
 
 # Forms that a field may have: form, kind, bytes of the value, room (-1: it takes none).
@@ -421,7 +421,7 @@ def test_strangers_names_and_values_are_shown_in_every_form(content: bytes) -> N
     assert lines
     with reader(content) as recording:
         recording.survey()
-        form = CsvForm(columns_of(case.layout for case in recording.cases), stacks)
+        form = CsvFormatter(columns_of(case.layout for case in recording.cases), stacks)
     rows = [*csv.reader(io.StringIO("".join([form.title(), *read(content, form)]), newline=""))]
     assert {len(row) for row in rows} == {len(rows[0])}
     assert len(rows) == 1 + len(lines)

@@ -19,8 +19,8 @@ from usdt.engine.output.formatters import JsonFormatter
 from usdt.engine.recording import spans as spans_module
 from usdt.engine.recording.blocks import RecordingError
 from usdt.engine.recording.reader import Reader
-from usdt.engine.recording.spans import ChromeForm, Spans
-from usdt.engine.recording.tables import CsvForm, columns_of
+from usdt.engine.recording.spans import ChromeFormatter, Spans
+from usdt.engine.recording.tables import CsvFormatter, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def table(content: bytes) -> list[dict[str, str]]:
     """The rows of the table of a recording, as somebody else's reader has them."""
     with reader(content) as recording:
         recording.survey()
-        form = CsvForm(columns_of(case.layout for case in recording.cases))
+        form = CsvFormatter(columns_of(case.layout for case in recording.cases))
     lines = "".join([form.title(), *read(content, form)])
     return list(csv.DictReader(io.StringIO(lines, newline=""), strict=True))
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_says_so_in_tables() -> None:
 
 def test_a_table_of_a_recording_that_has_grown() -> None:
     with pytest.raises(RecordingError, match="has grown"):
-        read(make(CASES, many([1])), CsvForm(["arg6"]))
+        read(make(CASES, many([1])), CsvFormatter(["arg6"]))
 
 
 def test_a_pipe_is_no_table(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def chrome(
     made.probes(probe for _, probe, _ in CALLS)
     found = []
     with reader(make(CALLS, [b"".join(calls)])) as recording:
-        for batch in recording.replay(ChromeForm()):
+        for batch in recording.replay(ChromeFormatter()):
             found += made.events(batch)
     found += made.rest()
     return [json.loads(line) for line in found], made
@@ -225,6 +225,6 @@ def test_beginnings_without_ends_do_not_fill_memory(monkeypatch: pytest.MonkeyPa
 
 def test_every_value_of_every_type_is_json() -> None:
     assert len(EVERY_TYPE) == 13
-    for form in (ChromeForm(),):
+    for form in (ChromeFormatter(),):
         rows = read(make(CASES, [b"".join(many([5, 3, 1]))]), form)
         assert [len(json.loads(args)) for _, _, args in rows] == [13, 2, 1]

@@ -143,5 +143,5 @@ class RecordJob:
         return closing_line(self._recorder.records, lost)
 
     def _report_notices(self) -> None:
-        for notice in self._recorder.notes.take_notices() if self._recorder.notes else ():
+        for notice in self._recorder.snapshots.take_notices() if self._recorder.snapshots else ():
             say(notice)

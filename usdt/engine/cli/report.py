@@ -18,8 +18,8 @@ from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFo
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
 from usdt.engine.recording.reader import Reader
-from usdt.engine.recording.spans import ChromeForm, Spans
-from usdt.engine.recording.tables import CsvForm, columns_of
+from usdt.engine.recording.spans import ChromeFormatter, Spans
+from usdt.engine.recording.tables import CsvFormatter, columns_of
 from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class _Report:
         with _rewound(self.path), Reader.open(self.path) as survey:
             survey.survey()
             columns = columns_of(c.layout for c in survey.cases if self._wanted(c.probe))
-        formatter = CsvForm(columns, self.stacks)
+        formatter = CsvFormatter(columns, self.stacks)
         self.output.write([formatter.title()])
         self._lines(formatter)
 
@@ -185,7 +185,7 @@ class _Report:
         self.separator = "\n"
         try:
             known = 0
-            for batch in self._replay(ChromeForm(self.stacks)):
+            for batch in self._replay(ChromeFormatter(self.stacks)):
                 if len(self.reader.cases) != known:
                     spans.probes(case.probe for case in self.reader.cases)
                     known = len(self.reader.cases)

@@ -233,15 +233,15 @@ def compile_renderer(
     Its source consists of names, numbers and the keys of the items; the formatter quotes the keys.
     ``order`` is also the byte order of the elements of arrays.
     """
-    names = ["t", "c"] + (["m"] if layout.bitmap_offset is not None else [])
+    names = ["time", "key"] + (["bitmap"] if layout.bitmap_offset is not None else [])
     values = []
     form.begin(layout)
     for index, field in enumerate(layout.fields):
         values.append(FieldSource(field, _expression(index, field, form, order)))
         if field.column.prefix_size:
-            names.append(f"n{index}")
+            names.append(f"length{index}")
         if field.column.stored:
-            names.append(f"v{index}")
+            names.append(f"value{index}")
     source = f"lambda rows, contexts: [{form.record(values)} for {', '.join(names)} in rows]"
     names_known = form.names | (form.return_names if layout.returns else {})
     function: Callable[..., list[Any]] = eval(source, names_known)  # noqa: S307 - see above
@@ -249,7 +249,7 @@ def compile_renderer(
 
 
 def _expression(index: int, field: RecordField, form: Formatter, order: str) -> str:
-    value, length = f"v{index}", f"n{index}"
+    value, length = f"value{index}", f"length{index}"
     column = field.column
     match column:
         case CommColumn():
@@ -279,12 +279,12 @@ def _expression(index: int, field: RecordField, form: Formatter, order: str) -> 
         case _:
             assert_never(column)
     if field.may_fault:
-        return f"({form.unreadable(field.reason)} if m & {1 << index} else {expression})"
+        return f"({form.unreadable(field.reason)} if bitmap & {1 << index} else {expression})"
     return expression
 
 
 def _integer(index: int, field: RecordField, column: IntColumn, form: Formatter) -> str:
-    value = f"v{index}"
+    value = f"value{index}"
     match column.format:
         case IntFormat.HEX:
             return form.hexadecimal(f"({value} & {(1 << 8 * column.type.size) - 1})")
@@ -293,7 +293,7 @@ def _integer(index: int, field: RecordField, column: IntColumn, form: Formatter)
         case IntFormat.DECIMAL:
             if column.names is None:
                 return form.integer(value)
-            shown = f"(None if m & {1 << index} else {value})" if field.may_fault else value
+            shown = f"(None if bitmap & {1 << index} else {value})" if field.may_fault else value
             return form.named(field.key, shown, column.names)
         case _:
             assert_never(column.format)

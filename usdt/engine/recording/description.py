@@ -15,7 +15,7 @@ from usdt.engine.recording.blocks import FORMAT, VERSION, RecordingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Case", "Clock", "Closing", "Header", "TracedFile", "dump", "load")
+__all__ = ("Clock", "Closing", "Header", "RecordedVariant", "TracedFile", "dump", "load")
 
 _LONGEST_NAME = 1 << 16  # characters of a probe's name or of a path
 _FUTURE = 1 << 63  # nanoseconds
@@ -171,7 +171,7 @@ class Header:
 
 
 @frozen
-class Case:
+class RecordedVariant:
     """A variant of a probe: its number in records, and their layout.
 
     Attributes:
@@ -189,7 +189,7 @@ class Case:
         return {"case": self.number, "probe": self.probe, "layout": self.layout.to_json()}
 
     @classmethod
-    def from_json(cls, data: Any) -> Case:
+    def from_json(cls, data: Any) -> RecordedVariant:
         """Return a variant from the object of to_json().
 
         Raises:

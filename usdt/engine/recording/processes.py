@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.layout import RecordLayout
 
 __all__ = (
-    "Notes",
+    "ProcessSnapshots",
     "RecordedStacks",
     "Snapshots",
     "pids_in",
@@ -125,7 +125,7 @@ def pids_in(data: bytes) -> set[int]:
     return found
 
 
-class Notes:
+class ProcessSnapshots:
     """The snapshots of processes, taken while they are recorded.
 
     Args:

@@ -25,7 +25,7 @@ from usdt.engine.recording.blocks import (
     read_block,
     read_magic,
 )
-from usdt.engine.recording.description import Case, Closing, Header, load
+from usdt.engine.recording.description import Closing, Header, RecordedVariant, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ class Reader(Closeable):
         self._name = name
         self._position = 0
         self._described = 0
-        self._cases: dict[int, Case] = {}
+        self._cases: dict[int, RecordedVariant] = {}
         try:
             self._begin()
         except BaseException:
@@ -90,7 +90,7 @@ class Reader(Closeable):
         return cls(stream, path)
 
     @property
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[RecordedVariant]:
         """The variants read so far."""
         return list(self._cases.values())
 
@@ -211,14 +211,14 @@ class Reader(Closeable):
         elif block.kind == END:
             self.closing = Closing.from_json(load(block.content))
 
-    def _add_cases(self, block: Block) -> list[Case]:
+    def _add_cases(self, block: Block) -> list[RecordedVariant]:
         try:
             return self._checked_cases(load(block.content))
         except RecordingError as err:
             raise self._damaged(err) from err
 
-    def _checked_cases(self, data: dict[str, Any]) -> list[Case]:
-        found = [Case.from_json(item) for item in _list(data, "cases")]
+    def _checked_cases(self, data: dict[str, Any]) -> list[RecordedVariant]:
+        found = [RecordedVariant.from_json(item) for item in _list(data, "cases")]
         for case in found:
             if self._cases.setdefault(case.number, case) != case:
                 raise RecordingError(f"variant {case.number} is described twice")

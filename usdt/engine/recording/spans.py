@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from usdt.engine.output.formatters.formatter import FieldSource
 
-__all__ = ("ChromeForm", "Spans")
+__all__ = ("ChromeFormatter", "Spans")
 
 _STARTS = ("start", "begin", "entry", "enter")
 _ENDS = ("done", "end", "return", "exit", "stop", "finish")
 _MOST_OPEN = 1 << 18  # maximum open spans; beyond that, the oldest are shown as instants
 
 
-class ChromeForm(JsonFormatter):
+class ChromeFormatter(JsonFormatter):
     """A formatter of records as tuples for :class:`Spans`.
 
     A tuple is (time in nanoseconds, (pid, tid, command, probe), arguments as a JSON object).
@@ -44,7 +44,7 @@ class ChromeForm(JsonFormatter):
 
     def record(self, values: Sequence[FieldSource]) -> str:
         """Return the expression of the tuple."""
-        return f"(t, contexts[c][0], f'''{self.arguments(values)}''')"
+        return f"(time, contexts[key][0], f'''{self.arguments(values)}''')"
 
 
 class _Start:
@@ -57,7 +57,7 @@ class _Start:
 
 
 class Spans:
-    """A converter from records, formatted by a ChromeForm, to events of the trace-event format.
+    """A converter from results of a ChromeFormatter to events of the trace-event format.
 
     Args:
         given: pairs of probes that begin and end a span, in addition to those found by name:

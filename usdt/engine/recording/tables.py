@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from usdt.engine.output.formatters.formatter import FieldSource
     from usdt.engine.output.stacks import StackResolver
 
-__all__ = ("CsvForm", "columns_of")
+__all__ = ("CsvFormatter", "columns_of")
 
 _FIXED = ("time", "pid", "tid", "cpu", "comm", "probe")
 _SPECIAL = frozenset(',"\r\n\t ')
@@ -33,7 +33,7 @@ def columns_of(layouts: Iterable[RecordLayout]) -> list[str]:
     return list(dict.fromkeys(field.key for layout in layouts for field in layout.fields))
 
 
-class CsvForm(EventFormatter):
+class CsvFormatter(EventFormatter):
     """A formatter of comma-separated values: time, pid, tid, cpu, comm, probe, and the items.
 
     Args:
@@ -59,15 +59,15 @@ class CsvForm(EventFormatter):
 
     def comm(self) -> str:
         """Return the expression of the thread's name, which is quoted like any other text."""
-        return "contexts[c][1]"
+        return "contexts[key][1]"
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
         """Return the expression of a stack in one cell, outermost frame first."""
-        return f"stacks.fold({kind!r}, contexts[c][2], {value}, {length})"
+        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: StackKind, value: str) -> str:
         """Return the expression of the symbol at an address, as text."""
-        return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
+        return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
 
     def record(self, values: Sequence[FieldSource]) -> str:
         """Return the expression of a complete line."""
@@ -75,7 +75,7 @@ class CsvForm(EventFormatter):
         if not own.keys() <= set(self._columns):
             raise RecordingError("the recording has grown since its columns were looked up")
         cells = (self._cell(own[key]) if key in own else "" for key in self._columns)
-        return "f'''" + ",".join(("{t}", "{contexts[c][0]}", *cells)) + "\\n'''"
+        return "f'''" + ",".join(("{time}", "{contexts[key][0]}", *cells)) + "\\n'''"
 
     def _cell(self, value: FieldSource) -> str:
         match value.field.column:

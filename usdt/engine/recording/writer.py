@@ -23,8 +23,8 @@ from usdt.engine.recording.blocks import (
     RecordingError,
     frame,
 )
-from usdt.engine.recording.description import Case, Clock, Closing, TracedFile, dump
-from usdt.engine.recording.processes import Notes, pids_in, wants_kernel, wants_processes
+from usdt.engine.recording.description import Clock, Closing, RecordedVariant, TracedFile, dump
+from usdt.engine.recording.processes import ProcessSnapshots, pids_in, wants_kernel, wants_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,12 +59,12 @@ class Recorder:
     """
 
     def __init__(self, symbols: Callable[[], Snapshots] | None = None) -> None:
-        self.notes = None if symbols is None else Notes(symbols)
+        self.snapshots = None if symbols is None else ProcessSnapshots(symbols)
         self.records = 0
         self.size = 0
         self._sink: OutputFile | None = None
         self._waiting: list[bytes] = []  # blocks to write before the next records
-        self._cases: list[Case] = []
+        self._cases: list[RecordedVariant] = []
         self._files: set[TracedFile] = set()
         self._pieces: list[bytes] = []
         self._gathered = self._gathered_records = 0
@@ -78,7 +78,7 @@ class Recorder:
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a variant before its first record arrives."""
-        case = Case(number, probe, plan.layout)
+        case = RecordedVariant(number, probe, plan.layout)
         self._cases.append(case)
         self._processes = self._processes or wants_processes(case.layout)
         if wants_kernel(case.layout) and not self._kernel:
@@ -137,8 +137,8 @@ class Recorder:
             data: records of processes.
             pids: IDs of further processes.
         """
-        if self._processes and self.notes is not None:
-            self.notes.look({*pids_in(data), *pids})
+        if self._processes and self.snapshots is not None:
+            self.snapshots.look({*pids_in(data), *pids})
 
     def left(self) -> float:
         """Return the seconds until tick() has work to do."""
@@ -169,8 +169,8 @@ class Recorder:
         content, records = b"".join(self._pieces), self._gathered_records
         self._pieces.clear()
         self._gathered = self._gathered_records = 0
-        if self.notes is not None:
-            self._waiting += self.notes.blocks(final=final)
+        if self.snapshots is not None:
+            self._waiting += self.snapshots.blocks(final=final)
         if content:
             self._waiting.append(frame(Block(DATA, content, records)))
         waiting, self._waiting = self._waiting, []
@@ -186,8 +186,8 @@ class Recorder:
 
     def close(self) -> None:
         """Free the snapshots of processes; the output file stays open."""
-        if self.notes is not None:
-            self.notes.close()
+        if self.snapshots is not None:
+            self.snapshots.close()
 
     def _put(self, content: bytes) -> None:
         if self._sink is None:

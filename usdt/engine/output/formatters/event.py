@@ -56,7 +56,7 @@ class EventFormatter:
 
     def record(self, values: Sequence[FieldSource]) -> str:
         args = ", ".join(f"{field.key!r}: {value}" for field, value in values)
-        return f"Event(t, *contexts[c], {{{args}}})"
+        return f"Event(time, *contexts[key], {{{args}}})"
 
     def integer(self, value: str) -> str:
         return value
@@ -94,7 +94,7 @@ class EventFormatter:
         return f"{constant(self.names, names.number)}({value})"
 
     def comm(self) -> str:
-        return "contexts[c][3]"
+        return "contexts[key][3]"
 
     def constant(self, text: str) -> str:
         return constant(self.names, text)
@@ -103,10 +103,10 @@ class EventFormatter:
         return constant(self.names, Unreadable(reason))
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
-        return f"stacks.value({kind!r}, contexts[c][0], {value}, {length})"
+        return f"stacks.value({kind!r}, contexts[key][0], {value}, {length})"
 
     def symbol(self, kind: StackKind, value: str) -> str:
-        return f"stacks.frame({kind!r}, contexts[c][0], {value})"
+        return f"stacks.frame({kind!r}, contexts[key][0], {value})"
 
 
 def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:

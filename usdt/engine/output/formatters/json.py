@@ -60,7 +60,7 @@ class JsonFormatter:
         return f'{context[0]}, "event": "return"', *context[1:]
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        head = '{{"time": {t}, {contexts[c][0]}, "args": '
+        head = '{{"time": {time}, {contexts[key][0]}, "args": '
         labels = ", ".join(self._labels)
         tail = f"{{labels(({labels},))}}" if labels else ""
         places = ", ".join(self._places)
@@ -113,7 +113,7 @@ class JsonFormatter:
         return value
 
     def comm(self) -> str:
-        return "contexts[c][1]"
+        return "contexts[key][1]"
 
     def constant(self, text: str) -> str:
         return constant(self.names, quote(text))
@@ -122,10 +122,10 @@ class JsonFormatter:
         return constant(self.names, _json_error(reason))
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
-        return f"stacks.json({kind!r}, contexts[c][2], {value}, {length})"
+        return f"stacks.json({kind!r}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: StackKind, value: str) -> str:
-        return f"stacks.symbol_json({kind!r}, contexts[c][2], {value})"
+        return f"stacks.symbol_json({kind!r}, contexts[key][2], {value})"
 
 
 def _json_error(reason: str) -> str:

@@ -107,7 +107,7 @@ class TextFormatter:
         if self._wide:
             return self._lines(values)
         args = "  ".join(f"{piece(escape(field.key))}={{{value}}}" for field, value in values)
-        return f"f'''{{clock(t)}}  {{contexts[c][0]}}  {args}\\n'''"
+        return f"f'''{{clock(time)}}  {{contexts[key][0]}}  {args}\\n'''"
 
     def _lines(self, values: Sequence[FieldSource]) -> str:
         # As in ksnoop, a value begins on a line of its own below its name.
@@ -122,7 +122,7 @@ class TextFormatter:
             begin = "" if structure else f"\\n{' ' * PAD}"
             texts.append(f"{start}{begin}{f'({cast})' if cast else ''}{{{value}}}")
         args = ",\\n".join(texts)
-        return f"f'''{{t:16}} {{contexts[c][3]}}\\n{args}\\n{' ' * _END});\\n\\n'''"
+        return f"f'''{{time:16}} {{contexts[key][3]}}\\n{args}\\n{' ' * _END});\\n\\n'''"
 
     def integer(self, value: str) -> str:
         return value
@@ -146,7 +146,7 @@ class TextFormatter:
         from usdt.engine.output.formatters.structures import StructTextFormatter  # noqa: PLC0415 - rarely needed
 
         made = StructTextFormatter(key, column, self._stacks, order, wide=self._wide)
-        return f"{constant(self.names, made)}({length}, {value}, contexts[c][2])"
+        return f"{constant(self.names, made)}({length}, {value}, contexts[key][2])"
 
     def boolean(self, value: str) -> str:
         return f"('true' if {value} else 'false')"
@@ -159,7 +159,7 @@ class TextFormatter:
         return f"{constant(self.names, names.show)}({value})"
 
     def comm(self) -> str:
-        return "contexts[c][1]"
+        return "contexts[key][1]"
 
     def constant(self, text: str) -> str:
         return constant(self.names, _quoted(text))
@@ -168,10 +168,10 @@ class TextFormatter:
         return constant(self.names, f"?({escape(reason)})")
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
-        return f"stacks.text({kind!r}, contexts[c][2], {value}, {length})"
+        return f"stacks.text({kind!r}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: StackKind, value: str) -> str:
-        return f"stacks.symbol_text({kind!r}, contexts[c][2], {value})"
+        return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
 
 
 def _quoted_text(value: bytes, length: int, capacity: int) -> str:
@@ -235,7 +235,7 @@ class FoldedFormatter(TextFormatter):
             for field, value in values
             if isinstance(field.column, StackColumn) and field.column.kind == kind
         )
-        return f"f'''{{contexts[c][0]}}{stacks} 1\\n'''"
+        return f"f'''{{contexts[key][0]}}{stacks} 1\\n'''"
 
     def stack(self, kind: StackKind, value: str, length: str) -> str:
-        return f"stacks.fold({kind!r}, contexts[c][2], {value}, {length})"
+        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"
