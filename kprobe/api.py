@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from usdt.engine.api import sessions
 from usdt.engine.api.attach import open_events, parse_probes, target_options
-from usdt.engine.run.options import DEFAULT_BUFFER, LIBRARY_TIMEOUT, TraceOptions
+from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ def attach(
     command: Sequence[str] | None = None,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
-    max_string: int = 128,
+    max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
     on_event: Callable[[Event], object] | None = None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.engine.api.attach import open_events, parse_probes, target_options
+from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
 from usdt.engine.language import parse_probe
-from usdt.engine.run.options import DEFAULT_BUFFER, LIBRARY_TIMEOUT, TraceOptions
+from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
 from usdt.targets.listing_files import find_probes
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def attach(
     all_processes: bool = False,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
-    max_string: int = 128,
+    max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
     on_event: Callable[[Event], object] | None = None,

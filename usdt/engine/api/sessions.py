@@ -11,8 +11,9 @@ from usdt.base.errors import TracingError
 from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_linear
 from usdt.engine.api.aggregates import Aggregate
 from usdt.engine.api.attach import open_events, parse_probes, target_options
+from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
 from usdt.engine.language import parse_items
-from usdt.engine.run.options import DEFAULT_BUFFER, LIBRARY_TIMEOUT, TraceOptions
+from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +65,7 @@ class Session:
         all_processes: bool = False,
         follow: bool = False,
         buffer: int = DEFAULT_BUFFER,
-        max_string: int = 128,
+        max_string: int = DEFAULT_STRING,
         library_timeout: float | None = LIBRARY_TIMEOUT,
         lines: bool = False,
     ) -> None:

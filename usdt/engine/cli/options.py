@@ -13,8 +13,8 @@ import click
 
 from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import SIZE
+from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
 from usdt.engine.run.options import (
-    DEFAULT_BUFFER,
     LIBRARY_TIMEOUT,
     TRACEFS,
     OutputOptions,
@@ -237,7 +237,7 @@ string_option = click.option(
     "--max-string",
     type=click.IntRange(1, 65534),
     metavar="N",
-    default=128,
+    default=DEFAULT_STRING,
     show_default=True,
     help="Keep at most N bytes of each str().",
 )
@@ -247,7 +247,7 @@ struct_option = click.option(
     "--max-struct",
     type=click.IntRange(1, 65536),
     metavar="N",
-    default=4096,
+    default=DEFAULT_STRUCT,
     show_default=True,
     help="Keep at most N bytes of each structure.",
 )

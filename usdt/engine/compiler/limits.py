@@ -1,8 +1,9 @@
-"""Limits of the values in a record, and of the addresses they are read from."""
+"""Limits of records and of the values in them; defaults of options. This module imports nothing."""
 
 from __future__ import annotations
 
 __all__ = (
+    "DEFAULT_BUFFER",
     "DEFAULT_STRING",
     "DEFAULT_STRUCT",
     "FIRST_ADDRESS",
@@ -11,6 +12,7 @@ __all__ = (
     "MAX_READ",
 )
 
+DEFAULT_BUFFER = 8 << 20  # bytes of the ring buffer
 DEFAULT_STRING = 128  # bytes that str() keeps by default
 DEFAULT_STRUCT = 4096  # bytes that are kept of a structure by default
 FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL; the lowcore on s390x

@@ -1,6 +1,6 @@
 """Options of a tracing run, set by the commands and by the Python API.
 
-This module imports nothing of the engine: commands use it before they decide to run.
+This module imports only constants of the engine: commands use it before they decide to run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item
 
 __all__ = (
-    "DEFAULT_BUFFER",
     "LIBRARY_TIMEOUT",
     "TRACEFS",
     "AggregateOptions",
@@ -28,7 +28,6 @@ __all__ = (
     "split_command",
 )
 
-DEFAULT_BUFFER = 8 << 20  # bytes of the ring buffer
 LIBRARY_TIMEOUT = 5.0  # seconds that a process has to load a library with the requested probe
 TRACEFS = "tracefs"  # the attach method that needs no BPF
 
@@ -69,8 +68,8 @@ class TraceOptions:
     """
 
     buffer: int = DEFAULT_BUFFER
-    max_string: int = 128
-    max_struct: int = 4096
+    max_string: int = DEFAULT_STRING
+    max_struct: int = DEFAULT_STRUCT
     stacks: tuple[StackKind, ...] = ()
     via: str | None = None
     keys: tuple[Item, ...] = ()

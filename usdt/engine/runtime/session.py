@@ -18,7 +18,7 @@ from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
-from usdt.engine.compiler.limits import DEFAULT_STRING, DEFAULT_STRUCT
+from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
 from usdt.engine.output.decode import Decoder, RecordConsumer
 from usdt.engine.runtime.attach.attacher import Attacher
 from usdt.engine.runtime.entry_state import EntryStateMaps
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure
 
-__all__ = ("DEFAULT_BUFFER", "BpfSession", "Lost", "RingBufferSession")
+__all__ = ("BpfSession", "Lost", "RingBufferSession")
 
-DEFAULT_BUFFER = 8 << 20
 _MANY = 256  # most counters that are read one by one
 _COUNTER = struct.Struct("=QQ")
 
