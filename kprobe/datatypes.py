@@ -14,8 +14,8 @@ from usdt.btf.reader import Btf
 from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.libbpf import render_libbpf
 from usdt.btf.values.options import Options
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.value_reader import ValueReader
 
 if TYPE_CHECKING:
     from usdt.btf.values.options import Rendered
@@ -117,7 +117,7 @@ class Types:
 
     def __init__(self, btf: Btf) -> None:
         self.btf = btf
-        self.values = ValueReader(btf)
+        self.values = ReadPlans(btf)
         self.concise = CompactFormatter(btf)
         self._renderers: dict[Options, Renderer] = {}
 

@@ -13,7 +13,7 @@ from usdt.btf.tagged_union import DISCRIMINANT, tagged_union_of
 from usdt.btf.values import Options, render
 from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
-from usdt.btf.values.value_reader import ValueReader
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.btf.writer import BtfWriter
 
 MARKS = {"little": "<", "big": ">"}
@@ -79,7 +79,7 @@ def test_each_form_is_shown_with_its_own_data(order: str) -> None:
         ),
     ]
     for data, value, line, tree in known:
-        assert ValueReader(btf).read(number, data) == value
+        assert ReadPlans(btf).read(number, data) == value
         assert JsonCodegen(btf, text=False).function(number)(data, 0) == value
         assert CompactFormatter(btf).line(number, data) == line
         shown = render(btf, number, data, Options(compact=True, symbolic=True))
@@ -94,7 +94,7 @@ def test_within_a_structure_and_in_a_row() -> None:
     value = {"head": 5, "shape": circle, "row": ["Empty", "Empty", other]}
     blob, number = minimize(btf, holder)  # as a recording has it
     for types, which in ((btf, holder), (Btf(blob), number)):
-        assert ValueReader(types).read(which, data) == value
+        assert ReadPlans(types).read(which, data) == value
         assert JsonCodegen(types, text=False).function(which)(data, 0) == value
         line = "{head=5, shape=Circle(2, true), row=[Empty, Empty, Other(0)]}"
         assert CompactFormatter(types).line(which, data) == line
@@ -110,14 +110,14 @@ def test_data_that_end_early() -> None:
     btf, number, holder = made()
     whole = struct.pack("<H2x", 5) + shape("little", 1, struct.pack("<B x H", 1, 2)) * 4
     for size in range(len(whole)):
-        ValueReader(btf).read(holder, whole[:size])
+        ReadPlans(btf).read(holder, whole[:size])
         CompactFormatter(btf).line(holder, whole[:size])
         assert render(btf, holder, whole[:size]).error == (
             "E2BIG" if size < 12 else ""
         )  # arrays end
-    assert ValueReader(btf).read(number, b"\1") is None
+    assert ReadPlans(btf).read(number, b"\1") is None
     assert CompactFormatter(btf).line(number, b"\1") == "?"
-    assert ValueReader(btf).read(number, b"\1\0\1") == {"Circle": {"__1": True, "__0": None}}
+    assert ReadPlans(btf).read(number, b"\1\0\1") == {"Circle": {"__1": True, "__0": None}}
 
 
 def test_what_is_none() -> None:

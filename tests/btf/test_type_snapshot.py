@@ -18,9 +18,9 @@ from usdt.btf.reader import Btf
 from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
 from usdt.btf.values.options import Options
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.btf.values.renderer import Renderer
 from usdt.btf.values.type_snapshot import TypeSnapshot, snapshot_of
-from usdt.btf.values.value_reader import ValueReader
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.record.layout import BadLayout
 
@@ -49,7 +49,7 @@ def test_generated_code_reads_what_the_reader_reads(order: str) -> None:
     source = random.Random(6)
     for _ in range(50):
         data = source.randbytes(SIZE)
-        expected = ValueReader(btf).read(IDS["thing"], data)
+        expected = ReadPlans(btf).read(IDS["thing"], data)
         assert objects(data, 0) == expected
         assert texts(data, 0) == json.dumps(expected)
         assert texts(b"before" + data, 6) == texts(data, 0)
@@ -82,7 +82,7 @@ def test_pointers_of_four_bytes() -> None:
     )
     types, own = minimize(Btf(made.data()), number)
     assert Btf(types).pointer_size == 4
-    assert ValueReader(Btf(types)).read(own, bytes(range(8))) == {"a": 0x3020100, "b": 0x7060504}
+    assert ReadPlans(Btf(types)).read(own, bytes(range(8))) == {"a": 0x3020100, "b": 0x7060504}
 
 
 def test_what_has_no_values_has_no_shape() -> None:

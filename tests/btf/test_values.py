@@ -16,7 +16,7 @@ from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.values import Options, Rendered, Renderer, render, render_libbpf
 from usdt.btf.values.compact import CompactFormatter
-from usdt.btf.values.value_reader import ValueReader
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.btf.writer import BtfWriter
 
 if TYPE_CHECKING:
@@ -270,6 +270,16 @@ def test_what_has_no_values_is_an_error() -> None:
         assert render_libbpf(btf, number, bytes(8)) == Rendered("", None, "EINVAL")
 
 
+def test_text_ends_where_a_member_has_no_text() -> None:
+    out = Maker()
+    half = out.record(Kind.FLOAT, "_Float16", 2)
+    number = out.struct("s", ("x", out.int, 4), ("half", half, 2))
+    btf, data = Btf(out.data()), ints(1) + b"ab"
+    expected = Rendered("(struct s){.x = (int)1,.half = (_Float16)", None, "EINVAL")
+    assert render(btf, number, data, COMPACT) == expected
+    assert Renderer(btf, COMPACT).text_of(number)(data) == expected.text
+
+
 def test_absurd_types_are_refused() -> None:
     out = Maker()
     number = out.int
@@ -442,7 +452,7 @@ def test_compiled_and_interpreted_rendering_agree(
 def test_json_and_lines_of_any_value(case: tuple[bytes, int, bytes]) -> None:
     raw, number, data = case
     btf = Btf(raw)
-    json.dumps(ValueReader(btf).read(number, data), allow_nan=False)
+    json.dumps(ReadPlans(btf).read(number, data), allow_nan=False)
     line = CompactFormatter(btf).line(number, data)
     assert "\n" not in line
     assert line == CompactFormatter(btf, once=True).line(number, data)
@@ -470,11 +480,11 @@ def example() -> tuple[Btf, int, bytes]:
 
 def test_values_for_json() -> None:
     btf, number, data = example()
-    assert ValueReader(btf).read(number, data) == {
+    assert ReadPlans(btf).read(number, data) == {
         "len": -84, "dev": "lo", "flags": 5, "fn": 4096, "text": 8192, "id": 7, "low": -1,
         "ok": True, "mac": [2, 0], "zero": 0,
     }  # fmt: skip
-    short: dict[str, Any] = ValueReader(btf).read(number, data[:6])
+    short: dict[str, Any] = ReadPlans(btf).read(number, data[:6])
     assert (short["len"], short["dev"], short["flags"]) == (-84, "lo", None)
 
 

@@ -17,7 +17,7 @@ from usdt.base.errors import BtfError
 from usdt.btf.c_dump import definition
 from usdt.btf.format import Kind
 from usdt.btf.types import Array, Composite, Enum, Forward, FunctionProto, Int, Pointer, Typedef
-from usdt.btf.values.value_reader import ValueReader
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
@@ -287,7 +287,7 @@ def test_fields_of_a_tuple_have_their_numbers_for_names(tmp_path: Path) -> None:
     path = library(tmp_path, "g++", TUPLES)
     with ElfFile(path) as elf, DebugInfo.of(elf) as info:
         number = info.type_id("std::tuple<int, signed char, long int>")
-        value = ValueReader(info.btf).read(number, struct.pack("<qb3xi", -3, -2, -1))
+        value = ReadPlans(info.btf).read(number, struct.pack("<qb3xi", -3, -2, -1))
         assert value == {"__0": -1, "__1": -2, "__2": -3}
 
 

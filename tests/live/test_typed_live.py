@@ -23,7 +23,7 @@ from usdt.btf.minimize import minimize
 from usdt.btf.reader import Btf
 from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
-from usdt.btf.values.value_reader import ValueReader
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.engine.output.kernel_symbols import KernelSymbols
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf")
@@ -215,7 +215,7 @@ def test_whole_structures_of_every_kind_are_the_same_by_both_readers() -> None:
         types, own = minimize(btf, number)
         data = bytes(range(1, 256)) * (btf.size_of(number) // 255 + 1)
         found: Any = JsonCodegen(Btf(types), text=False).function(own)(data, 0)
-        assert found == ValueReader(btf).read(number, data[: btf.size_of(number)])
+        assert found == ReadPlans(btf).read(number, data[: btf.size_of(number)])
         text = JsonCodegen(Btf(types), text=True).function(own)(data, 0)
         assert json.loads(text) == json.loads(json.dumps(found))
 

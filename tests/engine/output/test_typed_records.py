@@ -14,7 +14,7 @@ from typedthings import IDS, NUMBERS, SIZE, thing, things, typed_plan
 
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
-from usdt.btf.values.value_reader import ValueReader
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.engine.compiler.codegen.expressions import memory as reading
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
@@ -52,7 +52,7 @@ def machine(t: int, n: int = 0, s: int = 0, **more: Any) -> Machine:
 
 def value_of(data: bytes) -> Any:
     """An independent reader's."""
-    return ValueReader(things()).read(IDS["thing"], data)
+    return ReadPlans(things()).read(IDS["thing"], data)
 
 
 @pytest.mark.parametrize(("address", "space"), [(KERNEL, "kernel"), (USER, "user")])

@@ -3,7 +3,7 @@
 render(), Renderer    a tree of lines, laid out as libbpf's ``btf_dump__dump_type_data()`` does
 render_libbpf()       the same text as libbpf, byte for byte, including its errors
 compact               one short line per value, for events
-value_reader, json_codegen   Python objects and JSON text
+read_plan, json_codegen   Python objects and JSON text
 
 A :class:`Renderer` keeps the functions it generated: use one for many values of a type.
 Names are loaded on first use: modules that need only types do not load the renderers.

@@ -8,31 +8,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.btf.types import Enum, Int, Pointer
+from usdt.btf.values.scalars import struct_mark
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
-    from usdt.btf.types import Type
 
-__all__ = ("BatchedReads", "bitfield_source", "struct_code", "struct_mark")
+__all__ = ("BatchedReads", "bitfield_source")
 
 _WORD = 8
-_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
-_CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
-
-
-def struct_mark(btf: Btf) -> str:
-    """Return the data's byte order as :mod:`struct` writes it."""
-    return "<" if btf.order == "little" else ">"
-
-
-def struct_code(btf: Btf, resolved: Type) -> str:
-    """Return the :mod:`struct` format of integers, enumerations and pointers; "" of other types."""
-    if isinstance(resolved, Pointer):
-        return _CODES[btf.pointer_size, False]
-    if isinstance(resolved, Int | Enum):
-        return _CODES.get((resolved.size, resolved.signed), "")
-    return ""
 
 
 class BatchedReads:

@@ -6,38 +6,29 @@ closures, several times slower.
 
 from __future__ import annotations
 
+import functools
 import json
-import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from usdt.btf.format import MAX_NESTING, Encoding, nesting_error
-from usdt.btf.tagged_union import tagged_union_of
-from usdt.btf.types import (
-    Array,
-    Composite,
-    Enum,
-    FunctionProto,
-    Int,
-    Member,
-    Pointer,
-    Type,
-    Void,
-    flag_names,
-    is_char,
+from usdt.btf.types import Array, Composite, Enum, FunctionProto, Pointer, Void, flag_names, is_char
+from usdt.btf.values.batched_reads import BatchedReads
+from usdt.btf.values.read_plan import (
+    ArrayPlan,
+    BitFieldPlan,
+    NumberPlan,
+    Plan,
+    ReadPlans,
+    StructPlan,
+    TaggedUnionPlan,
+    Variant,
 )
-from usdt.btf.values.batched_reads import BatchedReads, struct_code
-from usdt.btf.values.limits import TypeLimits
-from usdt.btf.values.scalars import flags_text, literal, sign_extended
-from usdt.btf.values.value_reader import ValueReader
-from usdt.btf.values.variants import variant_line
+from usdt.btf.values.scalars import EnumTable, flags_text, literal, sign_extended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.btf.reader import Btf
 
-    #: (data, offset of the value) → the value.
-    Reader: TypeAlias = Callable[[bytes, int], Any]
     #: (data, offset of the value) → text; None if the value is zero.
     Writer: TypeAlias = Callable[[bytes, int], str | None]
     Lookup: TypeAlias = Callable[[int], str | None]
@@ -75,18 +66,19 @@ class CompactFormatter:
         self._most = most
         self._code = code
         self._once = once
-        self._values = ValueReader(btf)
-        self._limits = TypeLimits(btf)
+        self._plans = ReadPlans(btf)
         self._made: dict[int, Writer] = {}
 
     def line(self, type_id: int, data: bytes) -> str:
         """Return a value as text without line ends.
 
         Raises:
-            BtfError: the type is absurd or has no values.
+            BtfError: the type is nested too deeply, too large, or has no values.
         """
-        self._limits.extent(type_id)
-        text = self.writer(type_id)(data, 0)
+        made = self._made.get(type_id)
+        if made is None:
+            made = self._made[type_id] = self._make(self._plans.readable(type_id))
+        text = made(data, 0)
         if text is None:
             found = self._btf.resolve(type_id)
             return (
@@ -94,51 +86,46 @@ class CompactFormatter:
             )
         return text
 
-    def writer(self, type_id: int) -> Writer:
+    def writer(self, plan: Plan) -> Writer:
         """Return the function that formats values of a type."""
-        made = self._made.get(type_id)
+        made = self._made.get(plan.type.id)
         if made is None:
-            made = self._made[type_id] = self._make(type_id)
+            made = self._made[plan.type.id] = self._make(plan)
         return made
 
-    def _make(self, type_id: int) -> Writer:
-        found = self._btf.resolve(type_id)
-        choice = tagged_union_of(self._btf, found)
-        if choice is not None:
-            return variant_line(choice, self._btf, self._values.reader, self.writer)
-        if isinstance(found, Composite):
-            return self._composite(found)
-        if isinstance(found, Array) and not is_char(self._btf.resolve(found.type_id)):
-            return self._array(found)
-        return self._scalar(found, self._values.reader(type_id))
-
-    def _scalar(self, found: Type, read: Reader) -> Writer:
-        if isinstance(found, Pointer):
-            return self._pointer(found, read)
-        flags = flag_names(found) if isinstance(found, Enum) else None
-        every = found.values if isinstance(found, Enum) else ()
-        zeroes = {one.name for one in every if not one.value}
+    def _make(self, plan: Plan) -> Writer:
+        if isinstance(plan, TaggedUnionPlan):
+            return self._tagged_union(plan)
+        if isinstance(plan, StructPlan):
+            return self._composite(plan)
+        if isinstance(plan, ArrayPlan) and not plan.is_text:
+            return self._array(plan)
+        if isinstance(plan, NumberPlan):
+            return self._number(plan)
 
         def write(data: bytes, at: int) -> str | None:
-            value = read(data, at)
-            if not value or value in zeroes:
-                return "?" if value is None and not isinstance(found, Array) else None
-            if isinstance(found, Array):
-                return json.dumps(value, ensure_ascii=False)
-            if flags and isinstance(value, int):
-                return flags_text(flags, value)
-            return str(value).lower() if isinstance(value, bool) else str(value)
+            value = plan.read(data, at)
+            if isinstance(plan, ArrayPlan):
+                return json.dumps(value, ensure_ascii=False) if value else None
+            return "?" if value is None else str(value) if value else None
 
         return write
 
-    def _pointer(self, found: Pointer, read: Reader) -> Writer:
-        shown = self.address_text(found) or hex
+    def _number(self, plan: NumberPlan) -> Writer:
+        found, number = plan.type, plan.number
+        shown: Callable[[int], str | None] = str
+        if isinstance(found, Pointer):
+            shown = self.address_text(found) or hex
+        elif isinstance(found, Enum):
+            shown = _enum_table(found).__getitem__
+        elif plan.is_truth:
+            shown = "true".format
 
         def write(data: bytes, at: int) -> str | None:
-            address = read(data, at)
-            if not address:
-                return "?" if address is None else None
-            return shown(address)
+            value = number(data, at)
+            if not value:
+                return "?" if value is None else None
+            return shown(value) or None
 
         return write
 
@@ -161,23 +148,22 @@ class CompactFormatter:
 
         return show
 
-    def _array(self, found: Array) -> Writer:
-        element = self.writer(found.type_id)
-        size, count, most = self._btf.size_of(found.type_id), found.count, self._most
-        empty = "{}" if isinstance(self._btf.resolve(found.type_id), Composite) else "0"
-        end = size * count
+    def _array(self, plan: ArrayPlan) -> Writer:
+        element, size, count = self.writer(plan.element), plan.element.size, plan.count
+        shown, end = min(count, self._most), plan.size
+        empty = "{}" if isinstance(plan.element, StructPlan) else "0"
+        more = ", …" if count > shown else ""
 
         def write(data: bytes, at: int) -> str | None:
             if not data[at : at + end].strip(b"\0"):
                 return None if at < len(data) or not end else "?"
-            texts = [element(data, at + size * index) for index in range(min(count, most))]
-            more = ", …" if count > most else ""
+            texts = [element(data, at + size * index) for index in range(shown)]
             return f"[{', '.join(text or empty for text in texts)}{more}]"
 
         return write
 
-    def _composite(self, found: Composite) -> Writer:
-        parts = [(member.name, *self._member(member)) for member in found.members]
+    def _composite(self, plan: StructPlan) -> Writer:
+        parts = [(field.name, field.byte, self._field(field.plan)) for field in plan.fields]
 
         def write(data: bytes, at: int) -> str | None:
             texts = []
@@ -187,23 +173,62 @@ class CompactFormatter:
                     texts.append(f"{name}={text}" if name else _within(text))
             return f"{{{', '.join(texts)}}}" if texts else None
 
-        return write if self._once else self._compiled(found, write)
+        size = plan.size
+        if self._once or plan.extent > size:  # damaged: members behind the end
+            return write
+        # Generated code does not check bounds: ``write`` formats data that ends too early.
+        whole = _Codegen(self._btf, self).function(plan)
+        return lambda data, at: (whole if len(data) - at >= size else write)(data, at)
 
-    def _compiled(self, found: Composite, cut: Writer) -> Writer:
-        # Generated code does not check bounds: ``cut`` formats data that ends within the structure.
-        size = found.size
-        codegen = _Codegen(self._btf, self)
-        whole = codegen.function(found)
-        if codegen.extent > size:  # damaged: members behind the end
-            return cut
-        return lambda data, at: (whole if len(data) - at >= size else cut)(data, at)
+    def _field(self, plan: Plan) -> Writer:
+        return self._number(plan) if isinstance(plan, BitFieldPlan) else self.writer(plan)
 
-    def _member(self, member: Member) -> tuple[int, Writer]:
-        found = self._btf.resolve(member.type_id)
-        if member.bitfield_size and isinstance(found, Int | Enum):
-            byte, read = self._values.member(member)
-            return byte, self._scalar(found, read)
-        return member.bit_offset // 8, self.writer(member.type_id)
+    def _tagged_union(self, plan: TaggedUnionPlan) -> Writer:
+        # ``None``, ``Some(7)``, ``Square{side=-8}``
+        forms = {one.name: self._variant(one) for one in plan.all_variants}
+
+        def write(data: bytes, at: int) -> str:
+            one = plan.variant(data, at)
+            if not isinstance(one, Variant):
+                return "?" if one is None else str(one)
+            return f"{one.name}{forms[one.name](data, at + one.byte)}"
+
+        return write
+
+    def _variant(self, one: Variant) -> Callable[[bytes, int], str]:
+        if one.plan is None:
+            return lambda _, __: ""
+        if not _is_tuple(one.plan):
+            whole = self.writer(one.plan)
+            return lambda data, at: whole(data, at) or "{}"
+        fields = sorted(one.plan.fields, key=lambda field: int(field.name[2:]))  # not as they lie
+        parts = [(field.byte, self.writer(field.plan), field.plan.read) for field in fields]
+
+        def row(data: bytes, at: int) -> str:
+            texts = (
+                write(data, at + byte) or _zero(read(data, at + byte))
+                for byte, write, read in parts
+            )
+            return f"({', '.join(texts)})"
+
+        return row
+
+
+def _is_tuple(plan: StructPlan) -> bool:
+    # True if the fields are numbered (a tuple in Rust) and none is a bit field.
+    names = {f"__{index}" for index in range(len(plan.fields))}
+    return {field.name for field in plan.fields} == names and not any(
+        isinstance(field.plan, BitFieldPlan) for field in plan.fields
+    )
+
+
+def _zero(value: Any) -> str:
+    # The text of a zero, which other lines hide.
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, list):
+        return "[]"
+    return str(value) if isinstance(value, str) and value else json.dumps(value)
 
 
 def _within(text: str) -> str:
@@ -211,59 +236,53 @@ def _within(text: str) -> str:
     return text[1:-1] if text.startswith("{") else text
 
 
+def _enum_table(found: Enum) -> EnumTable:
+    # None: what has the name of zero is hidden.
+    flags = flag_names(found)
+    table = EnumTable(found, functools.partial(flags_text, flags) if flags else str)
+    zeroes = {one.name for one in found.values if not one.value}
+    table.update({value: None for value, name in table.items() if name in zeroes})
+    return table
+
+
 class _Codegen:
-    # Writes the function of one structure, which reads all its numbers at once. ``extent`` is
-    # then the number of bytes that the function looks at.
+    # Writes the function of one structure, which reads all its numbers at once.
 
     def __init__(self, btf: Btf, formatter: CompactFormatter) -> None:
-        self._btf = btf
         self._formatter = formatter
         self._space: dict[str, Any] = {"SIGNED": sign_extended}
         self._reads = BatchedReads(btf, self._space)
         self._lines: list[str] = []
-        self.extent = 0
 
-    def function(self, found: Composite) -> Callable[[bytes, int], str | None]:
-        self._members(found, 0)
+    def function(self, plan: StructPlan) -> Callable[[bytes, int], str | None]:
+        self._fields(plan, 0)
         lines = ["def line(d, at):", " t = []", " e = t.append"]
         lines += [*self._reads.lines(), *self._lines]
         lines.append(" return f\"{{{', '.join(t)}}}\" if t else None")
-        code = compile("\n".join(lines) + "\n", f"<line of type {found.id}>", "exec")
+        code = compile("\n".join(lines) + "\n", f"<line of type {plan.type.id}>", "exec")
         exec(code, self._space)  # noqa: S102 - our own code; texts are literals in it
         made: Callable[[bytes, int], str | None] = self._space["line"]
         return made
 
-    def _members(self, found: Composite, start: int, depth: int = 0) -> None:
-        if depth > MAX_NESTING:
-            raise nesting_error(self._btf.name, found.id)
-        for member in found.members:
-            inner = self._btf.resolve(member.type_id)
-            place = start + member.bit_offset
-            if isinstance(inner, Composite) and not member.name:
-                self._members(inner, place - place % 8, depth + 1)
+    def _fields(self, plan: StructPlan, start: int) -> None:
+        for field in plan.fields:
+            inner, byte = field.plan, start + field.byte
+            lead = literal(f"{field.name}=" if field.name else "")
+            if isinstance(inner, StructPlan) and not field.name:
+                self._fields(inner, byte)
+            elif isinstance(inner, BitFieldPlan):
+                name = self._reads.bitfield(8 * byte + inner.bit, inner.bits)
+                self._number(lead, inner, name, f"SIGNED({name}, {inner.bits})")
+            elif isinstance(inner, NumberPlan) and inner.code:
+                name = self._reads.number(byte, inner.code)
+                self._number(lead, inner, name, name)
             else:
-                self._value(member, inner, place)
+                self._other(lead, inner, byte)
 
-    def _value(self, member: Member, found: Type, place: int) -> None:
-        byte, bit = divmod(place, 8)
-        if member.bitfield_size and isinstance(found, Int | Enum):
-            name = self._reads.bitfield(place, member.bitfield_size)
-            self.extent = max(self.extent, byte + (bit + member.bitfield_size + 7) // 8)
-            value = f"SIGNED({name}, {member.bitfield_size})" if found.signed else name
-            self._number(member, found, name, value)
-            return
-        code = struct_code(self._btf, found)
-        if code:
-            name = self._reads.number(byte, code)
-            self.extent = max(self.extent, byte + struct.calcsize(f"={code}"))
-            self._number(member, found, name, name)
-            return
-        self._other(member, found, byte)
-
-    def _number(self, member: Member, found: Type, name: str, value: str) -> None:
-        lead = literal(f"{member.name}=" if member.name else "")
+    def _number(self, lead: str, plan: NumberPlan, name: str, signed: str) -> None:
+        found, value = plan.type, signed if plan.signed else name
         if isinstance(found, Enum):
-            table = self._constant(f"E{found.id}", _EnumNames(found))
+            table = self._constant(f"E{found.id}", _enum_table(found))
             self._lines.append(f' if {name} and (s := {table}[{value}]): e(f"{lead}{{s}}")')
             return
         if isinstance(found, Pointer):
@@ -271,38 +290,22 @@ class _Codegen:
             value = f"{value}:#x"
             if shown is not None:
                 value = f"{self._constant(f'P{found.id}', shown)}({name})"
-        elif isinstance(found, Int) and found.encoding & Encoding.BOOL:
+        elif plan.is_truth:
             value = "'true'"
         self._lines.append(f' if {name}: e(f"{lead}{{{value}}}")')
 
-    def _other(self, member: Member, found: Type, byte: int) -> None:
+    def _other(self, lead: str, plan: Plan, byte: int) -> None:
         # Texts, lists, structures within, numbers of other sizes: not asked while they are zero.
-        size = self._btf.size_of(member.type_id)
-        write = self._constant(f"W{found.id}", self._formatter.writer(member.type_id))
+        write = self._constant(f"W{plan.type.id}", self._formatter.writer(plan))
         place = f"at + {byte}" if byte else "at"
-        text = f"{write}(d, {place})"
-        lead = literal(f"{member.name}=" if member.name else "")
         test = "True"
-        self.extent = max(self.extent, byte + size)
-        shown = isinstance(found, Composite) and tagged_union_of(self._btf, found) is not None
-        if isinstance(found, Composite | Array) and size <= _MAX_COMPARED and not shown:
-            zeroes = self._constant(f"Z{size}", bytes(size))
-            test = f"d[{place}:at + {byte + size}] != {zeroes}"
+        aggregate = isinstance(plan, ArrayPlan | StructPlan)
+        if aggregate and plan.size <= _MAX_COMPARED and not isinstance(plan, TaggedUnionPlan):
+            zeroes = self._constant(f"Z{plan.size}", bytes(plan.size))
+            test = f"d[{place}:at + {byte + plan.size}] != {zeroes}"
+        text = f"{write}(d, {place})"
         self._lines.append(f' if {test} and (s := {text}) is not None: e(f"{lead}{{s}}")')
 
     def _constant(self, name: str, value: object) -> str:
         self._space[name] = value
         return name
-
-
-class _EnumNames(dict[int, str | None]):
-    # Value → what is shown of it; None: what has the name of zero is hidden.
-    def __init__(self, found: Enum) -> None:
-        super().__init__()
-        zeroes = {one.name for one in found.values if not one.value}
-        self._flags = flag_names(found)
-        for one in found.values:
-            self.setdefault(one.value, None if one.name in zeroes else one.name)
-
-    def __missing__(self, value: int) -> str:
-        return flags_text(self._flags, value) if self._flags else str(value)

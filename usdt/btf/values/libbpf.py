@@ -24,13 +24,14 @@ from usdt.btf.types import (
     Typedef,
     Variable,
 )
-from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import ALL_QUIRKS, DumpError, Options, Quirk, Rendered
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.btf.values.scalars import (
-    EnumText,
+    byte_order,
     character_texts,
     escaped_string,
     float_text,
+    libbpf_enum_table,
     sign_extended,
 )
 
@@ -57,7 +58,7 @@ def render_libbpf(
     Raises:
         BtfError: the type is damaged, nested too deeply or too large.
     """
-    TypeLimits(btf).extent(type_id)
+    ReadPlans(btf).of(type_id)
     dump = _Dump(btf, data, options, quirks)
     try:
         dump.value("", type_id, 0)
@@ -96,7 +97,7 @@ class _Dump:
         self.in_array = False
         self.chars = False
         self.terminated = False
-        self._order: str = btf.order
+        self._order = byte_order(btf)
         names = _UniqueNames() if Quirk.SUFFIX in quirks else None
         self._declarer = CDeclarationPrinter(btf, names=names)
         self._casts: dict[int, str] = {}
@@ -129,7 +130,7 @@ class _Dump:
         return self.data[at : at + size].ljust(size, b"\0")
 
     def number_at(self, at: int, size: int) -> int:
-        return int.from_bytes(self.bytes_at(at, size), "little" if self.little else "big")
+        return int.from_bytes(self.bytes_at(at, size), self._order)
 
     @property
     def little(self) -> bool:
@@ -301,7 +302,7 @@ class _Dump:
         self.finish(str(sign_extended(value, 8 * size) if found.signed else value))
 
     def enumerator(self, found: Enum, value: int) -> None:
-        text = EnumText(found)
+        text = libbpf_enum_table(found)
         if value not in text and found.kind == Kind.ENUM and Quirk.LOW_HALF in self.quirks:
             value = sign_extended(value, 32) if found.signed else value & 0xFFFFFFFF
         if value in text or not found.signed or Quirk.ENUM_DELIMITER not in self.quirks:

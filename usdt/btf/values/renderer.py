@@ -60,7 +60,7 @@ class Renderer:
         Raises:
             BtfError: the type is damaged, nested too deeply, too large or without a size.
         """
-        size = max(self._compiler.measure.extent(type_id), self.btf.size_of(type_id))
+        size = max(self._compiler.plans.of(type_id).extent, self.btf.size_of(type_id))
         function = self._compiler.top(type_id, checked=False)
         pad = self._pad
 
@@ -68,7 +68,10 @@ class Renderer:
             if len(data) < size:
                 return self.render(type_id, data).text
             out: list[str] = []
-            function(data, 0, pad, out, size)
+            try:
+                function(data, 0, pad, out, size)
+            except DumpError:
+                return "".join(out)  # values of a type in it cannot be shown
             return "".join(out)
 
         return text
@@ -81,7 +84,7 @@ class Renderer:
             out.append(f"{self._pad}{linkage}{cast} {found.name} = ")
             self._put(found.type_id, data, at, out)
         elif isinstance(found, DataSection):
-            self._compiler.measure.extent(type_id)
+            self._compiler.plans.of(type_id)  # refuses what is nested or large without end
             out.append(f'{self._pad}SEC("{found.name}") ')
             for item in found.items:
                 if not isinstance(self.btf.type(item.type_id), Variable):
@@ -89,7 +92,7 @@ class Renderer:
                 self._put(item.type_id, data, at + item.offset, out)
                 out.append(";")
         else:
-            enough = at + self._compiler.measure.extent(type_id) <= len(data)
+            enough = at + self._compiler.plans.of(type_id).extent <= len(data)
             function = self._compiler.top(type_id, checked=not enough)
             function(data, at, self._pad, out, len(data))
 

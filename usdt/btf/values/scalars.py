@@ -7,26 +7,32 @@ import math
 import os
 import struct
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from usdt.base.frozen import frozen
 from usdt.btf.format import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.btf.reader import Btf
     from usdt.btf.types import Enum
 
+    ByteOrder: TypeAlias = Literal["little", "big"]
+
 __all__ = (
-    "EnumNames",
-    "EnumText",
-    "FlagText",
+    "EnumTable",
     "Scalar",
+    "byte_order",
     "character_texts",
     "double_text",
     "escaped_string",
     "flags_text",
     "float_text",
+    "libbpf_enum_table",
     "literal",
     "sign_extended",
+    "struct_mark",
     "substituted",
     "wide_text",
 )
@@ -41,16 +47,24 @@ class Scalar:
 
     Attributes:
         code: ``struct`` format of one number.
-        size: its size in bytes.
         text: replacement field of an f-string, for a variable ``@v`` at offset ``@q``; "" if
             such numbers cannot be shown.
         nonzero: condition on ``@v`` that is true unless the number is 0.
     """
 
     code: str
-    size: int
     text: str
     nonzero: str
+
+
+def byte_order(btf: Btf) -> ByteOrder:
+    """Return the data's byte order as :meth:`int.from_bytes` takes it."""
+    return "little" if btf.order == "little" else "big"
+
+
+def struct_mark(btf: Btf) -> str:
+    """Return the data's byte order as :mod:`struct` writes it."""
+    return "<" if btf.order == "little" else ">"
 
 
 def sign_extended(value: int, bits: int) -> int:
@@ -59,9 +73,9 @@ def sign_extended(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def wide_text(raw: bytes, order: str) -> str:
+def wide_text(raw: bytes, order: ByteOrder) -> str:
     """Return bytes as one hexadecimal number."""
-    return f"{int.from_bytes(raw, 'little' if order == 'little' else 'big'):#x}"
+    return f"{int.from_bytes(raw, order):#x}"
 
 
 def double_text(value: float) -> str:
@@ -71,12 +85,12 @@ def double_text(value: float) -> str:
     return f"{value:f}"
 
 
-def float_text(raw: bytes, order: str) -> str:
+def float_text(raw: bytes, order: ByteOrder) -> str:
     """Return 4 or 8 bytes as ``%f``, 16 bytes as ``%Lf`` of this CPU's ``long double``."""
     layout = _FORMATS[order].get(len(raw))
     if layout is not None:
         return double_text(struct.unpack(layout, raw)[0])
-    number = int.from_bytes(raw, "little" if order == "little" else "big")
+    number = int.from_bytes(raw, order)
     if os.uname().machine in ("x86_64", "i386", "i486", "i586", "i686"):
         return _extended_text(number & (1 << 80) - 1, 64)
     fraction, exponent = number & (1 << 112) - 1, number >> 112 & 0x7FFF
@@ -99,52 +113,38 @@ def _extended_text(number: int, width: int) -> str:
     return f"{sign}{whole // 10**6}.{whole % 10**6:06d}"
 
 
-class EnumText(dict[int, str]):
-    """Value → enumerator, or the number as libbpf prints it; of two names for a value, the first.
+class EnumTable(dict[int, Any]):
+    """Value → enumerator: of two names for one value, the first.
+
+    Args:
+        found: the enumeration.
+        other: returns what is shown of a value without a name.
+        quoted: whether names are JSON strings, with quotes.
+    """
+
+    def __init__(self, found: Enum, other: Callable[[int], Any], *, quoted: bool = False) -> None:
+        super().__init__()
+        self._other = other
+        for one in found.values:
+            self.setdefault(one.value, json.dumps(one.name) if quoted else one.name)
+
+    def __missing__(self, value: int) -> Any:
+        return self._other(value)
+
+
+def libbpf_enum_table(found: Enum) -> EnumTable:
+    """Return the table that shows values without a name as libbpf prints them.
 
     Enumerators of an unsigned 32-bit enumeration with the highest bit set match nothing: they come
     from BTF that did not record the sign of enumerations.
     """
-
-    def __init__(self, found: Enum) -> None:
-        super().__init__()
-        self._suffix = ""
-        if found.kind == Kind.ENUM64:
-            self._suffix = "LL" if found.signed else "ULL"
-        for one in found.values:
-            if found.kind == Kind.ENUM64 or found.signed or one.value < 1 << 31:
-                self.setdefault(one.value, one.name)
-
-    def __missing__(self, value: int) -> str:
-        return f"{value}{self._suffix}"
-
-
-class EnumNames(dict[int, Any]):
-    """Value → enumerator, or the value itself: of two names for one value, the first.
-
-    Args:
-        found: the enumeration.
-        quoted: whether names are JSON strings, with quotes.
-    """
-
-    def __init__(self, found: Enum, *, quoted: bool = False) -> None:
-        super().__init__()
-        for one in found.values:
-            self.setdefault(one.value, json.dumps(one.name) if quoted else one.name)
-
-    def __missing__(self, value: int) -> int:
-        return value
-
-
-class FlagText(dict[int, str]):
-    """Value → the names of its flags, for an enumeration of flags."""
-
-    def __init__(self, found: Enum, flags: dict[int, str]) -> None:
-        super().__init__((one.value, one.name) for one in reversed(found.values))
-        self._flags = flags
-
-    def __missing__(self, value: int) -> str:
-        return flags_text(self._flags, value) if value > 0 else str(value)
+    wide = found.kind == Kind.ENUM64
+    suffix = ("LL" if found.signed else "ULL") if wide else ""
+    table = EnumTable(found, lambda value: f"{value}{suffix}")
+    if not wide and not found.signed:
+        for value in [value for value in table if value >= 1 << 31]:
+            del table[value]
+    return table
 
 
 def flags_text(flags: dict[int, str], value: int) -> str:

@@ -9,56 +9,45 @@ Names from BTF get into the source only as escaped string literals.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.base.errors import BtfError
 from usdt.btf.declare import declaration
-from usdt.btf.format import Encoding
-from usdt.btf.tagged_union import tagged_union_of
-from usdt.btf.types import (
-    Array,
-    Composite,
-    Enum,
-    Float,
-    FunctionProto,
-    Int,
-    Member,
-    Pointer,
-    Type,
-    Void,
-    flag_names,
-)
-from usdt.btf.values.batched_reads import (
-    BatchedReads,
-    bitfield_source,
-    struct_code,
-    struct_mark,
-)
-from usdt.btf.values.limits import TypeLimits
+from usdt.btf.types import Enum, FunctionProto, Int, Pointer, Void, flag_names
+from usdt.btf.values.batched_reads import BatchedReads, bitfield_source
 from usdt.btf.values.options import DumpError, Options
+from usdt.btf.values.read_plan import (
+    ArrayPlan,
+    BitFieldPlan,
+    Field,
+    FloatPlan,
+    NumberPlan,
+    ReadPlans,
+    StructPlan,
+    TaggedUnionPlan,
+    Variant,
+)
 from usdt.btf.values.scalars import (
-    EnumText,
-    FlagText,
+    EnumTable,
     Scalar,
+    byte_order,
     character_texts,
     escaped_string,
+    flags_text,
     float_text,
+    libbpf_enum_table,
     literal,
     sign_extended,
+    struct_mark,
     substituted,
     wide_text,
 )
-from usdt.btf.values.variants import variant_tree
-from usdt.btf.values.zero import ZeroTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.btf.reader import Btf
-    from usdt.btf.tagged_union import TaggedUnion
 
 __all__ = ("TreeCodegen",)
 
@@ -75,11 +64,10 @@ class TreeCodegen:
         self.btf = btf
         self._symbol = symbol if options.symbolic else None
         self.options = options
-        self.measure = TypeLimits(btf)
-        self.zero = ZeroTests(btf)
+        self.plans = ReadPlans(btf)
         self.step = "" if options.compact else options.indent_str
         self.line_end = "" if options.compact else "\\n"
-        order = btf.order
+        order = byte_order(btf)
         null = "(nil)" if btf.pointer_size == 8 else "0x0"
         self.space: dict[str, Any] = {
             "DumpError": DumpError,
@@ -92,7 +80,7 @@ class TreeCodegen:
             "WORDS": ("false", "true"),
             "CODE": self._code_at,
         }
-        self._scalars: dict[int, Scalar | None] = {}
+        self._scalars: dict[int, Scalar] = {}
 
     def constant(self, name: str, value: object) -> str:
         """Make a value available to generated code; return its name."""
@@ -107,73 +95,95 @@ class TreeCodegen:
         """
         name = f"top{type_id}_{checked:d}"
         if name not in self.space:
-            self.measure.extent(type_id)
             body = FunctionBody(self, in_array=False, checked=checked, top=True)
-            body.value(Member("", type_id, 0, 0))
+            body.value(Field("", type_id, 0, self.plans.of(type_id)), 0)
             self._define(name, body)
         function: Callable[..., None] = self.space[name]
         return function
 
-    def contents(self, found: Composite | Array, *, in_array: bool, checked: bool) -> str:
+    def contents(self, plan: StructPlan | ArrayPlan, *, in_array: bool, checked: bool) -> str:
         """Return the name of the function for what is between the brackets of a type."""
-        in_array = in_array or isinstance(found, Array)
-        name = f"in{found.id}_{in_array:d}{checked:d}"
+        in_array = in_array or isinstance(plan, ArrayPlan)
+        name = f"in{plan.type.id}_{in_array:d}{checked:d}"
         if name not in self.space:
             body = FunctionBody(self, in_array=in_array, checked=checked, top=False)
-            if isinstance(found, Composite):
-                for member in found.members:
-                    body.value(member)
+            if isinstance(plan, StructPlan):
+                for field in plan.fields:
+                    body.value(field, 0)
             else:
-                body.elements(found)
+                body.elements(plan)
             self._define(name, body)
         return name
 
-    def chosen(self, found: Type, choice: TaggedUnion, body: FunctionBody) -> str:
-        """Return the name of the function for values of a tagged union."""
-        name = f"chosen{found.id}_{body.in_array:d}{body.checked:d}"
+    def tagged_union(self, plan: TaggedUnionPlan, body: FunctionBody) -> str:
+        """Return the name of the function for values of a tagged union.
+
+        They are ``Some{``, a line for each field, ``}``; or the name alone.
+        """
+        name = f"chosen{plan.type.id}_{body.in_array:d}{body.checked:d}"
         if name not in self.space:
-            of = functools.partial(self.contents, in_array=True, checked=body.checked)
-            self.space[name] = variant_tree(choice, self.btf, of, self.space, self.options)
+            self.space[name] = self._tagged_union(plan, checked=body.checked)
         return name
+
+    def _tagged_union(self, plan: TaggedUnionPlan, *, checked: bool) -> Callable[..., None]:
+        line_end = "" if self.options.compact else "\n"
+        inner = {
+            one.name: self.space[self.contents(one.plan, in_array=True, checked=checked)]
+            for one in plan.all_variants
+            if one.plan is not None
+        }
+
+        def write(data: bytes, at: int, pad: str, out: list[str], end: int) -> None:
+            one = plan.variant(data[:end], at)
+            if one is None:
+                raise DumpError("E2BIG")
+            if not isinstance(one, Variant) or one.plan is None:
+                out.append(one.name if isinstance(one, Variant) else str(one))
+                return
+            out.append(f"{one.name}{{{line_end}")
+            inner[one.name](data, at + one.byte, pad + self.step, out, end)
+            out.append(f"{pad}}}")
+
+        return write
 
     def _define(self, name: str, body: FunctionBody) -> None:
         code = compile(body.source(name), f"<type {name}>", "exec")
         exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
 
-    def scalar(self, found: Type) -> Scalar | None:
-        """Return how numbers of a resolved type are read; None if its values are not numbers."""
-        if found.id not in self._scalars:
-            self._scalars[found.id] = self._scalar(found)
-        return self._scalars[found.id]
-
     def _code_at(self, address: int) -> str:
         name = self._symbol(address) if self._symbol is not None else None
         return name or f"{address:#x}"
 
-    def _scalar(self, found: Type) -> Scalar | None:
-        code = struct_code(self.btf, found)
+    def scalar(self, plan: NumberPlan | FloatPlan) -> Scalar:
+        """Return how numbers of a type are shown."""
+        if plan.type.id not in self._scalars:
+            self._scalars[plan.type.id] = self._scalar(plan)
+        return self._scalars[plan.type.id]
+
+    def _scalar(self, plan: NumberPlan | FloatPlan) -> Scalar:
+        found, size = plan.type, plan.size
+        code = plan.code if isinstance(plan, NumberPlan) else ""
+        if isinstance(found, Enum):
+            flags = flag_names(found) if self.options.symbolic else None
+            table = libbpf_enum_table(found) if flags is None else _flags_table(found, flags)
+            names = self.constant(f"E{found.id}", table)
+            return Scalar(code, f"{{{names}[@v]}}" if code else "", "@v")
         if isinstance(found, Pointer):
             target = self.btf.resolve(found.type_id)
             named = self._symbol is not None and isinstance(target, FunctionProto | Void)
             shown = "CODE(@v)" if named else "f'0x{@v:x}'"
-            return Scalar(code, self.btf.pointer_size, f"{{{shown} if @v else NULL(@q)}}", "@v")
-        if isinstance(found, Enum):
-            flags = flag_names(found) if self.options.symbolic else None
-            table = EnumText(found) if flags is None else FlagText(found, flags)
-            names = self.constant(f"E{found.id}", table)
-            return Scalar(code, found.size, f"{{{names}[@v]}}" if code else "", "@v")
-        if isinstance(found, Int) and code:
-            if self.options.symbolic and found.encoding & Encoding.BOOL:
-                text = "{WORDS[@v] if @v < 2 else @v}"
-                return Scalar(code.upper(), found.size, text, "@v")
-            return Scalar(code, found.size, "{@v}", "@v")
-        if isinstance(found, Int | Float):
-            size = found.size
-            text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MAX_BASE else ""
-            if isinstance(found, Float) and size in (4, 8, 16):
-                text = "{FLOAT(@v)}"
-            return Scalar(f"{size}s", size, text, f"@v != {bytes(min(size, _MAX_BASE))!r}")
-        return None
+            return Scalar(code, f"{{{shown} if @v else NULL(@q)}}", "@v")
+        if code:
+            truth = self.options.symbolic and isinstance(plan, NumberPlan) and plan.is_truth
+            return Scalar(code, "{WORDS[@v] if @v < 2 else @v}" if truth else "{@v}", "@v")
+        text = "{WIDE(@v)}" if isinstance(found, Int) and size == _MAX_BASE else ""
+        if isinstance(plan, FloatPlan) and size in (4, 8, 16):
+            text = "{FLOAT(@v)}"
+        return Scalar(f"{size}s", text, f"@v != {bytes(min(size, _MAX_BASE))!r}")
+
+
+def _flags_table(found: Enum, flags: dict[int, str]) -> EnumTable:
+    return EnumTable(found, lambda value: flags_text(flags, value) if value > 0 else str(value))
 
 
 class FunctionBody:
@@ -218,159 +228,134 @@ class FunctionBody:
         """Add a line that ends the rendering with an error."""
         self.add(f"raise DumpError({error!r})", level)
 
-    def lead(self, member: Member) -> str:
+    def lead(self, field: Field) -> str:
         """Return the text before a value: indentation, name, type."""
         text = ""
         if not self.options.skip_names:
-            text = f".{member.name} = " if member.name else ""
+            text = f".{field.name} = " if field.name else ""
             if not self.in_array:
-                cast = declaration(self.compiler.btf, member.type_id, strip=True)
+                cast = declaration(self.compiler.btf, field.type_id, strip=True)
                 text += f"({cast})"
         return self.pad + literal(text)
 
-    def value(self, member: Member) -> None:
-        """Add the lines that show one value; ``member`` has its offset."""
-        btf = self.compiler.btf
-        found = btf.resolve(member.type_id)
-        if member.bitfield_size and isinstance(found, Int | Enum):
-            self._bit_field(member, found)
-            return
-        try:
-            btf.size_of(member.type_id)
-        except BtfError:
+    def value(self, field: Field, start: int) -> None:
+        """Add the lines that show one value of a structure ``start`` bytes behind ``at``."""
+        plan, byte = field.plan, start + field.byte
+        place = f"at + {byte}" if byte else "at"
+        if isinstance(plan, BitFieldPlan):
+            self._bit_field(field, plan, byte)
+        elif not plan.sized:
             self.fail("EINVAL")
-            return
-        scalar = self.compiler.scalar(found)
-        if scalar is not None:
-            self._number(member, scalar)
-        elif (choice := tagged_union_of(btf, found)) is not None:
-            self._bound(member, btf.size_of(found.id))
-            shown = self.compiler.chosen(found, choice, self)
+        elif isinstance(plan, NumberPlan | FloatPlan):
+            self._number(field, plan, byte)
+        elif isinstance(plan, TaggedUnionPlan):
+            self._bound(place, plan.size)
+            shown = self.compiler.tagged_union(plan, self)
             self.add(
-                f'e(f"{self.lead(member)}"); {shown}(d, {self.place(member)}, '
+                f'e(f"{self.lead(field)}"); {shown}(d, {place}, '
                 f'{self._pad()}, out, end); e(f"{self.delimiter}")'
             )
-        elif isinstance(found, Composite):
-            self._composite(member, found)
-        elif isinstance(found, Array):
-            self._array(member, found)
-        else:
-            self.fail("EINVAL")
+        elif isinstance(plan, StructPlan):
+            self._composite(field, plan, byte)
+        elif isinstance(plan, ArrayPlan):
+            self._array(field, plan, place)
 
-    def place(self, member: Member) -> str:
-        """Return the source of a value's offset in the data."""
-        byte = member.bit_offset // 8
-        return f"at + {byte}" if byte else "at"
-
-    def _bound(self, member: Member, size: int) -> None:
+    def _bound(self, place: str, size: int) -> None:
         if self.checked:
-            self.add(f"if {self.place(member)} + {size} > end: raise DumpError('E2BIG')")
+            self.add(f"if {place} + {size} > end: raise DumpError('E2BIG')")
 
-    def _number(self, member: Member, scalar: Scalar) -> None:
-        self._bound(member, scalar.size)
-        if not scalar.code or not 1 <= scalar.size <= _MAX_BASE:
+    def _number(self, field: Field, plan: NumberPlan | FloatPlan, byte: int) -> None:
+        scalar = self.compiler.scalar(plan)
+        place = f"at + {byte}" if byte else "at"
+        self._bound(place, plan.size)
+        if not scalar.code or not 1 <= plan.size <= _MAX_BASE:
             if self.always:
-                self.add(f'e(f"{self.lead(member)}")')
+                self.add(f'e(f"{self.lead(field)}")')
             self.fail("EINVAL")
             return
-        var = self._reads.number(member.bit_offset // 8, scalar.code)
+        var = self._reads.number(byte, scalar.code)
         if self.checked:
-            unpacker = self._reads.unpacker(scalar.code)
-            self.add(f"{var}, = {unpacker}(d, {self.place(member)})")
-        text = substituted(scalar.text, var, self.place(member))
-        self._show(member, text, substituted(scalar.nonzero, var, ""))
+            self.add(f"{var}, = {self._reads.unpacker(scalar.code)}(d, {place})")
+        text = substituted(scalar.text, var, place)
+        self._show(field, text, substituted(scalar.nonzero, var, ""))
 
-    def _show(self, member: Member, text: str, nonzero: str) -> None:
+    def _show(self, field: Field, text: str, nonzero: str) -> None:
         condition = "" if self.always else f"if {nonzero}: "
         if text:
-            self.add(f'{condition}e(f"{self.lead(member)}{text}{self.delimiter}")')
+            self.add(f'{condition}e(f"{self.lead(field)}{text}{self.delimiter}")')
             return
         self.add(f"if {'True' if self.always else nonzero}:")
-        self.add(f'e(f"{self.lead(member)}")', 2)
+        self.add(f'e(f"{self.lead(field)}")', 2)
         self.fail("EINVAL", 2)
 
-    def _bit_field(self, member: Member, found: Int | Enum) -> None:
-        self._bound(member, (member.bit_offset % 8 + member.bitfield_size + 7) // 8)
-        var = self._reads.bitfield(member.bit_offset, member.bitfield_size)
+    def _bit_field(self, field: Field, plan: BitFieldPlan, byte: int) -> None:
+        self._bound(f"at + {byte}", plan.size)
+        var = self._reads.bitfield(8 * byte + plan.bit, plan.bits)
         if self.checked:
-            source = bitfield_source(self.compiler.btf, member.bit_offset, member.bitfield_size)
+            source = bitfield_source(self.compiler.btf, 8 * byte + plan.bit, plan.bits)
             self.add(f"{var} = {source}")
-        text = f"{{{var}:#x}}"
-        if self.options.symbolic:
-            known = self.compiler.scalar(found)
-            truth = isinstance(found, Int) and bool(found.encoding & Encoding.BOOL)
-            shown = f"SIGNED({var}, {member.bitfield_size})" if found.signed else var
-            text = known.text.replace("@v", var) if truth and known else f"{{{shown}}}"
-        if isinstance(found, Enum):
-            scalar = self.compiler.scalar(found)
-            whole = found.signed and member.bitfield_size >= 8 * found.size
-            value = f"SIGNED({var}, {8 * found.size})" if whole else var
-            text = f"{{E{found.id}[{value}]}}" if scalar and scalar.code else ""
-        self._show(member, text, var)
+        self._show(field, self._bit_field_text(plan, var), var)
 
-    def _composite(self, member: Member, found: Composite) -> None:
-        opening = f'e(f"{self.lead(member)}{{{{{self.compiler.line_end}")'
+    def _bit_field_text(self, plan: BitFieldPlan, var: str) -> str:
+        text, bits = self.compiler.scalar(plan.whole).text, 8 * plan.whole.size
+        if isinstance(plan.type, Enum):
+            whole = plan.signed and plan.bits >= bits
+            return text.replace("@v", f"SIGNED({var}, {bits})" if whole else var)
+        if not self.options.symbolic:
+            return f"{{{var}:#x}}"
+        if plan.is_truth and text:
+            return text.replace("@v", var)
+        return f"{{SIGNED({var}, {plan.bits})}}" if plan.signed else f"{{{var}}}"
+
+    def _composite(self, field: Field, plan: StructPlan, byte: int) -> None:
+        opening = f'e(f"{self.lead(field)}{{{{{self.compiler.line_end}")'
         closing = f'e(f"{self.pad}}}}}{self.delimiter}")'
         if self.always:
             self.add(opening)
-            self._contents(member, found)
+            self._contents(plan, byte)
             self.add(closing)
             return
         mark = f"n{self._inner}"
         self.add(f"{mark} = len(out); {opening}")
-        self._contents(member, found)
+        self._contents(plan, byte)
         self.add(f"if len(out) == {mark} + 1: out.pop()")
         self.add(f"else: {closing}")
 
-    def _contents(self, member: Member, found: Composite) -> None:
+    def _contents(self, plan: StructPlan, byte: int) -> None:
         # Small structures are rendered inline, others by a function of their own.
-        small = self.compiler.measure.values(found.id) <= _INLINED
-        if self.checked or not small or self._top or member.bit_offset % 8:
-            name = self.compiler.contents(found, in_array=self.in_array, checked=self.checked)
-            self.add(f"{name}(d, {self.place(member)}, {self._pad(1)}, out, end)")
+        if self.checked or self._top or plan.values > _INLINED:
+            name = self.compiler.contents(plan, in_array=self.in_array, checked=self.checked)
+            self.add(f"{name}(d, at + {byte}, {self._pad(1)}, out, end)")
             return
         self._inner += 1
-        for one in found.members:
-            place = member.bit_offset + one.bit_offset
-            self.value(Member(one.name, one.type_id, place, one.bitfield_size))
+        for field in plan.fields:
+            self.value(field, byte)
         self._inner -= 1
 
-    def _array(self, member: Member, found: Array) -> None:
-        condition = "True" if self.always else self._array_shown(member, found)
-        if condition == "False":
+    def _array(self, field: Field, plan: ArrayPlan, place: str) -> None:
+        if not self.always and not plan.count:
             return
-        name = self.compiler.contents(found, in_array=True, checked=self.checked)
+        name = self.compiler.contents(plan, in_array=True, checked=self.checked)
         level = 2
-        self.add(f"if {condition}:")
-        if self.options.emit_strings and self.is_text(found):
-            self.add(f"s = d[{self.place(member)}:{self.place(member)} + {found.count}]", 2)
+        self.add(f"if {'True' if self.always else self._array_shown(plan, place)}:")
+        if self.options.emit_strings and plan.is_bytes:
+            self.add(f"s = d[{place}:{place} + {plan.count}]", 2)
             self.add("k = s.find(0)", 2)
-            shown = f"{self.lead(member)}{{STRING(s[:k])}}{self.delimiter}"
+            shown = f"{self.lead(field)}{{STRING(s[:k])}}{self.delimiter}"
             self.add(f'if k >= 0: e(f"{shown}")', 2)
             self.add("else:", 2)
             level = 3
-        self.add(f'e(f"{self.lead(member)}[{self.compiler.line_end}")', level)
-        self.add(f"{name}(d, {self.place(member)}, {self._pad(1)}, out, end)", level)
+        self.add(f'e(f"{self.lead(field)}[{self.compiler.line_end}")', level)
+        self.add(f"{name}(d, {place}, {self._pad(1)}, out, end)", level)
         self.add(f'e(f"{self.pad}]{self.delimiter}")', level)
 
-    def is_text(self, found: Array) -> bool:
-        """Return True if an array's elements are bytes, which are shown as characters."""
-        element = self.compiler.btf.resolve(found.type_id)
-        return isinstance(element, Int) and element.size == 1
-
-    def _array_shown(self, member: Member, found: Array) -> str:
-        if not found.count:
-            return "False"
-        place = self.place(member)
-        if self.is_text(found):
+    def _array_shown(self, plan: ArrayPlan, place: str) -> str:
+        if plan.is_bytes:
             return f"{place} >= end or d[{place}]" if self.checked else f"d[{place}]"
-        element = self.compiler.btf.resolve(found.type_id)
-        size = self.compiler.btf.size_of(member.type_id)
-        if self.compiler.scalar(element) is not None:
-            zeroes = self.compiler.constant(f"Z{size}", bytes(size))
-            return f"d[{place}:{place} + {size}] != {zeroes}"
-        test = self.compiler.constant(f"zero{found.id}", self.compiler.zero.test(found.id))
-        return f"not {test}(d, {place}, end)"
+        if isinstance(plan.element, NumberPlan | FloatPlan):
+            zeroes = self.compiler.constant(f"Z{plan.size}", bytes(plan.size))
+            return f"d[{place}:{place} + {plan.size}] != {zeroes}"
+        return f"not {self.compiler.constant(f'zero{plan.type.id}', plan.is_zero)}(d, {place})"
 
     def source(self, name: str) -> str:
         """Return the whole function as text."""
@@ -380,25 +365,25 @@ class FunctionBody:
         head = [f"def {name}(d, at, p, out, end):", " e = out.append"]
         return "\n".join([*head, *pads, *reads, *self.lines]) + "\n"
 
-    def elements(self, found: Array) -> None:
+    def elements(self, plan: ArrayPlan) -> None:
         """Add the lines that show the elements of an array."""
-        element = self.compiler.btf.resolve(found.type_id)
-        scalar = self.compiler.scalar(element)
-        if not found.count:
+        element = plan.element
+        if not plan.count:
             self.add("pass")
-        elif isinstance(element, Int) and element.size == 1:
-            self._characters(found, element)
-        elif scalar is not None:
-            self._numbers(found, scalar)
-        elif isinstance(element, Composite | Array):
-            self._aggregates(found, element)
+        elif plan.is_bytes:
+            self._characters(plan)
+        elif isinstance(element, NumberPlan | FloatPlan):
+            self._numbers(plan, element)
+        elif isinstance(element, StructPlan | ArrayPlan):
+            self._aggregates(plan, element)
 
-    def _characters(self, found: Array, element: Int) -> None:
-        count = found.count
-        texts = character_texts(signed=element.signed)
+    def _characters(self, plan: ArrayPlan) -> None:
+        signed = isinstance(plan.element, NumberPlan) and plan.element.signed
         end = "," if self.options.compact else ",\n"
-        table = self.compiler.constant(f"C{element.signed:d}", [text + end for text in texts])
-        self.add(f"s = d[at:at + {count}]")
+        table = self.compiler.constant(
+            f"C{signed:d}", [text + end for text in character_texts(signed=signed)]
+        )
+        self.add(f"s = d[at:at + {plan.count}]")
         self.add("k = s.find(0)")
         self.add("if k >= 0: s = s[:k]")
         pad = "" if self.options.compact else "p + "
@@ -407,8 +392,8 @@ class FunctionBody:
             nul = literal("'\\0'")
             self.add(f'if k >= 0: e(f"{self.pad}{nul}{self.delimiter}")')
 
-    def _numbers(self, found: Array, scalar: Scalar) -> None:
-        count, size = found.count, self.compiler.btf.size_of(found.type_id)
+    def _numbers(self, plan: ArrayPlan, element: NumberPlan | FloatPlan) -> None:
+        scalar, count, size = self.compiler.scalar(element), plan.count, element.size
         if not scalar.text:
             self.add(f'if at < end: e(f"{self.pad}")')
             return
@@ -422,26 +407,19 @@ class FunctionBody:
         text = substituted(scalar.text, "v", "at" if size % 8 == 0 else "1")
         self.add(f'e("".join([f"{self.pad}{text}{self.delimiter}" for v in {values}]))')
 
-    def _aggregates(self, found: Array, element: Composite | Array) -> None:
-        size, count = self.compiler.btf.size_of(found.type_id), found.count
-        choice = tagged_union_of(self.compiler.btf, element)
-        if choice is not None:
-            shown = self.compiler.chosen(element, choice, self)
-            self.add("try:")
-            self.add(f"for q in range(at, at + {size * count}, {size}):", 2)
+    def _aggregates(self, plan: ArrayPlan, element: StructPlan | ArrayPlan) -> None:
+        places = f"range(at, at + {plan.size}, {element.size})"
+        self.add("try:")
+        self.add(f"for q in {places if element.size else f'[at] * {plan.count}'}:", 2)
+        if isinstance(element, TaggedUnionPlan):
+            shown = self.compiler.tagged_union(element, self)
             self.add(f'e(f"{self.pad}"); {shown}(d, q, p, out, end); e(f"{self.delimiter}")', 3)
             self.add("except DumpError: pass")
             return
         name = self.compiler.contents(element, in_array=True, checked=self.checked)
-        opened = "{{" if isinstance(element, Composite) else "["
-        closed = "}}" if isinstance(element, Composite) else "]"
+        opened, closed = ("{{", "}}") if isinstance(element, StructPlan) else ("[", "]")
         inner = "p" if self.options.compact else "p + STEP"
-        self.add("try:")
-        if size:
-            self.add(f"for q in range(at, at + {size * count}, {size}):", 2)
-        else:
-            self.add(f"for q in [at] * {count}:", 2)
-        if self.options.emit_strings and isinstance(element, Array) and self.is_text(element):
+        if self.options.emit_strings and isinstance(element, ArrayPlan) and element.is_bytes:
             self.add(f"s = d[q:q + {element.count}]", 3)
             self.add("k = s.find(0)", 3)
             self.add(f'if k >= 0: e(f"{self.pad}{{STRING(s[:k])}}{self.delimiter}"); continue', 3)

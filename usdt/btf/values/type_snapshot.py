@@ -47,7 +47,7 @@ class TypeSnapshot:
 
         from usdt.base.errors import BtfError  # noqa: PLC0415
         from usdt.btf.reader import Btf  # noqa: PLC0415
-        from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
+        from usdt.btf.values.read_plan import ReadPlans  # noqa: PLC0415
 
         type_id, size = (data.get(key) if isinstance(data, dict) else None for key in _NUMBERS)
         if type(type_id) is not int or type(size) is not int or not 0 < size <= _MAX_SIZE:
@@ -56,7 +56,7 @@ class TypeSnapshot:
             inflate = zlib.decompressobj()
             types = inflate.decompress(base64.b64decode(data.get("types")), _MAX_BYTES)
             btf = Btf(types, name="the recorded types")
-            TypeLimits(btf).extent(type_id)
+            ReadPlans(btf).of(type_id)
             if inflate.unconsumed_tail or btf.size_of(type_id) != size:
                 raise refuse("shape: its types are not those of a value of this size")
         except (TypeError, ValueError, zlib.error, BtfError) as err:
@@ -75,7 +75,7 @@ def snapshot_of(btf: Btf, type_id: int) -> TypeSnapshot | None:
     """
     from usdt.base.errors import BtfError  # noqa: PLC0415
     from usdt.btf.minimize import minimize  # noqa: PLC0415 - only where structures are shown
-    from usdt.btf.values.limits import TypeLimits  # noqa: PLC0415
+    from usdt.btf.values.read_plan import ReadPlans  # noqa: PLC0415
 
     try:
         size = btf.size_of(type_id)
@@ -83,6 +83,6 @@ def snapshot_of(btf: Btf, type_id: int) -> TypeSnapshot | None:
         return None
     if not 0 < size <= _MAX_SIZE:
         return None
-    TypeLimits(btf).extent(type_id)
+    ReadPlans(btf).of(type_id)
     types, own = minimize(btf, type_id)
     return TypeSnapshot(types, own, size)

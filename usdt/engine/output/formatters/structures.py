@@ -18,10 +18,9 @@ from usdt.btf.reader import Btf
 from usdt.btf.types import Array
 from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
-from usdt.btf.values.limits import TypeLimits
 from usdt.btf.values.options import Options
+from usdt.btf.values.read_plan import ReadPlans
 from usdt.btf.values.renderer import Renderer
-from usdt.btf.values.value_reader import ValueReader
 from usdt.engine.compiler.record.columns import StructColumn, StructListColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
@@ -46,7 +45,7 @@ def _types(blob: bytes) -> Btf:
 @functools.lru_cache(maxsize=256)
 def is_small(shape: TypeSnapshot) -> bool:
     """Return whether the values of a type fit on one line."""
-    return TypeLimits(_types(shape.types)).values(shape.type_id) <= _SMALL
+    return ReadPlans(_types(shape.types)).of(shape.type_id).values <= _SMALL
 
 
 class _Structure:
@@ -174,9 +173,9 @@ class StructValueFormatter(_Structure):
     def __init__(self, key: str, column: StructColumn | StructListColumn, order: str) -> None:
         super().__init__(key, column, order)
         number = self.shape.type_id
-        self._extent = TypeLimits(self.btf).extent(number)
+        plan = ReadPlans(self.btf).readable(number)
+        self._extent, self._part = plan.extent, plan.read
         self._whole = JsonCodegen(self.btf, text=self.text).function(number)
-        self._part = ValueReader(self.btf).reader(number)
 
     def __call__(self, lead: int, value: bytes) -> Any:
         """Return the value for one record."""
