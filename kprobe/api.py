@@ -38,7 +38,7 @@ def attach(
             ``"syscall:openat(str(filename), return)"``. Probes of files (``usdt:``, ``uprobe:``)
             may be among them.
         pid: trace one process or several; without it and ``command``, all processes.
-        command: words of a command to start and trace; it runs when attach() returns.
+        command: a command to start and trace, with its arguments; it runs when attach() returns.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
         max_string: bytes that str() keeps of a string.

@@ -66,7 +66,7 @@ def attach(
             the kernel (``tracepoint:``, ``syscall:``, …) may be among them.
         pid: trace one process or several. Without it, ``command`` and ``all_processes``, the
             probes must name their files, and every process that runs them is traced.
-        command: words of a command to start and trace; it runs when attach() returns.
+        command: a command to start and trace, with its arguments; it runs when attach() returns.
         all_processes: trace all processes.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.

@@ -53,7 +53,8 @@ def traced(
             a :class:`usdt.Provider` of this process gives the values it was fired with, strings
             included; any other probe gives its arguments as numbers.
         pid: the process to trace; by default this one.
-        command: words of a command to start and trace instead; the end of the block waits for it.
+        command: a command to start and trace instead, with its arguments; the end of the block
+            waits for it.
         max_string: bytes that are kept of a string.
 
     Raises:

@@ -57,7 +57,9 @@ def select(
     requests = [parse_probe(pattern) for pattern in arguments.patterns]
     targets = arguments.targets + [one.path for one in requests if one.path is not None]
     if not targets and not pids and not all_processes:
-        raise TargetError("no target: give a file, a library, -p PID, or -a for all processes")
+        raise TargetError(
+            "no target: give a file, a library or -p PID; usdt list -a searches all processes"
+        )
     searched: list[FileProbes] = []
     matched = False
     for file in find_probes(list(dict.fromkeys(targets)), pids=pids, everything=all_processes):

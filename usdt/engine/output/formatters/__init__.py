@@ -1,7 +1,7 @@
 """Formatters: records as human-readable text, JSON lines or Python events.
 
-formatter    the protocol, and helpers that all formatters share text, json, event   the formatters;
-``structures``: values of structure types
+formatter           the protocol, and helpers that all formatters share
+text, json, event   the formatters; ``structures``: values of structure types
 
 A formatter returns the *source* of the expression that makes the result for one record;
 :mod:`usdt.engine.output.decode` compiles it. A line is one f-string around the expressions of the
