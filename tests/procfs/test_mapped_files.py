@@ -17,6 +17,7 @@ from usdt.procfs.mapped_files import (
     MapsPoller,
     executable_of,
     file_identity,
+    files_of_processes,
     mapped_files,
     same_file,
 )
@@ -33,6 +34,15 @@ def test_one_file_for_each_device_and_inode() -> None:
     libc = next(file for file in files if Path(file.path).name.startswith("libc.so"))
     assert libc.open_path
     assert Path(libc.open_path).stat().st_ino == Path(libc.path).stat().st_ino == libc.inode
+
+
+def test_files_of_several_processes_are_given_once() -> None:
+    nobody = 1 << 22  # PID_MAX_LIMIT
+    pids = [os.getpid(), os.getpid(), nobody]
+    files = list(files_of_processes(pids, skip_errors=True))
+    assert len({identity for *_, identity in files}) == len(files) > 1
+    with pytest.raises(TargetError):
+        list(files_of_processes(pids))
 
 
 def test_data_files_are_given_only_if_asked_for(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""What a tracer knows of files: read once, forgotten when another file takes their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fixtures import build
+
+from usdt.base.errors import ElfError
+from usdt.procfs.mapped_files import file_identity
+from usdt.targets.traced_files import KnownFiles, TracedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def traced(path: Path) -> TracedFile:
+    return TracedFile(str(path), str(path), file_identity(str(path)))
+
+
+def test_a_file_is_read_once() -> None:
+    file, files = traced(build("default", "strings")), KnownFiles()
+    probes = files.probes(file)
+    assert probes
+    assert files.probes(file, named=True) is probes
+
+
+def test_a_file_that_is_no_program_is_an_error_only_if_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "font"
+    path.write_bytes(b"not ELF")
+    with pytest.raises(ElfError):
+        KnownFiles().probes(traced(path), named=True)
+    assert KnownFiles().probes(traced(path)) == ()
+
+
+def test_an_earlier_file_is_forgotten_unless_it_is_attached() -> None:
+    file, files = traced(build("default", "strings")), KnownFiles()
+    files[file].searched.add((None, 0))
+    files.forget(file)
+    assert not files[file].searched
+    files[file].searched.add((None, 0))
+    files[file].attached = True
+    files.forget(file)
+    assert files[file].searched
