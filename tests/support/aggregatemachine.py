@@ -17,6 +17,7 @@ from usdt.engine.aggregate.codegen.action import (
     VALUES,
     ZEROS,
     AggregateActionEmitter,
+    Role,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
 from usdt.engine.aggregate.planning import AggregatePlanner
@@ -179,7 +180,7 @@ class Programs:
             case = ProgramVariant(index + 1, index, plan)
             action = body.actions[case.number] = self.planner.action(plan, "p:q", request)
             key = action.keys.size if aggregation.keyed else 4
-            if action.role != "start":
+            if action.role is not Role.START:
                 array = not aggregation.keyed
                 self.machine.make(VALUES, size, key, entries, array=array)
             self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)

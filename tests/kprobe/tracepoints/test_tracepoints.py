@@ -150,7 +150,7 @@ def test_what_can_be_asked(items: str) -> None:
         ('reason == "NO_SOKET"', "did you mean NO_SOCKET?"),
         ("parts[4]", "a constant index, 0 to 3"),
         ("parts[reason]", "a constant index"),
-        ("words[0]", "no index: it varies"),
+        ("words[0]", "has a variable length; show all of it, unindexed"),
         ("words + 1", "can be shown, not calculated with"),
         ("location->next", "needs the type"),
         ("nmae", "did you mean name?"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
-from usdt.engine.aggregate.codegen.action import AggregateAction
+from usdt.engine.aggregate.codegen.action import AggregateAction, Role
 from usdt.engine.aggregate.keys import KeyLayout, lay_out
 from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
 from usdt.engine.compiler.ir import Unavailable
@@ -84,7 +84,9 @@ class AggregatePlanner:
 
     def sources(self) -> list[Source]:
         """Return every probe that has results, in the order found."""
-        ends = (layout.source for layout in self.layouts if self._role(layout.source.request))
+        ends = (
+            layout.source for layout in self.layouts if self._has_results(layout.source.request)
+        )
         return list(dict.fromkeys(ends))
 
     def plan(
@@ -160,7 +162,7 @@ class AggregatePlanner:
         signed = value is not None and value.node.type.signed
         row = self._row(ResultColumns(Source(number, probe), layouts[1], signed))
         return AggregateAction(
-            self._role(number) or "start",
+            self._role(number),
             row,
             value,
             layouts[0],
@@ -169,11 +171,13 @@ class AggregatePlanner:
             expressions[1],
         )
 
-    def _role(self, number: int) -> str:
-        # Returns "" for a start, which has no results.
+    def _role(self, number: int) -> Role:
         if self.aggregation.pair is None:
-            return "hit"
-        return "end" if number else ""
+            return Role.HIT
+        return Role.END if number else Role.START
+
+    def _has_results(self, number: int) -> bool:
+        return self._role(number) is not Role.START
 
     def _keys_of(self, number: int) -> tuple[Items, Items]:
         # Returns the key of the pair and the key of the result; those that the request lacks are
@@ -181,7 +185,7 @@ class AggregatePlanner:
         pair = self.aggregation.pair or Items()
         if number and self.aggregation.pair_end is not None:
             pair = self.aggregation.pair_end
-        return pair, self.aggregation.keys if self._role(number) else Items()
+        return pair, self.aggregation.keys if self._has_results(number) else Items()
 
     def _row(self, layout: ResultColumns) -> int:
         number = self._rows.setdefault(layout, len(self.layouts))

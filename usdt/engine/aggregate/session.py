@@ -26,6 +26,7 @@ from usdt.engine.aggregate.codegen.action import (
     ZEROS,
     AggregateAction,
     AggregateActionEmitter,
+    Role,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
@@ -176,7 +177,7 @@ class AggregateSession(BpfSession):
         entries = aggregation.max_keys
         if action.unreadable:
             return  # its program only counts unreadable hits
-        if action.role != "start" and aggregation.keyed:
+        if action.role is not Role.START and aggregation.keyed:
             kind = MapType.PERCPU_HASH
             if size > _SHARED and (self._action.atomics or not aggregation.stats):
                 kind = MapType.HASH
@@ -186,9 +187,9 @@ class AggregateSession(BpfSession):
             self._need(EPOCH, MapType.ARRAY, 4, 8, 1)
             if aggregation.stacks:
                 self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, _STACKS)
-        elif action.role != "start":
+        elif action.role is not Role.START:
             self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._most_points)
-        if action.role != "hit":
+        if action.role is not Role.HIT:
             key_size = self._key_size(STARTS, action.pair.size)
             self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)
             self._need(UNPAIRED, MapType.ARRAY, 4, 16, 1)
@@ -196,7 +197,6 @@ class AggregateSession(BpfSession):
     def _key_size(self, name: str, size: int) -> int:
         # All keys of a map have one size. The same items have the same size at every site, except
         # structures passed by value.
-        # passed by value apart.
         made = self._maps.get(name)
         if made is None:
             return size

@@ -64,6 +64,8 @@ _SCRATCH, _POINTERS = 8, 16  # offsets in a value
 _KERNEL_STACK = 1 << 16
 _USER_STACK = 1 << 23
 _RETURN = parse_probe("sequence:call(return)")
+# Registers: the address of the thread's value, its level, the stack pointer of the hit
+_STATE, _LEVEL, _POINTER = R0, R1, R7
 
 
 @frozen
@@ -107,37 +109,37 @@ class ChainCondition:
             self._leave(asm)
 
     def _pointer(self, asm: Assembler) -> None:
-        # Leaves the stack pointer in r7. If it is the context's address, it is stored in the map
-        # and loaded again: the verifier then treats it as a number.
+        # Leaves the stack pointer in _POINTER. If it is the context's address, it is stored in the
+        # map and loaded again: the verifier then treats it as a number.
         pointer = self.stack.pointer
         if self.stack.kernel_keeps_sp and not self.entry:
-            asm.load(R7, R10, ENTRY_POINTER_SLOT)
+            asm.load(_POINTER, R10, ENTRY_POINTER_SLOT)
         elif pointer is None:
-            asm.store(R0, _SCRATCH, R6)
-            asm.load(R7, R0, _SCRATCH)
+            asm.store(_STATE, _SCRATCH, R6)
+            asm.load(_POINTER, _STATE, _SCRATCH)
         else:
-            asm.load(R7, R6, pointer.offset, pointer.size)
+            asm.load(_POINTER, R6, pointer.offset, pointer.size)
 
     def _level(self, asm: Assembler) -> None:
-        # Leaves the number of active calls in r1 and in the map's value, and the stack pointer in
-        # r7.
+        # Leaves the number of active calls in _LEVEL and in the thread's value, and the stack
+        # pointer in _POINTER.
         self._pointer(asm)
-        asm.load(R1, R0, 0)
+        asm.load(_LEVEL, _STATE, 0)
         level = asm.new_label("level")
         for number in reversed(range(self.count)):
             lower = asm.new_label("lower")
-            asm.jump(Jump.NE, R1, number + 1, lower)
-            asm.mov(R2, R7)
-            asm.load(R3, R0, _POINTERS + 8 * number)
+            asm.jump(Jump.NE, _LEVEL, number + 1, lower)
+            asm.mov(R2, _POINTER)
+            asm.load(R3, _STATE, _POINTERS + 8 * number)
             asm.alu(Alu.SUB, R2, R3)  # as a u64 it is huge if this call is below that one
             if number < self.position:
                 # That call made this one as a tail call, and counts as active.
                 asm.jump(Jump.EQ, R2, 0, level)
             asm.jump(Jump.GE, R2, _KERNEL_STACK if self.kernel else _USER_STACK, level)
-            asm.mov(R1, number)
+            asm.mov(_LEVEL, number)
             asm.label(lower)
         asm.label(level)
-        asm.store(R0, 0, R1)
+        asm.store(_STATE, 0, _LEVEL)
 
     def _enter(self, asm: Assembler, lost: str) -> None:
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
@@ -146,10 +148,10 @@ class ChainCondition:
         else:
             self._begin(asm, lost)
         self._level(asm)
-        asm.jump(Jump.NE, R1, self.position, EXIT)
-        asm.store(R0, _POINTERS + 8 * self.position, R7)
-        asm.mov(R1, self.position + 1)
-        asm.store(R0, 0, R1)
+        asm.jump(Jump.NE, _LEVEL, self.position, EXIT)
+        asm.store(_STATE, _POINTERS + 8 * self.position, _POINTER)
+        asm.mov(_LEVEL, self.position + 1)
+        asm.store(_STATE, 0, _LEVEL)
 
     def _begin(self, asm: Assembler, lost: str) -> None:
         # Adds a value for a thread that has none.
@@ -170,18 +172,18 @@ class ChainCondition:
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _MAP)
         asm.jump(Jump.EQ, R0, 0, EXIT)
         self._pointer(asm)
-        asm.load(R1, R0, 0)
-        asm.jump(Jump.LE, R1, self.position, EXIT)
-        asm.load(R2, R0, _POINTERS + 8 * self.position)
+        asm.load(_LEVEL, _STATE, 0)
+        asm.jump(Jump.LE, _LEVEL, self.position, EXIT)
+        asm.load(R2, _STATE, _POINTERS + 8 * self.position)
         same = asm.new_label("same")
         for popped in self.stack.return_pops:
-            asm.mov(R3, R7)
+            asm.mov(R3, _POINTER)
             if popped:
                 asm.add(R3, -popped)
             asm.jump(Jump.EQ, R3, R2, same)
         asm.goto(EXIT)
         asm.label(same)
-        asm.store(R0, 0, self.position)
+        asm.store(_STATE, 0, self.position)
         if not self.position:
             emit_map_call(asm, Helper.MAP_DELETE_ELEM, _MAP)
 

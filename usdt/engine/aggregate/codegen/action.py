@@ -13,7 +13,8 @@ Register use: r6 context, r7 number or time, r8 address, r9 pid_tgid.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import enum
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
@@ -46,6 +47,7 @@ __all__ = (
     "ZEROS",
     "AggregateAction",
     "AggregateActionEmitter",
+    "Role",
 )
 
 VALUES = "values"  # hash by key, or per-CPU array by row
@@ -59,19 +61,27 @@ _NOEXIST = 1  # BPF_NOEXIST
 _ON_STACK = 64  # largest value, in bytes, that is zeroed on the stack instead of copied from a map
 
 
+class Role(enum.Enum):
+    """What a hit does in an aggregation."""
+
+    HIT = enum.auto()  # adds to a value
+    START = enum.auto()  # stores its time
+    END = enum.auto()  # adds the time since its start to a value
+
+
 @frozen
 class AggregateAction:
     """The action of one variant at a hit.
 
     Attributes:
-        role: ``hit``, ``start`` or ``end``.
+        role: what a hit does.
         row: the row in the key of the value that it adds to.
         value: the number it adds; None if there is none or it is a time.
         pair: layout of the key that matches a start to its end; ``pair_outputs``: its expressions.
         keys: layout of the key of the value; ``key_outputs``: its expressions.
     """
 
-    role: str
+    role: Role
     row: int
     value: Output | None
     pair: KeyLayout
@@ -135,7 +145,7 @@ class AggregateActionEmitter(ActionEmitter):
             or plan.always_false
         ):
             return False
-        return action.role == "hit" and action.value is None and action.row == case.number - 1
+        return action.role is Role.HIT and action.value is None and action.row == case.number - 1
 
     def _count_in_row(self, asm: Assembler, lost: str) -> None:
         # Counts in the row whose number is in KEY_SLOT.
@@ -167,18 +177,20 @@ class _VariantEmitter:
         self.unmatched = asm.new_label("unmatched")
 
     def emit(self) -> None:
-        match self.action.role:
-            case "start":
+        role = self.action.role
+        match role:
+            case Role.HIT:
+                if self.action.value is not None:
+                    self._number(self.action.value)
+                self._add()
+            case Role.START:
                 self._start()
-                return
-            case "end":
+            case Role.END:
                 self._end()
                 self._add()
                 self._count_unpaired(self.unmatched, UNMATCHED)
-                return
-        if self.action.value is not None:
-            self._number(self.action.value)
-        self._add()
+            case _:
+                assert_never(role)
 
     def _number(self, output: Output) -> None:
         if isinstance(output.column, UnavailableColumn):

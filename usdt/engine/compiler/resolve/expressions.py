@@ -229,10 +229,12 @@ class Resolver(StringComparisons):
             argument = self.scope.arguments[tree.object.name]
             fetch, element = argument.fetch, argument.element
             if isinstance(fetch, ContextArea) and element is not None:
-                most = fetch.size // element.size if fetch.location == "here" else 0
-                if not isinstance(index, Number) or not 0 <= index.value < most:
-                    wanted = f"a constant index, 0 to {most - 1}" if most else "no index: it varies"
-                    raise self.scope.error(tree.index, f"{argument.name} takes {wanted}")
+                length = fetch.size // element.size if fetch.location == "here" else 0
+                if not isinstance(index, Number) or not 0 <= index.value < length:
+                    reason = f"{argument.name} takes a constant index, 0 to {length - 1}"
+                    if not length:
+                        reason = f"{argument.name} has a variable length; show all of it, unindexed"
+                    raise self.scope.error(tree.index, reason)
                 place = Register(fetch.offset + index.value * element.size, element.size)
                 return ArgumentValue(place, element)
         return self._known(tree, lambda types: types.index(tree, target, index))
