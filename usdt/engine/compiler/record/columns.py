@@ -150,8 +150,42 @@ class BytesColumn:
         return f"{self.length}s{padded(self.size) - self.length}x"
 
 
+class _Prefixed:
+    # A column with a length prefix.
+    __slots__ = ()
+    prefix_size = WORD
+    stored = True
+
+    @property
+    def size(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def struct_code(self) -> str:
+        return prefixed_code(self.size)
+
+
+class _WithAddress(_Prefixed):
+    # A column that has its address before its ``capacity`` bytes.
+    __slots__ = ()
+    capacity: int
+
+    @property
+    def size(self) -> int:
+        return WORD + self.capacity
+
+
+class _NotStored:
+    # A column whose value is not in the record.
+    __slots__ = ()
+    size = 0
+    prefix_size = 0
+    stored = False
+    struct_code = ""
+
+
 @frozen
-class StringColumn:
+class StringColumn(_Prefixed):
     """A NUL-terminated string.
 
     Attributes:
@@ -163,32 +197,16 @@ class StringColumn:
     size: int
     kernel: bool = False
 
-    prefix_size = WORD
-    stored = True
-
-    @property
-    def struct_code(self) -> str:
-        """See the module."""
-        return prefixed_code(self.size)
-
 
 @frozen
-class BufferColumn:
+class BufferColumn(_Prefixed):
     """Bytes that are shown as text; ``size`` is the maximum number that are kept."""
 
     size: int
 
-    prefix_size = WORD
-    stored = True
-
-    @property
-    def struct_code(self) -> str:
-        """See the module."""
-        return prefixed_code(self.size)
-
 
 @frozen
-class ArrayColumn:
+class ArrayColumn(_Prefixed):
     """An array of integers.
 
     Attributes:
@@ -199,17 +217,9 @@ class ArrayColumn:
     size: int
     element_code: str
 
-    prefix_size = WORD
-    stored = True
-
-    @property
-    def struct_code(self) -> str:
-        """See the module."""
-        return prefixed_code(self.size)
-
 
 @frozen
-class StructColumn:
+class StructColumn(_WithAddress):
     """A structure: its address, then its first bytes.
 
     Attributes:
@@ -224,22 +234,9 @@ class StructColumn:
     by_pointer: bool = False
     kernel: bool = False
 
-    prefix_size = WORD
-    stored = True
-
-    @property
-    def size(self) -> int:
-        """See the module."""
-        return WORD + self.capacity
-
-    @property
-    def struct_code(self) -> str:
-        """See the module."""
-        return prefixed_code(self.size)
-
 
 @frozen
-class StructListColumn:
+class StructListColumn(_WithAddress):
     """A list of values of one type: its address, then the values.
 
     Attributes:
@@ -250,68 +247,32 @@ class StructListColumn:
     shape: TypeSnapshot
     capacity: int
 
-    prefix_size = WORD
-    stored = True
-
-    @property
-    def size(self) -> int:
-        """See the module."""
-        return WORD + self.capacity
-
-    @property
-    def struct_code(self) -> str:
-        """See the module."""
-        return prefixed_code(self.size)
-
 
 @frozen
-class StackColumn:
+class StackColumn(_Prefixed):
     """The addresses of a stack, innermost first; ``size`` in bytes is a multiple of eight."""
 
     kind: StackKind
     size: int
 
-    prefix_size = WORD
-    stored = True
-
-    @property
-    def struct_code(self) -> str:
-        """See the module."""
-        return prefixed_code(self.size)
-
 
 @frozen
-class CommColumn:
+class CommColumn(_NotStored):
     """The name of the thread, which is in the header of every record."""
 
-    size = 0
-    prefix_size = 0
-    stored = False
-    struct_code = ""
-
 
 @frozen
-class ConstColumn:
+class ConstColumn(_NotStored):
     """A string that is the same at every hit."""
 
     text: str
 
-    size = 0
-    prefix_size = 0
-    stored = False
-    struct_code = ""
-
 
 @frozen
-class UnavailableColumn:
+class UnavailableColumn(_NotStored):
     """A value that no program can read here; ``reason`` is shown."""
 
     reason: str
-
-    size = 0
-    prefix_size = 0
-    stored = False
-    struct_code = ""
 
 
 Column = (
