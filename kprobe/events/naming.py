@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kprobe.events.values import Definition, FilePlace, KernelAddress, KernelPlace
+from usdt.base.frozen import replace
 
 if TYPE_CHECKING:
     from kprobe.events.values import Argument, Place
@@ -31,16 +32,8 @@ def named(definition: Definition) -> Definition:
 
 def renamed(definition: Definition, group: str, event: str, *more: Argument) -> Definition:
     """Return the definition with another name, and with ``more`` arguments added."""
-    return Definition(
-        definition.kind,
-        definition.place,
-        (*definition.arguments, *more),
-        group,
-        event,
-        definition.maxactive,
-        definition.returns,
-        definition.filter,
-    )
+    arguments = (*definition.arguments, *more)
+    return replace(definition, arguments=arguments, group=group, event=event)
 
 
 def _event(definition: Definition) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import AtFunctionReturn, Register, Unreadable, ValueClass, ValueType
 from usdt.base.errors import BtfError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.base.machine import BIG_ENDIAN
 from usdt.btf import format as btf_format
 from usdt.btf import types as btf_types
@@ -37,7 +37,6 @@ from usdt.engine.compiler.limits import DEFAULT_STRUCT
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
 from usdt.engine.compiler.scope import DefaultFormat
 from usdt.engine.compiler.value_names import Enumerators
-from usdt.engine.language.tree import Member
 from usdt.uprobes.library_types.containers import sequence_view_of
 from usdt.uprobes.library_types.smart_pointers import pointer_in, value_in
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.dwarf.types.variants import Variant
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.language.tree import Cast, Index, Unary
+    from usdt.engine.language.tree import Cast, Index, Member, Unary
     from usdt.uprobes.debug_info import Debug
     from usdt.uprobes.library_types.containers import SequenceView
 
@@ -146,7 +145,7 @@ class DwarfTypeProvider(BtfTypes):
         if tree.arrow and isinstance(target, LValue):
             inner = self._optional(target)
             if isinstance(inner, LValue):
-                plain = Member(tree.object, tree.name, False, tree.start, tree.end)  # noqa: FBT003
+                plain = replace(tree, arrow=False)
                 return self.member(plain, inner)
         if not isinstance(handle, InRegisters):
             return super().member(tree, target)

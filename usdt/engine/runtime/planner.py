@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import LanguageError, TracingError
+from usdt.base.frozen import replace
 from usdt.engine.compiler.codegen.model import ProgramVariant
 from usdt.engine.compiler.entry_return import (
     EntryReturnRole,
@@ -173,7 +174,7 @@ class AttachPlanner:
     ) -> ProgramVariant:
         key = at_return.number, plan
         if key not in self._entries:
-            mine = EntryReturnRole(entry=True, pair=role.pair, size=role.size, stack=role.stack)
+            mine = replace(role, entry=True)
             self._entries[key] = ProgramVariant(
                 self._next_number(), at_return.probe_index, plan, mine
             )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import replace
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
 from usdt.bpf.link import close_links
 from usdt.bpf.program import ProgramSpec
-from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.compiler.codegen.program import generate, generate_indexed
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from usdt.bpf.link import Link
     from usdt.bpf.maps import Map
     from usdt.bpf.program import Program
-    from usdt.engine.compiler.codegen.model import ActionEmitter, ProgramVariant, VariantDispatch
+    from usdt.engine.compiler.codegen.model import (
+        ActionEmitter,
+        ProgramVariant,
+        TaskFilter,
+        VariantDispatch,
+    )
 
 __all__ = ("ProgramLoader",)
 
@@ -117,8 +122,7 @@ class ProgramLoader:
             CodeTooLarge: too many variants for one program.
             SyscallError: the kernel rejects the program.
         """
-        whom = self._accept
-        accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
+        accept = replace(self._accept, excluded=excluded)
         # If a program returns 0, the kernel hides the event from all other perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
         # At an entry, a return value of 1 disables the probe at the return.
@@ -157,8 +161,7 @@ class ProgramLoader:
         write = self._action.indexed(cases)
         if write is None:
             return None
-        whom = self._accept
-        accept = TaskFilter(whom.pids, whom.namespace, whom.followed, excluded)
+        accept = replace(self._accept, excluded=excluded)
         code = generate_indexed(
             accept, count=write, find_variant=select, probe_index=cases[-1].probe_index
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from usdt.arch.locations import Address, Constant, ValueClass, ValueType
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.engine.compiler.ir import (
     ArgumentValue,
     Builtin,
@@ -222,7 +222,7 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
         planner.numbers,
         planner.texts,
         planner.parts,
-        RecordLayout(layout.size, layout.bitmap_offset, tuple(shown), layout.returns),
+        replace(layout, fields=tuple(shown)),
         tuple(problems),
         kernel_filter(plan.predicates, planner.name).text,
     )
