@@ -57,8 +57,8 @@ def events() -> tuple[Event, ...]:
     return tuple(found)
 
 
-def _folders(place: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
-    with os.scandir(place) as entries:
+def _folders(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(path) as entries:
         return sorted((one for one in entries if one.is_dir()), key=lambda one: one.name)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("arguments_of", "integer", "names_of")
 
 _FIRST = 8  # bytes of struct trace_entry, which programs cannot read
-_PLACES = frozenset(("location", "call_site"))  # code addresses, even if print fmt has no %pS
+_CODE_ADDRESSES = frozenset(("location", "call_site"))  # even if print fmt has no %pS
 _REC = re.compile(r"(?:\([^()]*\)|\s|\()*REC->(\w+)\)*\s*")
 _DIRECTIVE = re.compile(
     r"%[-+ #0]*(?P<star>\*)?\d*(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?P<what>p[sSB]|.)"
@@ -113,4 +113,4 @@ def _kernel_addresses(form: EventFormat) -> Iterator[str]:
         if directive["what"] in ("pS", "ps", "pB") and (field := _REC.fullmatch(argument)):
             yield field[1]
     # The print fmt of kfree_skb in Linux 6.1 shows its location with %p.
-    yield from (field.name for field in form.own if field.name in _PLACES)
+    yield from (field.name for field in form.own if field.name in _CODE_ADDRESSES)

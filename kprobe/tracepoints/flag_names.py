@@ -109,9 +109,30 @@ def _flags(
     return Flags(tuple((bit, name) for name, bit in table.items()), "|", mask, choices)
 
 
-def _signals() -> ValueNames:
-    numbered = enumerate(_SIGNALS.split(), 1)
-    return Enumerators(tuple((number, f"SIG{name}") for number, name in numbered))
+_OPEN_FLAGS = _flags(_OPEN, 3, _ACCESS)
+_PIPE_FLAGS = _flags({name: _OPEN[name] for name in ("O_CLOEXEC", "O_NONBLOCK", "O_DIRECT")})
+_PROTECTION = _flags(_PROT)
+_MAP_FLAGS = _flags(_MAP, 3, _SHARING)
+_PATH_FLAGS = _flags(_AT)
+_CLONE_FLAGS = _flags(_CLONE)
+_SIGNAL = Enumerators(
+    tuple((number, f"SIG{name}") for number, name in enumerate(_SIGNALS.split(), 1))
+)
+_DIRECTORY = Enumerators(((-100, "AT_FDCWD"),))
+_NAMES = {
+    **dict.fromkeys((("open", "flags"), ("openat", "flags")), _OPEN_FLAGS),
+    **dict.fromkeys((("pipe2", "flags"), ("dup3", "flags")), _PIPE_FLAGS),
+    **dict.fromkeys((("mmap", "prot"), ("mprotect", "prot")), _PROTECTION),
+    ("pkey_mprotect", "prot"): _PROTECTION,
+    ("mmap", "flags"): _MAP_FLAGS,
+    **dict.fromkeys((("newfstatat", "flag"), ("unlinkat", "flag")), _PATH_FLAGS),
+    **dict.fromkeys((("linkat", "flags"), ("statx", "flags")), _PATH_FLAGS),
+    **dict.fromkeys((("execveat", "flags"), ("faccessat2", "flags")), _PATH_FLAGS),
+    **dict.fromkeys((("clone", "clone_flags"), ("unshare", "unshare_flags")), _CLONE_FLAGS),
+    ("setns", "flags"): _CLONE_FLAGS,
+    **dict.fromkeys((("kill", "sig"), ("tkill", "sig"), ("tgkill", "sig")), _SIGNAL),
+    **dict.fromkeys((("rt_sigaction", "sig"), ("pidfd_send_signal", "sig")), _SIGNAL),
+}
 
 
 def flags_of(call: str, argument: str, kind: str) -> ValueNames | None:
@@ -122,34 +143,6 @@ def flags_of(call: str, argument: str, kind: str) -> ValueNames | None:
         argument: name of the argument in the kernel's format.
         kind: C type of the argument.
     """
-    table = _TABLES.get((call, argument))
-    if table == "at" or (kind == "int" and argument in ("dfd", "olddfd", "newdfd", "dirfd")):
-        return Enumerators(((-100, "AT_FDCWD"),))
-    if table is None:
-        return None
-    made = {
-        "open": lambda: _flags(_OPEN, 3, _ACCESS),
-        "pipe": lambda: _flags(
-            {name: _OPEN[name] for name in ("O_CLOEXEC", "O_NONBLOCK", "O_DIRECT")}
-        ),
-        "prot": lambda: _flags(_PROT),
-        "map": lambda: _flags(_MAP, 3, _SHARING),
-        "path": lambda: _flags(_AT),
-        "clone": lambda: _flags(_CLONE),
-        "signal": _signals,
-    }
-    return made[table]()
-
-
-_TABLES = {
-    **dict.fromkeys((("open", "flags"), ("openat", "flags")), "open"),
-    **dict.fromkeys((("pipe2", "flags"), ("dup3", "flags")), "pipe"),
-    **dict.fromkeys((("mmap", "prot"), ("mprotect", "prot"), ("pkey_mprotect", "prot")), "prot"),
-    ("mmap", "flags"): "map",
-    **dict.fromkeys((("newfstatat", "flag"), ("unlinkat", "flag"), ("linkat", "flags")), "path"),
-    **dict.fromkeys((("statx", "flags"), ("execveat", "flags"), ("faccessat2", "flags")), "path"),
-    **dict.fromkeys((("clone", "clone_flags"), ("unshare", "unshare_flags")), "clone"),
-    ("setns", "flags"): "clone",
-    **dict.fromkeys((("kill", "sig"), ("tkill", "sig"), ("tgkill", "sig")), "signal"),
-    **dict.fromkeys((("rt_sigaction", "sig"), ("pidfd_send_signal", "sig")), "signal"),
-}
+    if kind == "int" and argument in ("dfd", "olddfd", "newdfd", "dirfd"):
+        return _DIRECTORY
+    return _NAMES.get((call, argument))

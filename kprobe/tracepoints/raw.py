@@ -113,5 +113,5 @@ def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
         return Argument(name, _WORD, Unreadable("a structure that is passed by value"))
     names = enum_names(found)
     # The kernel casts each argument to u64 (CAST_TO_U64, include/trace/bpf_probe.h).
-    place = Register(offset + (8 - kind.size if KERNEL_MACHINE in BIG_ENDIAN else 0), kind.size)
-    return Argument(name, kind, place, names=names, handle=number)
+    register = Register(offset + (8 - kind.size if KERNEL_MACHINE in BIG_ENDIAN else 0), kind.size)
+    return Argument(name, kind, register, names=names, handle=number)

@@ -134,21 +134,21 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
     Raises:
         NotSupported: the argument registers of this CPU are unknown.
     """
-    places = syscall_registers().arguments
+    offsets = syscall_registers().arguments
     found, position = [], 0
     for field in _fields(call):
         wide = KERNEL_WORD_SIZE == 4 and field.type.removeprefix("const ") in _WIDE
         if wide and KERNEL_MACHINE == "arm":
             position += position % 2  # two registers, starting at an even one
-        if position + wide < len(places):
-            found.append(_argument(call, field, places[position], wide=wide, replaced=returns))
+        if position + wide < len(offsets):
+            found.append(_argument(call, field, offsets[position], wide=wide, replaced=returns))
         position += 1 + wide
     word = integer(KERNEL_WORD_SIZE, signed=True)
     if returns:
         result = AtFunctionReturn(_RETURN) if call.name in _KEPT else _RETURN
         found.append(Argument("return", word, result, names=_ERRNO))
-    for index, place in enumerate(places):
-        found.append(Argument(f"arg{index}", word, _saved(place, KERNEL_WORD_SIZE), hidden=True))
+    for index, offset in enumerate(offsets):
+        found.append(Argument(f"arg{index}", word, _saved(offset, KERNEL_WORD_SIZE), hidden=True))
     return tuple(found)
 
 
@@ -166,10 +166,10 @@ def narrow_program(pid: int) -> bool:
         return False
 
 
-def _saved(place: int, size: int) -> Memory:
+def _saved(offset: int, size: int) -> Memory:
     # The low ``size`` bytes of a saved register.
     shift = KERNEL_WORD_SIZE - size if KERNEL_MACHINE in BIG_ENDIAN else 0
-    return Memory(0, None, 1, place + shift, 8, size, kernel=True)
+    return Memory(0, None, 1, offset + shift, 8, size, kernel=True)
 
 
 def _fields(call: SystemCall) -> list[FormatField]:
@@ -183,7 +183,7 @@ def _fields(call: SystemCall) -> list[FormatField]:
 
 
 def _argument(
-    call: SystemCall, field: FormatField, place: int, *, wide: bool, replaced: bool
+    call: SystemCall, field: FormatField, offset: int, *, wide: bool, replaced: bool
 ) -> Argument:
     pointer = field.type.endswith("*")
     kind = integer(min(field.element, KERNEL_WORD_SIZE), signed=field.signed and not pointer)
@@ -194,7 +194,7 @@ def _argument(
         reason = "64 bits, in two registers: show them by arg0 to arg5"
     if reason:
         return Argument(field.name, kind, Unreadable(reason))
-    register = _saved(place, kind.size)
+    register = _saved(offset, kind.size)
     text = field.type.replace(" ", "") == "constchar*" and field.name not in _NO_TEXT
     display = Display.HEX if pointer else Display.INTEGER
     if text:

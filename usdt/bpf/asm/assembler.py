@@ -165,16 +165,16 @@ class Assembler:
             CodeTooLarge: a label is out of a jump's range.
         """
         kept = self._reachable()
-        place = {old: new for new, old in enumerate(kept)}
+        new_index = {old: new for new, old in enumerate(kept)}
         insns = [self._insns[index] for index in kept]
         for index, (opcode, dst, src, immediate, label) in self._jumps.items():
-            if index not in place:
+            if index not in new_index:
                 continue
-            distance = place[self._labels[label]] - place[index] - 1
+            distance = new_index[self._labels[label]] - new_index[index] - 1
             if not -_JUMP_RANGE <= distance < _JUMP_RANGE:
                 raise CodeTooLarge(f"a jump of {distance} instructions is out of range")
-            insns[place[index]] = encode(opcode, dst, src, distance, immediate)
-        maps = {place[index]: item for index, item in self._maps.items() if index in place}
+            insns[new_index[index]] = encode(opcode, dst, src, distance, immediate)
+        maps = {new_index[index]: item for index, item in self._maps.items() if index in new_index}
         return Code(b"".join(insns), maps)
 
     def _reachable(self) -> list[int]:

@@ -126,36 +126,36 @@ def _swapped(insn: _Insn) -> str:
     return f"r{insn.dst} = {word}{insn.immediate} r{insn.dst}" if word else ""
 
 
-def _place(insn: _Insn, base: int, kind: str) -> str:
+def _memory(insn: _Insn, base: int, kind: str) -> str:
     return f"*({kind} *)(r{base} {insn.offset:+d})"
 
 
 def _load(insn: _Insn) -> str:
     size, mode = insn.opcode & 0x18, insn.opcode & 0xE0
     if mode == 0x60:
-        return f"r{insn.dst} = {_place(insn, insn.src, _SIZES[size])}"
+        return f"r{insn.dst} = {_memory(insn, insn.src, _SIZES[size])}"
     if mode == 0x80 and size in _SIGNED:
-        return f"r{insn.dst} = {_place(insn, insn.src, _SIGNED[size])}"
+        return f"r{insn.dst} = {_memory(insn, insn.src, _SIGNED[size])}"
     return ""
 
 
 def _store_immediate(insn: _Insn) -> str:
     if insn.opcode & 0xE0 != 0x60:
         return ""
-    return f"{_place(insn, insn.dst, _SIZES[insn.opcode & 0x18])} = {insn.immediate}"
+    return f"{_memory(insn, insn.dst, _SIZES[insn.opcode & 0x18])} = {insn.immediate}"
 
 
 def _store(insn: _Insn) -> str:
     kind = _SIZES[insn.opcode & 0x18]
-    place, mode = _place(insn, insn.dst, kind), insn.opcode & 0xE0
+    memory, mode = _memory(insn, insn.dst, kind), insn.opcode & 0xE0
     if mode == 0x60:
-        return f"{place} = r{insn.src}"
+        return f"{memory} = r{insn.src}"
     if mode != 0xC0 or kind not in ("u32", "u64"):
         return ""
     letter, prefix = ("r", "atomic64") if kind == "u64" else ("w", "atomic")
     target = f"({kind} *)(r{insn.dst} {insn.offset:+d})"
     if insn.immediate in _ATOMIC:
-        return f"lock {place} {_ATOMIC[insn.immediate]} r{insn.src}"
+        return f"lock {memory} {_ATOMIC[insn.immediate]} r{insn.src}"
     if insn.immediate in _FETCH:
         word = f"{prefix}_fetch_{_FETCH[insn.immediate]}"
         return f"r{insn.src} = {word}({target}, r{insn.src})"

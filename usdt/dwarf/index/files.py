@@ -230,6 +230,6 @@ def _signatures_in(file: DebugFile) -> dict[int, tuple[Unit, int]]:
     for header in file.headers:
         if header.kind in (UnitType.TYPE, UnitType.SPLIT_TYPE):
             unit = file.unit(header)
-            number, place = signature_of(unit)
-            found[number] = unit, place
+            number, position = signature_of(unit)
+            found[number] = unit, position
     return found

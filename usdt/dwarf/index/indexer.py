@@ -182,7 +182,7 @@ class _Bytes:
         width = unit.encoding.address_size
         self._address = struct.Struct(f"{mark}{'Q' if width == 8 else 'I'}").unpack_from
 
-    def _place(self, at: int, steps: int, fixed: int, decl: AbbrevDecl) -> int:
+    def _position(self, at: int, steps: int, fixed: int, decl: AbbrevDecl) -> int:
         if steps:
             at = skip_steps(self.data, at, decl.varlen_steps[:steps], self.unit.encoding)
         return at + fixed
@@ -200,12 +200,12 @@ class _Bytes:
             return None
         if not sibling[0]:
             return sibling[1]
-        return self._place(at, *sibling, decl) - at
+        return self._position(at, *sibling, decl) - at
 
     def address(self, decl: AbbrevDecl, start: int, at: int) -> int:
         """Return the address of an entry's code; 0 if it is not known."""
         if decl.low_pc is not None and decl.low_pc[2] == Form.ADDR:
-            found: int = self._address(self.data, self._place(at, *decl.low_pc[:2], decl))[0]
+            found: int = self._address(self.data, self._position(at, *decl.low_pc[:2], decl))[0]
             return found
         return _entry_address(self.unit, start)
 
@@ -214,8 +214,8 @@ class _Bytes:
         if decl.name is None:
             return ""
         steps, fixed, form = decl.name
-        place = self._place(at, steps, fixed, decl)
-        return self.unit.string(read_form(self.data, place, form, 0, self.unit.encoding)[0])
+        position = self._position(at, steps, fixed, decl)
+        return self.unit.string(read_form(self.data, position, form, 0, self.unit.encoding)[0])
 
 
 def _entry_address(unit: Unit, start: int) -> int:

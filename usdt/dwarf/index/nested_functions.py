@@ -52,13 +52,13 @@ class NestedFunctions:
             if len(self._kept) >= _MAX_UNITS:
                 self._kept.clear()
             self._kept[number] = read_functions(unit, nested=True)
-        places, ranges = self._kept[number]
+        positions, ranges = self._kept[number]
         found = ranges.find(address)
         if found is None:
             return []
-        place = places[found]
-        begins = any(low == address for low, _ in unit.ranges(Entry(unit, place)))
-        return [DiePlace(number, place)] if begins else []
+        position = positions[found]
+        begins = any(low == address for low, _ in unit.ranges(Entry(unit, position)))
+        return [DiePlace(number, position)] if begins else []
 
     @functools.cached_property
     def _units(self) -> RangeMap:

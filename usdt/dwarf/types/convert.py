@@ -317,8 +317,8 @@ class Converter:
         (field,) = found.members
         if field.name not in ("_M_head_impl", "__value_"):
             return None
-        place = base.bit_offset + field.bit_offset
-        return Member(f"__{match[1]}", field.type_id, place, field.bitfield_size)
+        bit_offset = base.bit_offset + field.bit_offset
+        return Member(f"__{match[1]}", field.type_id, bit_offset, field.bitfield_size)
 
     def _discriminant(self, part: VariantPart | None, members: list[Member]) -> Member | None:
         # The member that selects the variant, in the form that usdt.btf.tagged_union expects.
@@ -339,17 +339,17 @@ class Converter:
         target = self._target(die)
         name = "" if die.tag == Tag.INHERITANCE else die.text()
         bits = die.number(At.BIT_SIZE) or 0
-        place = die.number(At.DATA_BIT_OFFSET)
-        if place is None:
+        bit_offset = die.number(At.DATA_BIT_OFFSET)
+        if bit_offset is None:
             offset = die.member_offset(At.DATA_MEMBER_LOCATION)
             if offset is None:
                 return None
-            place = 8 * offset
+            bit_offset = 8 * offset
             if bits and At.BIT_OFFSET in die:
-                place += self._old_bits(die, target, bits)
-        if not 0 <= place <= 8 * _MAX_SIZE or bits > 8 * 64:
-            raise DwarfError(f"{self._name}: {die.where}: a member at bit {place}")
-        return Member(name, target, place, bits)
+                bit_offset += self._old_bits(die, target, bits)
+        if not 0 <= bit_offset <= 8 * _MAX_SIZE or bits > 8 * 64:
+            raise DwarfError(f"{self._name}: {die.where}: a member at bit {bit_offset}")
+        return Member(name, target, bit_offset, bits)
 
     def _old_bits(self, die: Die, target: int, bits: int) -> int:
         # DWARF 2 and 3 count from the most significant bit of the storage unit.

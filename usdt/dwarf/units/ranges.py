@@ -118,11 +118,11 @@ def read_aranges(data: memoryview, plain: UnitEncoding) -> Iterator[tuple[int, i
                 ".debug_aranges with segments, or with addresses of neither 4 nor 8 bytes"
             )
         # Entries are aligned to twice the size of an address, relative to the header.
-        place = at + -(-(start + 4 + size - at) // (2 * width)) * 2 * width
-        while place + 2 * width <= end:
-            low = plain.number(data, place, width)
-            many = plain.number(data, place + width, width)
-            place += 2 * width
+        position = at + -(-(start + 4 + size - at) // (2 * width)) * 2 * width
+        while position + 2 * width <= end:
+            low = plain.number(data, position, width)
+            many = plain.number(data, position + width, width)
+            position += 2 * width
             seen += 1
             if seen > _MAX_ARANGES:
                 raise MalformedDwarf(f"more than {_MAX_ARANGES} ranges of units")

@@ -98,8 +98,8 @@ class SplitTypes:
         self._starts: list[tuple[SplitSection, int]] | None = None
         for unit in _units_of(file) if parts is None else _packaged(parts):
             with contextlib.suppress(*DAMAGE):  # a reference to it reports that it is missing
-                number, place = signature_of(unit)
-                self._signed[number] = unit, place
+                number, position = signature_of(unit)
+                self._signed[number] = unit, position
                 self._units[_start(unit)] = unit
 
     def signed(self, number: int) -> tuple[Unit, int] | None:

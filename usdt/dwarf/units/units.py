@@ -61,36 +61,36 @@ class UnitHeader:
     def __init__(self, data: memoryview, at: int, byteorder: str) -> None:
         plain = UnitEncoding(byteorder, 8, 4, 0)
         self.at = at
-        length, place, size = plain.number(data, at, 4), at + 4, 4
+        length, position, size = plain.number(data, at, 4), at + 4, 4
         if length == 0xFFFFFFFF:
-            length, place, size = plain.number(data, place, 8), place + 8, 8
-        self.end = place + length
+            length, position, size = plain.number(data, position, 8), position + 8, 8
+        self.end = position + length
         if self.end > len(data) or length < 7:
             raise MalformedDwarf(
-                f"a unit at {at:#x} of {length} bytes, of which {len(data) - place} exist"
+                f"a unit at {at:#x} of {length} bytes, of which {len(data) - position} exist"
             )
-        version = plain.number(data, place, 2)
-        place += 2
+        version = plain.number(data, position, 2)
+        position += 2
         if not 2 <= version <= 5:
             raise MalformedDwarf(f"a unit at {at:#x} of version {version}; 2 to 5 are read")
         self.kind: int = UnitType.COMPILE
         self.dwo_id: int | None = None
         if version >= 5:
-            self.kind, address_size = data[place], data[place + 1]
-            self.abbreviations = plain.number(data, place + 2, size)
-            place += 2 + size
+            self.kind, address_size = data[position], data[position + 1]
+            self.abbreviations = plain.number(data, position + 2, size)
+            position += 2 + size
             if self.kind in (UnitType.SKELETON, UnitType.SPLIT_COMPILE):
-                self.dwo_id = plain.number(data, place, 8)
-                place += 8
+                self.dwo_id = plain.number(data, position, 8)
+                position += 8
             elif self.kind in (UnitType.TYPE, UnitType.SPLIT_TYPE):
-                place += 8 + size
+                position += 8 + size
         else:
-            self.abbreviations = plain.number(data, place, size)
-            address_size = data[place + size]
-            place += size + 1
+            self.abbreviations = plain.number(data, position, size)
+            address_size = data[position + size]
+            position += size + 1
         if address_size not in (4, 8):
             raise MalformedDwarf(f"a unit at {at:#x} with addresses of {address_size} bytes")
-        self.first = place - at
+        self.first = position - at
         self.encoding = UnitEncoding(byteorder, address_size, size, version)
 
 
