@@ -9,34 +9,23 @@ from __future__ import annotations
 import re
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.base.machine import KERNEL_MACHINE, word_size
 from usdt.engine.compiler.entry_return import needs_return
-from usdt.engine.compiler.ir import Builtin, Number, StringEquals, StringEqualsConst
+from usdt.engine.compiler.ir import Builtin, StringEquals
 from usdt.engine.compiler.plan import make_plan
-from usdt.engine.compiler.record.columns import (
-    ArrayColumn,
-    BufferColumn,
-    BytesColumn,
-    CommColumn,
-    ConstColumn,
-    FloatColumn,
-    IntColumn,
-    IntFormat,
-    StackColumn,
-    StringColumn,
-    StructColumn,
-    StructListColumn,
-    SymbolColumn,
-    UnavailableColumn,
-)
-from usdt.engine.runtime.tracefs_backend.evaluate import leaves
+from usdt.engine.compiler.record.columns import FloatColumn, IntColumn, IntFormat
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
-from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder, UnsupportedFetch
+from usdt.engine.runtime.tracefs_backend.event_planner import COMM, EventPlanner
+from usdt.engine.runtime.tracefs_backend.fetch_args import (
+    FetchArg,
+    FetchArgBuilder,
+    UnsupportedFetch,
+)
 from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, event_label, place_text
 from usdt.probes.sites import declared_arguments, foreign_reason, points_of
 
@@ -48,7 +37,6 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
-    from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg
     from usdt.probes.probe import Probe
     from usdt.uprobes.provider import FunctionRequest
 
@@ -180,42 +168,38 @@ def _native(machine: str) -> str:
     return machine if machine in PT_REGS else f"{machine}x"  # s390 programs run on s390x
 
 
-class _SiteWriter:
+class _SiteWriter(EventPlanner):
+    # Names the fields like their items, in characters that the kernel accepts.
     def __init__(
         self, plan: ProbePlan, fetching: FetchArgBuilder, point: AttachPoint, kind: str = "p"
     ) -> None:
+        super().__init__(fetching)
         self.plan = plan
         self.kind = kind
-        self.fetching = fetching
         self.point = point
-        self.arguments: dict[str, str] = {}  # name → fetch argument
-        self.numbers: dict[Node, str] = {}
-        self.texts: dict[Node, str] = {}
-        self.parts: set[Node] = set()  # parts of registers: fetched without a sign
         self.notes: list[str] = []
 
     def event(self, group: str, name: str, path: str) -> SiteEvent:
         for output in self.plan.outputs:
             try:
-                self._output(output)
+                self.output(output)
             except UnsupportedFetch as err:
                 self.notes.append(f"{output.key}: {err}")
         place = place_text(path, self.point.offset, self.point.ref_ctr_offset)
         said = self._filter()
-        words = [f"{key}={text}" for key, text in self.arguments.items()]
+        words = [f"{key}={field.text}" for key, field in self.fields.items()]
         line = " ".join([f"{self.kind}:{group}/{name}", place, *words])
         return SiteEvent(name, line, said, tuple(self.notes))
 
     def _filter(self) -> str:
         for predicate in self.plan.predicates:
-            for leaf in leaves(predicate):
-                try:
-                    self._leaf(leaf)
-                except UnsupportedFetch as err:
-                    raise TracingError(
-                        f"{self.point.probe}: an event cannot fetch a value of a predicate: {err}"
-                    ) from err
-        found = kernel_filter(self.plan.predicates, self._name)
+            try:
+                self.expression(predicate)
+            except UnsupportedFetch as err:
+                raise TracingError(
+                    f"{self.point.probe}: an event cannot fetch a value of a predicate: {err}"
+                ) from err
+        found = kernel_filter(self.plan.predicates, self.field_name)
         if not found.exact:
             raise TracingError(
                 f"{self.point.probe}: a filter of the kernel cannot express a predicate: it only "
@@ -223,65 +207,28 @@ class _SiteWriter:
             )
         return found.text
 
-    def _leaf(self, leaf: Node) -> None:
-        match leaf:
-            case Builtin():
-                return
-            case StringEqualsConst(address=address):
-                if address is not None and address not in self.texts:
-                    self.texts[address] = self._add("text", self.fetching.string(address))
-            case StringEquals():
-                raise UnsupportedFetch("two strings")
-            case _ if leaf not in self.numbers:
-                field = self.fetching.number(leaf)
-                self.numbers[leaf] = self._add("value", field)
-                if field.code.isupper():
-                    self.parts.add(leaf)
+    def leaf(self, leaf: Node) -> None:
+        if isinstance(leaf, StringEquals):
+            raise UnsupportedFetch("two strings")
+        if not isinstance(leaf, Builtin) and leaf not in self.numbers:
+            self.numbers[leaf] = self.keep("value", self.fetching.number(leaf))
 
-    def _name(self, node: Node | None, *, text: bool) -> str | None:
-        if node is None:
-            return "comm"
-        if not text and node.type.signed and node in self.parts:
-            return None
-        return (self.texts if text else self.numbers).get(node)
+    def comm(self) -> None:
+        self.fields[COMM] = FetchArg("$comm:string", "I")
 
-    def _output(self, output: Output) -> None:
-        node, key = output.node, output.key
-        column = output.column
-        match column:
-            case CommColumn():
-                self.arguments["comm"] = "$comm:string"
-            case ConstColumn():
-                pass  # the event's name says it
-            case UnavailableColumn():
-                raise UnsupportedFetch(column.reason)
-            case StringColumn():
-                self.texts[node] = self._add(key, self.fetching.string(node))
-            case BufferColumn() | BytesColumn():
-                self._bytes(output)
-            case IntColumn(format=IntFormat.BOOL):
-                raise UnsupportedFetch("bool, which an event does not record")
-            case IntColumn() | SymbolColumn() | FloatColumn():
-                if isinstance(node, Builtin) and _HEADS.get(node.name):
-                    self.notes.append(f"{key}: in every record: {_HEADS[node.name]}")
-                    return
-                self._number(output)
-            case ArrayColumn():
-                raise UnsupportedFetch("array, which an event does not record")
-            case StructColumn() | StructListColumn():
-                raise UnsupportedFetch("typed, which an event does not record")
-            case StackColumn():
-                raise UnsupportedFetch(f"{column.kind}, which an event does not record")
-            case _:
-                assert_never(column)
-
-    def _number(self, output: Output) -> None:
-        node, key = output.node, output.key
+    def number(self, output: Output) -> None:
+        node, key, column = output.node, output.key, output.column
+        if isinstance(node, Builtin) and _HEADS.get(node.name):
+            self.notes.append(f"{key}: in every record: {_HEADS[node.name]}")
+            return
         field = self.fetching.number(node)
-        column = output.column
         is_float = isinstance(column, FloatColumn)
         decimal = isinstance(column, IntColumn) and column.format is IntFormat.DECIMAL
-        name = self._add(key, field, hexadecimal=not (decimal or is_float))
+        if not (decimal or is_float):
+            head, colon, kind = field.text.rpartition(":")
+            if kind[0] in "us" and kind[1:].isdigit():
+                field = replace(field, text=f"{head}{colon}x{kind[1:]}")
+        name = self.keep(key, field)
         unsigned = node.type.signed and (field.code.isupper() or not decimal)
         if not unsigned:  # else a filter would compare it as what it is not
             self.numbers[node] = name
@@ -290,28 +237,13 @@ class _SiteWriter:
         elif unsigned and decimal:
             self.notes.append(f"{key}: without its sign, as the bits of a part of a register")
 
-    def _bytes(self, output: Output) -> None:
-        node = output.node
-        if isinstance(output.column, BytesColumn):
-            fields = self.fetching.array(node, output.column.length)
-        elif isinstance(output.length, Number):
-            fields = self.fetching.buffer(node, min(output.length.value, output.size))
-        else:
-            raise UnsupportedFetch("a length that is not constant")
-        for field in fields:
-            self._add(output.key, field)
-
-    def _add(self, key: str, field: FetchArg, *, hexadecimal: bool = False) -> str:
-        # The argument's name is the item's, in characters that the kernel accepts.
+    def keep(self, key: str, field: FetchArg) -> str:
         base = re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_")[: _MAX_NAME - 4] or "value"
         if base[0].isdigit() or (_RESERVED.match(base) and base != key):
             base = f"_{base}"
         name, number = base, 1
-        while name in self.arguments:
+        while name in self.fields:
             number += 1
             name = f"{base}_{number}"
-        head, colon, kind = field.text.rpartition(":")
-        if hexadecimal and kind[0] in "us" and kind[1:].isdigit():
-            kind = f"x{kind[1:]}"
-        self.arguments[name] = f"{head}{colon}{kind}"
+        self.fields[name] = field
         return name

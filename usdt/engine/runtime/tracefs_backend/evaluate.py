@@ -59,6 +59,8 @@ def evaluate(
         text: returns the string at an address, or None if it cannot be read; for the address None,
             the thread's name.
     """
+    # Each operator is written out: this runs for every record, and a generic copy of the node with
+    # new operands takes half as long again.
     if isinstance(node, ShortCircuit):
         left = evaluate(node.left, leaf, text)
         if isinstance(left, Number) and bool(left.value) is (node.op == "||"):

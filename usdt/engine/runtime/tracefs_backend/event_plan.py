@@ -8,7 +8,7 @@ Therefore the same formatters serve both.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Address, Constant, ValueClass, ValueType
 from usdt.base.errors import TracingError
@@ -18,30 +18,19 @@ from usdt.engine.compiler.ir import (
     Builtin,
     Number,
     StringEquals,
-    StringEqualsConst,
-    Unavailable,
     wrap,
 )
 from usdt.engine.compiler.record.columns import (
-    ArrayColumn,
     BufferColumn,
     BytesColumn,
-    CommColumn,
-    ConstColumn,
-    FloatColumn,
-    IntColumn,
-    IntFormat,
-    StackColumn,
     StringColumn,
-    StructColumn,
-    StructListColumn,
-    SymbolColumn,
     UnavailableColumn,
 )
 from usdt.engine.compiler.record.layout import RecordField, RecordLayout
-from usdt.engine.runtime.tracefs_backend.evaluate import evaluate, leaves
+from usdt.engine.runtime.tracefs_backend.evaluate import evaluate
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
-from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, UnsupportedFetch
+from usdt.engine.runtime.tracefs_backend.event_planner import COMM, EventPlanner
+from usdt.engine.runtime.tracefs_backend.fetch_args import UnsupportedFetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,17 +38,17 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
     from usdt.engine.compiler.plan import ProbePlan
-    from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder
+    from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, FetchArgBuilder
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("CASE", "COMM", "EventContext", "EventDecoder", "EventPlan", "plan_event")
+__all__ = ("CASE", "TID", "EventContext", "EventDecoder", "EventPlan", "plan_event")
 
-COMM = "comm"  # the field with the thread's name; filters know it by this name, too
 _HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that are in the head of every record
 _EFAULT, _EOVERFLOW = -14, -75
 _NUMBER = "case"
-CASE = 2  # index of the variant number in the unpacked values
-_FIRST = 3  # number of values before the fields: thread, instruction, variant number
+# Positions in the unpacked values: thread, instruction, variant number, the first field, and the
+# location of the thread's name. They are plain numbers, because they are used for every record.
+TID, _POINTER, CASE, _FIRST, _NAME = 0, 1, 2, 3, -1
 
 
 @frozen
@@ -78,11 +67,8 @@ class EventPlan:
 
     Attributes:
         plan: the requested plan.
-        fields: the fetch arguments of the definition, named a0, a1, ….
-        numbers: leaf of an expression → index of its field.
-        texts: address of a string → index of the string's field.
-        parts: (node, type of its column) → indexes of the fields with the bytes of a buffer or
-            structure.
+        fields: field name → fetch argument, in the order of the definition.
+        numbers, texts, parts: as of :class:`EventPlanner`.
         layout: the plan's layout; items that no event can fetch are unreadable.
         problems: (item, reason why no event can fetch it).
         filter: filter in the kernel's language; it passes at least the hits for which the
@@ -90,109 +76,58 @@ class EventPlan:
     """
 
     plan: ProbePlan
-    fields: tuple[FetchArg, ...]
-    numbers: dict[Node, int]
-    texts: dict[Node, int]
-    parts: dict[tuple[Node, type], tuple[int, ...]]
+    fields: dict[str, FetchArg]
+    numbers: dict[Node, str]
+    texts: dict[Node, str]
+    parts: dict[tuple[Node, type], tuple[str, ...]]
     layout: RecordLayout
     problems: tuple[tuple[str, str], ...]
     filter: str
 
     def arguments(self, case: int) -> str:
         """Return the definition's arguments; the first is a constant, the variant number."""
-        named = [f"a{number}={field.text}" for number, field in enumerate(self.fields)]
+        named = [f"{name}={field.text}" for name, field in self.fields.items()]
         return " ".join([f"{_NUMBER}=\\{case}:u32", *named, f"{COMM}=$comm:string"])
 
     @property
     def types(self) -> tuple[str, ...]:
         """The types of the fields; they are equal for all sites of one event."""
-        return tuple(field.text.rpartition(":")[2] for field in self.fields)
+        return tuple(field.text.rpartition(":")[2] for field in self.fields.values())
 
 
-class _Planner:
+class _Planner(EventPlanner):
+    # Names the fields a0, a1, …; equal fetch arguments are one field.
     def __init__(self, fetching: FetchArgBuilder) -> None:
-        self.fetching = fetching
-        self.fields: dict[str, int] = {}
-        self.kept: list[FetchArg] = []
-        self.numbers: dict[Node, int] = {}
-        self.texts: dict[Node, int] = {}
-        self.parts: dict[tuple[Node, type], tuple[int, ...]] = {}
+        super().__init__(fetching)
+        self._known: dict[str, str] = {}  # fetch argument → name
 
-    def keep(self, field: FetchArg) -> int:
-        number = self.fields.setdefault(field.text, len(self.kept))
-        if number == len(self.kept):
-            self.kept.append(field)
-        return number
+    def keep(self, key: str, field: FetchArg) -> str:  # noqa: ARG002 - fields are shared by items
+        name = self._known.setdefault(field.text, f"a{len(self.fields)}")
+        self.fields.setdefault(name, field)
+        return name
 
-    def expression(self, node: Node) -> None:
-        if isinstance(node, Unavailable):
-            raise UnsupportedFetch(node.reason)
-        for leaf in leaves(node):
-            self._leaf(leaf)
+    def number(self, output: Output) -> None:
+        self.expression(output.node)
 
-    def _leaf(self, leaf: Node) -> None:
+    def leaf(self, leaf: Node) -> None:
         match leaf:
-            case StringEqualsConst(address=address):
-                if address is not None:
-                    self.text(address)
             case StringEquals(left=left, right=right):
-                self.text(left)
-                self.text(right)
+                self.text("", left)
+                self.text("", right)
             case Builtin(name=name) if name in _HEADS:
                 pass
             case ArgumentValue(fetch=Address(base=base)) if self.fetching.is_pointer(base):
                 pass  # every record has the instruction's address
             case ArgumentValue(fetch=Address(base=base, address_size=size)):
                 kind = ValueType(ValueClass.UNSIGNED, size)
-                self.numbers[leaf] = self.keep(self.fetching.saved(base, kind))
+                self.numbers[leaf] = self.keep("", self.fetching.saved(base, kind))
             case _:
-                self.numbers[leaf] = self.keep(self.fetching.number(leaf))
+                self.numbers[leaf] = self.keep("", self.fetching.number(leaf))
 
-    def name(self, node: Node | None, *, text: bool) -> str | None:
-        """Return the field of a leaf, or of the string at an address; None if there is none."""
-        if node is None:
-            return COMM
-        number = (self.texts if text else self.numbers).get(node)
-        if number is None or isinstance(getattr(node, "fetch", None), Address):
+    def field_name(self, node: Node | None, *, text: bool) -> str | None:
+        if isinstance(getattr(node, "fetch", None), Address):  # the field is the register
             return None
-        signed = node.type.signed and self.kept[number].code.isupper()
-        return None if signed and not text else f"a{number}"
-
-    def text(self, address: Node) -> None:
-        self.texts[address] = self.keep(self.fetching.string(address))
-
-    def pieces(self, output: Output, fields: list[FetchArg]) -> None:
-        self.parts[output.node, type(output.column)] = tuple(map(self.keep, fields))
-
-    def output(self, output: Output) -> None:
-        column = output.column
-        match column:
-            case CommColumn() | ConstColumn():
-                pass
-            case UnavailableColumn():
-                raise UnsupportedFetch(column.reason)
-            case StringColumn():
-                self.text(output.node)
-            case BufferColumn():
-                length = output.length
-                if not isinstance(length, Number):
-                    raise UnsupportedFetch("a length that is not constant")
-                size = min(length.value, output.size)
-                self.pieces(output, self.fetching.buffer(output.node, size))
-            case BytesColumn():
-                self.pieces(output, self.fetching.array(output.node, column.length))
-            case IntColumn(format=IntFormat.BOOL):
-                raise UnsupportedFetch("bool, which an event does not record")
-            case IntColumn() | SymbolColumn() | FloatColumn():
-                self.expression(output.node)
-            case ArrayColumn():
-                raise UnsupportedFetch("array, which an event does not record")
-            case StructColumn() | StructListColumn():
-                raise UnsupportedFetch("typed, which an event does not record")
-            case StackColumn():
-                raise UnsupportedFetch(f"{column.kind}, which an event does not record")
-            case _:
-                assert_never(column)
+        return super().field_name(node, text=text)
 
 
 def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
@@ -218,13 +153,13 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
             shown[index] = RecordField(output.key, UnavailableColumn(str(err)))
     return EventPlan(
         plan,
-        tuple(planner.kept),
+        planner.fields,
         planner.numbers,
         planner.texts,
         planner.parts,
         replace(layout, fields=tuple(shown)),
         tuple(problems),
-        kernel_filter(plan.predicates, planner.name).text,
+        kernel_filter(plan.predicates, planner.field_name).text,
     )
 
 
@@ -263,6 +198,9 @@ class EventDecoder:
         self._event = event
         self._unpack = _layout(event, form).unpack_from
         self.size = max(field.offset + field.size for field in form.fields)
+        self._at = {name: _FIRST + number for number, name in enumerate(event.fields)}
+        self._numbers = {node: self._at[name] for node, name in event.numbers.items()}
+        self._texts = {node: self._at[name] for node, name in event.texts.items()}
         self._computed: list[tuple[int, Output]] = []
         self._make = self._compile()
         self.plain = not (self._computed or event.plan.predicates)
@@ -279,7 +217,7 @@ class EventDecoder:
         kernel/trace/trace_uprobe.c). The name is the last string and always has some space; if it
         has none, no string can be trusted.
         """
-        return _located(record, values[-1])
+        return _located(record, values[_NAME])
 
     def row(
         self, values: tuple[Any, ...], context: bytes, record: bytes, head: EventContext
@@ -300,8 +238,8 @@ class EventDecoder:
             return self._leaf(node, values, head)
 
         def text(address: Node | None) -> bytes | None:
-            place = values[-1] if address is None else values[self._event.texts[address] + _FIRST]
-            if address is not None and _text(record, place, 1, values[-1])[0] < 0:
+            place = values[_NAME if address is None else self._texts[address]]
+            if address is not None and _text(record, place, 1, values[_NAME])[0] < 0:
                 return None
             return _located(record, place)
 
@@ -323,11 +261,9 @@ class EventDecoder:
             number = {"pid": head.pid, "tid": head.tid, "cpu": head.cpu, "ts": head.time}[node.name]
             return Number(wrap(number, node.type), node.type)
         if isinstance(node, ArgumentValue) and isinstance(node.fetch, Address):
-            index = self._event.numbers.get(node)
-            base = values[1] if index is None else values[index + _FIRST]
+            base = values[self._numbers.get(node, _POINTER)]
             return Number(wrap(base + node.fetch.displacement, node.type), node.type)
-        value = values[self._event.numbers[node] + _FIRST]
-        return Number(wrap(value, node.type), node.type)
+        return Number(wrap(values[self._numbers[node]], node.type), node.type)
 
     def _compile(self) -> Callable[..., tuple[Any, ...]]:
         # The source consists of numbers only.
@@ -343,22 +279,21 @@ class EventDecoder:
     def _parts(self, index: int, output: Output, names: dict[str, Any]) -> list[str]:
         event, node = self._event, output.node
         if isinstance(output.column, StringColumn):
-            place = event.texts[node] + _FIRST
-            return [f"*text(d, u[{place}], {output.size}, u[-1])"]
+            return [f"*text(d, u[{self._texts[node]}], {output.size}, u[{_NAME}])"]
         if isinstance(output.column, BufferColumn | BytesColumn):
-            numbers = event.parts[node, type(output.column)]
-            value = " + ".join(f"u[{number + _FIRST}]" for number in numbers)
-            size = sum(int(event.fields[number].code[:-1]) for number in numbers)
+            fields = event.parts[node, type(output.column)]
+            value = " + ".join(f"u[{self._at[name]}]" for name in fields)
+            size = sum(int(event.fields[name].code[:-1]) for name in fields)
             return [value] if isinstance(output.column, BytesColumn) else [str(size), value]
         if isinstance(node, ArgumentValue) and isinstance(node.fetch, Constant):
             names[f"k{index}"] = _constant(node.fetch.value, node.type)
             return [f"k{index}"]
-        number = event.numbers.get(node, -1)
-        if number < 0 or isinstance(getattr(node, "fetch", None), Address):
+        field = event.numbers.get(node)
+        if field is None or isinstance(getattr(node, "fetch", None), Address):
             self._computed.append((index, output))
             return [f"x[{len(self._computed) - 1}]"]
-        value = f"u[{number + _FIRST}]"
-        if node.type.signed and event.fields[number].code.isupper():  # a part of a register
+        value = f"u[{self._at[field]}]"
+        if node.type.signed and event.fields[field].code.isupper():  # a part of a register
             names[f"t{index}"] = node.type
             return [f"wrap({value}, t{index})"]
         return [value]
@@ -379,7 +314,7 @@ def _layout(event: EventPlan, form: EventFormat) -> struct.Struct:
         ("__probe_ip", "L" if struct.calcsize("L") == 4 else "Q"),
         (_NUMBER, "I"),
     ]
-    wanted += [(f"a{number}", field.code) for number, field in enumerate(event.fields)]
+    wanted += [(name, field.code) for name, field in event.fields.items()]
     parts, end = ["="], 0
     for name, code in (*wanted, (COMM, "I")):
         field = known.get(name)

@@ -60,12 +60,10 @@ class FetchArg:
     Attributes:
         text: the argument in the kernel's syntax, ``%di:s32``, without a name.
         code: :mod:`struct` code of its bytes in a record; for a string, these are its location.
-        type: type of the value.
     """
 
     text: str
     code: str
-    type: ValueType
 
 
 class FetchArgBuilder:
@@ -114,15 +112,15 @@ class FetchArgBuilder:
     def string(self, address: Node) -> FetchArg:
         """Return the fetch argument of the string at an address."""
         base, displacement = self._address(address)
-        return _checked(FetchArg(f"{self._at(base, displacement)}:string", "I", address.type))
+        return _checked(FetchArg(f"{self._at(base, displacement)}:string", "I"))
 
     def array(self, node: Node, size: int) -> list[FetchArg]:
         """Return the fetch arguments of the bytes of a structure, in order."""
-        return self._array(*self._location(node), size, node.type)
+        return self._array(*self._location(node), size)
 
     def buffer(self, address: Node, size: int) -> list[FetchArg]:
         """Return the fetch arguments of the bytes at an address, in order."""
-        return self._array(*self._address(address), size, address.type)
+        return self._array(*self._address(address), size)
 
     def saved(self, offset: int, kind: ValueType) -> FetchArg:
         """Return the fetch argument of a saved register."""
@@ -133,14 +131,14 @@ class FetchArgBuilder:
         found = register_part_at(self._kernel, offset, self._word)
         return found is not None and found.pointer
 
-    def _array(self, base: str, displacement: int, size: int, kind: ValueType) -> list[FetchArg]:
+    def _array(self, base: str, displacement: int, size: int) -> list[FetchArg]:
         if not 0 < size <= MAX_BYTES:
             raise UnsupportedFetch(f"{size} bytes, of which an event takes 1 to {MAX_BYTES}")
         made = []
         for start in range(0, size, MAX_ARRAY):
             part = min(MAX_ARRAY, size - start)
             text = f"{self._at(base, displacement + start)}:u8[{part}]"
-            made.append(_checked(FetchArg(text, f"{part}s", kind)))
+            made.append(_checked(FetchArg(text, f"{part}s")))
         return made
 
     def _register(self, fetch: Register, kind: ValueType) -> FetchArg:
@@ -150,7 +148,7 @@ class FetchArgBuilder:
             return _field(f"%{found.name}", kind)
         container = 1 << (found.shift + bits - 1).bit_length()
         text = f"%{found.name}:b{bits}@{found.shift}/{container}"
-        return _checked(FetchArg(text, _CODES[container // 8].upper(), kind))
+        return _checked(FetchArg(text, _CODES[container // 8].upper()))
 
     def _slice(self, offset: int, size: int) -> RegisterPart:
         found = register_part_at(self._kernel, offset, size)
@@ -233,10 +231,10 @@ def _field(text: str, kind: ValueType) -> FetchArg:
         raise UnsupportedFetch(f"a value of {kind.size} bytes")
     # The bits of the float; the struct code reads them as a float.
     if kind.kind is ValueClass.FLOAT:
-        return _checked(FetchArg(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d", kind))
+        return _checked(FetchArg(f"{text}:x{8 * kind.size}", "f" if kind.size == 4 else "d"))
     code = _CODES[kind.size]
     letter, code = ("s", code) if kind.signed else ("u", code.upper())
-    return _checked(FetchArg(f"{text}:{letter}{8 * kind.size}", code, kind))
+    return _checked(FetchArg(f"{text}:{letter}{8 * kind.size}", code))
 
 
 def _checked(field: FetchArg) -> FetchArg:

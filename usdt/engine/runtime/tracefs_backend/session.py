@@ -26,6 +26,7 @@ from usdt.engine.runtime.poller import Pollable
 from usdt.engine.runtime.session import Lost
 from usdt.engine.runtime.tracefs_backend.event_plan import (
     CASE,
+    TID,
     EventContext,
     EventDecoder,
     plan_event,
@@ -362,7 +363,7 @@ class TracefsSession(Pollable):
     ) -> tuple[Any, ...] | None:
         maker = self._cases[number].rows
         name = maker.name(record, values)
-        key = (number, values[0], cpu, thread_name(values[0]) if name is None else name)
+        key = (number, values[TID], cpu, thread_name(values[TID]) if name is None else name)
         if key not in self._contexts:
             if len(self._contexts) >= _CONTEXTS:
                 self._contexts.clear()
@@ -370,8 +371,8 @@ class TracefsSession(Pollable):
         context = self._contexts[key]
         if context is None:
             return None
-        pid = 0 if maker.plain else self._tasks.process(values[0])
-        return maker.row(values, context, record, EventContext(when, pid, values[0], cpu))
+        pid = 0 if maker.plain else self._tasks.process(values[TID])
+        return maker.row(values, context, record, EventContext(when, pid, values[TID], cpu))
 
     def _context(self, number: int, tid: int, cpu: int, name: bytes) -> bytes | None:
         pid = self._tasks.process(tid)

@@ -1,0 +1,137 @@
+"""The walk over a plan that collects the fields of an event.
+
+A subclass names the fields, and decides what else a field may be made of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from usdt.engine.compiler.ir import Number, StringEqualsConst, Unavailable
+from usdt.engine.compiler.record.columns import (
+    ArrayColumn,
+    BufferColumn,
+    BytesColumn,
+    CommColumn,
+    ConstColumn,
+    FloatColumn,
+    IntColumn,
+    IntFormat,
+    StackColumn,
+    StringColumn,
+    StructColumn,
+    StructListColumn,
+    SymbolColumn,
+    UnavailableColumn,
+)
+from usdt.engine.runtime.tracefs_backend.evaluate import leaves
+from usdt.engine.runtime.tracefs_backend.fetch_args import UnsupportedFetch
+
+if TYPE_CHECKING:
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.outputs import Output
+    from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, FetchArgBuilder
+
+__all__ = ("COMM", "EventPlanner")
+
+COMM = "comm"  # the field with the thread's name; filters know it by this name, too
+
+
+class EventPlanner:
+    """Collects the fields of the event of one site.
+
+    Its methods raise UnsupportedFetch for what no event can fetch.
+
+    Attributes:
+        fetching: makes the fetch arguments.
+        fields: field name → fetch argument.
+        numbers: leaf of an expression → name of its field.
+        texts: address of a string → name of the string's field.
+        parts: (node, type of its column) → names of the fields with the bytes of a buffer or
+            structure.
+    """
+
+    def __init__(self, fetching: FetchArgBuilder) -> None:
+        self.fetching = fetching
+        self.fields: dict[str, FetchArg] = {}
+        self.numbers: dict[Node, str] = {}
+        self.texts: dict[Node, str] = {}
+        self.parts: dict[tuple[Node, type], tuple[str, ...]] = {}
+
+    def keep(self, key: str, field: FetchArg) -> str:
+        """Add a field, which belongs to the item ``key``, and return its name."""
+        raise NotImplementedError
+
+    def leaf(self, leaf: Node) -> None:
+        """Add the field of a leaf that is not a comparison of a string with a constant."""
+        raise NotImplementedError
+
+    def number(self, output: Output) -> None:
+        """Add the fields of an item that is an integer or float."""
+        raise NotImplementedError
+
+    def comm(self) -> None:
+        """Add the thread's name, which an item shows."""
+
+    def expression(self, node: Node) -> None:
+        """Add the fields from which an expression is computed."""
+        if isinstance(node, Unavailable):
+            raise UnsupportedFetch(node.reason)
+        for leaf in leaves(node):
+            if not isinstance(leaf, StringEqualsConst):
+                self.leaf(leaf)
+            elif leaf.address is not None and leaf.address not in self.texts:
+                self.text("text", leaf.address)
+
+    def text(self, key: str, address: Node) -> None:
+        """Add the field of the string at an address."""
+        self.texts[address] = self.keep(key, self.fetching.string(address))
+
+    def output(self, output: Output) -> None:
+        """Add the fields of an item."""
+        column = output.column
+        match column:
+            case CommColumn():
+                self.comm()
+            case ConstColumn():
+                pass
+            case UnavailableColumn():
+                raise UnsupportedFetch(column.reason)
+            case StringColumn():
+                self.text(output.key, output.node)
+            case BufferColumn():
+                if not isinstance(output.length, Number):
+                    raise UnsupportedFetch("a length that is not constant")
+                size = min(output.length.value, output.size)
+                self._keep_parts(output, self.fetching.buffer(output.node, size))
+            case BytesColumn():
+                self._keep_parts(output, self.fetching.array(output.node, column.length))
+            case IntColumn(format=IntFormat.BOOL):
+                raise UnsupportedFetch("bool, which an event does not record")
+            case IntColumn() | SymbolColumn() | FloatColumn():
+                self.number(output)
+            case ArrayColumn():
+                raise UnsupportedFetch("array, which an event does not record")
+            case StructColumn() | StructListColumn():
+                raise UnsupportedFetch("typed, which an event does not record")
+            case StackColumn():
+                raise UnsupportedFetch(f"{column.kind}, which an event does not record")
+            case _:
+                assert_never(column)
+
+    def _keep_parts(self, output: Output, fields: list[FetchArg]) -> None:
+        names = tuple(self.keep(output.key, field) for field in fields)
+        self.parts[output.node, type(output.column)] = names
+
+    def field_name(self, node: Node | None, *, text: bool) -> str | None:
+        """Return the field for a filter: of a value, or of the string at an address.
+
+        None if there is none, or if it has a signed value without its sign, as the bits of a part
+        of a register: a filter would compare it as what it is not.
+        """
+        if node is None:
+            return COMM
+        name = (self.texts if text else self.numbers).get(node)
+        if name is None or text:
+            return name
+        return None if node.type.signed and self.fields[name].code.isupper() else name
