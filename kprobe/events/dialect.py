@@ -67,10 +67,10 @@ class Dialect:
         """
         match = re.match(r"(\d+)\.(\d+)", name)
         if not match:
-            raise TracingError(f"{name!r} is no kernel version; give one such as 6.1")
+            raise TracingError(f"{name!r} is not a kernel version; give one such as 6.1")
         version = int(match[1]), int(match[2])
         if version < (5, 10):
-            raise TracingError(f"Linux {name} is too old: 5.10 and newer are known")
+            raise TracingError(f"Linux {name} is too old: Linux 5.10 is the oldest known")
         words: dict[str, Any] = {"name": name, "kinds": frozenset("pr"), "types": _OLD}
         for since, changed in _CHANGES:
             if version >= since:
@@ -124,6 +124,7 @@ _CHANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (
     ((6, 5), {"modern": True}),
     ((6, 9), {"arguments_on_return": True}),  # 25f00e40ce79
     ((6, 10), {"types": frozenset({"%pd", "%pD"})}),  # d9b15224dd8f, 20fe4d07bde6
+    # As read in kernel/trace/trace_probe.h of 7.3, not tried on a running kernel.
     ((7, 3), {"maximum_body": 255, "maximum_operations": 8}),
 )
 

@@ -74,16 +74,16 @@ MESSAGES = {
 #: Errors that error_log does not have. The kernel refuses some of these lines with no such text,
 #: and accepts others with another meaning.
 STRICT = {
-    "BAD_SYMBOL": "A symbol is a name, with '+OFFSET' or '-OFFSET' behind it",
-    "JUNK": "Unknown characters after the probe type: ':' and a name may stand here",
-    "JUNK_AFTER_BRACE": "Characters after ')' would be ignored by the kernel",
+    "BAD_SYMBOL": "A symbol is a name, which '+OFFSET' or '-OFFSET' may follow",
+    "JUNK": "Unknown characters after the probe type; only ':' and a name may follow",
+    "JUNK_AFTER_BRACE": "The kernel would ignore the characters after ')'",
     "NO_COMMAND": "A definition begins with p, r, e, f, t or -",
-    "NO_DELETE_NAME": "A deletion names its event, '-:GROUP/EVENT'",
-    "NO_PLACE": "The place to probe is missing",
+    "NO_DELETE_NAME": "A deletion needs the name of its event: '-:GROUP/EVENT'",
+    "NO_PLACE": "The probed address or symbol is missing",
     "NO_SUCH_KIND": "This kernel has no probe events of this kind",
-    "NO_SYMBOL": "A symbol is a name, or a module's 'MODULE:NAME'",
-    "NO_UPROBE_OFFS": "A file needs ':OFFSET' behind it",
-    "LINE_TOO_LONG": "The kernel takes lines of at most 4094 characters",
+    "NO_SYMBOL": "A symbol is a name, or 'MODULE:NAME' for one of a module",
+    "NO_UPROBE_OFFS": "':OFFSET' must follow the name of a file",
+    "LINE_TOO_LONG": "The kernel accepts lines of at most 4094 characters",
 }
 
 

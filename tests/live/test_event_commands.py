@@ -156,7 +156,7 @@ def test_all_definitions_or_none(place: str, mine: str) -> None:
         pytest.param(["show", "../x"], 1, "expected GROUP/EVENT", id="a path"),
         pytest.param(["enable", "a/b"], 1, "no event a/b", id="nothing to enable"),
         pytest.param(["check", "p f %"], 1, "Invalid register name", id="checked"),
-        pytest.param(["check", "--as", "x", "p f"], 1, "no kernel version", id="as what"),
+        pytest.param(["check", "--as", "x", "p f"], 1, "not a kernel version", id="as what"),
         pytest.param(["filter", "sched/sched_switch", "x =="], 1, "is refused", id="no filter"),
     ],
 )

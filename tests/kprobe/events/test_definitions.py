@@ -213,7 +213,7 @@ def test_any_text_is_a_value_or_an_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("x", "no kernel version"), ("4.19", "too old"), ("", "no kernel version")],
+    [("x", "not a kernel version"), ("4.19", "too old"), ("", "not a kernel version")],
 )
 def test_a_dialect_is_a_version(name: str, says: str) -> None:
     with pytest.raises(TracingError, match=says):
