@@ -1,9 +1,9 @@
 """The kernel's event tracer, tracefs, without BPF: definitions, instances, formats, records.
 
 mount, owner          where tracefs is mounted; names that identify the process that made them
-definitions           dynamic events: define, list, remove; ``profile``: their hits and misses
+definitions           dynamic events: define, list, count hits and misses, remove
 kprobe_events         kprobe events for programs; ``multi_probe_events``, ``function_entry``
-instance, session     a private instance; events defined, enabled, read and removed
+instance, session     a private instance with events of its own; a run that reads its records
 trace_pipe_reader     raw pages → records; ``pages``: their layout
 format/               ``format`` files; ``registers``: register names in definitions
 

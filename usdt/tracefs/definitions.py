@@ -1,7 +1,10 @@
-"""Definitions of probe events: written, listed, removed; the kernel's errors explained.
+"""Probe events: defined, listed, counted, removed; the kernel's errors explained.
 
 Each line is a write(2) of its own: after an error, the lines before it in the same write would
 stay. Files are opened for appending, because truncating one deletes the events of all programs.
+
+``uprobe_profile`` and ``kprobe_profile`` list events by name, without their groups. An event with
+several attach points has a line for each, in the order of their definition.
 """
 
 from __future__ import annotations
@@ -15,16 +18,19 @@ from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.tracefs.owner import is_orphan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = (
     "EVENT_FILES",
     "DefinedEvent",
     "define_event",
+    "kprobe_misses",
     "list_events",
     "orphaned_events",
     "remove_event",
     "remove_group",
+    "uprobe_hits",
 )
 
 #: Kind of definition → the file it is written to.
@@ -133,6 +139,32 @@ def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
 def orphaned_events(root: Path) -> list[DefinedEvent]:
     """Return the events of this toolkit whose process has ended."""
     return [event for event, _ in list_events(root) if is_orphan(event.name.partition("/")[0])]
+
+
+def kprobe_misses(root: Path) -> Iterator[tuple[str, int]]:
+    """Yield (event, missed hits) for each attach point; nothing if the file cannot be read."""
+    for words in _lines(root / "kprobe_profile"):  # event, hits, missed hits
+        if len(words) == 3 and words[2].isdigit():
+            yield words[0], int(words[2])
+
+
+def uprobe_hits(root: Path, event: str) -> int:
+    """Return the hits of an event, of all processes; 0 if the file cannot be read."""
+    lines = _lines(root / "uprobe_profile")  # path, which may have spaces; event, hits
+    return sum(
+        int(words[-1])
+        for words in lines
+        if len(words) > 2 and words[-2] == event and words[-1].isdigit()
+    )
+
+
+def _lines(path: Path) -> Iterator[list[str]]:
+    try:
+        with path.open(errors="replace") as file:
+            for line in file:
+                yield line.split()
+    except OSError:
+        return
 
 
 def _append(path: Path, line: str) -> None:

@@ -6,14 +6,20 @@ import contextlib
 import errno
 import re
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.tracefs.definitions import define_event, remove_event
+from usdt.tracefs.format import parse_format
 from usdt.tracefs.mount import write_control
 from usdt.tracefs.owner import is_orphan, own_name
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from usdt.tracefs.definitions import DefinedEvent
+    from usdt.tracefs.format import EventFormat
 
 __all__ = ("Instance", "orphaned_instances", "remove_instance")
 
@@ -22,8 +28,8 @@ _PAUSE = 0.01
 _DROPPED = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.MULTILINE)
 
 
-class Instance:
-    """A private instance, created with tracing off; a context manager.
+class Instance(Closeable):
+    """A private instance, created with tracing off, and the events defined for it.
 
     Args:
         root: mount point of tracefs.
@@ -40,6 +46,7 @@ class Instance:
     def __init__(self, root: Path, *, buffer: int) -> None:
         self._root = root
         self._enabled: list[str] = []
+        self._defined: dict[str, DefinedEvent] = {}
         self.path = self._make()
         try:
             self.write("tracing_on", "0")
@@ -74,6 +81,17 @@ class Instance:
         """
         write_control(self.path / name, text)
 
+    def define(self, file: str, line: str, name: str) -> None:
+        """Define an event, or one more of its attach points; it is removed with the instance.
+
+        Arguments and errors are those of :func:`usdt.tracefs.definitions.define_event`.
+        """
+        self._defined[name] = define_event(self._root, file, line, name)
+
+    def format(self, event: str) -> EventFormat:
+        """Return the format of an event."""
+        return parse_format((self.path / "events" / event / "format").read_text())
+
     def filter(self, event: str, text: str) -> None:
         """Record only hits that match a filter, in the kernel's filter language.
 
@@ -90,8 +108,14 @@ class Instance:
             why = next((line for line in reversed(lines) if line.strip()), err.strerror or "")
             raise TracingError(f"the filter {text!r} of {event} is refused: {why.strip()}") from err
 
-    def enable(self, event: str) -> None:
-        """Enable an event in this instance."""
+    def enable(self, event: str, condition: str = "") -> None:
+        """Enable an event in this instance, with a filter unless it is empty.
+
+        Raises:
+            TracingError: as of :meth:`filter`.
+        """
+        if condition:
+            self.filter(event, condition)
         self.write(f"events/{event}/enable", "1")
         self._enabled.append(event)
 
@@ -115,15 +139,15 @@ class Instance:
         return total
 
     def close(self) -> None:
-        """Disable the events and remove the instance; idempotent."""
+        """Disable the events, remove the instance, then the events defined for it; idempotent."""
         self.disable()
-        remove_instance(self.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        try:
+            remove_instance(self.path)
+        finally:
+            while self._defined:
+                _, event = self._defined.popitem()
+                with contextlib.suppress(SyscallError):  # remains for clean(), which reports it
+                    remove_event(self._root, event)
 
 
 def remove_instance(path: Path) -> None:

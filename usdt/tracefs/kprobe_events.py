@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
 from usdt.bpf.link import Link
-from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, define_event, remove_event
+from usdt.tracefs.definitions import (
+    EVENT_FILES,
+    DefinedEvent,
+    define_event,
+    kprobe_misses,
+    remove_event,
+)
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.owner import own_name
-from usdt.tracefs.profile import kprobe_misses
 
 if TYPE_CHECKING:
     from pathlib import Path

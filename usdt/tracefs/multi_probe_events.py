@@ -23,11 +23,10 @@ from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.link import Link, attach_tracepoint, close_links
 from usdt.bpf.rcu import expedited_rcu
-from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, remove_event
+from usdt.tracefs.definitions import EVENT_FILES, DefinedEvent, kprobe_misses, remove_event
 from usdt.tracefs.function_entry import entry_offsets
 from usdt.tracefs.kprobe_events import new_event_name
 from usdt.tracefs.mount import tracefs
-from usdt.tracefs.profile import kprobe_misses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

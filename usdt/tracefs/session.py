@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf.rcu import expedited_rcu
-from usdt.tracefs.definitions import define_event, orphaned_events, remove_event, remove_group
-from usdt.tracefs.format import parse_format
+from usdt.tracefs.definitions import orphaned_events, remove_event, remove_group
 from usdt.tracefs.instance import Instance, orphaned_instances, remove_instance
 from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
@@ -62,8 +62,8 @@ class TraceRecord:
     values: dict[str, Any]
 
 
-class EventSession:
-    """Defines events, traces them in a private instance, and removes them; a context manager.
+class EventSession(Closeable):
+    """Defines events, traces them in a private instance, and removes them.
 
     Args:
         root: mount point of tracefs.
@@ -80,38 +80,23 @@ class EventSession:
     """
 
     def __init__(self, root: Path, events: list[EventRequest], *, buffer: int) -> None:
-        self._root = root
-        self._defined: list[DefinedEvent] = []
-        self._stack = contextlib.ExitStack()
         self.formats: dict[str, EventFormat] = {}
         self._names: dict[int, str] = {}
         self.unknown_records = 0
-        try:
+        with contextlib.ExitStack() as undo:
+            self._instance = undo.enter_context(Instance(root, buffer=buffer))
             for event in events:
                 if event.file is not None:
-                    self._defined.append(define_event(root, event.file, event.line, event.name))
-            # Undone in reverse order: reader, instance, definitions.
-            self._stack.callback(self._remove)
-            self._instance = self._stack.enter_context(Instance(root, buffer=buffer))
+                    self._instance.define(event.file, event.line, event.name)
             self._reader = TracePipeReader(root, self._instance.path)
-            self._stack.callback(self._reader.close)
+            undo.callback(self._reader.close)
             for event in events:
-                self._watch(event)
+                form = self.formats[event.name] = self._instance.format(event.name)
+                self._names[form.number] = event.name
+                self._instance.enable(event.name, event.filter)
             self._instance.start()
             self._reader.start()
-        except BaseException:
-            self._stack.callback(self._remove)
-            self._stack.close()
-            raise
-
-    def _watch(self, event: EventRequest) -> None:
-        folder = self._instance.path / "events" / event.name
-        form = parse_format((folder / "format").read_text())
-        self.formats[event.name] = form
-        self._names[form.number] = event.name
-        if event.filter:
-            self._instance.filter(event.name, event.filter)
-        self._instance.enable(event.name)
+            self._stack = undo.pop_all()
 
     def wait(self, seconds: float) -> None:
         """Wait for records, at most this long."""
@@ -159,18 +144,6 @@ class EventSession:
         tid = values["common_pid"]
         own = {field.name: values[field.name] for field in form.own}
         return TraceRecord(time, cpu, tid if isinstance(tid, int) else -1, name, own)
-
-    def _remove(self) -> None:
-        while self._defined:
-            with contextlib.suppress(SyscallError):  # left for clean(), which reports it
-                remove_event(self._root, self._defined[-1])
-            self._defined.pop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def clean(root: Path) -> tuple[list[str], list[str]]:

@@ -15,9 +15,10 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.base.closeable import Closeable
+from usdt.base.errors import NotSupported, TracingError
 from usdt.base.machine import program_word_size
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.output.decode import CONTEXT, Decoder
@@ -33,12 +34,10 @@ from usdt.engine.runtime.tracefs_backend.event_plan import (
 )
 from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArgBuilder
 from usdt.procfs.thread_groups import NEW_TASK, ThreadGroups, thread_name, threads_of
-from usdt.tracefs.definitions import DefinedEvent, define_event, remove_event
-from usdt.tracefs.format import parse_format
+from usdt.tracefs.definitions import uprobe_hits
 from usdt.tracefs.instance import Instance
 from usdt.tracefs.mount import tracefs
 from usdt.tracefs.owner import own_name
-from usdt.tracefs.profile import uprobe_hits
 from usdt.tracefs.session import clean
 from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
@@ -96,10 +95,8 @@ class _Case:
         self.rows: EventDecoder
 
 
-class TracefsSession(Pollable):
+class TracefsSession(Pollable, Closeable):
     """The counterpart of :class:`usdt.engine.runtime.session.RingBufferSession` without BPF.
-
-    It is a context manager.
 
     Args:
         form: formats records.
@@ -133,7 +130,6 @@ class TracefsSession(Pollable):
         self._cases: list[_Case] = []
         self._made = 0
         self._missed: list[str] = []
-        self._defined: list[DefinedEvent] = []
         self._contexts: dict[tuple[int, int, int, bytes], bytes | None] = {}
         self._tasks = ThreadGroups()
         self._birth: tuple[EventFormat, int] | None = None
@@ -147,7 +143,6 @@ class TracefsSession(Pollable):
         self._resources = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             undo.push(self._resources)
-            self._resources.callback(self._remove)
             self._instance = self._resources.enter_context(Instance(self._root, buffer=buffer))
             self._intake = TracePipeReader(self._root, self._instance.path)
             self._resources.callback(self._intake.close)
@@ -232,8 +227,7 @@ class TracefsSession(Pollable):
             return
         self._started = True
         with contextlib.suppress(OSError, TracingError):  # without it, /proc is read
-            path = self._instance.path / "events" / NEW_TASK / "format"
-            form = parse_format(path.read_text())
+            form = self._instance.format(NEW_TASK)
             self._instance.enable(NEW_TASK)
             self._birth = form, form.number
         self._restrict()
@@ -254,39 +248,31 @@ class TracefsSession(Pollable):
 
     def _define(self, event: _Event) -> list[AttachFailure]:
         failures: list[AttachFailure] = []
-        made = []
+        made = 0
         for point, arguments in event.sites:
             with _reported(failures, (point,)), _path(point.open_path) as path:
                 where = place_text(path, point.offset, point.ref_ctr_offset)
                 text = f"p:{event.name} {where} {arguments}"
-                made.append(define_event(self._root, "uprobe_events", text, event.name))
+                self._instance.define("uprobe_events", text, event.name)
+                made += 1
         if not made:
             return failures
-        self._defined.append(made[0])  # one removal removes all definitions of the name
         try:
             self._watch(event)
         except TracingError as err:
             points = tuple(point for point, _ in event.sites)
             return [*failures, AttachFailure(points, TracingError(f"{points[0].probe}: {err}"))]
         path = event.sites[0][0].path
-        self.attach_log.append(f"event {event.name} for {len(made)} sites of {path}, by tracefs")
+        self.attach_log.append(f"event {event.name} for {made} sites of {path}, by tracefs")
         return failures
 
     def _watch(self, event: _Event) -> None:
-        form = parse_format((self._instance.path / "events" / event.name / "format").read_text())
+        form = self._instance.format(event.name)
         for case in event.cases:
             case.rows = EventDecoder(case.plan, form)
         self._formats[form.number] = event.cases[0].rows
         self._events[form.number] = event
-        if event.condition:
-            self._instance.filter(event.name, event.condition)
-        self._instance.enable(event.name)
-
-    def _remove(self) -> None:
-        while self._defined:
-            with contextlib.suppress(SyscallError):  # remains for clean(), which reports it
-                remove_event(self._root, self._defined[-1])
-            self._defined.pop()
+        self._instance.enable(event.name, event.condition)
 
     # ------------------------------------------------------------ records
 
@@ -403,12 +389,6 @@ class TracefsSession(Pollable):
     def close(self) -> None:
         """Remove all events and free everything. Idempotent."""
         self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 @contextlib.contextmanager
