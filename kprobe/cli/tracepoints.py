@@ -116,8 +116,8 @@ def _raw_fields(key: Any) -> Iterator[dict[str, Any]]:
     for argument in arguments_of(key):
         if not argument.hidden:
             declared = argument.name
-            if isinstance(argument.handle, int):
-                declared = declaration(Btf.from_kernel(), argument.handle, argument.name)
+            if argument.type_ref is not None:
+                declared = declaration(Btf.from_kernel(), argument.type_ref.id, argument.name)
             yield _field(argument, declared)
 
 

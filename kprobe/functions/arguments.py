@@ -1,8 +1,8 @@
 """Arguments and result of a kernel function, by its prototype in BTF: names, types, locations.
 
-The locations depend on the attach method: the context of a kprobe has the registers at the
-function's entry, that of fentry has each argument in its own slots. Without BTF, each argument is
-assumed to fill one register or stack slot.
+The locations depend on the attach method. The context of a kprobe has the registers at the
+function's entry (:mod:`usdt.arch.abi`). That of fentry has the words of each argument in order
+(btf_ctx_access()). Without BTF, each argument is assumed to fill one register or stack slot.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kprobe.functions.abi import AbiType, ArgumentWords, call_words, fentry_words, has_sret
+from usdt.arch.abi import NotReadable, PassedInMemory, PassedInRegisters, Value, passing_of
 from usdt.arch.calling_convention import KERNEL_CONVENTIONS
 from usdt.arch.locations import (
     Address,
@@ -24,29 +24,17 @@ from usdt.arch.locations import (
     ValueType,
 )
 from usdt.arch.pt_regs import PT_REGS
-from usdt.base.errors import BtfError
-from usdt.base.frozen import frozen, replace
+from usdt.base.frozen import replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.btf import types as btf_types
 from usdt.btf.format import Kind as BtfKind
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
-from usdt.engine.compiler.ir import (
-    U64,
-    ArgumentValue,
-    Arithmetic,
-    Convert,
-    Deref,
-    LValue,
-    Number,
-    PointerExpr,
-    RegisterAggregate,
-)
+from usdt.engine.compiler.ir import BtfType, ByAddress, InRegisters, PointerExpr
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from usdt.arch.abi import Passed
     from usdt.arch.locations import Location
     from usdt.btf.reader import Btf
     from usdt.engine.compiler.ir import Node
@@ -55,15 +43,7 @@ if TYPE_CHECKING:
 __all__ = ("CallContextAbi", "FunctionTypes", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
-_PIECES = (1, 2, 4, 8)
-# CPU → register with the second half of a structure that is returned in two registers.
-_SECOND_RESULT = {
-    "x86_64": "rdx",
-    "aarch64": "x1",
-    "riscv64": "a1",
-    "loongarch64": "r5",
-    "ppc64le": "r4",
-}
+_EMPTY = Unreadable("a structure without members")
 
 
 class CallContextAbi:
@@ -98,26 +78,6 @@ class CallContextAbi:
         # Bytes that a return pops, if the return address is on the stack.
         return EntryReturnMatch(pointer, (self.word if self._convention.link is None else 0,))
 
-    @property
-    def halves(self) -> dict[int, int]:
-        """Offset of an argument register → that of the next one, if they are not adjacent."""
-        if self.traced or not self.known:
-            return {}
-        slots = [self._slots[name] for name in self._convention.arguments]
-        return {one: other for one, other in pairwise(slots) if other != one + self.word}
-
-    @property
-    def results(self) -> tuple[int, ...]:
-        """Offsets of the registers that return a structure; () if unknown."""
-        if self.traced or self.machine not in _SECOND_RESULT:
-            return ()
-        names = self._convention.result, _SECOND_RESULT[self.machine]
-        return tuple(self._slots[name] for name in names)
-
-    def where(self, shapes: list[AbiType]) -> list[ArgumentWords | None]:
-        """Return the slots of each argument; None for those that are unknown."""
-        return fentry_words(shapes) if self.traced else call_words(shapes, self.machine)
-
     def fetch(self, number: int, size: int) -> Location:
         """Return the location of an integer of ``size`` bytes in slot ``number``."""
         shift = self.word - size if self._big else 0
@@ -132,23 +92,68 @@ class CallContextAbi:
     def _above(self, later: int) -> int:
         return self._convention.stack + self.word * later
 
-    def place(self, where: ArgumentWords, size: int) -> Location:
-        """Return the location of a structure: an area of the context, or its address."""
-        if not where.words:
-            return Unreadable("a structure without members")
-        first, last = where.words[0], where.words[-1]
-        if where.by_reference:
-            return self.fetch(first, self.word)
-        shift = self.word - size if self._big and size < self.word else 0
+    def locations(
+        self, btf: Btf, parameters: list[int], result: int
+    ) -> tuple[list[Location | PassedInRegisters], Passed]:
+        """Return the locations of parameters at entry, and of the result at return.
+
+        A structure in memory has the location of its address. One in registers that are adjacent
+        in the context is an area of the context.
+
+        Args:
+            btf: the types.
+            parameters: their type IDs.
+            result: type ID of the result; 0 for void.
+        """
         if self.traced:
-            return ContextArea(self.word * first + shift, size)
-        later = first - len(self._convention.arguments)
-        if later >= 0:
-            base = self._slots[self._convention.sp]
-            return Address(base, self._above(later) + shift, self.word, self.word)
-        if last >= len(self._convention.arguments):
-            return Unreadable("one half of this structure is in a register, the other on the stack")
-        return ContextArea(self._slots[self._convention.arguments[first]] + shift, size)
+            return self._fentry_locations(btf, parameters), NotReadable(
+                "fexit keeps one word of it"
+            )
+        values = [Value(number) for number in parameters]
+        places, returned = passing_of(btf, self.machine, values, Value(result), kernel=True)
+        return [
+            self._location(passed, btf, number)
+            for passed, number in zip(places, parameters, strict=True)
+        ], returned
+
+    def _fentry_locations(
+        self, btf: Btf, parameters: list[int]
+    ) -> list[Location | PassedInRegisters]:
+        found: list[Location | PassedInRegisters] = []
+        slot = 0
+        for number in parameters:
+            size = btf.size_of(number)
+            at = self.word * slot + (self.word - size if self._big and size < self.word else 0)
+            if isinstance(btf.resolve(number), btf_types.Composite):
+                found.append(ContextArea(at, size) if size else _EMPTY)
+            else:
+                found.append(TypedContextWord(at, size))
+            slot += _words(size)
+        return found
+
+    def _location(self, passed: Passed, btf: Btf, number: int) -> Location | PassedInRegisters:
+        whole = isinstance(btf.resolve(number), btf_types.Composite)
+        match passed:
+            case NotReadable(reason=reason):
+                return Unreadable(reason)
+            case PassedInRegisters(pieces=()):
+                return _EMPTY
+            case PassedInRegisters(pieces=pieces):
+                places = [one.register for one in pieces if one.register is not None]
+                if not whole and len(places) == 1:
+                    return places[0]
+                if any(two.offset != one.offset + self.word for one, two in pairwise(places)):
+                    return passed
+                return ContextArea(places[0].offset, sum(one.size for one in places))
+            case PassedInMemory(register=register, displacement=None):
+                return register
+            case PassedInMemory(register=register, displacement=int(displacement), pointer=pointer):
+                if whole and not pointer:
+                    return Address(register.offset, displacement, self.word, self.word)
+                size = self.word if pointer else btf.size_of(number)
+                base = register.offset
+                return Memory(base, None, 1, displacement, self.word, size, kernel=True)
+        raise AssertionError(passed)
 
     def result(self, number: int, size: int) -> Register | TypedContextWord:
         """Return the location of the result; ``number`` slots precede it in fexit's context."""
@@ -159,81 +164,16 @@ class CallContextAbi:
 
 
 class FunctionTypes(BtfTypes):
-    """A :class:`usdt.engine.compiler.scope.TypeProvider` for structures passed by value.
-
-    Args:
-        source: returns the BTF.
-        context: locations of the registers that hold structures.
-    """
-
-    def __init__(self, source: Callable[[], Btf], context: CallContextAbi) -> None:
-        super().__init__(source)
-        self._halves = context.halves
-        self._results = context.results
-        self._held: dict[Node, tuple[tuple[int, ...], bool]] = {}
-
-    def argument(self, argument: Argument, node: Node) -> Node:
-        """Return an argument; a structure becomes an object at the address that is its location."""
-        if argument.type.kind is not ValueClass.BYTES or not isinstance(argument.handle, int):
-            return super().argument(argument, node)
-        number = self.btf.resolve(argument.handle).id
-        fetch, size = argument.fetch, argument.type.size
-        if isinstance(fetch, AtFunctionReturn):
-            held = self._gathered(self._results, size, returned=True)
-        elif isinstance(fetch, ContextArea) and size > fetch.size:
-            held = self._gathered((fetch.offset, self._halves[fetch.offset]), size, returned=False)
-        else:
-            return LValue(ArgumentValue(fetch, U64), argument.type, handle=number, kernel=True)
-        return LValue(held, argument.type, handle=number, kernel=True)
-
-    def _gathered(
-        self, registers: tuple[int, ...], size: int, *, returned: bool
-    ) -> RegisterAggregate:
-        # A structure in registers, as integers of 8, 4, 2 and 1 bytes.
-        parts: list[tuple[int, Node]] = []
-        start = 0
-        while start < size:
-            piece = next(one for one in reversed(_PIECES) if one <= size - start)
-            kind = ValueType(ValueClass.UNSIGNED, piece)
-            parts.append((start, _piece(registers, start, kind, returned=returned)))
-            start += piece
-        held = RegisterAggregate(tuple(parts), ValueType(ValueClass.BYTES, size))
-        self._held[held] = registers, returned
-        return held
+    """The types of the kernel for probes on its functions."""
 
     def member(self, tree: Member, target: Node) -> Node | None:
-        """Resolve a member, also of a structure in registers."""
-        found = super().member(tree, self._completed(target))
-        if found is not None and isinstance(target, LValue) and _start_of(target.address):
-            return self._picked(found)
-        return found
-
-    def _picked(self, node: Node) -> Node:
-        # Replaces loads from the address of a structure in registers by loads of the registers.
-        match node:
-            case Deref(address=address, type=kind):
-                start = _start_of(address)
-                if start is None or start[1] % 8 + kind.size > 8:
-                    return node
-                registers, returned = self._held[start[0]]
-                made = _piece(registers, start[1], kind, node.handle, returned=returned)
-                if node in self._names:
-                    self._names[made] = self._names[node]
-                return made
-            case Convert(operand=operand):
-                return replace(node, operand=self._picked(operand))
-            case PointerExpr(address=address):
-                return replace(node, address=self._picked(address))
-            case Arithmetic(left=left, right=right):
-                right = None if right is None else self._picked(right)
-                return replace(node, left=self._picked(left), right=right)
-        return node
+        """Resolve a member, also of a structure that a module's BTF only declares."""
+        return super().member(tree, self._completed(target))
 
     def _completed(self, target: Node) -> Node:
-        # Completes a pointer to a structure that is a forward declaration here.
-        if not isinstance(target, PointerExpr) or not isinstance(target.handle, int):
+        if not isinstance(target, PointerExpr) or target.type_id is None:
             return target
-        found = self.btf.resolve(target.handle)
+        found = self.btf.resolve(target.type_id)
         if not isinstance(found, btf_types.Forward):
             return target
         kind = BtfKind.UNION if found.union else BtfKind.STRUCT
@@ -242,50 +182,6 @@ class FunctionTypes(BtfTypes):
             return target
         size = ValueType(ValueClass.BYTES, self.btf.size_of(whole[0]))
         return PointerExpr(target.address, size, target.type, whole[0])
-
-
-def _piece(
-    registers: tuple[int, ...],
-    start: int,
-    kind: ValueType,
-    handle: object = None,
-    *,
-    returned: bool,
-) -> ArgumentValue:
-    # An integer in one of the registers of a structure.
-    register = Register(registers[start // 8] + start % 8, kind.size)
-    return ArgumentValue(AtFunctionReturn(register) if returned else register, kind, handle)
-
-
-def _start_of(address: Node) -> tuple[RegisterAggregate, int] | None:
-    # The structure in registers that an address points into, and the offset.
-    match address:
-        case RegisterAggregate():
-            return address, 0
-        case Arithmetic(op="+", left=RegisterAggregate() as held, right=Number(value=offset)):
-            return held, offset
-        case Arithmetic(op="+", left=Arithmetic() as inner, right=Number(value=offset)):
-            found = _start_of(inner)
-            return found and (found[0], found[1] + offset)
-    return None
-
-
-@frozen
-class _Passed:
-    # A parameter or result: its type ID, its resolved type, and its ABI type.
-    handle: int
-    type: object
-    shape: AbiType | None
-
-
-def _passed(btf: Btf, number: int) -> _Passed:
-    found = btf.resolve(number)
-    try:
-        size = btf.size_of(number)
-        align = btf.align_of(number) if size > 8 else 1
-    except BtfError:
-        return _Passed(number, found, None)
-    return _Passed(number, found, AbiType(size, align, isinstance(found, btf_types.Composite)))
 
 
 def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tuple[Argument, ...]:
@@ -302,22 +198,17 @@ def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tu
     if btf is None or not isinstance(found, btf_types.FunctionProto):
         return _untyped(context)
     parameters = found.parameters[:-1] if found.variadic else found.parameters
-    passed = [_passed(btf, one.type_id) for one in parameters]
-    shapes = [one.shape or AbiType(8) for one in passed]
-    result = _passed(btf, found.return_type_id).shape
-    if result is not None and not context.traced and has_sret(result, context.machine):
-        places = context.where([AbiType(8), *shapes])[1:]
-    else:
-        places = context.where(shapes)
+    types = [one.type_id for one in parameters]
+    places, returned = context.locations(btf, types, found.return_type_id)
     named, numbered = [], []
     for index, parameter in enumerate(parameters):
         name = parameter.name or f"arg{index}"
-        made = _argument(btf, name, passed[index], places[index], context)
+        made = _argument(btf, name, parameter.type_id, places[index], context)
         named.append(made)
         if parameter.name:
-            numbered.append(_renamed(made, f"arg{index}"))
-    before = sum(shape.words for shape in shapes)
-    return (*named, *numbered, _result(btf, found.return_type_id, before, context))
+            numbered.append(replace(made, name=f"arg{index}", hidden=True))
+    before = sum(_words(btf.size_of(number)) for number in types)
+    return (*named, *numbered, _result(btf, found.return_type_id, returned, before, context))
 
 
 def _untyped(context: CallContextAbi) -> tuple[Argument, ...]:
@@ -330,61 +221,73 @@ def _untyped(context: CallContextAbi) -> tuple[Argument, ...]:
     return (*made, Argument("return", kind, result, hidden=True))
 
 
-def _renamed(one: Argument, name: str) -> Argument:
-    return Argument(
-        name,
-        one.type,
-        one.fetch,
-        hidden=True,
-        display=one.display,
-        names=one.names,
-        handle=one.handle,
-    )
-
-
 def _argument(
-    btf: Btf, name: str, passed: _Passed, where: ArgumentWords | None, context: CallContextAbi
+    btf: Btf,
+    name: str,
+    number: int,
+    place: Location | PassedInRegisters,
+    context: CallContextAbi,
+) -> Argument:
+    found = btf.resolve(number)
+    word = ValueType(ValueClass.UNSIGNED, context.word)
+    if isinstance(found, btf_types.Composite):
+        whole = ValueType(ValueClass.BYTES, found.size)
+        if isinstance(place, PassedInRegisters):
+            return _in_registers(name, whole, found.id, place)
+        return Argument(name, whole, place, type_ref=ByAddress(found.id))
+    is_pointer = isinstance(found, btf_types.Pointer)
+    kind = word if is_pointer else value_type(btf, number)
+    if isinstance(place, Unreadable):
+        return Argument(name, word, place)
+    if kind is None or isinstance(place, PassedInRegisters):
+        return Argument(name, word, Unreadable(f"a number of {btf.size_of(number)} bytes"))
+    display = Display.HEX if is_pointer else Display.INTEGER
+    names = enum_names(found)
+    return Argument(name, kind, place, display=display, names=names, type_ref=BtfType(number))
+
+
+def _in_registers(
+    name: str, whole: ValueType, number: int, place: PassedInRegisters, *, returned: bool = False
+) -> Argument:
+    first = place.pieces[0].register or Unreadable(place.pieces[0].problem)
+    held = InRegisters(number, place.pieces, returned=returned)
+    if returned:
+        return Argument(name, whole, AtFunctionReturn(first), hidden=True, type_ref=held)
+    return Argument(name, whole, first, type_ref=held)
+
+
+def _result(
+    btf: Btf, number: int, passed: Passed, before: int, context: CallContextAbi
 ) -> Argument:
     word = ValueType(ValueClass.UNSIGNED, context.word)
-    if where is None or passed.shape is None:
-        reason = f"how {context.machine} passes it is not known"
-        return Argument(name, word, Unreadable(reason))
-    if isinstance(passed.type, btf_types.Pointer):
-        fetch = context.fetch(where.words[0], context.word)
-        return Argument(name, word, fetch, display=Display.HEX, handle=passed.handle)
-    if isinstance(passed.type, btf_types.Composite):
-        size = passed.shape.size
-        fetch = context.place(where, size)
-        if isinstance(fetch, ContextArea) and size > 8 and fetch.offset in context.halves:
-            fetch = ContextArea(fetch.offset, 8)
-        return Argument(name, ValueType(ValueClass.BYTES, size), fetch, handle=passed.handle)
-    kind = value_type(btf, passed.handle)
-    if kind is None:
-        return Argument(name, word, Unreadable(f"a number of {passed.shape.size} bytes"))
-    names = enum_names(btf.resolve(passed.handle))
-    fetch = context.fetch(where.words[0], kind.size)
-    return Argument(name, kind, fetch, names=names, handle=passed.handle)
-
-
-def _result(btf: Btf, number: int, before: int, context: CallContextAbi) -> Argument:
-    word = ValueType(ValueClass.UNSIGNED, context.word)
-    passed = _passed(btf, number)
-    if isinstance(passed.type, btf_types.Void):
+    found = btf.resolve(number)
+    if isinstance(found, btf_types.Void):
         reason = AtFunctionReturn(Unreadable("void: nothing is returned"))
         return Argument("return", word, reason, hidden=True)
-    if isinstance(passed.type, btf_types.Pointer):
-        fetch = AtFunctionReturn(context.result(before, context.word))
-        return Argument("return", word, fetch, hidden=True, display=Display.HEX, handle=number)
-    shape = passed.shape
-    small = shape is not None and shape.aggregate and 0 < shape.size <= 8 * len(context.results)
-    if shape is not None and small:
-        kept = AtFunctionReturn(context.result(before, 8))
-        whole = ValueType(ValueClass.BYTES, shape.size)
-        return Argument("return", whole, kept, hidden=True, handle=number)
-    kind = value_type(btf, number)
-    if kind is None or kind.size not in _PIECES or kind.size > context.word:
+    if (
+        isinstance(found, btf_types.Composite)
+        and isinstance(passed, PassedInRegisters)
+        and passed.pieces
+    ):
+        whole = ValueType(ValueClass.BYTES, found.size)
+        return _in_registers("return", whole, found.id, passed, returned=True)
+    is_pointer = isinstance(found, btf_types.Pointer)
+    kind = word if is_pointer else value_type(btf, number)
+    if kind is None or kind.size > context.word:
         reason = AtFunctionReturn(Unreadable("a structure, or a number wider than a register"))
         return Argument("return", word, reason, hidden=True)
     fetch = AtFunctionReturn(context.result(before, kind.size))
-    names = enum_names(btf.resolve(number))
-    return Argument("return", kind, fetch, hidden=True, names=names, handle=number)
+    display = Display.HEX if is_pointer else Display.INTEGER
+    return Argument(
+        "return",
+        kind,
+        fetch,
+        hidden=True,
+        display=display,
+        names=enum_names(found),
+        type_ref=BtfType(number),
+    )
+
+
+def _words(size: int) -> int:
+    return -(-size // 8)

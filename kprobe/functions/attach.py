@@ -192,7 +192,7 @@ class FunctionAttacher:
                     raise NotSupported("BTF of the kernel")
                 return found
 
-            self._types[key] = FunctionTypes(source, context)
+            self._types[key] = FunctionTypes(source)
         return self._types[key]
 
 

@@ -16,6 +16,7 @@ from usdt.btf import types as btf_types
 from usdt.btf.format import Kind as BtfKind
 from usdt.btf.reader import Btf
 from usdt.engine.compiler.arguments import Argument, Display
+from usdt.engine.compiler.ir import BtfType
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 
 __all__ = ("arguments_of", "matching", "raw_tracepoints")
@@ -107,11 +108,13 @@ def arguments_of(name: str) -> tuple[Argument, ...]:
 def _argument(btf: Btf, name: str, number: int, offset: int) -> Argument:
     found = btf.resolve(number)
     if isinstance(found, btf_types.Pointer):
-        return Argument(name, _WORD, Register(offset, 8), display=Display.HEX, handle=number)
+        return Argument(
+            name, _WORD, Register(offset, 8), display=Display.HEX, type_ref=BtfType(number)
+        )
     kind = value_type(btf, number)
     if kind is None:
         return Argument(name, _WORD, Unreadable("a structure that is passed by value"))
     names = enum_names(found)
     # The kernel casts each argument to u64 (CAST_TO_U64, include/trace/bpf_probe.h).
     register = Register(offset + (8 - kind.size if KERNEL_MACHINE in BIG_ENDIAN else 0), kind.size)
-    return Argument(name, kind, register, names=names, handle=number)
+    return Argument(name, kind, register, names=names, type_ref=BtfType(number))

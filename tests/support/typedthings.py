@@ -12,6 +12,7 @@ from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.arguments import Argument, Display
+from usdt.engine.compiler.ir import BtfType
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
@@ -86,9 +87,9 @@ _WORD = ValueType(ValueKind.UNSIGNED, 8)
 def arguments() -> tuple[Argument, ...]:
     """``t`` points at one, ``n`` is an int, ``s`` points at text."""
     return (
-        Argument("t", _WORD, Register(0, 8), display=Display.HEX, handle=IDS["pointer"]),
-        Argument("n", ValueType(ValueKind.SIGNED, 4), Register(8, 4), handle=IDS["int"]),
-        Argument("s", _WORD, Register(16, 8), display=Display.HEX, handle=IDS["label"]),
+        Argument("t", _WORD, Register(0, 8), display=Display.HEX, type_ref=BtfType(IDS["pointer"])),
+        Argument("n", ValueType(ValueKind.SIGNED, 4), Register(8, 4), type_ref=BtfType(IDS["int"])),
+        Argument("s", _WORD, Register(16, 8), display=Display.HEX, type_ref=BtfType(IDS["label"])),
     )
 
 

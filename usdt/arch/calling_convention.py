@@ -24,6 +24,8 @@ class Convention:
         stack: offset from the stack pointer of the first argument without a register; the others
             follow, one word each.
         link: register with the return address; None if the address is at the stack pointer.
+        second_result: register of the second word of a result; None if unknown, or if such results
+            are in memory.
     """
 
     arguments: tuple[str, ...]
@@ -31,27 +33,30 @@ class Convention:
     sp: str
     stack: int
     link: str | None = None
+    second_result: str | None = None
 
 
 def _names(prefix: str, first: int, last: int) -> tuple[str, ...]:
     return tuple(f"{prefix}{number}" for number in range(first, last + 1))
 
 
-_AARCH64 = Convention(_names("x", 0, 7), "x0", "sp", 0, "x30")
-_ARM = Convention(_names("r", 0, 3), "r0", "sp", 0, "lr")
-_LOONGARCH = Convention(_names("r", 4, 11), "r4", "r3", 0, "r1")
+_AARCH64 = Convention(_names("x", 0, 7), "x0", "sp", 0, "x30", "x1")
+_ARM = Convention(_names("r", 0, 3), "r0", "sp", 0, "lr", "r1")
+_LOONGARCH = Convention(_names("r", 4, 11), "r4", "r3", 0, "r1", "r5")
 _MIPS_O32 = Convention(_names("$", 4, 7), "$2", "$29", 16, "$31")
 _MIPS_N64 = Convention(_names("$", 4, 11), "$2", "$29", 0, "$31")
 _PPC32 = Convention(_names("r", 3, 10), "r3", "r1", 8, "link")
 # The first eight doublewords of the parameter save area are those of the register arguments.
 _PPC64_ELF1 = Convention(_names("r", 3, 10), "r3", "r1", 48 + 64, "link")
-_PPC64_ELF2 = Convention(_names("r", 3, 10), "r3", "r1", 32 + 64, "link")
-_RISCV = Convention(_names("a", 0, 7), "a0", "sp", 0, "ra")
+_PPC64_ELF2 = Convention(_names("r", 3, 10), "r3", "r1", 32 + 64, "link", "r4")
+_RISCV = Convention(_names("a", 0, 7), "a0", "sp", 0, "ra", "a1")
 
 #: Machine -> convention of C programs.
 CONVENTIONS: dict[str, Convention] = {
-    "x86_64": Convention(("rdi", "rsi", "rdx", "rcx", "r8", "r9"), "rax", "rsp", 8),
-    "i386": Convention((), "rax", "rsp", 4),
+    "x86_64": Convention(
+        ("rdi", "rsi", "rdx", "rcx", "r8", "r9"), "rax", "rsp", 8, second_result="rdx"
+    ),
+    "i386": Convention((), "rax", "rsp", 4, second_result="rdx"),
     "aarch64": _AARCH64,
     "aarch64_be": _AARCH64,
     "arm": _ARM,

@@ -10,8 +10,9 @@ from usdt.base.errors import BtfError, TracingError
 from usdt.base.frozen import frozen
 from usdt.btf import types as btf_types
 from usdt.engine.compiler.arguments import Argument, Display
+from usdt.engine.compiler.ir import BtfType, ByAddress, InRegisters
 from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
-from usdt.uprobes.dwarf_types import ByAddress, DwarfTypeProvider, InRegisters
+from usdt.uprobes.dwarf_types import DwarfTypeProvider
 
 if TYPE_CHECKING:
     from usdt.dwarf.info import FunctionDebug, ParameterDebug
@@ -216,11 +217,11 @@ class DebugParameters:
         fetch: Any
         if passed.displacement is None:
             fetch = AtFunctionReturn(place) if returned else place
-            return Argument(name, whole, fetch, handle=ByAddress(number))
+            return Argument(name, whole, fetch, type_ref=ByAddress(number))
         size = whole.size if kind is not None else place.size
         if passed.pointer:
             fetch = Memory(place.offset, None, 1, passed.displacement, place.size, place.size)
-            return Argument(name, whole, fetch, handle=ByAddress(number))
+            return Argument(name, whole, fetch, type_ref=ByAddress(number))
         found = self.debug.btf.resolve(number)
         if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
             # A long double or a 16-byte integer is shown as bytes.
@@ -228,9 +229,9 @@ class DebugParameters:
             return Argument(name, whole, fetch)
         if kind is None:
             fetch = Address(place.offset, passed.displacement, place.size, place.size)
-            return Argument(name, whole, fetch, handle=ByAddress(number))
+            return Argument(name, whole, fetch, type_ref=ByAddress(number))
         fetch = Memory(place.offset, None, 1, passed.displacement, place.size, size)
-        return Argument(name, kind, fetch, names=self._names(number), handle=number)
+        return Argument(name, kind, fetch, names=self._names(number), type_ref=BtfType(number))
 
     def _spread(
         self,
@@ -249,14 +250,16 @@ class DebugParameters:
             fetch = AtFunctionReturn(register) if returned else register
             display = Display.HEX if self._is_pointer(number) else Display.INTEGER
             names = self._names(number)
-            return Argument(name, kind, fetch, display=display, names=names, handle=number)
+            return Argument(
+                name, kind, fetch, display=display, names=names, type_ref=BtfType(number)
+            )
         whole = ValueType(ValueClass.BYTES, self.debug.btf.size_of(number))
         register = next((one.register for one in pieces if one.register is not None), None)
         if register is None:
             reason = pieces[0].problem if pieces else "it is empty"
             return _lost_argument(name, whole, reason, returned=returned)
         fetch = AtFunctionReturn(register) if returned else register
-        return Argument(name, whole, fetch, handle=InRegisters(number, pieces, 0, returned))
+        return Argument(name, whole, fetch, type_ref=InRegisters(number, pieces, returned=returned))
 
     def _size(self, number: int) -> int:
         try:

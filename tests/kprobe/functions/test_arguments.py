@@ -105,7 +105,7 @@ def test_members_of_structures_in_registers(probe: str, nodes: set[tuple[int, in
         declared=0,
         max_string=20,
         max_struct=64,
-        types=FunctionTypes(Btf.from_kernel, _REGISTERS),
+        types=FunctionTypes(Btf.from_kernel),
         kernel=True,
     )
     assert _registers(plan.outputs[0].node) == nodes

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.abi.convention import CallingConvention
-from usdt.arch.abi.others import Aarch64, Arm, Power, Riscv, S390x
+from usdt.arch.abi.others import Aarch64, Arm, Mips, Power, Riscv, S390x
 from usdt.arch.abi.passed import (
     NotReadable,
     Passed,
@@ -30,7 +30,7 @@ from usdt.arch.abi.passed import (
 from usdt.arch.abi.rust import Rust
 from usdt.arch.abi.x86 import I386, SystemV
 from usdt.arch.calling_convention import CONVENTIONS
-from usdt.arch.pt_regs import saved_registers
+from usdt.arch.pt_regs import PT_REGS, saved_registers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,10 +59,23 @@ _CONVENTIONS: dict[str, type[CallingConvention]] = {
     "s390x": S390x,
     "x86_64": SystemV,
 }
+# i386 kernels pass parameters in registers (-mregparm=3); only single words are known there.
+_KERNEL_CONVENTIONS = _CONVENTIONS | {
+    "i386": CallingConvention,
+    "loongarch64": Riscv,
+    "mips64": Mips,
+    "mips64el": Mips,
+}
 
 
 def passing_of(
-    btf: Btf, machine: str, parameters: Iterable[Value], result: Value, *, rust: bool = False
+    btf: Btf,
+    machine: str,
+    parameters: Iterable[Value],
+    result: Value,
+    *,
+    rust: bool = False,
+    kernel: bool = False,
 ) -> tuple[list[Passed], Passed]:
     """Return the locations of a function's parameters at entry, and of its result at return.
 
@@ -72,14 +85,18 @@ def passing_of(
         parameters: the parameters, in order.
         result: the result; its type is 0 if the function returns nothing.
         rust: True for the convention of Rust, False for that of C.
+        kernel: True for a C function of the kernel, which uses no floating-point registers.
 
     Raises:
         BtfError: a type is damaged.
     """
-    made = Rust if rust else _CONVENTIONS.get(machine, CallingConvention)
-    if machine not in CONVENTIONS or not saved_registers(machine):
+    if machine not in CONVENTIONS or not (PT_REGS if kernel else saved_registers(machine)):
         lost = NotReadable(f"calling conventions of {machine} are not known")
         return [lost for _ in parameters], lost
-    convention = made(btf, machine)
+    convention: CallingConvention
+    if kernel:
+        convention = _KERNEL_CONVENTIONS.get(machine, CallingConvention)(btf, machine, kernel=True)
+    else:
+        convention = (Rust if rust else _CONVENTIONS.get(machine, CallingConvention))(btf, machine)
     returned = convention.result(result)
     return [convention.assign_parameter(one) for one in parameters], returned

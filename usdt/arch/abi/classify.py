@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.btf import types as btf_types
+from usdt.btf.format import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,8 +87,8 @@ class AbiType:
         return number if number <= 4 else 0
 
 
-def abi_type_of(btf: Btf, number: int) -> AbiType:
-    """Classify a type.
+def abi_type_of(btf: Btf, number: int, *, floats: bool = True) -> AbiType:
+    """Classify a type; without ``floats``, floating-point numbers are like integers of their size.
 
     Raises:
         BtfError: the type has no size, or is nested too deeply.
@@ -96,17 +97,17 @@ def abi_type_of(btf: Btf, number: int) -> AbiType:
     found = btf.resolve(number)
     scalar = isinstance(found, (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer))
     fields = tuple(_scalar_fields(btf, number, 0, 0)) if size <= _MAX_SIZE else ()
+    if not floats:
+        fields = tuple(replace(field, floating=False) for field in fields)
     aligned = max((field.align for field in fields), default=0)
-    kind = "union" if getattr(found, "kind", None) == _UNION else "structure"
+    is_union = isinstance(found, btf_types.Composite) and found.kind == Kind.UNION
+    kind = "union" if is_union else "structure"
     if isinstance(found, btf_types.Float):
         kind = "floating-point number"
     elif scalar:
         kind = "number"
     description = f"{kind} of {size} bytes"
     return AbiType(size, aligned or btf.align_of(number), scalar, fields, description)
-
-
-_UNION = 5  # BTF_KIND_UNION
 
 
 def _scalar_fields(btf: Btf, number: int, start: int, depth: int) -> Iterator[ScalarField]:

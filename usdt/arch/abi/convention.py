@@ -16,19 +16,27 @@ from usdt.arch.abi.passed import (
     RegisterPiece,
     Value,
 )
-from usdt.arch.calling_convention import CONVENTIONS
+from usdt.arch.calling_convention import CONVENTIONS, KERNEL_CONVENTIONS
 from usdt.arch.locations import Register
-from usdt.arch.pt_regs import saved_registers
+from usdt.arch.pt_regs import PT_REGS, saved_registers
 from usdt.base.errors import BtfError
 from usdt.base.machine import BIG_ENDIAN, word_size
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
 
-__all__ = ("AFTER_UNKNOWN", "FLOATING", "SRET_NOT_KEPT", "UNKNOWN_PASSING", "CallingConvention")
+__all__ = (
+    "AFTER_UNKNOWN",
+    "FLOATING",
+    "SPLIT",
+    "SRET_NOT_KEPT",
+    "UNKNOWN_PASSING",
+    "CallingConvention",
+)
 
 FLOATING = "a floating-point number in register {}, which programs on uprobes cannot read"
 UNKNOWN_PASSING = "how {} passes a {} is not known"
+SPLIT = "one part of this {} is in registers, the other on the stack"
 SRET_NOT_KEPT = "the address of the result is in register {} at entry, but in no register at return"
 AFTER_UNKNOWN = "its place depends on {}, and how {} passes that is not known"
 
@@ -38,23 +46,30 @@ class CallingConvention:
 
     Parameters are assigned in order: each call of :meth:`assign_parameter` consumes registers and
     stack slots.
+
+    Args:
+        btf: the types.
+        machine: the CPU.
+        kernel: True for functions of the kernel, which uses no floating-point registers.
     """
 
     float_registers: tuple[str, ...] = ()  # registers of floating-point numbers
 
-    def __init__(self, btf: Btf, machine: str) -> None:
+    def __init__(self, btf: Btf, machine: str, *, kernel: bool = False) -> None:
         self.btf = btf
         self.machine = machine
         self.word = word_size(machine)
         self.big_endian = machine in BIG_ENDIAN
-        convention = CONVENTIONS[machine]
-        self.slots = saved_registers(machine)
+        self.floats = not kernel
+        convention = (KERNEL_CONVENTIONS if kernel else CONVENTIONS)[machine]
+        self.slots = PT_REGS[machine] if kernel else saved_registers(machine)
         self.argument_registers = convention.arguments
-        self.result_registers: tuple[str, ...] = (convention.result,)
+        second = () if convention.second_result is None else (convention.second_result,)
+        self.result_registers: tuple[str, ...] = (convention.result, *second)
         self.sp = convention.sp
         self.next_register = 0
         self.next_float = 0
-        self.stack = convention.stack
+        self.first_slot = self.stack = convention.stack
         self.unknown = ""
 
     # ------------------------------------------------------------ what conventions override
@@ -65,6 +80,8 @@ class CallingConvention:
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
         """Return the location of a result wider than a word, or of a structure or union."""
+        if abi_type.size > 2 * self.word:
+            return self.assign_sret()
         return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
@@ -88,7 +105,7 @@ class CallingConvention:
         if value.by_reference:
             return self.assign_by_reference()
         try:
-            abi_type = abi_type_of(self.btf, value.type)
+            abi_type = abi_type_of(self.btf, value.type, floats=self.floats)
         except BtfError:
             self.unknown = "type without a size"
             return NotReadable("its type is only declared in the debug information")
@@ -108,7 +125,7 @@ class CallingConvention:
         if value.by_reference:
             return self.assign_sret()
         try:
-            abi_type = abi_type_of(self.btf, value.type)
+            abi_type = abi_type_of(self.btf, value.type, floats=self.floats)
         except BtfError:
             # It is unknown whether the first argument is the address of the result.
             self.unknown = "type without a size"
@@ -144,8 +161,7 @@ class CallingConvention:
     ) -> PassedInMemory:
         """Assign the next stack slots."""
         align = max(align, self.word)
-        base = CONVENTIONS[self.machine].stack
-        at = base + (-(-(self.stack - base) // align) * align)
+        at = self.first_slot + (-(-(self.stack - self.first_slot) // align) * align)
         self.stack = at + -(-size // self.word) * self.word
         register = Register(self.slots[self.sp], self.word)
         return PassedInMemory(register, at + shift, _display_name(self, self.sp), pointer)
@@ -170,6 +186,18 @@ class CallingConvention:
         return PassedInMemory(
             Register(self.slots[name], self.word), None, _display_name(self, name), pointer=True
         )
+
+    def assign_words(self, abi_type: AbiType) -> Passed:
+        """Assign the words of a value to the next registers; what is left goes to the stack."""
+        count = -(-abi_type.size // self.word)
+        names = self.argument_registers[self.next_register : self.next_register + count]
+        if not names and count:
+            return self.assign_stack(abi_type.size, abi_type.align)
+        self.next_register += len(names)
+        if len(names) < count:
+            self.assign_stack((count - len(names)) * self.word)
+            return NotReadable(SPLIT.format(abi_type.description))
+        return self.in_registers(abi_type, names)
 
     def in_registers(self, abi_type: AbiType, names: tuple[str, ...]) -> PassedInRegisters:
         """Return a value whose words are in consecutive registers."""

@@ -1,17 +1,18 @@
-"""Calling conventions of arm64, arm, s390x, RISC-V and Power."""
+"""Calling conventions of arm64, arm, s390x, RISC-V, Power and MIPS."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from usdt.arch.abi.convention import FLOATING, SRET_NOT_KEPT, UNKNOWN_PASSING, CallingConvention
-from usdt.arch.abi.passed import NotReadable, Passed
+from usdt.arch.abi.passed import NotReadable, Passed, PassedInRegisters
+from usdt.arch.locations import Register
+from usdt.base.frozen import replace
 
 if TYPE_CHECKING:
     from usdt.arch.abi.classify import AbiType
-    from usdt.btf.reader import Btf
 
-__all__ = ("Aarch64", "Arm", "Power", "Riscv", "S390x")
+__all__ = ("Aarch64", "Arm", "Mips", "Power", "Riscv", "S390x")
 
 
 class Aarch64(CallingConvention):
@@ -60,7 +61,7 @@ class Aarch64(CallingConvention):
             return self.assign_sret()
         if self.big_endian:
             return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
-        return self.in_registers(abi_type, ("x0", "x1"))
+        return self.in_registers(abi_type, self.result_registers)
 
 
 class S390x(CallingConvention):
@@ -92,18 +93,7 @@ class Riscv(CallingConvention):
             return self.assign_by_reference()
         if any(field.floating for field in abi_type.fields):
             return self.mark_unknown(abi_type)
-        count = -(-abi_type.size // self.word)
-        if self.next_register + count > len(self.argument_registers):
-            return self._split(abi_type)
-        names = self.argument_registers[self.next_register : self.next_register + count]
-        self.next_register += count
-        return self.in_registers(abi_type, names)
-
-    def _split(self, abi_type: AbiType) -> Passed:
-        # A value with one half in the last register, the other on the stack, is not supported.
-        if self.next_register < len(self.argument_registers):
-            return self.mark_unknown(abi_type)
-        return self.assign_stack(abi_type.size, abi_type.align)
+        return self.assign_words(abi_type)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
         """Return the location of a result wider than a word, or of a structure or union."""
@@ -111,17 +101,13 @@ class Riscv(CallingConvention):
             return self.assign_sret()
         if any(field.floating for field in abi_type.fields):
             return NotReadable("floating-point numbers in registers that programs cannot read")
-        return self.in_registers(abi_type, ("a0", "a1"))
+        return self.in_registers(abi_type, self.result_registers)
 
 
 class Power(CallingConvention):
     """ELF v2: a floating-point number also consumes the general register of its word."""
 
     float_registers = tuple(f"f{number}" for number in range(1, 14))
-
-    def __init__(self, btf: Btf, machine: str) -> None:
-        super().__init__(btf, machine)
-        self.result_registers = ("r3", "r4")
 
     def assign_floating(self, abi_type: AbiType) -> Passed:
         """Assign a floating-point number."""
@@ -131,16 +117,11 @@ class Power(CallingConvention):
 
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """Assign a structure, a union, or a number wider than a word."""
-        count = -(-abi_type.size // 8)
-        if (
-            abi_type.homogeneous
-            or abi_type.align > 8
-            or self.next_register + count > len(self.argument_registers)
-        ):
+        if abi_type.homogeneous:
             return self.mark_unknown(abi_type)
-        names = self.argument_registers[self.next_register : self.next_register + count]
-        self.next_register += count
-        return self.in_registers(abi_type, names)
+        if abi_type.align > 8:
+            self.next_register += self.next_register & 1
+        return self.assign_words(abi_type)
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
         """Return the location of a result wider than a word, or of a structure or union."""
@@ -149,6 +130,23 @@ class Power(CallingConvention):
         if abi_type.size > 16:
             return self.assign_sret()
         return self.in_registers(abi_type, self.result_registers)
+
+
+class Mips(Power):
+    """The n64 ABI without floating-point registers; structures are left-justified."""
+
+    def in_registers(self, abi_type: AbiType, names: tuple[str, ...]) -> PassedInRegisters:
+        """Return a value whose words are in consecutive registers."""
+        pieces = super().in_registers(abi_type, names).pieces
+        if abi_type.scalar:
+            return PassedInRegisters(pieces)
+        return PassedInRegisters(
+            tuple(replace(one, register=Register(self.slots[one.name], one.size)) for one in pieces)
+        )
+
+    def aggregate_result(self, abi_type: AbiType) -> Passed:
+        """Return the location of a result wider than a word, or of a structure or union."""
+        return CallingConvention.aggregate_result(self, abi_type)
 
 
 class Arm(CallingConvention):
@@ -172,7 +170,7 @@ class Arm(CallingConvention):
     def aggregate_result(self, abi_type: AbiType) -> Passed:
         """Return the location of a result wider than a word, or of a structure or union."""
         if abi_type.scalar and abi_type.size == 8 and not self.big_endian:
-            return self.in_registers(abi_type, ("r0", "r1"))
+            return self.in_registers(abi_type, self.result_registers)
         if abi_type.size > 4:
             return self.assign_sret()
         return super().aggregate_result(abi_type)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ("Rust",)
 
 
+# Machines whose rules are known → registers of floating-point numbers.
+_FLOATS = {"x86_64": SystemV.float_registers, "aarch64": Aarch64.float_registers}
+
+
 class Rust(SystemV):
     """The convention of rustc, which is not stable.
 
@@ -28,10 +32,7 @@ class Rust(SystemV):
 
     def __init__(self, btf: Btf, machine: str) -> None:
         super().__init__(btf, machine)
-        self.result_registers = {"x86_64": ("rax", "rdx"), "aarch64": ("x0", "x1")}.get(machine, ())
-        self.float_registers = () if not self.result_registers else SystemV.float_registers
-        if machine == "aarch64":
-            self.float_registers = Aarch64.float_registers
+        self.float_registers = _FLOATS.get(machine, ())
         self._numbers: list[ScalarField] | None = None  # the scalars of the current value
 
     def assign_parameter(self, value: Value) -> Passed:
@@ -65,7 +66,7 @@ class Rust(SystemV):
     def assign_aggregate(self, abi_type: AbiType) -> Passed:
         """Assign a structure, a union, or a number wider than a word."""
         numbers = self._numbers
-        if not self.result_registers:
+        if self.machine not in _FLOATS:
             return self.mark_unknown(abi_type)
         if numbers is None:
             return (
@@ -101,7 +102,7 @@ class Rust(SystemV):
 
     def aggregate_result(self, abi_type: AbiType) -> Passed:
         """Return the location of a result wider than a word, or of a structure or union."""
-        if not self.result_registers:
+        if self.machine not in _FLOATS:
             return NotReadable(UNKNOWN_PASSING.format(self.machine, abi_type.description))
         if not abi_type.size:
             return NotReadable("it returns nothing")

@@ -9,7 +9,6 @@ from usdt.arch.abi.passed import NotReadable, Passed, PassedInRegisters, Registe
 
 if TYPE_CHECKING:
     from usdt.arch.abi.classify import AbiType
-    from usdt.btf.reader import Btf
 
 __all__ = ("I386", "SystemV")
 
@@ -18,10 +17,6 @@ class SystemV(CallingConvention):
     """x86-64: the class of an eightbyte is INTEGER if that of any field in it is, else SSE."""
 
     float_registers = tuple(f"xmm{number}" for number in range(8))
-
-    def __init__(self, btf: Btf, machine: str) -> None:
-        super().__init__(btf, machine)
-        self.result_registers = ("rax", "rdx")
 
     def assign_sret(self) -> Passed:
         """Assign the address of the result (sret), and return the location of the result."""
@@ -117,4 +112,4 @@ class I386(CallingConvention):
         """Return the location of a result wider than a word, or of a structure or union."""
         if not abi_type.scalar:
             return self.assign_sret()
-        return self.in_registers(abi_type, ("rax", "rdx"))
+        return self.in_registers(abi_type, self.result_registers)

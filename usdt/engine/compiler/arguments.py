@@ -9,6 +9,7 @@ from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     from usdt.arch.locations import Location, ValueType
+    from usdt.engine.compiler.ir import TypeRef
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("Argument", "Display")
@@ -41,8 +42,8 @@ class Argument:
         display: how it is shown: INTEGER, HEX, KERNEL_SYMBOL or STRING.
         names: the names of its values, if they have any.
         element: the type of an element, if it is an array in the tracepoint's record.
-        handle: its type, a value that only the probe's
-            :class:`usdt.engine.compiler.resolve.TypeProvider` interprets.
+        type_ref: its type for the probe's :class:`usdt.engine.compiler.scope.TypeProvider`, if
+            ``type`` does not say everything; else None.
     """
 
     name: str
@@ -52,4 +53,4 @@ class Argument:
     display: Display = Display.INTEGER
     names: ValueNames | None = None
     element: ValueType | None = None
-    handle: object = None
+    type_ref: TypeRef | None = None

@@ -22,6 +22,7 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from usdt.arch.abi.passed import RegisterPiece
     from usdt.arch.locations import Location
 
 __all__ = (
@@ -31,10 +32,13 @@ __all__ = (
     "U64",
     "ArgumentValue",
     "Arithmetic",
+    "BtfType",
     "Builtin",
+    "ByAddress",
     "Compare",
     "Convert",
     "Deref",
+    "InRegisters",
     "LValue",
     "Node",
     "Not",
@@ -44,6 +48,7 @@ __all__ = (
     "ShortCircuit",
     "StringEquals",
     "StringEqualsConst",
+    "TypeRef",
     "Unavailable",
     "bounds",
     "can_fail",
@@ -61,6 +66,41 @@ U64 = ValueType(ValueClass.UNSIGNED, 8)
 
 
 @frozen
+class BtfType:
+    """The type of an argument whose location holds its value; ``id`` is that of BTF."""
+
+    id: int
+
+
+@frozen
+class ByAddress:
+    """The type of an argument whose location holds the address of the object."""
+
+    id: int
+
+
+@frozen
+class InRegisters:
+    """The type of a value in registers that is no single number.
+
+    Attributes:
+        id: ID of the type.
+        pieces: the registers.
+        bits: bit offset of the value in the pieces.
+        returned: True if the registers are those at the function's return.
+    """
+
+    id: int
+    pieces: tuple[RegisterPiece, ...]
+    bits: int = 0
+    returned: bool = False
+
+
+#: The type of an argument in BTF, and what its location holds.
+TypeRef = BtfType | ByAddress | InRegisters
+
+
+@frozen
 class Number:
     """An integer constant; ``value`` is in the range of its type."""
 
@@ -72,13 +112,12 @@ class Number:
 class ArgumentValue:
     """An argument, as its probe provider describes it.
 
-    ``handle`` is its type for the :class:`usdt.engine.compiler.scope.TypeProvider`, if ``type``
-    does not say everything; else None.
+    ``type_id`` is the ID of its type in BTF, if ``type`` does not say everything; else None.
     """
 
     fetch: Location
     type: ValueType
-    handle: object = None
+    type_id: int | None = None
 
 
 @frozen
@@ -118,7 +157,7 @@ class PointerExpr:
         address: the address as an integer.
         target: the type of the target; elements of pointer arithmetic have its size.
         type: the type of the pointer as an integer.
-        handle: the target's type for :class:`usdt.engine.compiler.scope.TypeProvider`.
+        type_id: the ID of the target's type in BTF; None if it is not from there.
         kernel: whether a type of the kernel says that this is a pointer
             (:mod:`usdt.engine.compiler.codegen.expressions.memory` says why it matters).
     """
@@ -126,7 +165,7 @@ class PointerExpr:
     address: Node
     target: ValueType
     type: ValueType = U64
-    handle: object = None
+    type_id: int | None = None
     kernel: bool = False
 
 
@@ -138,24 +177,26 @@ class LValue:
         address: where it is.
         type: of class STRING for an array of characters, else BYTES.
         element: the type of an element, if it is an array of integers.
-        handle: its type for :class:`usdt.engine.compiler.scope.TypeProvider`.
+        type_id: the ID of its type in BTF.
         kernel: as in :class:`PointerExpr`.
+        registers: the registers that hold it; None if it is in memory.
     """
 
     address: Node
     type: ValueType
     element: ValueType | None = None
-    handle: object = None
+    type_id: int | None = None
     kernel: bool = False
+    registers: InRegisters | None = None
 
 
 @frozen
 class Deref:
-    """The number at an address; ``handle`` and ``kernel`` as in :class:`LValue`."""
+    """The number at an address; ``type_id`` and ``kernel`` as in :class:`LValue`."""
 
     address: Node
     type: ValueType
-    handle: object = None
+    type_id: int | None = None
     kernel: bool = False
 
 
@@ -165,7 +206,7 @@ class Convert:
 
     operand: Node
     type: ValueType
-    handle: object = None
+    type_id: int | None = None
 
 
 @frozen

@@ -165,7 +165,7 @@ def argument_output(
         return _string(key, node, min(fixed + 1 if fixed else MAX_READ, scope.max_string + 1))
     if argument.element is not None and isinstance(argument.fetch, ContextArea):
         return _context_array(key, node, argument.fetch, argument.element, scope)
-    if scope.types is not None and argument.handle is not None:
+    if scope.types is not None and argument.type_ref is not None:
         typed = scope.types.argument(argument, node)
         return _typed(key, typed, scope, expand_pointers=expand_pointers)
     return _plain(key, node, argument.display, argument.names)
@@ -206,7 +206,7 @@ def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) 
         return _lvalue(key, node, shown, scope)
     names = scope.types.names(node) if scope.types is not None else None
     if shown is None:
-        is_address = isinstance(node, PointerExpr) and node.handle is not None
+        is_address = isinstance(node, PointerExpr) and node.type_id is not None
         return _plain(key, node, Display.HEX if is_address else Display.INTEGER, names)
     if shown.display is Display.STRING:
         return _string(key, node, scope.max_string + 1)

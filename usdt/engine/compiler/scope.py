@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from usdt.arch.locations import ValueType
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument, Display
-    from usdt.engine.compiler.ir import Node
+    from usdt.engine.compiler.ir import ArgumentValue, Node
     from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Cast, Expression, Index, Member, Unary
 
@@ -66,8 +66,8 @@ class TypeProvider(Protocol):
     or reports an error. A method may raise :class:`~usdt.base.errors.BtfError`.
     """
 
-    def argument(self, argument: Argument, node: Node) -> Node:
-        """Return ``node``, an argument, with the type of its ``handle``."""
+    def argument(self, argument: Argument, node: ArgumentValue) -> Node:
+        """Return ``node``, an argument, with the type of its ``type_ref``."""
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
         """Return ``target[index]``."""

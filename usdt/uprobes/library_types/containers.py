@@ -68,10 +68,9 @@ class SequenceView:
 
 def sequence_view_of(types: MemberAccess, node: Node) -> SequenceView | None:
     """Return the elements of a value if it is a string or sequence, else None."""
-    number = getattr(getattr(node, "handle", None), "type", getattr(node, "handle", None))
-    if not isinstance(node, LValue) or not isinstance(number, int):
+    if not isinstance(node, LValue) or node.type_id is None:
         return None
-    found = types.btf.resolve(number)
+    found = types.btf.resolve(node.type_id)
     if isinstance(found, btf_types.Forward):
         return _declared_text(types, node, found.name)
     if not isinstance(found, btf_types.Composite):
@@ -95,12 +94,12 @@ def _cxx_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | No
         if _is_declared(types, outer):
             return _declared_text(types, node, name)
         text = None if outer is None else types.member_by_name(outer, "_M_p")
-    if not isinstance(text, PointerExpr) or not isinstance(text.handle, int):
+    if not isinstance(text, PointerExpr) or text.type_id is None:
         return None
     if count is None:
         before = fold(Arithmetic("+", text.address, Number(_OLD_LENGTH & (1 << 64) - 1, U64), U64))
         count = Deref(before, U64)
-    return SequenceView(text.address, count, text.handle, text=True)
+    return SequenceView(text.address, count, text.type_id, text=True)
 
 
 def _first(types: MemberAccess, node: LValue, *names: str) -> Node | None:
@@ -137,8 +136,8 @@ def _either(mask: Node, one: Node, other: Node) -> Node:
 
 
 def _is_declared(types: MemberAccess, node: Node | None) -> bool:
-    number = node.handle if isinstance(node, LValue) else None
-    return isinstance(number, int) and isinstance(types.btf.resolve(number), btf_types.Forward)
+    number = node.type_id if isinstance(node, LValue) else None
+    return number is not None and isinstance(types.btf.resolve(number), btf_types.Forward)
 
 
 def _declared_text(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
@@ -166,21 +165,21 @@ def _cxx_vector(types: MemberAccess, node: LValue) -> SequenceView | None:
     end = _first(types, inner, "_M_finish", "__end_")
     if not isinstance(begin, PointerExpr) or not isinstance(end, PointerExpr):
         return None
-    if not isinstance(begin.handle, int) or not begin.handle:
+    if not begin.type_id:
         return None
-    size = types.btf.size_of(begin.handle)
+    size = types.btf.size_of(begin.type_id)
     if not size:
         return None
     first, behind = (fold(Convert(one.address, S64)) for one in (begin, end))
     apart = fold(Arithmetic("-", behind, first, S64))
     count = fold(Arithmetic("/", apart, Number(size, S64), S64)) if size > 1 else apart
-    return SequenceView(begin.address, count, begin.handle, text=False)
+    return SequenceView(begin.address, count, begin.type_id, text=False)
 
 
 def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     begin, count = types.member_by_name(node, "data_ptr"), types.member_by_name(node, "length")
-    if isinstance(begin, PointerExpr) and isinstance(begin.handle, int) and count is not None:
-        return SequenceView(begin.address, count, begin.handle, bool(_RUST_TEXT.search(name)))
+    if isinstance(begin, PointerExpr) and begin.type_id is not None and count is not None:
+        return SequenceView(begin.address, count, begin.type_id, bool(_RUST_TEXT.search(name)))
     text = name == "String" or name.endswith("::String")
     vector = types.member_by_name(node, "vec") if text else node
     if not isinstance(vector, LValue):
@@ -189,19 +188,18 @@ def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     if not isinstance(buffer, LValue) or count is None:
         return None
     begin = _pointer_in(types, buffer, 0)
-    element = begin.handle if begin is not None else None
+    element = begin.type_id if begin is not None else None
     if not text:
         match = _RUST_VECTOR.search(name)
         element = types.type_named(match[1]) if match else None
-    if begin is None or not isinstance(element, int) or not element:
+    if begin is None or not element:
         return None
     return SequenceView(begin.address, count, element, text)
 
 
 def _pointer_in(types: MemberAccess, place: LValue, depth: int) -> PointerExpr | None:
     # The pointer inside a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
-    number = getattr(place.handle, "type", place.handle)
-    found = types.btf.resolve(number) if isinstance(number, int) else None
+    found = None if place.type_id is None else types.btf.resolve(place.type_id)
     if not isinstance(found, btf_types.Composite) or depth > _MAX_NESTING:
         return None
     for member in found.members[:_MAX_NESTING]:

@@ -53,9 +53,9 @@ def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
     if not _RUST.search(name):
         return None
     inner = _followed(types, node, ("ptr", "pointer"))
-    if not isinstance(inner, PointerExpr) or not isinstance(inner.handle, int):
+    if not isinstance(inner, PointerExpr) or inner.type_id is None:
         return None
-    counted = types.lvalue_at(inner.address, inner.handle)
+    counted = types.lvalue_at(inner.address, inner.type_id)
     if not isinstance(counted, LValue):
         return None
     return types.member_by_name(counted, "value") or types.member_by_name(counted, "data")
@@ -63,10 +63,9 @@ def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
 
 def _head(types: MemberAccess, node: Node | None, depth: int) -> PointerExpr | None:
     # The first element of a libstdc++ tuple, which consists of base classes.
-    number = getattr(node, "handle", None)
-    if not isinstance(node, LValue) or not isinstance(number, int) or depth > _MAX_NESTING:
+    if not isinstance(node, LValue) or node.type_id is None or depth > _MAX_NESTING:
         return None
-    found = types.btf.resolve(number)
+    found = types.btf.resolve(node.type_id)
     if not isinstance(found, Composite):
         return None
     if found.name.startswith(_HEAD):

@@ -1,15 +1,16 @@
 """Resolution of members, elements and casts by BTF, as in ``skb->dev->name``.
 
-The ``handle`` of an expression is the ID of its type in the BTF, or of its target if it is a
+The ``type_id`` of an expression is that of its type in the BTF, or of its target if it is a
 pointer. The BTF may be the kernel's, a module's, or made from a program's debug information.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from usdt.arch.locations import ValueClass, ValueType
+from usdt.arch.locations import AtFunctionReturn, Register, Unreadable, ValueClass, ValueType
 from usdt.base.errors import BtfError
+from usdt.base.frozen import replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.base.text import closest
 from usdt.btf import types as btf_types
@@ -24,12 +25,17 @@ from usdt.engine.compiler.ir import (
     U64,
     ArgumentValue,
     Arithmetic,
+    BtfType,
+    ByAddress,
     Convert,
     Deref,
+    InRegisters,
     LValue,
     Node,
     Number,
     PointerExpr,
+    RegisterAggregate,
+    Unavailable,
 )
 from usdt.engine.compiler.scope import DefaultFormat
 from usdt.engine.compiler.value_names import Enumerators, Flags, ValueNames
@@ -37,6 +43,7 @@ from usdt.engine.compiler.value_names import Enumerators, Flags, ValueNames
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from usdt.arch.abi import RegisterPiece
     from usdt.btf.reader import Btf
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
@@ -83,17 +90,36 @@ class BtfTypes:
             self._made = self._source()
         return self._made
 
-    def argument(self, argument: Argument, node: Node) -> Node:
-        """Return ``node``, an argument, with its type: for a pointer also that of its target."""
-        if not isinstance(argument.handle, int):
-            return node
-        found = self.btf.resolve(argument.handle)
+    def argument(self, argument: Argument, node: ArgumentValue) -> Node:
+        """Return ``node``, an argument, with its type; a structure becomes an object."""
+        match argument.type_ref:
+            case None:
+                return node
+            case BtfType(id=number):
+                return self._typed(node, number)
+            case ByAddress(id=number):
+                reason = f"values of its type ({argument.type.size} bytes) cannot be read"
+                found = self._at(ArgumentValue(node.fetch, U64), 0, number, 0)
+                return found or Unavailable(reason)
+            case InRegisters() as held:
+                return self._load_member(held, 0, held.id, 0)
+            case other:
+                assert_never(other)
+
+    def _typed(self, node: Node, number: int) -> Node:
+        # A number with its type: a pointer with that of its target, an enum with names.
+        found = self.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
             return self._pointer(node, found.type_id)
         if isinstance(node, ArgumentValue):
-            node = ArgumentValue(node.fetch, node.type, argument.handle)
-        if argument.names is not None:
-            self._names[node] = argument.names
+            node = ArgumentValue(node.fetch, node.type, number)
+        return self._named(node, found)
+
+    def _named(self, node: Node, found: btf_types.Type) -> Node:
+        # Remember the names of the values of an enum.
+        names = enum_names(found)
+        if names is not None:
+            self._names[node] = names
         return node
 
     def names(self, node: Node) -> ValueNames | None:
@@ -102,16 +128,20 @@ class BtfTypes:
 
     def shown(self, node: Node) -> DefaultFormat | None:
         """Return how an expression is shown if the item does not specify it."""
-        handle = getattr(node, "handle", None)
-        if not isinstance(handle, int):
-            return None
-        if isinstance(node, LValue):
-            return DefaultFormat(Display.STRUCT, self._shape(handle))
-        if isinstance(node, PointerExpr):
-            return self._shown_pointer(handle)
-        found = self.btf.resolve(handle)
-        cast = declaration(self.btf, handle, strip=True)
-        return DefaultFormat(Display.BOOL if _is_truth(found) else Display.INTEGER, cast=cast)
+        match node:
+            case LValue(type_id=int(number)):
+                return DefaultFormat(Display.STRUCT, self._shape(number))
+            case PointerExpr(type_id=int(number)):
+                return self._shown_pointer(number)
+            case ArgumentValue(type_id=int(number)) | Deref(type_id=int(number)):
+                return self._shown_number(number)
+            case Convert(type_id=int(number)):
+                return self._shown_number(number)
+        return None
+
+    def _shown_number(self, number: int) -> DefaultFormat:
+        form = Display.BOOL if _is_truth(self.btf.resolve(number)) else Display.INTEGER
+        return DefaultFormat(form, cast=declaration(self.btf, number, strip=True))
 
     def _shown_pointer(self, target: int) -> DefaultFormat:
         found = self.btf.resolve(target)
@@ -137,10 +167,10 @@ class BtfTypes:
         Raises:
             BtfError: the type has no such member, or its members are not known.
         """
-        handle = self._handle(target)
-        if handle is None or isinstance(target, PointerExpr) is not tree.arrow:
+        number = _type_id(target)
+        if number is None or isinstance(target, PointerExpr) is not tree.arrow:
             return None
-        found = self.btf.resolve(handle)
+        found = self.btf.resolve(number)
         if isinstance(found, btf_types.Forward):
             kind = "union" if found.union else "struct"
             raise BtfError(f"{kind} {found.name} is only named here: its members are not known")
@@ -149,33 +179,40 @@ class BtfTypes:
         place = self._find(found, tree.name, 0, 0)
         if place is None:
             raise BtfError(self._no_member(found, tree.name))
-        bits, member = place
+        return self.member_at(target, *place)
+
+    def member_at(self, target: Node, bits: int, member: btf_types.Member) -> Node | None:
+        """Return a member that begins ``bits`` bits into the structure at or in ``target``."""
+        if isinstance(target, LValue) and target.registers is not None:
+            held = target.registers
+            return self._load_member(held, held.bits + bits, member.type_id, member.bitfield_size)
         return self._at(_address(target), bits, member.type_id, member.bitfield_size)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:  # noqa: ARG002
         """Return ``target[index]`` of an array or a pointer; None if its type is not known."""
-        handle = self._handle(target)
-        if handle is None:
+        number = _type_id(target)
+        if number is None:
             return None
         if isinstance(target, LValue):
-            found = self.btf.resolve(handle)
+            found = self.btf.resolve(number)
             if not isinstance(found, btf_types.Array):
                 return None
-            handle = found.type_id
+            number = found.type_id
+            if target.registers is not None:
+                return self._load_element(target.registers, number, index)
         try:
-            size = Number(self.btf.size_of(handle), S64)
+            size = Number(self.btf.size_of(number), S64)
         except BtfError:  # void, a function, a structure that is only declared
             return None
         scaled = fold(Arithmetic("*", _converted(index, S64), size, S64))
         address = fold(Arithmetic("+", _address(target), _converted(scaled, U64), U64))
-        return self._at(address, 0, handle, 0)
+        return self._at(address, 0, number, 0)
 
     def deref(self, tree: Unary, target: Node) -> Node | None:  # noqa: ARG002
         """Return ``*target``; None if its type is not known."""
-        handle = self._handle(target)
-        if handle is None or not isinstance(target, PointerExpr):
+        if not isinstance(target, PointerExpr) or target.type_id is None:
             return None
-        return self._at(target.address, 0, handle, 0)
+        return self._at(target.address, 0, target.type_id, 0)
 
     def cast(self, tree: Cast, operand: Node) -> Node | None:
         """Return ``(struct X *)operand``, or the cast to an enum or a typedef.
@@ -201,10 +238,7 @@ class BtfTypes:
         if found is None:
             return None
         node = Convert(_converted(operand, found), found, number)
-        names = enum_names(self.btf.resolve(number))
-        if names is not None:
-            self._names[node] = names
-        return node
+        return self._named(node, self.btf.resolve(number))
 
     def _pointers(self, value: Node, name: str, stars: int) -> PointerExpr:
         # A pointer to pointers. The type of their target is known if the BTF has such a pointer.
@@ -215,10 +249,6 @@ class BtfTypes:
 
     # ------------------------------------------------------------ objects in memory
 
-    def _handle(self, target: Node) -> int | None:
-        handle = target.handle if isinstance(target, PointerExpr | LValue) else None
-        return handle if isinstance(handle, int) else None
-
     def _pointer(self, node: Node, target: int) -> PointerExpr:
         found = value_type(self.btf, target)
         if found is None:
@@ -226,7 +256,7 @@ class BtfTypes:
                 found = ValueType(ValueClass.BYTES, self.btf.size_of(target))
             except BtfError:  # void, a function, a structure that is only declared
                 found = _BYTE
-        return PointerExpr(node, found, handle=target, kernel=self._kernel)
+        return PointerExpr(node, found, type_id=target, kernel=self._kernel)
 
     def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
         # The object of type ``number`` at ``bits`` bits after ``address``; ``width`` is the number
@@ -242,19 +272,24 @@ class BtfTypes:
             return self._pointer(
                 _converted(Deref(start, word, None, self._kernel), U64), found.type_id
             )
-        kind = value_type(self.btf, number)
+        kind = self._value_type(number)
         if kind is not None:
-            node = Deref(start, kind, number, self._kernel)
-            names = enum_names(found)
-            if names is not None:
-                self._names[node] = names
-            return node
+            return self._named(Deref(start, kind, number, self._kernel), found)
         if isinstance(found, btf_types.Array):
             return self._array(start, found)
         if isinstance(found, btf_types.Composite):
             whole = ValueType(ValueClass.BYTES, found.size)
-            return LValue(start, whole, handle=number, kernel=self._kernel)
+            place = LValue(start, whole, type_id=number, kernel=self._kernel)
+            return self._object(place, found)
         return None
+
+    def _value_type(self, number: int) -> ValueType | None:
+        # How a number of a type is read; None for other types.
+        return value_type(self.btf, number)
+
+    def _object(self, place: LValue, found: btf_types.Type) -> Node:  # noqa: ARG002 - for overrides
+        # What stands for an object of type ``found``: by default the object.
+        return place
 
     def _array(self, start: Node, found: btf_types.Array) -> LValue:
         element = value_type(self.btf, found.type_id)
@@ -275,15 +310,15 @@ class BtfTypes:
             shift = size * 8 - shift - width
         start = fold(Arithmetic("+", address, Number(first, U64), U64))
         word = Deref(start, ValueType(ValueClass.UNSIGNED, size), None, self._kernel)
-        whole = _converted(word, U64)
+        return self._bits(word, shift, width, found)
+
+    def _bits(self, word: Node, shift: int, width: int, found: btf_types.Type) -> Node:
+        # ``width`` bits of a number, from bit ``shift`` on.
         kind = S64 if getattr(found, "signed", False) else U64
-        left = fold(Arithmetic("<<", whole, Number(64 - shift - width, U64), U64))
-        value = fold(Arithmetic(">>", _converted(left, kind), Number(64 - width, U64), kind))
-        node = Convert(value, kind, found.id)
-        names = enum_names(found)
-        if names is not None:
-            self._names[node] = names
-        return node
+        left = Arithmetic("<<", _converted(word, U64), Number(64 - shift - width, U64), U64)
+        begun = _converted(fold(left), kind)
+        value = fold(Arithmetic(">>", begun, Number(64 - width, U64), kind))
+        return self._named(Convert(value, kind, found.id), found)
 
     def _find(
         self, found: btf_types.Composite, name: str, bits: int, depth: int
@@ -308,6 +343,94 @@ class BtfTypes:
         kind = "union" if found.kind.name == "UNION" else "struct"
         return f"{kind} {found.name or '{…}'} has no member {name!r}{hint}"
 
+    # ------------------------------------------------------------ values in registers
+
+    def _load_member(self, held: InRegisters, bits: int, number: int, width: int) -> Node:
+        # The value of type ``number``, ``bits`` bits into the registers; ``width`` as in _at().
+        found = self.btf.resolve(number)
+        if width:
+            return self._load_bit_field(held, bits, width, found)
+        if isinstance(found, btf_types.Pointer):
+            word = ValueType(ValueClass.UNSIGNED, self.btf.pointer_size)
+            return self._typed(_converted(self._load_bytes(held, bits // 8, word), U64), number)
+        kind = self._value_type(number)
+        if kind is not None:
+            return self._typed(self._load_bytes(held, bits // 8, kind), number)
+        whole = ValueType(ValueClass.BYTES, self.btf.size_of(number))
+        start = self._load_all(held, bits // 8, whole.size, number)
+        inner = replace(held, id=number, bits=bits)
+        place = LValue(start, whole, type_id=number, kernel=self._kernel, registers=inner)
+        return self._object(place, found)
+
+    def _load_element(self, held: InRegisters, number: int, index: Node) -> Node | None:
+        # An element of an array in registers; None if the index is not a constant.
+        if not isinstance(index, Number):
+            return None
+        bits = held.bits + 8 * self.btf.size_of(number) * index.value
+        return self._load_member(held, bits, number, 0)
+
+    def _load_all(self, held: InRegisters, start: int, size: int, number: int) -> Node:
+        # All bytes of a structure or array; unreadable if any of them is.
+        if self._shape(number) is None:
+            reason = "a structure in registers can only be read member by member"
+            return _unreadable(held, reason, U64)
+        parts: list[tuple[int, Node]] = []
+        for piece in held.pieces:
+            first, end = max(piece.start, start), min(piece.start + piece.size, start + size)
+            if first < end and piece.register is None:
+                return _unreadable(held, piece.problem, U64)
+            while first < end and piece.register is not None:
+                at = piece.register.offset + first - piece.start
+                room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
+                kind = ValueType(ValueClass.UNSIGNED, room)
+                parts.append((first - start, self._load_bytes(held, first, kind)))
+                first += room
+        return RegisterAggregate(tuple(parts), U64)
+
+    def _load_bytes(self, held: InRegisters, start: int, kind: ValueType) -> Node:
+        for piece in held.pieces:
+            if piece.start <= start < piece.start + piece.size:
+                if piece.register is None:
+                    return _unreadable(held, piece.problem, kind)
+                if start + kind.size > piece.start + piece.size:
+                    return self._load_split(held, piece, start, kind)
+                at = Register(piece.register.offset + start - piece.start, kind.size)
+                return _loaded(held, at, kind)
+        return _unreadable(held, "it is in no register", kind)
+
+    def _load_split(
+        self, held: InRegisters, first: RegisterPiece, start: int, kind: ValueType
+    ) -> Node:
+        # A number of a packed structure that starts in one register and ends in the next.
+        later = next((one for one in held.pieces if one.start == first.start + first.size), None)
+        low, high = first.register, None if later is None else later.register
+        if low is None or high is None or self._big_endian or low.size != 8:
+            return _unreadable(held, "it is split between two registers", kind)
+        skipped = 8 * (start - first.start)
+        begin = Arithmetic(">>", _loaded(held, low, U64), Number(skipped, U64), U64)
+        rest = _loaded(held, Register(high.offset, 8), U64)
+        end = Arithmetic("<<", rest, Number(64 - skipped, U64), U64)
+        return fold(Convert(Arithmetic("|", begin, end, U64), kind))
+
+    def _load_bit_field(
+        self, held: InRegisters, bits: int, width: int, found: btf_types.Type
+    ) -> Node:
+        first, shift = divmod(bits, 8)
+        size = next((size for size in (1, 2, 4, 8) if size * 8 >= shift + width), 0)
+        # Do not read past the end of its register.
+        while size and first % 8 + size > 8 and first:
+            first, shift = first - 1, shift + 8
+        if not size or shift + width > 64:
+            reason = f"a bit field of {width} bits in two registers is not supported"
+            return _unreadable(held, reason, U64)
+        size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
+        whole = self._load_bytes(held, first, ValueType(ValueClass.UNSIGNED, size))
+        if isinstance(whole, Unavailable) or not _readable(whole):
+            return whole
+        if self._big_endian:
+            shift = size * 8 - shift - width
+        return self._bits(whole, shift, width, found)
+
 
 def value_type(btf: Btf, number: int) -> ValueType | None:
     """Return how a number of a type is read; None if the type is not an integer or an enum."""
@@ -328,6 +451,10 @@ def enum_names(found: btf_types.Type) -> ValueNames | None:
     return Enumerators(every) if flags is None else Flags(every)
 
 
+def _type_id(target: Node) -> int | None:
+    return target.type_id if isinstance(target, PointerExpr | LValue) else None
+
+
 def _is_truth(found: btf_types.Type) -> bool:
     return isinstance(found, btf_types.Int) and bool(found.encoding & Encoding.BOOL)
 
@@ -338,3 +465,19 @@ def _address(target: Node) -> Node:
 
 def _converted(node: Node, kind: ValueType) -> Node:
     return node if node.type == kind else fold(Convert(node, kind))
+
+
+def _loaded(held: InRegisters, register: Register, kind: ValueType) -> ArgumentValue:
+    return ArgumentValue(AtFunctionReturn(register) if held.returned else register, kind)
+
+
+def _unreadable(held: InRegisters, reason: str, kind: ValueType) -> Node:
+    # An unreadable value at the return keeps its location, so that the probe fires at the return.
+    if held.returned:
+        return ArgumentValue(AtFunctionReturn(Unreadable(reason)), kind)
+    return Unavailable(reason, kind)
+
+
+def _readable(node: Node) -> bool:
+    fetch = node.fetch if isinstance(node, ArgumentValue) else None
+    return not (isinstance(fetch, AtFunctionReturn) and isinstance(fetch.register, Unreadable))

@@ -68,4 +68,4 @@ def moved(pointer: PointerExpr, count: Node, op: str) -> PointerExpr:
     size = Number(pointer.target.size, S64)
     scaled = fold(Arithmetic("*", convert(count, S64), size, S64))
     address = fold(Arithmetic(op, pointer.address, convert(scaled, U64), U64))
-    return PointerExpr(address, pointer.target, handle=pointer.handle, kernel=pointer.kernel)
+    return PointerExpr(address, pointer.target, type_id=pointer.type_id, kernel=pointer.kernel)

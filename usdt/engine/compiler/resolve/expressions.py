@@ -215,7 +215,7 @@ class Resolver(StringComparisons):
 
     def _at(self, tree: Index | Unary, target: PointerExpr) -> Node:
         # The target of a pointer that has a type from a cast, not from type information.
-        if target.handle is not None or target.target.kind is ValueClass.BYTES:
+        if target.type_id is not None or target.target.kind is ValueClass.BYTES:
             raise self.scope.error(
                 tree, "what it points at is of no known size: cast it, as in *(int *)p"
             )

@@ -37,7 +37,7 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         if isinstance(argument.fetch, Constant) and argument.type.kind in KINDS.values():
             return Number(wrap(argument.fetch.value, argument.type), argument.type)
         node = ArgumentValue(argument.fetch, argument.type)
-        if scope.types is not None and argument.handle is not None:
+        if scope.types is not None and argument.type_ref is not None:
             return scope.types.argument(argument, node)
         return node
     if name in INTEGER_BUILTINS:

@@ -134,7 +134,7 @@ def address_of_lvalue(place: LValue) -> Node:
         return Unavailable("it lies in registers and has no address")
     if isinstance(place.address, Unavailable) or not place.kernel:
         return place.address
-    return PointerExpr(place.address, place.type, handle=place.handle, kernel=True)
+    return PointerExpr(place.address, place.type, type_id=place.type_id, kernel=True)
 
 
 def is_string(tree: Expression) -> bool:
