@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from usdt.targets.traced_files import TracedFile
 
 __all__ = ("Tracer",)
+
+T = TypeVar("T")
 
 
 class Tracer(Closeable):
@@ -65,7 +67,7 @@ class Tracer(Closeable):
             first_files = self._first_files()
             self._missing = [finder for finder in self._finders if not finder.found]
             self._session = undo.enter_context(session(self._targets.task_filter))
-            for finder, files in first_files:
+            for finder, files in _in_attach_order(first_files):
                 self._attach(finder, files)
             self._targets.watch(self._session)
             self._resources = undo.pop_all()
@@ -174,7 +176,7 @@ class Tracer(Closeable):
         for file in files:
             if file.renewed:
                 self._files.forget(file)
-        for finder in self._finders if files else ():
+        for finder in _in_attach_order(self._finders if files else ()):
             if finder.text.path is None:
                 try:
                     self._attach(finder, files)
@@ -205,3 +207,10 @@ class Tracer(Closeable):
                     raise
                 self.notices.append(str(err))
         self._missing = []
+
+
+def _in_attach_order(probes: Sequence[T]) -> Iterator[T]:
+    # The uprobe that is registered last runs first: consumer_add() in kernel/events/uprobes.c puts
+    # it at the head of the list. So the last probe is attached first, and hits at one place come
+    # in the order in which the user gave the probes.
+    return reversed(probes)

@@ -103,7 +103,8 @@ class UprobeAttacher:
 
     def _link(self, program: Program, requests: Sequence[AttachRequest]) -> None:
         point = requests[0].point
-        sites = list(dict.fromkeys(_site(request) for request in requests))
+        # The kernel runs uprobes at one place in reverse order of their registration.
+        sites = list(dict.fromkeys(_site(request) for request in requests))[::-1]
         on_return = requests[0].on_return
         what = f"{len(sites)} {'returns' if on_return else 'sites'}"
         where = f"{what} of {point.path}" + (f" in {point.pid}" if point.pid else "")
