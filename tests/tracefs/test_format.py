@@ -210,3 +210,43 @@ def test_declarations() -> None:
     assert isinstance(form.own[0], FormatField)
     assert sys.byteorder in ("little", "big")
     assert not Path("made").exists()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        pytest.param("081", id="an octal number with an 8"),
+        pytest.param("1" * 5000, id="more digits than Python converts"),
+        pytest.param('__print_symbolic(REC, {1, "a"})', id="names of a record"),
+        pytest.param('__print_flags(REC, "|", {})', id="flags of a record, without names"),
+        pytest.param("sizeof(int", id="a size that does not end"),
+        pytest.param("sizeof(", id="a size of nothing"),
+    ],
+)
+def test_a_damaged_argument_is_unknown_and_ends(argument: str) -> None:
+    form = parse_format(made(field("int n", 8, 4), shown=f'"n=%s", {argument}'))
+    assert named_fields(form) == {}
+    assert Printer(form).text(form.decode(bytes(12))) == "n=?"
+
+
+@pytest.mark.parametrize(
+    "directive", ["%99999999999d", "%" + "1" * 5000 + "d", "%." + "1" * 5000 + "d"]
+)
+def test_a_damaged_directive_prints(directive: str) -> None:
+    form = parse_format(made(field("int n", 8, 4), shown=f'"{directive}", REC->n'))
+    assert Printer(form).text({"n": 1})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("field:\0", id="no field"),
+        pytest.param("field:\x1b;\toffset:0;\tsize:4;", id="no declaration"),
+        pytest.param(field("int n", 10**11, 4), id="an offset without end"),
+    ],
+)
+def test_errors_are_printable(line: str) -> None:
+    text = made(line).replace("name: made", "name: ma\0de")
+    with pytest.raises(FormatError, match="malformed field") as caught:
+        parse_format(text)
+    assert str(caught.value).isprintable()

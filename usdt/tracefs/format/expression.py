@@ -204,7 +204,7 @@ class ExpressionParser:
             return self._parenthesis()
         self._take()
         if kind == "number":
-            number = int(word, 0) if word[:2].lower() == "0x" or word[0] != "0" else int(word, 8)
+            number = _number(word)
             return lambda _: number
         if kind == "string":
             self.position -= 1
@@ -281,10 +281,9 @@ class ExpressionParser:
                 return _length(found)
             return found if name in _PLAIN else _unknown(found)
         arguments = []
+        if name == "sizeof":
+            arguments.append(self._size())
         while self._peek() != ")":
-            if name == "sizeof":
-                arguments.append(self._size())
-                continue
             arguments.append(self._conditional())
             if self._peek() == ",":
                 self._take()
@@ -332,7 +331,7 @@ class ExpressionParser:
         self._take(")")
         # The names belong to a field if the value is that field alone, perhaps with a cast.
         alone = names.count("REC") == 1 and not set(words) & {"&", ">>", "<<", "+", "/", "%", "|"}
-        field = names[names.index("REC") + 1] if alone else None
+        field = next(iter(names[names.index("REC") + 1 :]), None) if alone else None
         named = NameTable("flags" if flags else "symbols", separator, tuple(table), field)
         self.named.append(named)
         return lambda values: format_named(named, value(values))
@@ -369,6 +368,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         found.append((kind, match[kind]))
         position = match.end()
     return found
+
+
+def _number(word: str) -> int:
+    octal = word[0] == "0" and word[:2].lower() != "0x"
+    try:
+        return int(word, 8 if octal else 0)
+    except ValueError as err:  # an octal 8, or more digits than Python converts
+        raise FormatError(f"print fmt: {word[:20]!r} is not a number") from err
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "e": "\x1b"}

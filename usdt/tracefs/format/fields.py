@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
+from usdt.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,8 @@ Kind = Literal["integer", "string", "array", "bytes"]
 Location = Literal["here", "data_loc", "rel_loc"]
 
 _FIELD = re.compile(
-    r"\s*field(?P<special>\sspecial)?:(?P<declared>[^;]+);\s*offset:(?P<offset>\d+);"
-    r"\s*size:(?P<size>\d+);(?:\s*signed:(?P<signed>\d);)?"
+    r"\s*field(?P<special>\sspecial)?:(?P<declared>[^;]+);\s*offset:(?P<offset>\d{1,9});"
+    r"\s*size:(?P<size>\d{1,9});(?:\s*signed:(?P<signed>\d);)?"
 )
 _DECLARED = re.compile(
     r"(?P<location>__data_loc|__rel_loc)?\s*(?P<type>.*?)\s*(?P<open>(?:\[\d*\])*)\s*"
@@ -154,7 +155,7 @@ def parse_format(text: str) -> EventFormat:
         FormatError: it is malformed.
     """
     name = re.search(r"^name:\s*(\S+)\s*$", text, re.MULTILINE)
-    number = re.search(r"^ID:\s*(\d+)\s*$", text, re.MULTILINE)
+    number = re.search(r"^ID:\s*(\d{1,9})\s*$", text, re.MULTILINE)
     shown = re.search(r"^print fmt:\s*(.*)", text, re.MULTILINE | re.DOTALL)
     if name is None or number is None:
         raise FormatError(f"not a format file: no name and ID in {text[:60]!r}")
@@ -164,17 +165,17 @@ def parse_format(text: str) -> EventFormat:
             continue
         match = _FIELD.match(line)
         if match is None:
-            raise FormatError(f"event {name[1]}: malformed field: {line.strip()!r}")
+            raise FormatError(f"event {printable(name[1])}: malformed field: {line.strip()!r}")
         fields.append(_field(name[1], match))
         if len(fields) > _MAX_FIELDS:
-            raise FormatError(f"event {name[1]}: more than {_MAX_FIELDS} fields")
+            raise FormatError(f"event {printable(name[1])}: more than {_MAX_FIELDS} fields")
     return EventFormat(name[1], int(number[1]), tuple(fields), shown[1].strip() if shown else "")
 
 
 def _field(event: str, match: re.Match[str]) -> FormatField:
     declared = _DECLARED.match(match["declared"].strip())
     if declared is None:
-        raise FormatError(f"event {event}: malformed field: {match['declared']!r}")
+        raise FormatError(f"event {printable(event)}: malformed field: {match['declared']!r}")
     offset, size = int(match["offset"]), int(match["size"])
     signed = match["signed"] == "1"
     kind_name = " ".join(declared["type"].split())
@@ -191,7 +192,7 @@ def _field(event: str, match: re.Match[str]) -> FormatField:
             return FormatField(*common, "array", location, 0, signed=False, count=size // 4)
         return FormatField(*common, kind, location, element, base[1] if base else signed)
     if brackets:
-        count = re.fullmatch(r"\[(\d+)\]", brackets)
+        count = re.fullmatch(r"\[(\d{1,9})\]", brackets)
         element = base[0] if base else (size // int(count[1]) if count and int(count[1]) else 1)
         element = element if element and size % element == 0 else 1
         kind = "string" if kind_name in ("char", "const char") else "array"

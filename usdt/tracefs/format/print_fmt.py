@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("Printer",)
 
 _DIRECTIVE = re.compile(
-    r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d+))?"
+    r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d{1,9})?(?:\.(?P<precision>\*|\d{1,9}))?"
     r"(?P<length>hh|h|ll|l|L|z|t|j|q)?(?P<conversion>[diouxXcspn%])(?P<suffix>[A-Za-z0-9]*)"
 )
 _SUFFIXES = re.compile(r"(?:S|s|B|K|x|I[46]|i[46]|I[46]c|d|D|h|U[bBlL]?|V|a|e|M|m|MF|b|bl)")
