@@ -30,6 +30,7 @@ SV = SYMBOLS["sv"]
         pytest.param("-4@[sp, 12]", mem(M, "sp", 12, size=4), id="the stack"),
         pytest.param("-4@[sp, #12]", mem(M, "sp", 12, size=4), id="with a hash"),
         pytest.param("-4@[sp,12]", mem(M, "sp", 12, size=4), id="without a blank"),
+        pytest.param("-4@[x31,-40]", mem(M, "sp", -40, size=4), id="register 31 is the stack"),
         pytest.param("8@[x29, -8]", mem(M, "x29", -8), id="below a base"),
         pytest.param("1@[x1, x3]", mem(M, "x1", 0, "x3", size=1), id="an index"),
         pytest.param("8@[x1, x3, lsl 3]", mem(M, "x1", 0, "x3", 8), id="scaled"),

@@ -9,6 +9,7 @@ of kind "unknown", so that the others keep their positions.
 from __future__ import annotations
 
 import functools
+import re
 
 from usdt.arch.operands import arch_of
 from usdt.arch.operands.grammar import WIDEST_WORD, WORD, ArgSpec, NumberType, Operand, excerpt
@@ -22,6 +23,11 @@ MAX_BLANKS = 16  # blanks inside one pair of brackets: "[r2, r0, lsl #2]" has 3
 MAX_SIZE_DIGITS = 9
 
 BRACKETS = frozenset("([,")  # a blank inside an operand follows one of these
+# Blanks that separate nothing: "-4 @ -20 ( %rbp )" is "-4@-20(%rbp)". A size ends at its "@"; a
+# bracket opens after a number or a symbol that follows an "@".
+AROUND_AT = re.compile(r"(?<![^ ])(-?[0-9]{1,9}f?)(?: +@ *|@ +)(?=[^ ])(?!-?[0-9]{1,9}f? *@)")
+BEFORE_BRACKET = re.compile(r"(@[^ @(\[%$]+) +(?=\()")
+INSIDE_BRACKETS = re.compile(r"(?<=[(\[]) +|(?<! ) +(?=[)\]])")
 BLANKS = dict.fromkeys(map(ord, "\t\n\v\f\r"), " ")
 
 
@@ -36,7 +42,7 @@ def split_arguments(args: str, *, commas: bool = False) -> tuple[str, ...]:
         return (args,)
     if args.startswith(":"):
         return ()
-    words = args.translate(BLANKS).split(" ")
+    words = without_blanks(args.translate(BLANKS)).split(" ")
     pieces: list[str] = []
     position = 0
     while position < len(words):
@@ -49,6 +55,17 @@ def split_arguments(args: str, *, commas: bool = False) -> tuple[str, ...]:
             break
     rest = " ".join(words[position:]).strip(" ")
     return (*pieces, rest) if rest else tuple(pieces)
+
+
+def without_blanks(args: str) -> str:
+    """Remove the blanks around ``@`` and inside of brackets, which libbpf allows."""
+    if " @" in args or "@ " in args:
+        args = AROUND_AT.sub(r"\1@", args)
+    if " (" in args:
+        args = BEFORE_BRACKET.sub(r"\1", args)
+    if "( " in args or " )" in args or "[ " in args or " ]" in args:
+        args = INSIDE_BRACKETS.sub("", args)
+    return args
 
 
 def words_of_argument(words: list[str], position: int, *, commas: bool = False) -> int:

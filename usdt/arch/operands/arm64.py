@@ -3,7 +3,7 @@
 12  -1  #5                        constants
 x0  w0  sp  xzr                   registers
 v0  d8  s1                        registers that struct pt_regs does not have
-[x0]  [sp, 16]  [x0, -8]          memory
+[x0]  [sp, 16]  [x0, -8]          memory; the base x31 is sp, as in the instruction's bits
 [x1, x3]  [x0, x1, lsl 3]         with an index, [x0, w1, sxtw 2] with one of 32 bits
 [x6, #:lo12:sym]                  the low 12 bits of a symbol's address
 """
@@ -61,6 +61,7 @@ def memory(spec: ArgSpec) -> Operand:
     if not spec.body.endswith("]"):
         return spec.unknown(f"{excerpt(spec.body)} is not an address, or changes its base register")
     base, *rest = [part.strip(" ") for part in spec.body[1:-1].split(",")]
+    base = "sp" if base == "x31" else base
     if not rest:
         return ARM64.memory(spec, LinearAddress(), base)
     if rest[0] in ARM64.names or rest[0] in ARM64.zero:

@@ -3,7 +3,7 @@
 12  -1                               constants
 $r4  $a0  $sp                        registers
 $f0  $fa0  $vr1  $xr1                registers that struct pt_regs does not have
-[$r3,16]  $r3,16  [$r4]  16($r3)     memory
+[$r3,16]  $r3,16  [$r4]  16($r3)     memory; in brackets also without sigils, [sp, 16]
 [$r4,$r5]  $r4,$r5                   with an index
 $r12,%pc_lo12(sv)                    the low 12 bits of a symbol's address
 """
@@ -58,7 +58,7 @@ def parse_operand(spec: ArgSpec) -> Operand:
     if number is not None:
         return spec.constant(number)
     if body.startswith("[") and body.endswith("]"):
-        return address(spec, body[1:-1])
+        return address(spec, ",".join(map(with_sigil, body[1:-1].split(","))))
     if body.startswith("$"):
         return address(spec, body) if "," in body else LOONGARCH.register(spec, body[1:])
     if body.endswith(")"):
@@ -67,6 +67,12 @@ def parse_operand(spec: ArgSpec) -> Operand:
             return spec.unknown(f"{excerpt(body)} names no base register")
         return LOONGARCH.memory(spec, relocated(head), base[1:])
     return LOONGARCH.symbol(spec, body)
+
+
+def with_sigil(part: str) -> str:
+    """Return a part of an address in brackets; a register's name gets its ``$``."""
+    name = part.strip(" ")
+    return f"${name}" if name in LOONGARCH.names or name in LOONGARCH.zero else part
 
 
 def address(spec: ArgSpec, text: str) -> Operand:
