@@ -34,6 +34,12 @@ CXX = [
         "_Z2apIZ3locIiEvT_EUliE_EvS1_",
         "void ap<loc<int>(int)::{lambda(int)#1}>(loc<int>(int)::{lambda(int)#1})",
     ),
+    # The qualifiers of an array are those of its elements.
+    ("_Z1fIA30_cEvRKT_", "void f<char [30]>(char const (&) [30])"),
+    ("_Z1fIA3_A4_iEvPPKT_", "void f<int [3][4]>(int const (**) [3][4])"),
+    ("_Z1fIA30_cEvM1AKT_", "void f<char [30]>(char const (A::*) [30])"),
+    ("_Z1fIXadL_ZgtEEEvv", "void f<&(operator>)>()"),
+    ("_Z1fIXadL_ZN1ArsEEEEvv", "void f<&A::operator>> >()"),
     ("_GLOBAL__I_foo", "global constructors keyed to foo"),
 ]
 RUST = [

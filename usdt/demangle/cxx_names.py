@@ -9,6 +9,7 @@ from usdt.demangle.cxx_expressions import OPERATORS, ExpressionParser
 from usdt.demangle.cxx_nodes import (
     CxxCast,
     CxxLambda,
+    CxxLiteral,
     CxxName,
     CxxNode,
     CxxPack,
@@ -237,7 +238,7 @@ class NameParser(ExpressionParser):
         if found is None or not found[0]:
             raise MalformedName
         word = found[0]
-        return CxxName(f"operator{' ' if word[0].isalpha() else ''}{word}")
+        return CxxLiteral(f"operator{' ' if word[0].isalpha() else ''}{word}")
 
     # ------------------------------------------------------------ templates, substitutions
 

@@ -109,7 +109,7 @@ class CxxName(CxxNode):
 
 
 class CxxLiteral(CxxName):
-    """A number; unlike a name, it is printed in parentheses as an operand."""
+    """A number or an operator; unlike a name, it is printed in parentheses as an operand."""
 
 
 class CxxSequence(CxxNode):
@@ -159,6 +159,12 @@ class CxxQualified(CxxNode):
     def __init__(self, inner: CxxNode, words: str) -> None:
         self._inner = inner
         self._words = words
+
+    def resolve(self, out: CxxPrinter, scopes: Scopes) -> tuple[CxxNode, Scopes]:
+        # Qualifiers of an array are those of its elements: a pointer to it needs parentheses.
+        with out:
+            target, inner_scopes = self._inner.resolve(out, scopes)
+        return (target, inner_scopes) if isinstance(target, CxxArray) else (self, scopes)
 
     def left(self, out: CxxPrinter) -> None:
         with out:
@@ -317,8 +323,9 @@ class CxxEncoding(CxxNode):
 
     @property
     def bare(self) -> bool:
-        """True if its address is printed without parentheses: all but functions outside scopes."""
-        return isinstance(self.name, CxxSequence) or self._parameters is None
+        """True if its address is printed without parentheses: members, and plain names."""
+        plain = self._parameters is None and not isinstance(self.name, CxxLiteral)
+        return plain or isinstance(self.name, CxxSequence)
 
     def alone(self) -> CxxEncoding:
         """Return the name without parameters and result."""
