@@ -30,6 +30,9 @@ ffffffffc0000080 t bpf_prog_6deef7357e7b4530\t[bpf]
         (0xFFFFFFFF81000200, "data+0x0 [kernel]"),
         (0xFFFFFFFFC0000010, "handler+0x10 [nf_tables]"),
         (0xFFFFFFFFC0000090, "bpf_prog_6deef7357e7b4530+0x10 [bpf]"),
+        (0xFFFFFFFF81100200, "data+0x100000 [kernel]"),
+        (0xFFFFFFFF81100201, "0xffffffff81100201 [unknown]"),  # beyond a section's last symbol
+        (0xFFFFFFFFBFFFFFFF, "0xffffffffbfffffff [unknown]"),  # before the first module
         (0xFFFFFFFF80FFFFFF, "0xffffffff80ffffff [unknown]"),
         (0xFFFFFFFFD0000000, "0xffffffffd0000000 [unknown]"),
         (0, "0x0 [unknown]"),

@@ -19,7 +19,9 @@ __all__ = ("KALLSYMS", "KernelSymbols")
 
 KALLSYMS = "/proc/kallsyms"
 _NAMED = frozenset(b"tTwWdDbBrRvV")  # types of code and data symbols, as in nm(1)
-_FARTHEST = 1 << 20  # maximum bytes from the last symbol to an address that is still part of it
+# Maximum bytes from a symbol to an address that is still part of it: the file has no sizes, and
+# sections have gaps of megabytes and more between them
+_FARTHEST = 1 << 20
 _MAX_DUMP = 256 << 20
 _MAX_LINES = 1 << 22
 
@@ -69,9 +71,8 @@ class KernelSymbols:
         found = bisect.bisect_right(self._starts, within) - 1
         if found < 0:
             return Frame(address)
-        last = found + 1 == len(self._starts)
         start, name = self._rows[found]
-        if last and within - start > _FARTHEST:
+        if within - start > _FARTHEST:
             return Frame(address)
         while found and self._rows[found - 1][0] == start:
             found -= 1
