@@ -49,9 +49,14 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
     from usdt.btf.c_dump import Definitions, definition  # noqa: PLC0415 - not for functions
     from usdt.btf.lookup import find_type  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415
+    from usdt.btf.types import Variable  # noqa: PLC0415
 
     btf = Btf.from_kernel()
     number = find_type(btf, name)
+    found = btf.type(number)
+    if needed and isinstance(found, Variable):
+        texts = [*Definitions(btf).needed(found.type_id), definition(btf, number)]
+        return [printable_lines(text) for text in texts]
     if needed:
         return [printable_lines(text) for text in Definitions(btf).needed(number)]
     return [printable_lines(definition(btf, number))]

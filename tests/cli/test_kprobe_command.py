@@ -253,6 +253,9 @@ def test_definitions_of_types() -> None:
     )
     needed = output("info", "--type", "struct hlist_head", "--needed")
     assert needed.index("struct hlist_node") < needed.index("struct hlist_head {")
+    assert output("info", "--type", "runqueues") == "extern struct rq runqueues;\n"
+    variable = output("info", "--type", "runqueues", "--needed")
+    assert variable.index("struct rq {") < variable.index("extern struct rq runqueues;")
     assert "nearest is struct sk_buff" in one_error(run("info", "--type", "struct skbuf"))
 
 

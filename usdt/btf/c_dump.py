@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
 from usdt.btf.c_alignment import CAlignment
-from usdt.btf.declare import CDeclarationPrinter
+from usdt.btf.declare import CDeclarationPrinter, declaration
 from usdt.btf.format import MAX_NESTING, Kind, nesting_error
 from usdt.btf.types import (
     Array,
@@ -20,6 +20,7 @@ from usdt.btf.types import (
     Pointer,
     Type,
     Typedef,
+    Variable,
 )
 
 if TYPE_CHECKING:
@@ -57,12 +58,16 @@ _BOTTOM = """\
 def definition(btf: Btf, type_id: int) -> str:
     """Return the definition of one type in C, without the types that it needs.
 
-    Types that have no definition (pointers, for example) are declared.
+    Types that have no definition (pointers, for example) and variables are declared.
 
     Raises:
         BtfError: the type is nested too deeply.
     """
-    return Definitions(btf).text(btf.type(type_id)) + ";\n"
+    found = btf.type(type_id)
+    if isinstance(found, Variable):
+        linkage = "extern" if found.linkage else "static"  # BTF_VAR_STATIC is 0
+        return f"{linkage} {declaration(btf, found.type_id, found.name)};\n"
+    return Definitions(btf).text(found) + ";\n"
 
 
 def header(btf: Btf) -> Iterator[str]:

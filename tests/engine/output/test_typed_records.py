@@ -243,7 +243,9 @@ def test_an_array_of_text_that_is_full_has_no_nul() -> None:
         ("*t->where", "of no known size: cast it"),
         ("t->where[1]", "of no known size: cast it"),
         ("*t->fn", "of no known size: cast it"),
-        ("t.name", ".name needs the type before it"),
+        ("t.name", "a pointer: write ->name"),
+        ("t->in->a", "a structure: write .a"),
+        ("n->x", "int is no structure: it has no member 'x'"),
     ],
 )
 def test_mistakes_are_told(item: str, reason: str) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.arch.locations import Location, ValueType
     from usdt.engine.compiler.ir import TypeRef
     from usdt.engine.compiler.value_names import ValueNames
 
-__all__ = ("Argument", "Display")
+__all__ = ("Argument", "Display", "numbered")
 
 
 class Display(enum.Enum):
@@ -54,3 +56,9 @@ class Argument:
     names: ValueNames | None = None
     element: ValueType | None = None
     type_ref: TypeRef | None = None
+
+
+def numbered(arguments: Sequence[Argument]) -> int:
+    """Return how many ``arg0``… a site has: the highest number and one."""
+    numbers = (one.name[3:] for one in arguments if one.name.startswith("arg"))
+    return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import replace
+from usdt.engine.compiler.arguments import numbered
 from usdt.engine.compiler.codegen.model import ProgramVariant
 from usdt.engine.compiler.entry_return import (
     EntryReturnRole,
@@ -89,7 +90,7 @@ class AttachPlanner:
         Raises:
             LanguageError: an item is not valid at the probe.
         """
-        most = max((len(point.arguments) - has_result(point) for point in points), default=0)
+        most = max((numbered(point.arguments) for point in points), default=0)
         plans: dict[Any, ProbePlan] = {}
         requests: list[AttachRequest] = []
         for point in points:

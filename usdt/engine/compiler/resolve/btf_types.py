@@ -165,8 +165,9 @@ class BtfTypes:
         """Return ``target->name`` or ``target.name``; None if the type of ``target`` is not known.
 
         Raises:
-            BtfError: the type has no such member, or its members are not known.
+            BtfError: the type is no structure, has no such member, or its members are not known.
         """
+        self._check_structure(tree, target)
         number = _type_id(target)
         if number is None or isinstance(target, PointerExpr) is not tree.arrow:
             return None
@@ -180,6 +181,18 @@ class BtfTypes:
         if place is None:
             raise BtfError(self._no_member(found, tree.name))
         return self.member_at(target, *place)
+
+    def _check_structure(self, tree: Member, target: Node) -> None:
+        number = getattr(target, "type_id", None)
+        found = None if number is None else self.btf.resolve(number)
+        is_pointer = isinstance(target, PointerExpr)
+        if isinstance(found, btf_types.Composite):
+            if is_pointer is not tree.arrow:
+                is_a, sign = ("a pointer", "->") if is_pointer else ("a structure", ".")
+                raise BtfError(f"what stands before it is {is_a}: write {sign}{tree.name}")
+        elif number and not isinstance(found, btf_types.Forward):
+            spelled = declaration(self.btf, number, "*" if is_pointer else "", strip=True)
+            raise BtfError(f"{spelled} is no structure: it has no member {tree.name!r}")
 
     def member_at(self, target: Node, bits: int, member: btf_types.Member) -> Node | None:
         """Return a member that begins ``bits`` bits into the structure at or in ``target``."""

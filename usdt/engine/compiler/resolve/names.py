@@ -58,6 +58,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
 
 
 def _no_argument(name: str, scope: Scope) -> str:
+    if not scope.declared and scope.arguments:
+        return f"{scope.probe} has no {name}; known here: {', '.join(scope.arguments)}"
     if not scope.declared:
         return f"{scope.probe} has no arguments; {name} was asked for"
     last = f"arg0…arg{scope.declared - 1}" if scope.declared > 1 else "arg0"

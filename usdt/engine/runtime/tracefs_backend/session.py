@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.closeable import Closeable
 from usdt.base.errors import NotSupported, TracingError
 from usdt.base.machine import program_word_size
+from usdt.engine.compiler.arguments import numbered
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.output.decode import CONTEXT, Decoder
 from usdt.engine.runtime.attach.requests import AttachFailure
@@ -170,7 +171,7 @@ class TracefsSession(Pollable, Closeable):
             TracingError: a predicate needs a value that no event can fetch.
         """
         self._start()
-        most = max((len(point.arguments) for point in points), default=0)
+        most = max((numbered(point.arguments) for point in points), default=0)
         plans: dict[Any, ProbePlan] = {}
         events: dict[Any, _Event] = {}
         cases: dict[Any, _Case] = {}
