@@ -177,6 +177,19 @@ def test_the_spelling_of_2009_is_translated() -> None:
     assert "ra: left out" in done.stderr
 
 
+def test_check_takes_the_spelling_of_2009_as_define_does() -> None:
+    done = event("check", "p:myprobe do_sys_open a0 s2 sa")
+    assert done.stdout == "p:myprobe do_sys_open $arg1 $stack2 $stack\n"
+    assert "syntax of 2009: a0: $arg1" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["p:x strcasecmp s1:string", "p:x strcasecmp s2 s1"])
+def test_a_parameter_keeps_its_name(line: str) -> None:
+    shown = event("check", "--as", "6.12", line)
+    assert shown.stdout == f"{line}\n"
+    assert "2009" not in shown.stderr
+
+
 def test_fields_of_a_tracepoint_are_shown() -> None:
     shown = event("show", "sched/sched_switch").stdout
     assert "char prev_comm[16];" in shown

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kprobe.cli.event.definitions import modernized
 from kprobe.events import DefinitionError, Dialect, canonical, parse
 from usdt.base.text import printable
 
@@ -39,6 +40,7 @@ is 1.
 def check(definition: str, version: str | None, *, as_json: bool) -> int:
     """Check one definition."""
     dialect = Dialect.of(version) if version else Dialect.running(_readme())
+    definition = modernized(definition, dialect)
     try:
         parse(definition, dialect)
     except DefinitionError as err:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ __all__ = (
     "define",
     "definition_arguments",
     "dialect_of",
+    "modernized",
     "parse_definitions",
     "read_lines",
 )
@@ -111,6 +113,41 @@ def read_lines(words: Iterable[str], files: Iterable[str]) -> list[str]:
     return definitions
 
 
+def modernized(line: str, dialect: Dialect) -> str:
+    """Return a definition without the syntax of 2009; say on stderr what is translated.
+
+    A name of a parameter of the function is that parameter where the kernel looks it up.
+    """
+    text, changes = translate(line)
+    if changes and dialect.variables:
+        text, changes = translate(line, _parameters(line))
+    for change in changes:
+        say(f"syntax of 2009: {change}")
+    return text
+
+
+def _parameters(line: str) -> set[str]:
+    # From BTF, if the definition is of a function that is in it.
+    place = re.fullmatch(r"(?:(\w+):)?([A-Za-z_]\w*)(?:[+%].*)?", line.split()[1])
+    if place is None:
+        return set()
+    from usdt.btf.format import Kind  # noqa: PLC0415 - BTF, only if needed
+    from usdt.btf.reader import Btf  # noqa: PLC0415
+    from usdt.btf.types import Function, FunctionProto  # noqa: PLC0415
+
+    names: set[str] = set()
+    try:
+        btf = Btf.from_module(place[1]) if place[1] else Btf.from_kernel()
+        for number in btf.find(place[2], Kind.FUNC):
+            function = btf.type(number)
+            prototype = btf.type(function.type_id) if isinstance(function, Function) else None
+            if isinstance(prototype, FunctionProto):
+                names.update(parameter.name for parameter in prototype.parameters)
+    except TracingError:  # without BTF, no word is a parameter
+        return set()
+    return names
+
+
 def parse_definitions(lines: Iterable[str], dialect: Dialect) -> list[NamedDefinition]:
     """Parse definitions. Translate the syntax of 2009, with a message on stderr.
 
@@ -120,9 +157,7 @@ def parse_definitions(lines: Iterable[str], dialect: Dialect) -> list[NamedDefin
     """
     definitions = []
     for line in lines:
-        text, changes = translate(line)
-        for change in changes:
-            say(f"syntax of 2009: {change}")
+        text = modernized(line, dialect)
         definition = parse(text, dialect)
         if isinstance(definition, Deletion):
             raise TracingError(f"{text}: deletes events; use kprobe event remove")
