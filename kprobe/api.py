@@ -22,7 +22,7 @@ __all__ = ("Session", "attach")
 def attach(
     *probes: str,
     pid: int | Iterable[int] | None = None,
-    command: Sequence[str] | None = None,
+    command: str | Sequence[str] | None = None,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
     max_string: int = DEFAULT_STRING,
@@ -38,7 +38,8 @@ def attach(
             ``"syscall:openat(str(filename), return)"``. Probes of files (``usdt:``, ``uprobe:``)
             may be among them.
         pid: trace one process or several; without it and ``command``, all processes.
-        command: a command to start and trace, with its arguments; it runs when attach() returns.
+        command: a command to start and trace: its words, or a string that is split as by a shell.
+            It runs when attach() returns.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
         max_string: bytes that str() keeps of a string.
@@ -52,6 +53,7 @@ def attach(
         NotSupported: the kernel lacks a feature that a probe needs.
         TargetError: there is no such process or file.
         SyscallError: the kernel refuses; EPERM without CAP_BPF and CAP_PERFMON.
+        TypeError: an argument has a wrong type.
 
     Example:
         >>> with kprobe.attach("tracepoint:sched:sched_process_exec(filename)") as events:

@@ -49,7 +49,7 @@ def list_probes(
 def attach(
     *probes: str,
     pid: int | Iterable[int] | None = None,
-    command: Sequence[str] | None = None,
+    command: str | Sequence[str] | None = None,
     all_processes: bool = False,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
@@ -66,7 +66,8 @@ def attach(
             the kernel (``tracepoint:``, ``syscall:``, …) may be among them.
         pid: trace one process or several. Without it, ``command`` and ``all_processes``, the
             probes must name their files, and every process that runs them is traced.
-        command: a command to start and trace, with its arguments; it runs when attach() returns.
+        command: a command to start and trace: its words, or a string that is split as by a shell.
+            It runs when attach() returns.
         all_processes: trace all processes.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
@@ -81,6 +82,7 @@ def attach(
         ProbeNotFound: there is no such probe; the message names the closest.
         TargetError: there is no such process or file.
         SyscallError: the kernel refuses; EPERM without CAP_BPF and CAP_PERFMON.
+        TypeError: an argument has a wrong type.
 
     Example:
         >>> with usdt.attach("python:gc__start(arg0)", pid=1234) as events:

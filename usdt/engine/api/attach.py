@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from usdt.engine.api.events import Events
@@ -10,12 +11,12 @@ from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_probes
-from usdt.engine.run.options import TargetOptions
+from usdt.engine.run.options import TargetOptions, split_command
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind, ProbeText
@@ -29,15 +30,20 @@ __all__ = ("open_events", "parse_probes", "symbolizer", "target_options")
 def target_options(
     *,
     pid: int | Iterable[int] | None,
-    command: Sequence[str] | None = None,
+    command: str | Sequence[str] | None = None,
     all_processes: bool = False,
     follow: bool = False,
     library_timeout: float | None,
 ) -> TargetOptions:
-    """Return the parameters that public functions have in common as one record."""
+    """Return the parameters that public functions have in common as one record.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        TargetError: ``command`` is a string that a shell could not split.
+    """
     return TargetOptions(
-        (pid,) if isinstance(pid, int) else tuple(pid or ()),
-        None if command is None else tuple(command),
+        _process_ids(pid),
+        _words(command),
         all_processes,
         follow,
         library_timeout,
@@ -49,8 +55,35 @@ def parse_probes(probes: Iterable[str], kind: ProbeKind) -> list[ProbeText]:
 
     Raises:
         LanguageError: a probe is not valid.
+        TypeError: a probe is not a string.
     """
+    probes = tuple(probes)
+    for text in probes:
+        if not isinstance(text, str):
+            raise TypeError(f"probe {text!r}: expected a string, as in 'provider:name(arg0)'")
     return [parse_probe(text, default=kind) for text in probes]
+
+
+def _process_ids(pid: int | Iterable[int] | None) -> tuple[int, ...]:
+    if pid is None:
+        return ()
+    several = isinstance(pid, Iterable) and not isinstance(pid, (str, bytes))
+    numbers: tuple[int, ...] = tuple(pid) if several else (pid,)  # type: ignore[arg-type, assignment]
+    for number in numbers:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(f"pid {number!r}: expected the ID of a process, an integer")
+    return numbers
+
+
+def _words(command: object) -> tuple[str, ...] | None:
+    if command is None:
+        return None
+    if isinstance(command, str):
+        return split_command(command)
+    words = tuple(command) if isinstance(command, Iterable) else (command,)
+    if isinstance(command, bytes) or not all(isinstance(word, str) for word in words):
+        raise TypeError(f"command {command!r}: expected a string, or a list of strings")
+    return words
 
 
 def symbolizer() -> UserSymbols:

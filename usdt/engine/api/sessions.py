@@ -18,6 +18,7 @@ from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from usdt.engine.aggregate.spec import Linear
     from usdt.engine.api.events import Events
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters import Event
@@ -156,12 +157,13 @@ class Session:
 
         Raises:
             TracingError: as from stats(); or ``linear`` is not valid.
+            TypeError: ``linear`` is not a string.
 
         Example:
             >>> session.hist("myapp:request(arg1)")["myapp:request"][4, 8]
             17
         """
-        buckets = Log2() if linear is None else parse_linear(linear)
+        buckets = Log2() if linear is None else _linear(linear)
         return self._aggregate(probes, by, max_keys, buckets=buckets)
 
     def latency(
@@ -194,7 +196,7 @@ class Session:
         Example:
             >>> session.latency("myapp:begin", "myapp:end", key="arg0").values()
         """
-        buckets = parse_linear(linear) if linear else Log2() if hist else None
+        buckets = _linear(linear) if linear is not None else Log2() if hist else None
         return self._aggregate(
             (start, end),
             by,
@@ -276,3 +278,9 @@ class Session:
     def _check(self) -> None:
         if self._closed.is_set():
             raise TracingError("the session is closed")
+
+
+def _linear(text: object) -> Linear:
+    if not isinstance(text, str):
+        raise TypeError(f"linear {text!r}: expected a string LO:HI:STEP, as in '0:100:10'")
+    return parse_linear(text)

@@ -1,0 +1,57 @@
+"""What the Python interface says of arguments that it cannot take."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import pytest
+
+import kprobe
+import usdt
+from usdt.engine.api.attach import target_options
+
+
+@pytest.mark.parametrize("module", [usdt, kprobe], ids=["usdt", "kprobe"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pid": "123"}, "pid '123': expected the ID of a process, an integer"),
+        ({"pid": b"123"}, "pid b'123': expected the ID of a process"),
+        ({"pid": ["12"]}, "pid '12': expected the ID of a process"),
+        ({"pid": True}, "pid True: expected the ID of a process"),
+        ({"pid": 1.5}, "pid 1.5: expected the ID of a process"),
+        ({"command": 7}, "command 7: expected a string, or a list of strings"),
+        ({"command": b"true"}, "command b'true': expected a string, or a list of strings"),
+        ({"command": ["sleep", 1]}, "command ['sleep', 1]: expected a string, or a list"),
+    ],
+    ids=repr,
+)
+def test_wrong_types_are_named(module: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        module.attach("syscall:openat", **arguments)
+
+
+def test_a_probe_that_is_no_string() -> None:
+    with pytest.raises(TypeError, match="probe 7: expected a string"):
+        usdt.attach(7)  # type: ignore[arg-type]
+
+
+def test_process_ids_are_one_or_several() -> None:
+    for pid, found in ((5, (5,)), ([5, 6], (5, 6)), (range(2), (0, 1)), (None, ())):
+        assert target_options(pid=pid, library_timeout=None).pids == found
+
+
+def test_a_string_command_is_split_as_by_a_shell() -> None:
+    made = target_options(pid=None, command="python3 -c 'print(1)'", library_timeout=None)
+    assert made.command == ("python3", "-c", "print(1)")
+    with pytest.raises(usdt.TargetError, match="No closing quotation"):
+        usdt.attach(f"{sys.executable}:a:b", command="x 'y")
+
+
+@pytest.mark.parametrize("method", ["hist", "latency"])
+def test_linear_is_a_string(method: str) -> None:
+    probes = ["syscall:openat", "syscall:read"][: 1 + (method == "latency")]
+    with kprobe.Session() as session, pytest.raises(TypeError, match=r"linear \(0, 100, 10\)"):
+        getattr(session, method)(*probes, linear=(0, 100, 10))
