@@ -21,7 +21,7 @@ from usdt.targets.target_files import resolve_target
 from usdt.uprobes.arguments import MAX_ARGUMENTS, arguments_of, call_stack
 from usdt.uprobes.functions import FunctionFile, ProbeFunction
 from usdt.uprobes.provider import FunctionRequest
-from usdt.uprobes.unsafe_instructions import is_unsafe
+from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -278,6 +278,47 @@ def test_no_return_probe_where_it_would_break_the_program(name: str) -> None:
 )
 def test_instructions_that_the_kernel_misreads(code: str, machine: str, *, bad: bool) -> None:
     assert is_unsafe(bytes.fromhex(code), machine) is bad
+
+
+@pytest.mark.parametrize(
+    ("code", "machine", "reason"),
+    [
+        pytest.param("f0 ff 0f", "x86_64", "an instruction with the prefix f0 (lock)", id="lock"),
+        pytest.param(
+            "66 2e 0f 1f 84 00", "x86_64", "an instruction with the prefix 2e (cs)", id="long nop"
+        ),
+        pytest.param("3e ff e0", "x86_64", "an instruction with the prefix 3e (ds)", id="notrack"),
+        pytest.param("0f 05", "x86_64", "the instruction 0f 05", id="syscall"),
+        pytest.param("48 0f 07", "x86_64", "the instruction 0f 07", id="sysret with REX"),
+        pytest.param("f4", "i386", "the instruction f4", id="hlt"),
+        pytest.param("64 48 8b 04 25", "x86_64", "", id="fs"),
+        pytest.param("f3 0f 1e fa", "x86_64", "", id="endbr64"),
+        pytest.param("66 0f 1f 84 00", "x86_64", "", id="a nop without a segment"),
+        pytest.param("55", "x86_64", "", id="push"),
+        pytest.param("40", "i386", "", id="inc, not REX"),
+        pytest.param("", "x86_64", "", id="nothing"),
+        pytest.param("f0 ff 0f", "aarch64", "", id="another CPU"),
+    ],
+)
+def test_instructions_that_the_kernel_refuses(code: str, machine: str, reason: str) -> None:
+    assert refused_reason(bytes.fromhex(code), machine) == reason
+
+
+@pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="needs x86-64: it is about its instructions")
+def test_functions_that_cannot_carry_a_probe_are_refused(folder: Path) -> None:
+    source = """
+    asm(".globl locked_one, locked_two\\n.type locked_one, @function\\n"
+        ".type locked_two, @function\\nlocked_one: lock decl (%rdi)\\nret\\n"
+        "locked_two: mov %edi, %eax\\nret");
+    int main(void) { return 0; }
+    """
+    path = compiled(folder, source, name="locked")
+    assert "begins with an instruction with the prefix f0 (lock), which Linux" in why(
+        path, "locked_one"
+    )
+    with FunctionFile(str(path)) as file:
+        assert [one.name for one in file.find("locked_*")] == ["locked_two"]
+        assert "locked_one" in file.notes[0]
 
 
 @pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="needs x86-64: it is about its instructions")

@@ -22,7 +22,7 @@ from usdt.uprobes.name_patterns import (
     required_text,
     shown_name,
 )
-from usdt.uprobes.unsafe_instructions import is_unsafe
+from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -148,8 +148,12 @@ class FunctionFile(Closeable):
         return self._drop_unsafe(found)
 
     def _drop_unsafe(self, found: list[ProbeFunction]) -> list[ProbeFunction]:
-        # Drop the functions where a breakpoint would damage the program.
-        bad = [one for one in found if is_unsafe(self.elf.bytes_at(one.offset, 15), self.machine)]
+        # Drop the functions where a breakpoint would damage the program, or is refused.
+        if self.machine not in ("x86_64", "i386"):
+            return found
+        codes = {one.offset: self.elf.bytes_at(one.offset, 15) for one in found}
+        found = self._drop_refused(found, codes)
+        bad = [one for one in found if is_unsafe(codes[one.offset], self.machine)]
         if bad and len(bad) == len(found):
             raise ProbeNotFound(
                 f"{self.path}: {bad[0].label} begins with a vector instruction that Linux "
@@ -162,6 +166,30 @@ class FunctionFile(Closeable):
                 f"their first instruction, a vector instruction, for a jump: {names}"
             )
         return [one for one in found if one not in bad] if bad else found
+
+    def _drop_refused(
+        self, found: list[ProbeFunction], codes: dict[int, bytes]
+    ) -> list[ProbeFunction]:
+        # Drop the functions whose first instruction cannot carry a breakpoint.
+        reasons = {
+            one: reason
+            for one in found
+            if (reason := refused_reason(codes[one.offset], self.machine))
+        }
+        if not reasons:
+            return found
+        first = next(iter(reasons))
+        if len(reasons) == len(found):
+            raise ProbeNotFound(
+                f"{self.path}: {first.label} begins with {reasons[first]}, which Linux cannot "
+                "probe; probe another instruction of the function or a caller"
+            )
+        names = ", ".join(one.label for one in list(reasons)[:4])
+        self.notes.append(
+            f"{self.path}: {len(reasons)} functions are left out, because Linux cannot probe "
+            f"their first instruction: {names}"
+        )
+        return [one for one in found if one not in reasons]
 
     # ------------------------------------------------------------ by name
 
