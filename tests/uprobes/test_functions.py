@@ -349,6 +349,18 @@ def test_items_of_the_entry_inside_a_function(program: Path) -> None:
         assert caught.value.column > caught.value.text.index("(")
 
 
+@pytest.mark.parametrize("options", [(), ("-g",)], ids=["stripped of types", "with types"])
+def test_a_parameter_inside_a_function_is_refused_because_of_the_offset(
+    folder: Path, options: tuple[str, ...]
+) -> None:
+    path = compiled(folder, _ODD, *options, name="inside")
+    request = FunctionRequest(parse_probe(f"uprobe:{path}:first+4(n)"))
+    with pytest.raises(
+        LanguageError, match=r"first\+0x4 is inside a function: parameters are only"
+    ):
+        request.points(str(path), str(path))
+
+
 @pytest.mark.parametrize("machine", sorted(CONVENTIONS))
 def test_arguments_of_every_cpu(machine: str) -> None:
     *arguments, result = arguments_of(machine)

@@ -170,10 +170,12 @@ class FunctionRequest:
         if not needed and len(found) > _MAX_TYPED:
             return None
         if open_path not in self._debug:
-            self._debug[open_path] = self._open(path, open_path, pid, needed=needed)
+            self._debug[open_path] = self._open(path, open_path, found, pid, needed=needed)
         return self._debug[open_path]
 
-    def _open(self, path: str, open_path: str, pid: int, *, needed: bool) -> DebugParameters | None:
+    def _open(
+        self, path: str, open_path: str, found: list[ProbeFunction], pid: int, *, needed: bool
+    ) -> DebugParameters | None:
         from usdt.uprobes.debug_info import debug_of  # noqa: PLC0415
         from usdt.uprobes.parameters import DebugParameters  # noqa: PLC0415
 
@@ -186,10 +188,10 @@ class FunctionRequest:
             self.notes.append(f"the type of the result is unknown: {err}")
             return None
         if debug is None and needed:
-            raise self._untyped(path, open_path)
+            raise self._untyped(path, open_path, found)
         return None if debug is None else DebugParameters(debug)
 
-    def _untyped(self, path: str, open_path: str) -> LanguageError:
+    def _untyped(self, path: str, open_path: str, found: list[ProbeFunction]) -> LanguageError:
         from usdt.elf.file import ElfFile  # noqa: PLC0415
         from usdt.uprobes.debug_package_hint import missing_debug  # noqa: PLC0415
 
@@ -197,7 +199,8 @@ class FunctionRequest:
             reason = missing_debug(path, elf.build_id)
         names = untyped_names(self._items)
         if names:
-            return self._unknown(names[0], reason)
+            inside = next((_inside(one) for one in found if one.offset_in_function), None)
+            return self._unknown(names[0], inside or reason)
         start = self.text.items[0].expression.start if self.text.items else 0
         return LanguageError(self.text.text, start, reason)
 
@@ -253,6 +256,8 @@ class FunctionRequest:
 def _other_names(
     function: ProbeFunction, arguments: tuple[Argument, ...], absence: str | None
 ) -> str:
+    if function.offset_in_function:
+        return _inside(function)
     names = [one.name for one in arguments if not one.hidden and one.name != "return"]
     if names:
         return f"{function.name} has the parameters {', '.join(names)}"
@@ -262,6 +267,10 @@ def _other_names(
         f"no parameters of {function.name} are known: it has none, or was compiled without -g; "
         "arg0… and return work without it"
     )
+
+
+def _inside(function: ProbeFunction) -> str:
+    return f"{function.label} is inside a function: parameters are only known at a function's entry"
 
 
 def _is_number(argument: Argument) -> bool:
