@@ -213,6 +213,18 @@ def test_damage_by_design(tmp_path: Path, entries: str) -> None:
     assert not [one for one in refused if "\n" in one]
 
 
+def test_damage_names_the_file(tmp_path: Path) -> None:
+    body = (
+        f" .uleb128 1\n .byte 12\n{FUNCTION}"
+        'wrong: .uleb128 3\n .asciz "bad"\n .quad 8\n .uleb128 4477\n .byte 0\n .byte 0\n'
+    )
+    library = assembled(tmp_path, ABBREVIATIONS, body)
+    with ElfFile(library) as elf:
+        refused = [one for one in exercise(elf) if "no abbreviation 4477" in one]
+    assert refused
+    assert not [one for one in refused if not one.startswith(f"{library}: ")]
+
+
 def test_what_is_whole_is_read_beside_what_is_damaged(tmp_path: Path) -> None:
     body = (
         f" .uleb128 1\n .byte 12\n{FUNCTION}"

@@ -11,11 +11,15 @@ from usdt.base.errors import TracingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("DAMAGE", "DwarfError", "checked")
+__all__ = ("DAMAGE", "DwarfError", "MalformedDwarf", "checked")
 
 
 class DwarfError(TracingError, ValueError):
     """Debug information is damaged, implausibly large, or in an unsupported form."""
+
+
+class MalformedDwarf(DwarfError):  # noqa: N818 - what it is
+    """Debug information with invalid bytes; the message does not name the file."""
 
 
 #: Errors that reading damaged bytes raises.
@@ -36,7 +40,7 @@ def checked(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except DAMAGE as err:
-        if isinstance(err, TracingError):
+        if isinstance(err, TracingError) and not isinstance(err, MalformedDwarf):
             raise
         reason = str(err) or type(err).__name__
         raise DwarfError(f"{name}: damaged debug information: {what}: {reason}") from err

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from usdt.base.frozen import frozen
 from usdt.dwarf.units.constants import At, Form
-from usdt.dwarf.units.errors import DwarfError
+from usdt.dwarf.units.errors import MalformedDwarf
 
 __all__ = (
     "Abbreviation",
@@ -64,10 +64,6 @@ _MAX_LEB = 16  # bytes; real ones have ten
 _MAX_ATTRIBUTES = 1 << 10  # per abbreviation
 _MAX_ABBREVIATIONS = 1 << 20
 _MAX_STRING = 1 << 16
-
-
-class MalformedDwarf(DwarfError):  # noqa: N818 - what it is
-    """Debug information with invalid bytes."""
 
 
 class FormValue(NamedTuple):
