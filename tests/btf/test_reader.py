@@ -432,3 +432,25 @@ def test_little_is_decoded_before_it_is_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 10
+
+
+def test_repeated_anonymous_types_are_bounded_in_a_header() -> None:
+    types = BtfWriter()
+    inner = types.integer("int", 4, Encoding.SIGNED)
+    for _ in range(30):  # 2^30 members
+        inner = types.composite(Kind.UNION, "", 4, [("", inner, 0, 0), ("", inner, 0, 0)])
+    types.composite(Kind.STRUCT, "top", 4, [("a", inner, 0, 0)])
+    data = types.data()
+    text = "".join(header(Btf(data)))
+    assert "left out: repeated too often" in text
+    assert len(text) < 1 << 21
+
+
+def test_a_repeated_anonymous_enumeration_is_bounded_in_a_header() -> None:
+    types = BtfWriter()
+    choice = types.enum("", 4, [(f"value_{index}", index) for index in range(500)])
+    members = [(f"m{index}", choice, 32 * index, 0) for index in range(2000)]
+    types.composite(Kind.STRUCT, "top", 8000, members)
+    text = "".join(header(Btf(types.data())))
+    assert "unsigned int /* an enum, left out: repeated too often */ m1999;" in text
+    assert len(text) < 1 << 22

@@ -35,6 +35,11 @@ _BUILTIN = {"__builtin_va_list"}
 _MODES = {1: "QI", 2: "HI", 8: "DI"}
 _PLAIN = {1: "unsigned char", 2: "unsigned short", 8: "unsigned long long"}
 _PLAIN[16] = "unsigned __int128"
+# Anonymous types are printed wherever they are used. The text of repetitions is bounded by the size
+# of the BTF: 30 damaged types that contain the next one twice are 2^30 otherwise.
+_REPEATED_PER_BYTE = 64
+_REPEATED = 1 << 16
+_LEFT_OUT = "left out: repeated too often"
 _DEFINED = (Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.ENUM64, Kind.TYPEDEF)
 
 _TOP = """\
@@ -155,6 +160,9 @@ class Definitions:
         self._declarer = CDeclarationPrinter(btf, names=self.name, inline=self._inline)
         self._states: dict[int, bool] = {}
         self._declared: set[str] = set()
+        self._walked: set[int] = set()
+        self._printed: set[int] = set()
+        self._repeatable = _REPEATED + _REPEATED_PER_BYTE * btf.data_size
         self.inlined: set[int] = set()
 
     def text(self, found: Type) -> str:
@@ -197,7 +205,9 @@ class Definitions:
             yield from self._typedef(found, complete=complete, depth=depth)
         elif isinstance(found, Composite):
             if not found.name:
-                yield from self._members(found, depth)
+                if found.id not in self._walked:
+                    yield from self._members(found, depth)
+                    self._walked.add(found.id)
             elif complete:
                 yield from self._define(found, depth)
             else:
@@ -247,9 +257,26 @@ class Definitions:
 
     def _inline(self, found: Composite | Enum, level: int) -> str:
         self.inlined.add(found.id)
-        if isinstance(found, Enum):
-            return self._enum(found, level)
-        return self._composite(found, level)
+        if isinstance(found, Composite):
+            return self._in_place(found, level)
+        if not self._may_print(found):
+            return f"{_PLAIN.get(found.size, 'unsigned int')} /* an enum, {_LEFT_OUT} */"
+        return self._paid(self._enum(found, level))
+
+    def _in_place(self, found: Composite, level: int, *, named: bool = True) -> str:
+        if self._may_print(found):
+            return self._paid(self._composite(found, level, named=named))
+        return f"{keyword(found)} {{ unsigned char bytes[{found.size}]; /* {_LEFT_OUT} */ }}"
+
+    def _may_print(self, found: Composite | Enum) -> bool:
+        # The first time always, then as long as repetitions are allowed.
+        repeated = found.id in self._printed
+        self._printed.add(found.id)
+        return not repeated or self._repeatable > 0
+
+    def _paid(self, text: str) -> str:
+        self._repeatable -= len(text)
+        return text
 
     def _composite(self, found: Composite, level: int, *, named: bool = True) -> str:
         if level > MAX_NESTING:
@@ -279,7 +306,7 @@ class Definitions:
             # without one. Other compilers declare nothing then, so print the members in place.
             inner = self._btf.resolve(member.type_id)
             if isinstance(inner, Composite):
-                return self._composite(inner, level, named=False)
+                return self._in_place(inner, level, named=False)
             name = f"__member{index}"
         return self._declarer.declare(member.type_id, name, level=level)
 

@@ -144,6 +144,11 @@ class Btf:
             raise BtfError(f"{name}: {self.order}-endian, but its base {base.name} is not")
 
     @property
+    def data_size(self) -> int:
+        """Length of the BTF in bytes, including the base's."""
+        return len(self._data) + (self.base.data_size if self.base else 0)
+
+    @property
     def strings_end(self) -> int:
         """Length of the strings in bytes, including the base's."""
         start, end = self._header.strings
