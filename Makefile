@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test test-vm test-vm-all vm lint bench testbins packages clean
+.PHONY: help setup demo test test-vm test-vm-all vm lint fuzz torture bench testbins packages clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -74,6 +74,12 @@ testbins: $(STAMP) packages  ## the C and C++ programs with probes that tests tr
 	@if echo '#include <sys/sdt.h>' | gcc -E -x c - >/dev/null 2>&1; then \
 		echo 'testbins: make'; $(MAKE) -s -j"$$(nproc)" -C testbins all cross PYTHON='$(CURDIR)/$(VENV)/bin/python'; \
 	else echo 'testbins: skipped, no gcc or no sys/sdt.h'; fi
+
+fuzz: $(STAMP)  ## mutated inputs for every parser; FUZZ_ARGS='--seconds 3600 --seed 7 dwarf'
+	@PYTHONPATH=.:tests:tests/support:tests/fuzz $(VENV)/bin/python tests/fuzz/__main__.py $(FUZZ_ARGS)
+
+torture: $(STAMP) testbins  ## kill, stop and starve tracers and targets; TORTURE_ARGS='--seconds 3600 --seed 7'
+	@PYTHONPATH=.:tests:tests/support $(VENV)/bin/python tests/torture/__main__.py $(TORTURE_ARGS)
 
 bench: $(STAMP) testbins  ## what a hit costs, how fast a trace starts and attaches, beside bpftrace and libbpf
 	@$(VENV)/bin/python bench/bench.py $(BENCH_ARGS)
