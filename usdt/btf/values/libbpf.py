@@ -334,7 +334,10 @@ class _Dump:
         self.put("[" + self.newline())
         self.in_array = True
         self.terminated = self.terminated and Quirk.OLD_NUL in self.quirks
-        for index in range(found.count):
+        count = found.count
+        if isinstance(element, Int | Float | Pointer | Enum):  # nothing is shown of later elements
+            count = min(count, 1 + max(0, len(self.data) - at) // max(size, 1))
+        for index in range(count):
             if self.terminated or not self.element(found.type_id, at + index * size, chars=chars):
                 break
         self.in_array = state[0]
