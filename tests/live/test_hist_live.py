@@ -127,7 +127,8 @@ def test_a_probe_without_a_value_is_refused() -> None:
 
 
 def test_steps_that_are_none_are_refused() -> None:
-    assert "--linear 5:1:1: " in one_error(run_usdt("hist", "-a", "a:b(arg0)", "--linear", "5:1:1"))
+    done = run_usdt("hist", "-a", "a:b(arg0)", "--linear", "5:1:1")
+    assert (done.returncode, "--linear 5:1:1: " in done.stderr) == (2, True)
 
 
 def test_intervals_that_are_no_number_are_refused() -> None:

@@ -322,7 +322,7 @@ def _executable(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
     if path is not None:
         return path
     if "/" not in name:
-        raise TargetError(f"{name}: command not found (searched PATH, {environment.get('PATH')})")
+        raise TargetError(f"{name}: command not found on PATH; give its path")
     try:
         mode = os.stat(name).st_mode
     except OSError as err:

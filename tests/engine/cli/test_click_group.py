@@ -233,3 +233,19 @@ def test_a_command_that_does_not_exist(word: str, message: str) -> None:
     found = CliRunner().invoke(_group(), [word])
     assert found.exit_code == 2
     assert message in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trace", "-c", 'x "unclosed', "a:b"], "No closing quotation"),
+        (["trace", "-c", "", "a:b"], "-c: the command is empty"),
+        (["hist", "--linear", "0:1", "/bin/sh:a:b(arg0)"], "expected LO:HI:STEP"),
+        (["hist", "--linear", "9:1:1", "/bin/sh:a:b(arg0)"], "expected LO < HI"),
+    ],
+)
+def test_values_that_are_parsed_late_are_usage_errors(words: list[str], message: str) -> None:
+    argv = [sys.executable, "-c", "from usdt.cli import main; main()", *words]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr

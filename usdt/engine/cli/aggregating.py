@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.base.errors import TracingError
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.aggregate.output.heatmap import Heatmap
 from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
@@ -149,7 +150,12 @@ def _aggregation(options: AggregateOptions, **more: Any) -> Aggregation:
 
 
 def _buckets(options: AggregateOptions) -> Log2 | Linear:
-    return Log2() if options.linear is None else parse_linear(options.linear)
+    if options.linear is None:
+        return Log2()
+    try:
+        return parse_linear(options.linear)
+    except TracingError as err:
+        raise click.UsageError(str(err)) from err
 
 
 def _run(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import SIZE
 from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
@@ -99,14 +100,13 @@ def parse_options(
         aggregated: whether hits are aggregated in the kernel.
 
     Raises:
-        click.UsageError: options exclude one another.
-        TargetError: the command of -c cannot be split into arguments.
+        click.UsageError: options exclude one another, or -c cannot be split into arguments.
     """
     _check(values)
     command = values["command"]
     targets = TargetOptions(
         tuple(values["pids"]),
-        None if command is None else split_command(command),
+        None if command is None else _words(command),
         values["all_processes"],
         values["follow"],
         None if values["duration"] else LIBRARY_TIMEOUT,
@@ -362,3 +362,10 @@ key_options = combined(
     ),
     linear_option,
 )
+
+
+def _words(command: str) -> tuple[str, ...]:
+    try:
+        return split_command(command)
+    except TargetError as err:
+        raise click.UsageError(f"-c: {err}") from err
