@@ -185,6 +185,42 @@ def test_stacks_as_keys(threads: Fixture) -> None:
     assert all("error" in r["key"]["kstack"] for r in found.results)
 
 
+STACKS = """\
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) void leaf(void) { __asm__ volatile("" ::: "memory"); }
+static void even(int n, int bits);
+static void odd(int n, int bits);
+static void next(int n, int bits) {
+    if (!n) leaf();
+    else if (bits & 1) odd(n - 1, bits >> 1);
+    else even(n - 1, bits >> 1);
+    __asm__ volatile("" ::: "memory");
+}
+static void even(int n, int bits) { next(n, bits); __asm__ volatile("" ::: "memory"); }
+static void odd(int n, int bits) { next(n, bits); __asm__ volatile("" ::: "memory"); }
+int main(void) { for (int i = 0; i < 1 << 15; i++) next(15, i); }
+"""
+
+
+@pytest.mark.parametrize(("keys", "least"), [(40_000, 30_000), (1000, 900)])
+def test_the_table_of_stacks_follows_the_number_of_keys(
+    tmp_path: Path, keys: int, least: int
+) -> None:
+    # The program calls leaf() once from each of 32,768 stacks.
+    (tmp_path / "stacks.c").write_text(STACKS)
+    made = tmp_path / "stacks"
+    flags = ("-O0", "-fno-omit-frame-pointer", "-o", made)
+    subprocess.run(["gcc", *flags, tmp_path / "stacks.c"], check=True, timeout=patient(60))
+    words = ("--by", "ustack", "--max-keys", keys, f"uprobe:{made}:leaf")
+    with aggregating("count", "-c", made, *words) as tool:
+        found = outcome(tool)
+    assert sum(r["count"] for r in found.results) + found.lost() == 1 << 15
+    assert len(found.results) >= least
+    (line,) = [line for line in found.tool.errors if "no space" in line]
+    assert "no space for more keys or stacks; a larger --max-keys may help" in line
+
+
 def test_enough_is_enough() -> None:
     with program("loop", "-n", 100_000_000, "-q") as loop:
         loop.wait_ready()

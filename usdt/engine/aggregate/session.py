@@ -54,9 +54,7 @@ __all__ = ("AggregateSession", "Row", "UnpairedCounts")
 _ROWS = 1 << 14
 _ARRAY_SIZE = 16 << 20  # bytes of a per-CPU array of larger values, if this makes enough rows
 _MANY = 256  # most rows that are read one by one
-# Capacity of the map of stacks; hash collisions lose stacks, so it is a multiple of the usual
-# number
-_STACKS = 1 << 14
+_STACK_BUCKETS = 1 << 15  # fewest buckets of the map of stacks
 _SHARED = 64  # bytes: larger values are shared by all CPUs if the kernel allows it
 
 
@@ -186,7 +184,8 @@ class AggregateSession(BpfSession):
             self._need(ZEROS, MapType.ARRAY, 4, size, 1)
             self._need(EPOCH, MapType.ARRAY, 4, 8, 1)
             if aggregation.stacks:
-                self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, _STACKS)
+                stacks = _stack_entries(entries)
+                self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, stacks)
         elif action.role is not Role.START:
             self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._most_points)
         if action.role is not Role.HIT:
@@ -327,6 +326,14 @@ def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
 def _rows_of(size: int) -> int:
     # Returns the number of rows of a per-CPU array; hits of further probes are counted as lost.
     return _ROWS if size == 8 else max(256, min(_ROWS, _ARRAY_SIZE // (size * possible_cpus())))
+
+
+def _stack_entries(keys: int) -> int:
+    # Returns the size of a map of stacks that has at least 4 buckets for each key: of two stacks in
+    # one bucket the kernel keeps the first. It rounds the number of buckets up to a power of two,
+    # but makes only this many entries of 1 KiB.
+    buckets = max(_STACK_BUCKETS, 1 << (4 * keys - 1).bit_length())
+    return buckets // 2 + 1
 
 
 def _rows(found: dict[_Place, Value]) -> list[Row]:

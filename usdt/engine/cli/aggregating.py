@@ -349,6 +349,7 @@ class AggregateJob:
 
     def _report_losses(self, lost: list[Lost]) -> None:
         as_json = self.options.output.as_json
+        full = "keys or stacks" if self.aggregation.stacks else "keys"
         for item in lost:
             if as_json:
                 self.output.write([missed_line(item)])
@@ -359,7 +360,7 @@ class AggregateJob:
                 )
             if item.lost:
                 say(
-                    f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more keys; "
+                    f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more {full}; "
                     "a larger --max-keys may help"
                 )
         if self.aggregation.pair is None:
