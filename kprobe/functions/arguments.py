@@ -8,7 +8,7 @@ function's entry (:mod:`usdt.arch.abi`). That of fentry has the words of each ar
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.abi import NotReadable, PassedInMemory, PassedInRegisters, Value, passing_of
 from usdt.arch.calling_convention import KERNEL_CONVENTIONS
@@ -145,15 +145,16 @@ class CallContextAbi:
                 if any(two.offset != one.offset + self.word for one, two in pairwise(places)):
                     return passed
                 return ContextArea(places[0].offset, sum(one.size for one in places))
-            case PassedInMemory(register=register, displacement=None):
-                return register
-            case PassedInMemory(register=register, displacement=int(displacement), pointer=pointer):
+            case PassedInMemory(register=register, displacement=displacement, pointer=pointer):
+                if displacement is None:
+                    return register
                 if whole and not pointer:
                     return Address(register.offset, displacement, self.word, self.word)
                 size = self.word if pointer else btf.size_of(number)
                 base = register.offset
                 return Memory(base, None, 1, displacement, self.word, size, kernel=True)
-        raise AssertionError(passed)
+            case _:
+                assert_never(passed)
 
     def result(self, number: int, size: int) -> Register | TypedContextWord:
         """Return the location of the result; ``number`` slots precede it in fexit's context."""
