@@ -117,9 +117,7 @@ class PrintJob:
             from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only for -s
             from usdt.engine.runtime.call_chain import CallChainSession  # noqa: PLC0415
 
-            return CallChainSession(
-                Decoder(self._formatter), len(self._options.requests), **settings
-            )
+            return CallChainSession(Decoder(self._formatter), self._options.requests, **settings)
         return RingBufferSession(self._formatter, **settings)
 
     def _without_bpf(self, tasks: TaskFilter) -> BpfSession:

@@ -44,7 +44,7 @@ from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.model import ProgramVariant
@@ -202,7 +202,7 @@ class ChainPlanner(AttachPlanner):
     Args:
         announce: see :class:`usdt.engine.runtime.planner.AttachPlanner`.
         chain_filter: receives the function of each variant.
-        count: number of functions; their requests must be in the order of the chain.
+        requests: the functions in the order of the chain.
         settings: see the base class.
     """
 
@@ -210,12 +210,13 @@ class ChainPlanner(AttachPlanner):
         self,
         announce: Callable[[ProgramVariant, str, ProbeText], None],
         chain_filter: ChainFilter,
-        count: int,
+        requests: Sequence[ProbeText],
         **settings: Any,
     ) -> None:
         super().__init__(announce, **settings)
+        self._requests += requests  # numbers them, in whatever order they are attached
         self._filter = chain_filter
-        self._count = count
+        self._count = len(requests)
         self._positions: dict[object, int] = {}
 
     def _requests_at(
@@ -268,21 +269,23 @@ class CallChainSession(RingBufferSession):
 
     Args:
         inner: consumes the records that are shown.
-        count: number of functions; their requests must be in the order of the chain.
+        requests: the functions in the order of the chain.
         settings: see :class:`usdt.engine.runtime.session.RingBufferSession`.
     """
 
-    def __init__(self, inner: RecordConsumer, count: int, **settings: Any) -> None:
-        self._filter = ChainFilter(inner, count)
-        self._count = count
+    def __init__(
+        self, inner: RecordConsumer, requests: Sequence[ProbeText], **settings: Any
+    ) -> None:
+        self._filter = ChainFilter(inner, len(requests))
+        self._chain = tuple(requests)
         super().__init__(self._filter, **settings)
-        size = _POINTERS + 8 * count
+        size = _POINTERS + 8 * len(requests)
         threads = MapSpec(MapType.LRU_HASH, 8, size, _THREADS, _MAP).create()
         self._resources.callback(threads.close)
         self._attacher.add_maps({_MAP: threads})
 
     def _make_planner(self, **settings: Any) -> ChainPlanner:
-        return ChainPlanner(self._announce, self._filter, self._count, **settings)
+        return ChainPlanner(self._announce, self._filter, self._chain, **settings)
 
 
 def _of_return(output: Output) -> bool:
