@@ -89,13 +89,13 @@ class Dialect:
         if not readme:
             return found
         kinds = frozenset(re.findall(r"^[ \t]+(?:Format: )?([eft])\S*\[:", readme, re.MULTILINE))
-        told = frozenset(name for name in _TOLD if re.search(rf"[ /]{name}[,/]", readme))
+        listed = frozenset(name for name in _OPTIONAL if re.search(rf"[ /]{name}[,/]", readme))
         if "char" not in found.types:
-            told -= {"char"}  # the README of Linux 6.1.176 lists it, but the kernel refuses it
+            listed -= {"char"}  # the README of Linux 6.1.176 lists it, but the kernel refuses it
         return cls(
             name=found.name,
             kinds=frozenset("pr") | kinds,
-            types=_OLD | told,
+            types=_OLD | listed,
             registers=found.registers,
             maximum_arguments=found.maximum_arguments,
             maximum_body=found.maximum_body,
@@ -112,7 +112,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_TOLD = ("char", "symstr", "%pd", "%pD")  # types that not every kernel has
+_OPTIONAL = ("char", "symstr", "%pd", "%pD")  # types that not every kernel has
 
 #: (first version, attributes that it changes).
 _CHANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (

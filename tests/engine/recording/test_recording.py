@@ -262,7 +262,7 @@ def test_what_has_waited_is_written(place: Path, monkeypatch: pytest.MonkeyPatch
         assert recorder.left() == float("inf")
         recorder.write(number(1))
         assert 0 < recorder.left() <= 1
-        monkeypatch.setattr(writer, "_HELD", 0)
+        monkeypatch.setattr(writer, "_MAX_WAIT", 0)
         assert recorder.left() == 0
         recorder.tick()
         assert kinds(place.read_bytes())[-1] == b"DATA"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ("Recorder",)
 
 _BLOCK = 1 << 20  # bytes of records that are collected for one block
-_HELD = 1.0  # maximum seconds that records wait for more
+_MAX_WAIT = 1.0  # maximum seconds that records wait for more
 _CASES = 256  # variants in one block
 
 
@@ -142,7 +142,7 @@ class Recorder:
 
     def left(self) -> float:
         """Return the seconds until tick() has work to do."""
-        return max(0.0, self._since + _HELD - time.monotonic()) if self._pieces else math.inf
+        return max(0.0, self._since + _MAX_WAIT - time.monotonic()) if self._pieces else math.inf
 
     def tick(self) -> None:
         """Write the records that have waited long enough."""

@@ -21,6 +21,6 @@ REASONS = {
 }
 
 
-def reason_of(lead: int) -> str:
-    """Return why a value is missing; ``lead``, its length prefix, is negative."""
-    return REASONS.get(lead) or f"errno {-lead}"
+def reason_of(prefix: int) -> str:
+    """Return why a value is missing; ``prefix``, its length prefix, is negative."""
+    return REASONS.get(prefix) or f"errno {-prefix}"

@@ -65,8 +65,8 @@ class _Structure:
     def address(self, value: bytes) -> int:
         return int.from_bytes(value[:8], self._order)
 
-    def data(self, lead: int, value: bytes) -> bytes:
-        return value[8 : 8 + (lead & (USERS - 1))]
+    def data(self, prefix: int, value: bytes) -> bytes:
+        return value[8 : 8 + (prefix & (USERS - 1))]
 
 
 def _is_big(order: str) -> bool:
@@ -109,16 +109,16 @@ class StructTextFormatter(_Structure):
             whole = functools.partial(self._line, self.shape.type_id)
             self._render = self._listed if self.step else whole
 
-    def __call__(self, lead: int, value: bytes, pid: int) -> str:
+    def __call__(self, prefix: int, value: bytes, pid: int) -> str:
         """Return the text for one record."""
-        if lead == NULL:
+        if prefix == NULL:
             return "NULL"
         start = f"*({self.address(value):#x})" if self.pointer else ""
-        if lead < 0:
-            return f"{start} ?({reason_of(lead)})".lstrip() if self.pointer else _unread(lead)
+        if prefix < 0:
+            return f"{start} ?({reason_of(prefix)})".lstrip() if self.pointer else _unread(prefix)
         self._pid = pid
-        users = " /* user */" if lead >= USERS else ""
-        data = self.data(lead, value)
+        users = " /* user */" if prefix >= USERS else ""
+        data = self.data(prefix, value)
         text = self._render(data)
         if not self._safe or self._wild:
             text = escape_lines(text)
@@ -154,8 +154,8 @@ def _is_printable(types: bytes) -> bool:
     return names.isascii() and names.decode("ascii").isprintable()
 
 
-def _unread(lead: int) -> str:
-    return f"?({reason_of(lead)})"
+def _unread(prefix: int) -> str:
+    return f"?({reason_of(prefix)})"
 
 
 def escape_lines(text: str) -> str:
@@ -177,11 +177,11 @@ class StructValueFormatter(_Structure):
         self._extent, self._part = plan.extent, plan.read
         self._whole = JsonCodegen(self.btf, text=self.text).function(number)
 
-    def __call__(self, lead: int, value: bytes) -> Any:
+    def __call__(self, prefix: int, value: bytes) -> Any:
         """Return the value for one record."""
-        if lead < 0:
-            return Unreadable(reason_of(lead))
-        data = self.data(lead, value)
+        if prefix < 0:
+            return Unreadable(reason_of(prefix))
+        data = self.data(prefix, value)
         if self.step:
             return self._part(data, 0)[: len(data) // self.step]
         return self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
@@ -192,24 +192,24 @@ class StructJsonFormatter(StructValueFormatter):
 
     text = True
 
-    def __call__(self, lead: int, value: bytes) -> str:
+    def __call__(self, prefix: int, value: bytes) -> str:
         """Return the JSON text for one record."""
-        if lead < 0:
-            return f'{{"error": {quote(reason_of(lead))}}}'
-        data = self.data(lead, value)
+        if prefix < 0:
+            return f'{{"error": {quote(reason_of(prefix))}}}'
+        data = self.data(prefix, value)
         if self.step:
             return json.dumps(self._part(data, 0)[: len(data) // self.step])
         if len(data) >= self._extent:
             return str(self._whole(data, 0))
         return json.dumps(self._part(data, 0))
 
-    def place(self, lead: int, value: bytes) -> str:
+    def place(self, prefix: int, value: bytes) -> str:
         """Return a JSON member: address, address space, and the recorded bytes if cut."""
         address = self.address(value)
-        parts = [f'"address": "{address:#x}"'] if address or lead == NULL else []
-        if self.kernel and lead >= 0:
-            parts.append(f'"space": "{"user" if lead >= USERS else "kernel"}"')
+        parts = [f'"address": "{address:#x}"'] if address or prefix == NULL else []
+        if self.kernel and prefix >= 0:
+            parts.append(f'"space": "{"user" if prefix >= USERS else "kernel"}"')
         size = self.shape.size
-        if lead >= 0 and (lead & (USERS - 1)) < size and not self.step:
-            parts.append(f'"bytes": {lead & (USERS - 1)}, "size": {size}')
+        if prefix >= 0 and (prefix & (USERS - 1)) < size and not self.step:
+            parts.append(f'"bytes": {prefix & (USERS - 1)}, "size": {size}')
         return f"{quote(self.key)}: {{{', '.join(parts)}}}" if parts else ""
