@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ChainFilter",)
 
-_HELD = 1 << 16  # maximum threads with incomplete chains
+_MAX_THREADS = 1 << 16  # maximum threads with incomplete chains
 _HEADER_WORDS = (HEADER + 40) // 4
 _TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
 
@@ -82,7 +82,7 @@ class ChainFilter:
         if position == self._count - 1:
             yield from filter(None, calls)
             calls[:] = [b""] * len(calls)
-        elif len(self._calls) > _HELD:
+        elif len(self._calls) > _MAX_THREADS:
             del self._calls[next(iter(self._calls))]
 
     def _left(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:

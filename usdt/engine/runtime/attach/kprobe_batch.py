@@ -88,7 +88,7 @@ class KprobeBatch:
         self._made: MultiProbeEvents | None = None
         self._groups: list[dict[int, AttachRequest]] = []
         self._waiting: list[tuple[MultiProbeEvent, Program, Sequence[AttachRequest]]] = []
-        self._alike: list[tuple[MultiProbeEvent, dict[int, AttachRequest]]] = []
+        self._indexed: list[tuple[MultiProbeEvent, dict[int, AttachRequest]]] = []
 
     def add(self, requests: Sequence[AttachRequest]) -> None:
         """Add requests as the probes of one trace event."""
@@ -130,7 +130,7 @@ class KprobeBatch:
                 self._fail(group[address], error)
             rest = {at: request for at, request in group.items() if at not in event.refused}
             if rest and self._loader.can_index([request.variant for request in rest.values()]):
-                self._alike.append((event, rest))
+                self._indexed.append((event, rest))
             elif rest:
                 self._load_bisected(event, rest)
 
@@ -157,12 +157,12 @@ class KprobeBatch:
 
     def _load_indexed(self) -> None:
         # Loads one program, which looks up the variant number by the instruction pointer.
-        alike, self._alike = self._alike, []
-        if not alike:
+        indexed, self._indexed = self._indexed, []
+        if not indexed:
             return
         numbers = [
             (_POINTER.pack(pointer), _NUMBER.pack(items[address].variant.number))
-            for event, items in alike
+            for event, items in indexed
             for pointer, address in event.pointers.items()
             if address in items
         ]
@@ -170,11 +170,11 @@ class KprobeBatch:
         self._loader.own_map(table)
         self._loader.add_maps({POINTERS: table})
         table.set_many(numbers)
-        variants = [request.variant for _, items in alike for request in items.values()]
+        variants = [request.variant for _, items in indexed for request in items.values()]
         program = self._loader.load_indexed(variants, emit_find_variant, excluded=os.getpid())
         if program is None:
             raise TypeError("variants that differ in more than their number")
-        self._waiting += [(event, program, list(items.values())) for event, items in alike]
+        self._waiting += [(event, program, list(items.values())) for event, items in indexed]
 
     def attach(self) -> None:
         """Define and attach all added requests.

@@ -145,10 +145,10 @@ class TracefsSession(Pollable, Closeable):
         with contextlib.ExitStack() as undo:
             undo.push(self._resources)
             self._instance = self._resources.enter_context(Instance(self._root, buffer=buffer))
-            self._intake = TracePipeReader(self._root, self._instance.path)
-            self._resources.callback(self._intake.close)
+            self._reader = TracePipeReader(self._root, self._instance.path)
+            self._resources.callback(self._reader.close)
             self._open(self._resources)
-            self._arrive_by(self._intake.arrived)
+            self._arrive_by(self._reader.arrived)
             undo.pop_all()
 
     # ------------------------------------------------------------ attaching
@@ -234,7 +234,7 @@ class TracefsSession(Pollable, Closeable):
         self._restrict()
         self._tasks.observe(self._pids or None)
         self._instance.start()
-        self._intake.start()
+        self._reader.start()
 
     def _restrict(self) -> None:
         # Enable the option for children first; then add existing threads until no new ones are
@@ -285,7 +285,7 @@ class TracefsSession(Pollable, Closeable):
             batch = next(self._rest, None)
             if batch:
                 return batch
-            records = self._intake.take(everything=everything)
+            records = self._reader.take(everything=everything)
             if not records:
                 return []
             self._rest = self._batches(records)
@@ -293,8 +293,8 @@ class TracefsSession(Pollable, Closeable):
     def drain(self) -> Iterator[list[Any]]:
         """Disable the events, then yield the remaining batches."""
         self._instance.disable()
-        self._intake.stop_and_drain()
-        while not self._intake.empty:
+        self._reader.stop_and_drain()
+        while not self._reader.empty:
             while batch := self._next(everything=True):
                 yield batch
         self._lost = self._instance.dropped()
@@ -383,7 +383,7 @@ class TracefsSession(Pollable, Closeable):
             for case in self._cases
             for key, reason in case.plan.problems
         }
-        if number := self._intake.damaged:
+        if number := self._reader.damaged:
             said[f"{number} pages of the kernel's could not be read to their end"] = None
         return [*said, *self._missed]
 
