@@ -2,4 +2,12 @@
 
 ``Btf.from_kernel()`` and ``Btf.from_file(path)`` return a :class:`~usdt.btf.reader.Btf`, which
 decodes a type when it is first asked for.
+
+format, types, decode     the format; one record per kind; words → records
+files, reader, lookup     files and sections → ``Btf``; types by their C names
+declare, c_dump           types → declarations and headers in C; ``c_alignment`` pads and packs
+raw_dump, tagged_union    bpftool's output; structures whose discriminant selects a member
+writer, minimize          records → bytes; the types of one value as BTF of their own
+
+``values`` shows data of these types.
 """

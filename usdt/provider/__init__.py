@@ -10,6 +10,9 @@ if order.enabled:  # the probe is traced: compute the arguments only now
     order.fire(42, describe(cart))
 
 usdt trace -p PID 'shop:order(arg0, str(arg1))'
+
+provider, probe, span    what programs use
+image, loading           the ELF file with the probes; mapping it
 """
 
 from __future__ import annotations

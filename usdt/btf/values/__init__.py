@@ -1,9 +1,10 @@
 """Values of any BTF type as text, JSON or Python objects.
 
-render(), Renderer    a tree of lines, laid out as libbpf's ``btf_dump__dump_type_data()`` does
-render_libbpf()       the same text as libbpf, byte for byte, including its errors
-compact               one short line per value, for events
-read_plan, json_codegen   Python objects and JSON text
+read_plan, batched_reads   what is at which offset; reads of generated code; ``scalars``: one number
+renderer, tree_codegen     a tree of lines, laid out as libbpf's ``btf_dump__dump_type_data()`` does
+compact, json_codegen      one short line for events; JSON text and Python objects
+libbpf, options            the same text as libbpf, byte for byte, including its errors
+type_snapshot              a type as a value, for plans and recordings
 
 A :class:`Renderer` keeps the functions it generated: use one for many values of a type.
 Names are loaded on first use: modules that need only types do not load the renderers.

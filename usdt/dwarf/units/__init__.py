@@ -5,5 +5,5 @@ forms, constants    encodings and numbers of the DWARF standard
 units, type_units   headers and entries; type units, which others share
 split_dwarf         ``.dwo``, ``.dwp`` and dwz files
 dies, scopes        entries with references resolved; qualified names
-ranges              range lists; a map from addresses to ranges
+ranges              range lists; a map from addresses to ranges; ``errors``: damaged data
 """
