@@ -78,6 +78,11 @@ class DwarfTypes(Btf):
         self.missing_file: Callable[[], str] = str
 
     @property
+    def data_size(self) -> int:
+        """0: types are read one by one, and the size of all of them is unknown."""
+        return 0
+
+    @property
     def end(self) -> int:
         """One more than the highest ID so far."""
         return len(self._dies)
