@@ -21,6 +21,7 @@ from usdt.arch.locations import Register
 from usdt.arch.pt_regs import PT_REGS, saved_registers
 from usdt.base.errors import BtfError
 from usdt.base.machine import BIG_ENDIAN, word_size
+from usdt.btf import types as btf_types
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
@@ -33,6 +34,9 @@ __all__ = (
     "UNKNOWN_PASSING",
     "CallingConvention",
 )
+
+_INTEGERS = (btf_types.Int, btf_types.Enum, btf_types.Pointer)
+_NUMBERS = (*_INTEGERS, btf_types.Float)
 
 FLOATING = "a floating-point number in register {}, which programs on uprobes cannot read"
 UNKNOWN_PASSING = "how {} passes a {} is not known"
@@ -93,6 +97,20 @@ class CallingConvention:
 
     # ------------------------------------------------------------ common
 
+    def word_part(self, number: int) -> int | None:
+        """Return the size of an integer or pointer that fits a word; None for any other type.
+
+        Most types are such: they need no classification, which takes longer.
+
+        Raises:
+            BtfError: the type has no size.
+        """
+        found = self.btf.resolve(number)
+        if not isinstance(found, _INTEGERS if self.floats else _NUMBERS):
+            return None
+        size = self.btf.size_of(number)
+        return size if size <= self.word else None
+
     def mark_unknown(self, abi_type: AbiType) -> NotReadable:
         """Return NotReadable, and mark all later parameters as unknown."""
         self.unknown = self.unknown or abi_type.description
@@ -105,12 +123,13 @@ class CallingConvention:
         if value.by_reference:
             return self.assign_by_reference()
         try:
+            size = self.word_part(value.type)
+            if size is not None:
+                return self.assign_word(size)
             abi_type = abi_type_of(self.btf, value.type, floats=self.floats)
         except BtfError:
             self.unknown = "type without a size"
             return NotReadable("its type is only declared in the debug information")
-        if abi_type.scalar and not abi_type.floating and abi_type.size <= self.word:
-            return self.assign_word(abi_type.size)
         if abi_type.scalar and abi_type.floating:
             return self.assign_floating(abi_type)
         return self.assign_aggregate(abi_type)
@@ -125,13 +144,14 @@ class CallingConvention:
         if value.by_reference:
             return self.assign_sret()
         try:
+            size = self.word_part(value.type)
+            if size is not None:
+                return PassedInRegisters((self.piece(self.result_registers[0], 0, size),))
             abi_type = abi_type_of(self.btf, value.type, floats=self.floats)
         except BtfError:
             # It is unknown whether the first argument is the address of the result.
             self.unknown = "type without a size"
             return NotReadable("its type is only declared in the debug information")
-        if abi_type.scalar and not abi_type.floating and abi_type.size <= self.word:
-            return PassedInRegisters((self.piece(self.result_registers[0], 0, abi_type.size),))
         if abi_type.scalar and abi_type.floating:
             return self.floating_result(abi_type)
         return self.aggregate_result(abi_type)
