@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.lazy_exports import lazy_exports
+from usdt.base.version import VERSION
 
 if TYPE_CHECKING:
     from kprobe import events
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.output.formatters import Event
+
+__version__ = VERSION
 
 __all__ = (
     "Aggregate",

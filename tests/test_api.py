@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
@@ -139,3 +140,13 @@ def test_importing_needs_no_root_and_does_nothing(privileged: bool) -> None:
     # No ctypes: no system call that Python itself does not make.
     assert not {"ctypes", "elftools", "click"} & set(loaded)
     assert not opened
+
+
+@pytest.mark.parametrize("package", [usdt, kprobe], ids=lambda package: package.__name__)
+def test_dir_has_public_names_only(package: ModuleType) -> None:
+    names = [name for name in dir(package) if not name.startswith("__")]
+    assert names == sorted(package.__all__)
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert usdt.__version__ == kprobe.__version__ == version("usdt-toolkit")

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.lazy_exports import lazy_exports
+from usdt.base.version import VERSION
 
 if TYPE_CHECKING:
     from usdt import bcc, testing
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
     from usdt.provider import Provider, ProviderError
+
+__version__ = VERSION
 
 __all__ = (
     "Aggregate",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from usdt.base.version import VERSION
 from usdt.engine.cli.click_group import LazyGroup
 from usdt.engine.cli.commands import tracing_commands
 
@@ -66,6 +67,6 @@ class _Group(LazyGroup):
 
 
 @click.group(cls=_Group, commands_at=_COMMANDS)
-@click.version_option(package_name="usdt-toolkit", prog_name="kprobe")
+@click.version_option(VERSION, "-V", "--version", prog_name="kprobe")
 def kprobe() -> None:
     """Trace kernel functions, tracepoints and system calls by name and type."""

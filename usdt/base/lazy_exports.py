@@ -43,6 +43,8 @@ def lazy_exports(
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *sources})
+        own = vars(sys.modules[package])
+        dunders = (name for name in own if name.startswith("__"))
+        return sorted({*dunders, *own.get("__all__", ()), *sources})
 
     return get, list_names

@@ -249,3 +249,40 @@ def test_values_that_are_parsed_late_are_usage_errors(words: list[str], message:
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
+
+
+def _answer(*words: str, module: str = "kprobe") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        (("-h",), ("--help",)),
+        (("help",), ("--help",)),
+        (("event", "define", "-h"), ("event", "define", "--help")),
+        (("help", "event", "define"), ("event", "define", "--help")),
+        (("ev", "def", "-h"), ("event", "define", "--help")),
+        (("-V",), ("--version",)),
+    ],
+    ids=" ".join,
+)
+def test_short_ways_to_help_commands_and_the_version(
+    short: tuple[str, ...], full: tuple[str, ...]
+) -> None:
+    expected, answer = _answer(*full), _answer(*short)
+    assert answer.stdout == expected.stdout
+    assert answer.returncode == expected.returncode == 0
+
+
+def test_the_beginning_of_several_commands_names_them() -> None:
+    answer = _answer("re", "x", module="usdt")
+    assert answer.returncode == 2
+    assert "No such command 're'. It could be record or report." in answer.stderr

@@ -38,8 +38,16 @@ class LazyGroup(click.Group):
         commands_at: Mapping[str, tuple[str | Callable[[str], click.Command], str]],
         **more: Any,
     ) -> None:
+        # Commands of the group inherit the names of the option.
+        more.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
         super().__init__(*args, **more)
         self._commands_at = commands_at
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments as click does; ``help COMMAND`` means ``COMMAND --help``."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of the table."""
@@ -81,12 +89,20 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command as click does; suggest the closest name for an unknown one."""
+        """Resolve a command as click does, also by the beginning of its name.
+
+        The beginning must be that of one command only. For an unknown name, suggest the closest.
+        """
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._commands_at:
-            near = closest(name, self._commands_at)
-            hint = f" Did you mean {near!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
+            matches = [command for command in self._commands_at if command.startswith(name)]
+            if len(matches) != 1:
+                near = closest(name, self._commands_at)
+                hint = f" Did you mean {near!r}?" if near else ""
+                if matches:
+                    hint = f" It could be {' or '.join(matches)}."
+                ctx.fail(f"No such command {name!r}.{hint}")
+            args = [matches[0], *args[1:]]
         return super().resolve_command(ctx, args)
 
 

@@ -1,0 +1,8 @@
+"""``python -m kprobe``: the ``kprobe`` command."""
+
+from __future__ import annotations
+
+from kprobe.cli import main
+
+if __name__ == "__main__":
+    main()

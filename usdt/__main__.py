@@ -1,0 +1,8 @@
+"""``python -m usdt``: the ``usdt`` command."""
+
+from __future__ import annotations
+
+from usdt.cli import main
+
+if __name__ == "__main__":
+    main()
