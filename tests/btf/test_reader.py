@@ -179,6 +179,13 @@ def test_the_nearest_type_is_named() -> None:
         find_type(Btf(out.data()), "struct skbuff")
 
 
+def test_the_type_with_t_behind_it_is_nearer_than_a_shorter_one() -> None:
+    out = BtfWriter()
+    out.record(Kind.TYPEDEF, "int32_t", out.integer("int", 4))
+    with pytest.raises(BtfError, match="nearest is int32_t"):
+        find_type(Btf(out.data()), "int32")
+
+
 # ---------------------------------------------------------------- split BTF
 
 

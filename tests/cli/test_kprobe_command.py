@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -332,3 +333,19 @@ def test_the_kernels_types_from_python() -> None:
     buffer = kprobe.types()["struct sk_buff"]
     assert buffer.render(bytes(buffer.size), compact=True) == "(struct sk_buff){}"
     assert ".len = (unsigned int)4294967295," in buffer.render(b"\xff" * buffer.size, compact=True)
+
+
+def test_a_fifo_without_a_writer_holds_nobody_up(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert str(fifo) in one_error(run("btf", fifo))
+
+
+def test_a_file_of_a_terabyte_is_refused_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as sparse:
+        sparse.truncate(1 << 40)
+    limit = f"--as={512 << 20}"
+    limited = ["prlimit", limit, "--", sys.executable, "-m", "kprobe", "btf", str(path)]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=100)
+    assert "more than 1024 MiB" in one_error(done)

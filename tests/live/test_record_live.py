@@ -94,6 +94,14 @@ def test_a_recording_has_what_a_trace_shows(args: Fixture, place: Path, tmp_path
     assert found == traced
 
 
+def test_a_recording_is_its_owners_only(args: Fixture, place: Path) -> None:
+    with recording(place, "-p", args.pid, "args:*") as tool:
+        args.fire()
+        tool.process.send_signal(signal.SIGINT)
+        ended(tool)
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
 def test_what_a_recording_says_of_itself(args: Fixture, place: Path) -> None:
     with recording(place, "-p", args.pid, "args:count3(arg0)") as tool:
         args.fire()

@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
+from usdt.base.files import open_at_once
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
@@ -133,9 +134,10 @@ def _is_module_of_sysfs(path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
-        data = file.read(_MAX_SIZE + 1)
-    if len(data) > _MAX_SIZE:
+    with open(open_at_once(path), "rb") as file:  # noqa: PTH123
+        size = os.fstat(file.fileno()).st_size  # 0 of a pipe
+        data = file.read(_MAX_SIZE + 1) if size <= _MAX_SIZE else b""
+    if max(size, len(data)) > _MAX_SIZE:
         raise BtfError(f"{path}: more than {_MAX_SIZE >> 20} MiB")
     return data
 

@@ -109,12 +109,15 @@ def closest_type(btf: Btf, name: str) -> str | None:
         for type_id, label in btf.named(*kinds)
         if label and re.match(start, label) and abs(len(label) - len(wanted)) < 8
     }
-    found = difflib.get_close_matches(wanted, names, 1)
-    if not found:
-        return None
-    kind = btf.kind(names[found[0]])
+    nearest = f"{wanted}_t"  # what was meant by int32, though int is as near
+    if nearest not in names:
+        found = difflib.get_close_matches(wanted, names, 1)
+        if not found:
+            return None
+        nearest = found[0]
+    kind = btf.kind(names[nearest])
     tags = [word for word, some in _TAGGED.items() if kind in some]
-    return " ".join([*tags, found[0]])
+    return " ".join([*tags, nearest])
 
 
 def has_code_pointers(btf: Btf) -> bool:

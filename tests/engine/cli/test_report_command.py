@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 from typing import TYPE_CHECKING
@@ -223,3 +224,24 @@ def test_usage(words: tuple[str, ...]) -> None:
     assert done.returncode == 2
     assert "Error: " in done.stderr
     assert not done.stdout
+
+
+def test_a_fifo_without_a_writer_holds_nobody_up(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    done = run_usdt("report", fifo)
+    assert f"{fifo}: the recording ends at byte 0" in done.stderr
+
+
+def test_a_pipe_is_read_to_its_end(place: Path) -> None:
+    command = f"sleep 0.3; cat {place}"
+    with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as writer:
+        done = subprocess.run(
+            [USDT, "report", "/dev/stdin"],
+            stdin=writer.stdout,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+    assert len(done.stdout.splitlines()) == 12, done.stderr

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.base.frozen import replace
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
@@ -55,6 +56,8 @@ def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str]
             raise click.UsageError("-o -: standard output is a terminal; give a file or a pipe")
         values["output"] = None
     options = parse_options(parse_requests(values["probes"], kind), values)
+    # A recording holds the strings of traced processes.
+    options = replace(options, output=replace(options.output, private=True))
     with contextlib.closing(Recorder(target_provider().symbolizer)) as recorder:
         return run_command(options, RecordJob(options, recorder, build_id))
 

@@ -63,7 +63,8 @@ def _run(options: CommandOptions, results: ResultSink, requests: Sequence[ProbeT
     if options.trace.via != TRACEFS and missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}{_without_bpf()}")
     with contextlib.ExitStack() as stack:
-        output = stack.enter_context(OutputFile(options.output.path))
+        file = OutputFile(options.output.path, private=options.output.private)
+        output = stack.enter_context(file)
         attached = attach_probes(stack, options.targets, requests, results.session, options.trace)
         targets = attached.targets
         stop = stack.enter_context(StopSignals(targets.wake))

@@ -27,12 +27,13 @@ class OutputFile:
 
     Args:
         path: the file; None is standard output.
+        private: create the file for its owner only; a file that exists keeps its mode.
 
     Raises:
         TargetError: the file cannot be opened.
     """
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, *, private: bool = False) -> None:
         self.name = path or "standard output"
         self._owned = path is not None
         self._begun = path is None
@@ -43,7 +44,8 @@ class OutputFile:
         if not os.path.lexists(path):
             self._made = path
         try:
-            self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            self._number = os.open(path, flags, 0o600 if private else 0o666)
         except (OSError, ValueError) as err:  # ValueError: a NUL in the path
             reason = err.strerror if isinstance(err, OSError) else err
             raise TargetError(f"{path}: cannot be written: {reason}") from err

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import TargetError
+from usdt.base.files import open_at_once
 from usdt.bpf.ringbuf import count_committed
 from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
 from usdt.engine.recording.blocks import (
@@ -83,7 +84,7 @@ class Reader(Closeable):
         if path == "-":
             return cls(open(0, "rb", closefd=False), "standard input")
         try:
-            stream = open(path, "rb")  # noqa: SIM115, PTH123 - closed by the reader
+            stream = open(open_at_once(path), "rb")  # noqa: SIM115, PTH123 - closed by the reader
         except (OSError, ValueError) as err:
             reason = err.strerror if isinstance(err, OSError) else err
             raise TargetError(f"{path}: cannot be read: {reason}") from err

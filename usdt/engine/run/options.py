@@ -103,12 +103,14 @@ class OutputOptions:
         as_json: write JSON lines.
         folded: write one line per stack, for flame graphs.
         lines: show user stacks with source lines and inlined functions.
+        private: create the file for its owner only.
     """
 
     path: str | None = None
     as_json: bool = False
     folded: bool = False
     lines: bool = False
+    private: bool = False
 
 
 @frozen
