@@ -400,18 +400,18 @@ def test_a_buffer_of_any_size_works_or_is_refused(target: Fixture, size: str) ->
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "said", "code"),
     [
-        pytest.param("/nonexistent/program", "/nonexistent/program", id="a missing program"),
-        pytest.param("no-such-program-on-path", "no-such-program-on-path", id="not on PATH"),
-        pytest.param("/", "/", id="a folder"),
-        pytest.param("/etc/passwd", "/etc/passwd", id="no permission to execute"),
-        pytest.param("", "empty", id="nothing"),
-        pytest.param("'", "quot", id="an open quotation"),
+        pytest.param("/nonexistent/program", "/nonexistent/program", 1, id="a missing program"),
+        pytest.param("no-such-program-on-path", "no-such-program-on-path", 1, id="not on PATH"),
+        pytest.param("/", "/", 1, id="a folder"),
+        pytest.param("/etc/passwd", "/etc/passwd", 1, id="no permission to execute"),
+        pytest.param("", "empty", 2, id="nothing"),
+        pytest.param("'", "quot", 2, id="an open quotation"),
     ],
 )
-def test_a_command_that_cannot_be_started(command: str, said: str) -> None:
-    assert said in trace_error("-c", command, "a:b", timeout=patient(10))
+def test_a_command_that_cannot_be_started(command: str, said: str, code: int) -> None:
+    assert said in trace_error("-c", command, "a:b", code=code, timeout=patient(10))
 
 
 def test_nobody_to_trace() -> None:
