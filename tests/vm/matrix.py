@@ -247,7 +247,7 @@ QUICK: tuple[str, ...] = tuple(
     for name in (
         "test_bpf_live.py::test_this_kernel_has",
         "test_bpf_live.py::test_entries_of_a_hash_come_and_go",
-        "test_bpf_live.py::test_a_per_cpu_counter_is_summed",
+        "test_bpf_live.py::test_a_per_cpu_counter_has_a_slot_for_each_cpu",
         "test_bpf_live.py::test_the_kernel_reads_instructions_as_we_mean_them",
         "test_bpf_live.py::test_a_refused_program_brings_the_verifiers_log",
         "test_bpf_objects.py::test_a_program_by_descriptor_and_by_pin",

@@ -20,7 +20,7 @@ from tracing_tools import until
 from vm import machine
 from vm.archive import Entry, directory, file, read_tree, symlink, write_archive
 from vm.machine import Run, problem_of, take
-from vm.matrix import CELLS, CPUS, FEATURES, USERLANDS, cell_named
+from vm.matrix import CELLS, CPUS, FEATURES, QUICK, USERLANDS, cell_named
 from vm.userland import compile_sources, skeleton
 from vm.verdict import failures, features_that_differ, trouble
 
@@ -98,6 +98,12 @@ def test_a_kernel_that_stands_in_offers_what_it_does_in_its_own_row() -> None:
     cell, own = cell_named("6.12", "riscv64"), cell_named("sid", "riscv64")
     assert cell.with_kernel(own.kernels[0]).offers == own.offers != cell.offers
     assert own.kernels[0] in cell.kernels
+
+
+def test_the_quick_tests_exist() -> None:
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", *QUICK]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def test_a_cell_that_is_not_there_is_named_with_those_that_are() -> None:
