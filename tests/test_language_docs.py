@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from planning import argument, plan
+from planning import INTEGERS, argument, plan, register
 from support.planning import form
 from test_readme import consoles, needs_python, run, shape
 
+from usdt.arch.locations import AtFunctionReturn
 from usdt.base.errors import LanguageError
+from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import BUILTINS, FUNCTIONS, parse_expression, parse_probe
@@ -38,7 +40,11 @@ def test_probes_are_named_as_said(probe: str) -> None:
     assert parse_probe(probe).name
 
 
-_ARGUMENTS = (argument(0, "u64"), argument(1, "s32"))
+_ARGUMENTS = (
+    argument(0, "u64"),
+    argument(1, "s32"),
+    Argument("return", INTEGERS["s64"], AtFunctionReturn(register()), hidden=True),
+)
 _VALUES = [code(row[0])[0] for row in rows("Values")]
 
 

@@ -18,6 +18,7 @@ __all__ = (
     "Captured",
     "Constant",
     "ContextArea",
+    "ForReturn",
     "Location",
     "Memory",
     "Register",
@@ -159,6 +160,13 @@ class AtFunctionReturn:
 
 
 @frozen
+class ForReturn:
+    """A location at function entry, in an expression that is evaluated at the return: ``out()``."""
+
+    entry: Constant | Register | TypedContextWord | Memory | Address | ContextArea | Unreadable
+
+
+@frozen
 class Captured:
     """A value captured at a function's entry for its return (``compiler.entry_return``).
 
@@ -184,5 +192,6 @@ Location = (
     | ContextArea
     | Unreadable
     | AtFunctionReturn
+    | ForReturn
     | Captured
 )

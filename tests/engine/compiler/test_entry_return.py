@@ -9,6 +9,7 @@ from planning import argument, plan
 from support.planning import form
 
 from usdt.arch.locations import AtFunctionReturn, Captured, Memory, Register, ValueClass, ValueType
+from usdt.base.errors import LanguageError
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
@@ -18,7 +19,7 @@ from usdt.engine.compiler.entry_return import (
     for_32bit_process,
     split_entry_return,
 )
-from usdt.engine.compiler.ir import ArgumentValue
+from usdt.engine.compiler.ir import ArgumentValue, Deref
 from usdt.engine.compiler.record.layout import RecordLayout
 
 if TYPE_CHECKING:
@@ -93,6 +94,41 @@ def test_a_buffer_whose_length_is_returned_is_read_at_return() -> None:
     assert early.captured is not None
 
 
+def test_out_reads_memory_at_return_from_addresses_of_the_entry() -> None:
+    entry, returned = ends("*(int *)arg0, out(*(int *)arg0), buf(arg1, out(*(long *)arg2))")
+    assert entry is not None
+    first = plan("*(int *)arg0", _ARGUMENTS).outputs[0].node
+    arguments = {ArgumentValue(one.fetch, one.type) for one in _ARGUMENTS[:3]}
+    assert {output.node for output in entry.outputs} == {first, *arguments}
+    early, late, text = returned.outputs
+    assert isinstance(early.node, ArgumentValue)
+    assert isinstance(late.node, Deref)
+    assert text.captured is None
+    assert isinstance(text.length, Deref)
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["out(*(int *)arg3)", "str(out(arg3))", "out(str(arg3))", 'out(str(arg3)) == "x"',
+     'out(str(arg3) == "x")', "out(*(int *)arg3) > 2", "hex(out(*(u8 *)arg3))", "out(arg3)",
+     "buf(out(arg3), 4)", "out(((int *)arg3)[2])", "out(*(int *)arg3 + *(int *)arg0)"],
+)  # fmt: skip
+def test_out_alone_makes_the_return_the_hit(items: str) -> None:
+    entry, returned = ends(items)
+    assert entry is not None
+    assert returned.returns
+    assert {type(output.node) for output in entry.outputs} == {ArgumentValue}
+
+
+def test_out_of_what_has_no_return_is_refused() -> None:
+    message = "out() reads memory when a function returns, and this probe is no function's entry"
+    with pytest.raises(LanguageError) as caught:
+        plan("out(*(int *)arg0)", _ARGUMENTS[:-1])
+    assert caught.value.reason == message
+    with pytest.raises(LanguageError, match=r"leads to; pid is none"):
+        plan("out(pid)", _ARGUMENTS)
+
+
 def test_predicates_are_decided_as_soon_as_they_can_be() -> None:
     entry, returned = ends("return, arg0 > 1, return > 2, arg1 < return")
     assert entry is not None
@@ -118,6 +154,7 @@ _SHAPES = (
     "str(arg0), arg3, return > 0, arg1 > 2 && arg2 != 3, return",
     'str(arg0) == "x" || *(long *)arg1 == 0, buf(arg0, return), buf(arg1, arg2), return / arg2',
     "*(int *)(arg0 + 8) + return, ustack, comm, func, arg3, return == arg3",
+    'out(*(int *)arg3), out(str(arg0)) == "x", buf(arg1, out(*(long *)arg2)), arg3 > 1',
 )
 
 

@@ -27,6 +27,7 @@ from usdt.engine.language.tree import (
     Text,
     TypeName,
     Unary,
+    read_at_return,
 )
 
 _TEXT = 0x7F0000001000
@@ -46,6 +47,7 @@ def _grown(trees: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *_NOWHERE)
         for function, counts in FUNCTIONS.items()
+        if function != "out"
         for count in range(counts[0], counts[1] + 1)
     ]
     operators = st.sampled_from([*PRECEDENCE])
@@ -56,6 +58,7 @@ def _grown(trees: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
         st.builds(Cast, st.sampled_from(_TYPES), trees, *_NOWHERE),
         st.builds(Index, trees, trees, *_NOWHERE),
         st.builds(Member, trees, st.just("m"), st.booleans(), *_NOWHERE),
+        st.builds(read_at_return, trees),
         *calls,
     )
 

@@ -36,6 +36,7 @@ from usdt.engine.language.tree import (
     Text,
     TypeName,
     Unary,
+    read_at_return,
     walk,
 )
 
@@ -140,9 +141,11 @@ def grown(trees):
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *nowhere)
         for function, (least, most) in FUNCTIONS.items()
+        if function != "out"
         for count in range(least, most + 1)
     ]
     return st.one_of(
+        trees.map(read_at_return),
         st.builds(Unary, st.sampled_from("!~-+*"), trees, *nowhere),
         st.builds(Binary, st.sampled_from(list(PRECEDENCE)), trees, trees, *nowhere),
         st.builds(Cast, types, trees, *nowhere),

@@ -3,7 +3,8 @@
 An item without ``return`` is evaluated at entry, and the memory it reads is copied then, because
 it may be freed before the return. An item with ``return`` is evaluated at return, but its
 operands without ``return`` at entry. So ``buf(arg1, return)`` reads memory at return, from the
-address that was passed. Built-ins and stacks are those of the return, which is the hit that is
+address that was passed. An operand in ``out()`` counts as one with ``return``; its arguments are
+those of the entry. Built-ins and stacks are those of the return, which is the hit that is
 shown.
 
 *Entry state* keeps the captured values in a hash map of the kernel:
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from usdt.arch.locations import AtFunctionReturn, Captured, Constant
+from usdt.arch.locations import AtFunctionReturn, Captured, Constant, ForReturn
 from usdt.base.errors import TracingError
 from usdt.base.frozen import fields_of, frozen, replace
 from usdt.engine.compiler.ir import (
@@ -226,7 +227,7 @@ def _unsigned(address: Node) -> Node:
 
 def needs_return(node: Node) -> bool:
     """Return True if a value is only known when the function returns."""
-    if isinstance(node, ArgumentValue) and isinstance(node.fetch, AtFunctionReturn):
+    if isinstance(node, ArgumentValue) and isinstance(node.fetch, (AtFunctionReturn, ForReturn)):
         return True
     return any(map(needs_return, children(node)))
 
@@ -281,6 +282,11 @@ class _CaptureRewriter:
         """Return the expression that is evaluated at return instead of ``node``."""
         if not needs_return(node):
             return self._number(node) if _needs_entry(node) else node
+        match node:
+            case ArgumentValue(fetch=ForReturn(entry=entry)):
+                return self._number(replace(node, fetch=entry))
+            case RegisterAggregate(parts=parts):
+                return replace(node, parts=tuple((start, self.node(one)) for start, one in parts))
         return _rebuilt(node, self.node)
 
     def _number(self, node: Node) -> Node:

@@ -12,6 +12,7 @@ from usdt.arch.locations import (
     AtFunctionReturn,
     Captured,
     ContextArea,
+    ForReturn,
     Memory,
     Unreadable,
     ValueClass,
@@ -88,12 +89,14 @@ class InRegisters:
         pieces: the registers.
         bits: bit offset of the value in the pieces.
         returned: True if the registers are those at the function's return.
+        for_return: True if what the value leads to is read at the return, as in out().
     """
 
     id: int
     pieces: tuple[RegisterPiece, ...]
     bits: int = 0
     returned: bool = False
+    for_return: bool = False
 
 
 #: The type of an argument in BTF, and what its location holds.
@@ -393,6 +396,8 @@ def _reasons(node: Node) -> Iterator[str]:
             yield reason
         case ArgumentValue(fetch=Captured(reason=reason)) if reason:
             yield reason
+        case ArgumentValue(fetch=ForReturn(entry=entry), type=kind):
+            yield from _reasons(ArgumentValue(entry, kind))
     for child in children(node):
         yield from _reasons(child)
     match node:

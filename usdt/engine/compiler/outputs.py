@@ -54,7 +54,13 @@ from usdt.engine.compiler.record.columns import (
     SymbolColumn,
     UnavailableColumn,
 )
-from usdt.engine.compiler.resolve import Resolver, Scope, address_of_lvalue, resolve
+from usdt.engine.compiler.resolve import (
+    Resolver,
+    Scope,
+    address_of_lvalue,
+    argument_of,
+    resolve,
+)
 from usdt.engine.compiler.value_names import Enumerators, ValueNames
 from usdt.engine.language.tree import Call, Name
 
@@ -127,7 +133,7 @@ def output_of(item: Item, scope: Scope) -> Output:
         return _call(tree, key, scope)
     if isinstance(tree, Name):
         if tree.name in scope.arguments:
-            return argument_output(scope.arguments[tree.name], key, scope)
+            return argument_output(argument_of(tree, scope), key, scope)
         if tree.name == "comm":
             return Output(key, CommColumn())
         if tree.name == "func":

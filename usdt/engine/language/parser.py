@@ -41,6 +41,8 @@ from usdt.engine.language.tree import (
     Text,
     TypeName,
     Unary,
+    read_at_return,
+    walk,
 )
 
 __all__ = ("parse_expression", "parse_items", "parse_probe")
@@ -59,6 +61,10 @@ _REFUSED = {
     f"{op}=": f"'{op}=' would assign: the language only reads"
     for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 }
+_NOTHING_TO_READ = (
+    "out() reads memory that an argument leads to, when the function returns: expected an argument "
+    "in it, as in out(*(int *)arg0)"
+)
 _WORDS_OF_OTHERS = {"and": "&&", "or": "||", "is": "==", "eq": "==", "ne": "!=", "mod": "%"}
 
 
@@ -358,6 +364,13 @@ class _Reader:
         if not least <= len(arguments) <= most:
             raise self._error(opener.token, _wrong_count(function, len(arguments)))
         trees = tuple(value.tree for value in arguments)
+        if function == "out":
+            if not any(isinstance(node, Name) for node in walk(trees[0])):
+                raise self._error(opener.token, _NOTHING_TO_READ)
+            self._values.append(
+                arguments[0]._replace(tree=read_at_return(trees[0]), start=start, end=end)
+            )
+            return
         self._push(Call(function, trees, start, end), start, end, *arguments)
 
     def _reduce(self, level: int) -> None:

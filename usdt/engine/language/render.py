@@ -61,7 +61,7 @@ def render(tree: Expression, *, full: bool = False) -> str:
     """
     match tree:
         case Name():
-            return tree.name
+            return f"out({tree.name})" if tree.at_return else tree.name
         case Integer():
             return _integer(tree)
         case Text():

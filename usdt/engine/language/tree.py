@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from usdt.base.frozen import field, frozen
+from usdt.base.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,7 @@ __all__ = (
     "Unary",
     "children",
     "names_in",
+    "read_at_return",
     "walk",
 )
 
@@ -46,8 +47,16 @@ BUILTINS = frozenset(
     ("comm", "cgroup", "cpu", "func", "gid", "kstack", "pid", "tid", "ts", "uid", "ustack")
 )
 
-# Functions of the language → the minimum and the maximum number of arguments.
-FUNCTIONS = {"buf": (2, 2), "hex": (1, 1), "ksym": (1, 1), "str": (1, 2), "usym": (1, 1)}
+# Functions of the language → the minimum and the maximum number of arguments. The parser replaces
+# out(): see :func:`read_at_return`.
+FUNCTIONS = {
+    "buf": (2, 2),
+    "hex": (1, 1),
+    "ksym": (1, 1),
+    "out": (1, 1),
+    "str": (1, 2),
+    "usym": (1, 1),
+}
 
 # Binary operators → precedence, C17 6.5.5 to 6.5.14: a larger number binds tighter. All are
 # left-associative.
@@ -85,11 +94,17 @@ class TypeName:
 
 @frozen
 class Name:
-    """An argument, a built-in, or ``return``."""
+    """An argument, a built-in, or ``return``.
+
+    Attributes:
+        at_return: whether the memory that the argument leads to is read when the function returns,
+            as in ``out(*(int *)arg0)``; else at its entry.
+    """
 
     name: str
     start: int = field(compare=False)
     end: int = field(compare=False)
+    at_return: bool = False
 
 
 @frozen
@@ -181,7 +196,7 @@ class Index:
 
 @frozen
 class Call:
-    """A call of one of :data:`FUNCTIONS`; the number of arguments has been checked."""
+    """A call of one of :data:`FUNCTIONS` but out(); the number of arguments has been checked."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -284,5 +299,32 @@ def walk(tree: Expression) -> Iterator[Expression]:
 
 
 def names_in(tree: Expression) -> Iterator[str]:
-    """Yield the names of arguments and built-ins from left to right, once for each use."""
-    return (node.name for node in walk(tree) if isinstance(node, Name))
+    """Yield the names of arguments and built-ins from left to right, once for each use.
+
+    An argument in ``out()`` also yields ``return``, because the return is the hit.
+    """
+    for node in walk(tree):
+        if isinstance(node, Name):
+            yield node.name
+            if node.at_return:
+                yield "return"
+
+
+def read_at_return(tree: Expression) -> Expression:
+    """Return ``out(tree)``: a copy whose arguments are marked :attr:`Name.at_return`."""
+    match tree:
+        case Name():
+            return replace(tree, at_return=tree.name != "return")
+        case Unary() | Cast():
+            return replace(tree, operand=read_at_return(tree.operand))
+        case Binary():
+            left, right = read_at_return(tree.left), read_at_return(tree.right)
+            return replace(tree, left=left, right=right)
+        case Member():
+            return replace(tree, object=read_at_return(tree.object))
+        case Index():
+            target, index = read_at_return(tree.object), read_at_return(tree.index)
+            return replace(tree, object=target, index=index)
+        case Call():
+            return replace(tree, arguments=tuple(map(read_at_return, tree.arguments)))
+    return tree

@@ -5,7 +5,7 @@ strings       comparisons of strings
 operands      operands that must be integers, addresses, strings or containers
 names         arguments, built-ins, constants
 conversions   C's conversions, and arithmetic with pointers
-btf_types     members, elements and casts by BTF
+btf_types     members, elements and casts by BTF; ``in_registers``: structures in registers
 
 Integer promotion and the usual arithmetic conversions are C's (C17 6.3.1): types smaller than
 ``int`` are promoted to ``int``; operands are converted to the larger of two types, or to the
@@ -15,7 +15,16 @@ unsigned one if their sizes are equal. Constants are folded during resolution.
 from __future__ import annotations
 
 from usdt.engine.compiler.resolve.expressions import Resolver, resolve
+from usdt.engine.compiler.resolve.names import argument_of
 from usdt.engine.compiler.resolve.operands import address_of_lvalue
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope, TypeProvider
 
-__all__ = ("INTEGER_BUILTINS", "Resolver", "Scope", "TypeProvider", "address_of_lvalue", "resolve")
+__all__ = (
+    "INTEGER_BUILTINS",
+    "Resolver",
+    "Scope",
+    "TypeProvider",
+    "address_of_lvalue",
+    "argument_of",
+    "resolve",
+)

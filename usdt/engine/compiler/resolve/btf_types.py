@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from usdt.arch.locations import AtFunctionReturn, Register, Unreadable, ValueClass, ValueType
+from usdt.arch.locations import Register, ValueClass, ValueType
 from usdt.base.errors import BtfError
 from usdt.base.frozen import replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
@@ -37,6 +37,7 @@ from usdt.engine.compiler.ir import (
     RegisterAggregate,
     Unavailable,
 )
+from usdt.engine.compiler.resolve.in_registers import loaded, readable, unreadable
 from usdt.engine.compiler.scope import DefaultFormat
 from usdt.engine.compiler.value_names import Enumerators, Flags, ValueNames
 
@@ -386,12 +387,12 @@ class BtfTypes:
         # All bytes of a structure or array; unreadable if any of them is.
         if self._shape(number) is None:
             reason = "a structure in registers can only be read member by member"
-            return _unreadable(held, reason, U64)
+            return unreadable(held, reason, U64)
         parts: list[tuple[int, Node]] = []
         for piece in held.pieces:
             first, end = max(piece.start, start), min(piece.start + piece.size, start + size)
             if first < end and piece.register is None:
-                return _unreadable(held, piece.problem, U64)
+                return unreadable(held, piece.problem, U64)
             while first < end and piece.register is not None:
                 at = piece.register.offset + first - piece.start
                 room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
@@ -404,12 +405,12 @@ class BtfTypes:
         for piece in held.pieces:
             if piece.start <= start < piece.start + piece.size:
                 if piece.register is None:
-                    return _unreadable(held, piece.problem, kind)
+                    return unreadable(held, piece.problem, kind)
                 if start + kind.size > piece.start + piece.size:
                     return self._load_split(held, piece, start, kind)
                 at = Register(piece.register.offset + start - piece.start, kind.size)
-                return _loaded(held, at, kind)
-        return _unreadable(held, "it is in no register", kind)
+                return loaded(held, at, kind)
+        return unreadable(held, "it is in no register", kind)
 
     def _load_split(
         self, held: InRegisters, first: RegisterPiece, start: int, kind: ValueType
@@ -418,10 +419,10 @@ class BtfTypes:
         later = next((one for one in held.pieces if one.start == first.start + first.size), None)
         low, high = first.register, None if later is None else later.register
         if low is None or high is None or self._big_endian or low.size != 8:
-            return _unreadable(held, "it is split between two registers", kind)
+            return unreadable(held, "it is split between two registers", kind)
         skipped = 8 * (start - first.start)
-        begin = Arithmetic(">>", _loaded(held, low, U64), Number(skipped, U64), U64)
-        rest = _loaded(held, Register(high.offset, 8), U64)
+        begin = Arithmetic(">>", loaded(held, low, U64), Number(skipped, U64), U64)
+        rest = loaded(held, Register(high.offset, 8), U64)
         end = Arithmetic("<<", rest, Number(64 - skipped, U64), U64)
         return fold(Convert(Arithmetic("|", begin, end, U64), kind))
 
@@ -435,10 +436,10 @@ class BtfTypes:
             first, shift = first - 1, shift + 8
         if not size or shift + width > 64:
             reason = f"a bit field of {width} bits in two registers is not supported"
-            return _unreadable(held, reason, U64)
+            return unreadable(held, reason, U64)
         size = next(size for size in (1, 2, 4, 8) if size * 8 >= shift + width)
         whole = self._load_bytes(held, first, ValueType(ValueClass.UNSIGNED, size))
-        if isinstance(whole, Unavailable) or not _readable(whole):
+        if isinstance(whole, Unavailable) or not readable(whole):
             return whole
         if self._big_endian:
             shift = size * 8 - shift - width
@@ -478,19 +479,3 @@ def _address(target: Node) -> Node:
 
 def _converted(node: Node, kind: ValueType) -> Node:
     return node if node.type == kind else fold(Convert(node, kind))
-
-
-def _loaded(held: InRegisters, register: Register, kind: ValueType) -> ArgumentValue:
-    return ArgumentValue(AtFunctionReturn(register) if held.returned else register, kind)
-
-
-def _unreadable(held: InRegisters, reason: str, kind: ValueType) -> Node:
-    # An unreadable value at the return keeps its location, so that the probe fires at the return.
-    if held.returned:
-        return ArgumentValue(AtFunctionReturn(Unreadable(reason)), kind)
-    return Unavailable(reason, kind)
-
-
-def _readable(node: Node) -> bool:
-    fetch = node.fetch if isinstance(node, ArgumentValue) else None
-    return not (isinstance(fetch, AtFunctionReturn) and isinstance(fetch.register, Unreadable))

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Constant, Unreadable, ValueClass, ValueType
+from usdt.arch.locations import (
+    AtFunctionReturn,
+    Captured,
+    Constant,
+    ContextArea,
+    ForReturn,
+    Unreadable,
+    ValueClass,
+    ValueType,
+)
+from usdt.base.frozen import replace
 from usdt.base.text import closest
-from usdt.engine.compiler.ir import ArgumentValue, Builtin, Node, Number, Unavailable, wrap
+from usdt.engine.compiler.ir import (
+    ArgumentValue,
+    Builtin,
+    InRegisters,
+    Node,
+    Number,
+    Unavailable,
+    wrap,
+)
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
+from usdt.engine.language.tree import BUILTINS
 
 if TYPE_CHECKING:
+    from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Integer, Name
 
-__all__ = ("KINDS", "resolve_integer", "resolve_name")
+__all__ = ("KINDS", "argument_of", "resolve_integer", "resolve_name")
 
 _STACKS = ("ustack", "kstack")
 KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # whether signed → class
@@ -31,7 +51,7 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
     """
     name = tree.name
     if name in scope.arguments:
-        argument = scope.arguments[name]
+        argument = argument_of(tree, scope)
         if isinstance(argument.fetch, Unreadable):
             return Unavailable(argument.fetch.reason, argument.type)
         if isinstance(argument.fetch, Constant) and argument.type.kind in KINDS.values():
@@ -40,6 +60,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         if scope.types is not None and argument.type_ref is not None:
             return scope.types.argument(argument, node)
         return node
+    if tree.at_return and name in BUILTINS:
+        raise scope.error(tree, f"out() reads memory that an argument leads to; {name} is none")
     if name in INTEGER_BUILTINS:
         return Builtin(name, INTEGER_BUILTINS[name])
     if name.startswith("arg") and name[3:].isdigit():
@@ -55,6 +77,36 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
     if name in _STACKS:
         raise scope.error(tree, f"{name} stands alone as an item: a stack is no number")
     raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
+
+
+def argument_of(tree: Name, scope: Scope) -> Argument:
+    """Return the argument of this name; in ``out()``, as one for the function's return.
+
+    Raises:
+        LanguageError: the probe has no return, or the argument leads to no memory.
+    """
+    argument = scope.arguments[tree.name]
+    if not tree.at_return:
+        return argument
+    result = scope.arguments.get("return")
+    if result is None:
+        reason = "out() reads memory when a function returns, and this probe is no function's entry"
+        raise scope.error(tree, reason)
+    if isinstance(result.fetch, Unreadable):
+        raise scope.error(tree, f"out() needs the return of {scope.probe}: {result.fetch.reason}")
+    fetch = argument.fetch
+    if not isinstance(result.fetch, AtFunctionReturn):
+        return argument  # the hit is the return; memory is read there
+    if isinstance(fetch, (AtFunctionReturn, Captured, Constant, ForReturn, Unreadable)):
+        return argument
+    kept, where = argument.type_ref, ForReturn(fetch)
+    if isinstance(kept, InRegisters):
+        return replace(argument, fetch=where, type_ref=replace(kept, for_return=True))
+    if isinstance(fetch, ContextArea):
+        return replace(argument, fetch=Unreadable("out() of a structure that is passed by value"))
+    if argument.type_ref is None and argument.type.kind not in KINDS.values():
+        raise scope.error(tree, f"out() reads memory; {tree.name} leads to none: write {tree.name}")
+    return replace(argument, fetch=where)
 
 
 def _no_argument(name: str, scope: Scope) -> str:

@@ -14,6 +14,7 @@ from usdt.arch.locations import (
     Address,
     AtFunctionReturn,
     Constant,
+    ForReturn,
     Memory,
     Register,
     Unreadable,
@@ -103,7 +104,7 @@ class FetchArgBuilder:
     def _is_result(self, node: Node) -> bool:
         if not self._returns or not isinstance(node, ArgumentValue):
             return False
-        if isinstance(node.fetch, (Register, Memory, Address)):
+        if isinstance(node.fetch, (Register, Memory, Address, ForReturn)):
             raise UnsupportedFetch("what only the function's entry has, beside what it returns")
         return isinstance(node.fetch, AtFunctionReturn) and isinstance(
             node.fetch.register, Register
@@ -249,7 +250,7 @@ def _why(node: Node) -> str:
             return reason
         case ArgumentValue(fetch=Address()):
             return "the address of a symbol"
-        case ArgumentValue(fetch=AtFunctionReturn()):
+        case ArgumentValue(fetch=AtFunctionReturn() | ForReturn()):
             return "a value at the function's return"
         case ArgumentValue(fetch=Register(size=size)):
             return f"an address of {size} bytes, which is not as wide as the program's"
