@@ -281,22 +281,22 @@ class _Parser:
             self.fail(at, "BAD_STACK_NUM")
         return StackSlot(number)
 
-    def _memory(self, place: str, at: int) -> Fetch:
-        if place[:1].isdigit():
-            address = unsigned(place)
+    def _memory(self, location: str, at: int) -> Fetch:
+        if location[:1].isdigit():
+            address = unsigned(location)
             if address is None:
                 self.fail(at, "BAD_MEM_ADDR")
             return Memory(address)
-        if place[:1] == "+":
+        if location[:1] == "+":
             if self.target.kind != "user":
                 self.fail(at, "FILE_ON_KPROBE")
-            offset = signed(place[1:])
+            offset = signed(location[1:])
             if offset is None:
                 self.fail(at, "BAD_FILE_OFFS")
             return MemoryOfFile(offset)
         if self.target.kind == "user":
             self.fail(at, "SYM_ON_UPROBE")
-        match = re.fullmatch(r"([^+-]*)([+-].*)?", place, re.DOTALL)
+        match = re.fullmatch(r"([^+-]*)([+-].*)?", location, re.DOTALL)
         offset = signed(match[2]) if match and match[2] else 0
         if match is None or not match[1] or offset is None:
             self.fail(at, "BAD_SYMBOL")  # the kernel's error here: no such symbol

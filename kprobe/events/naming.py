@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kprobe.events.values import Definition, FilePlace, KernelAddress, KernelPlace
+from kprobe.events.values import Definition, FileOffset, KernelAddress, KernelSymbol
 from usdt.base.frozen import replace
 
 if TYPE_CHECKING:
-    from kprobe.events.values import Argument, Place
+    from kprobe.events.values import Argument, ProbePoint
 
 __all__ = ("default_group", "named", "renamed")
 
@@ -19,7 +19,7 @@ _MAX_NAME = 63
 
 def default_group(definition: Definition) -> str:
     """Return the group of an event whose definition has none."""
-    if isinstance(definition.place, FilePlace):
+    if isinstance(definition.probe_point, FileOffset):
         return "uprobes"
     return _GROUPS[definition.kind]
 
@@ -37,18 +37,18 @@ def renamed(definition: Definition, group: str, event: str, *more: Argument) -> 
 
 
 def _event(definition: Definition) -> str:
-    name = _of_place(definition.place, definition.kind, returns=definition.returns)
+    name = _of_probe_point(definition.probe_point, definition.kind, returns=definition.returns)
     return re.sub(r"\W", "_", name, flags=re.ASCII)[:_MAX_NAME]
 
 
-def _of_place(place: Place, kind: str, *, returns: bool) -> str:
-    if isinstance(place, FilePlace):
-        base = re.split(r"[._-]", place.path.rpartition("/")[2])[0]
-        return f"p_{base}_{place.offset:#x}"
-    if isinstance(place, KernelAddress):
-        return f"{kind}_{place.address:#x}"
+def _of_probe_point(probe_point: ProbePoint, kind: str, *, returns: bool) -> str:
+    if isinstance(probe_point, FileOffset):
+        base = re.split(r"[._-]", probe_point.path.rpartition("/")[2])[0]
+        return f"p_{base}_{probe_point.offset:#x}"
+    if isinstance(probe_point, KernelAddress):
+        return f"{kind}_{probe_point.address:#x}"
     if kind == "f":
-        return f"{place}__{'exit' if returns else 'entry'}"
-    if isinstance(place, KernelPlace):
-        return f"{kind}_{place.symbol}_{place.offset}"
-    return str(place).partition(".")[2] or str(place)
+        return f"{probe_point}__{'exit' if returns else 'entry'}"
+    if isinstance(probe_point, KernelSymbol):
+        return f"{kind}_{probe_point.symbol}_{probe_point.offset}"
+    return str(probe_point).partition(".")[2] or str(probe_point)

@@ -12,16 +12,16 @@ from kprobe.events.values import (
     Argument,
     Definition,
     Deletion,
-    EventPlace,
-    FilePlace,
+    EventName,
+    FileOffset,
     KernelAddress,
-    KernelPlace,
-    TracepointPlace,
+    KernelSymbol,
+    TracepointName,
 )
 
 if TYPE_CHECKING:
     from kprobe.events.dialect import Dialect
-    from kprobe.events.values import Place
+    from kprobe.events.values import ProbePoint
 
 __all__ = ("canonical", "parse")
 
@@ -143,12 +143,12 @@ class _Line:
     # ------------------------------------------------------------ kprobes and uprobes
 
     def _probe(self) -> Definition:
-        place = self.words[1]
-        path, colon, offset = place.rpartition(":")
-        if "/" in place and colon and offset[:1].isdigit():
+        probe_point = self.words[1]
+        path, colon, offset = probe_point.rpartition(":")
+        if "/" in probe_point and colon and offset[:1].isdigit():
             return self._user(path, offset)
-        if "/" in place:
-            self.fail(1, len(place), "NO_UPROBE_OFFS")
+        if "/" in probe_point:
+            self.fail(1, len(probe_point), "NO_UPROBE_OFFS")
         head = self.words[0]
         returns, maxactive = head[0] == "r", None
         digits = head[1:].partition(":")[0]
@@ -156,13 +156,13 @@ class _Line:
             maxactive = self._maxactive(digits, returns=returns)
         elif digits:
             self.fail(0, 1, "JUNK")
-        address = unsigned(place)
+        address = unsigned(probe_point)
         if address is not None:
             group, event = self._named()
             target = Target("kernel", returns=returns)
-            found: Place = KernelAddress(address)
+            found: ProbePoint = KernelAddress(address)
         else:
-            symbol, percent, suffix = place.partition("%")
+            symbol, percent, suffix = probe_point.partition("%")
             if percent and suffix != "return":
                 self.fail(1, len(symbol), "BAD_ADDR_SUFFIX")
             returns = returns or bool(percent)
@@ -183,7 +183,7 @@ class _Line:
             self.fail(0, 1, "MAXACT_TOO_BIG")
         return number
 
-    def _symbol(self, text: str, *, returns: bool) -> KernelPlace:
+    def _symbol(self, text: str, *, returns: bool) -> KernelSymbol:
         match = re.fullmatch(r"([^+-]*)([+-].*)?", text, re.DOTALL)
         offset = signed(match[2]) if match and match[2] else 0
         if match is None or offset is None or not 0 <= offset < 1 << 32:
@@ -193,7 +193,7 @@ class _Line:
         module, colon, symbol = match[1].rpartition(":")
         if not symbol or (colon and not module):
             self.fail(1, 0, "NO_SYMBOL")
-        return KernelPlace(symbol, offset, module or None)
+        return KernelSymbol(symbol, offset, module or None)
 
     def _user(self, path: str, rest: str) -> Definition:
         self._no_junk()
@@ -220,8 +220,8 @@ class _Line:
         returns = returns or bool(percent)
         group, event = self._named()
         arguments = self._arguments(2, Target("user", returns=returns))
-        place = FilePlace(path, offset, ref_ctr)
-        return Definition("r" if returns else "p", place, arguments, group, event)
+        probe_point = FileOffset(path, offset, ref_ctr)
+        return Definition("r" if returns else "p", probe_point, arguments, group, event)
 
     # ------------------------------------------------------------ other events
 
@@ -243,8 +243,8 @@ class _Line:
                 raise DefinitionError(self.text, len(self.text) + 1, "NO_EP_FILTER")
             self.words = words[:index]
         arguments = self._arguments(2, Target("event", registers=False))
-        place = EventPlace(system, name)
-        return Definition("e", place, arguments, group, event, filter=condition)
+        probe_point = EventName(system, name)
+        return Definition("e", probe_point, arguments, group, event, filter=condition)
 
     def _function(self) -> Definition:
         self._no_junk()
@@ -259,7 +259,7 @@ class _Line:
         )
         target = Target("kernel", entry=not returns, returns=returns, registers=False)
         arguments = self._arguments(2, target)
-        return Definition("f", KernelPlace(symbol), arguments, group, event, returns=bool(percent))
+        return Definition("f", KernelSymbol(symbol), arguments, group, event, returns=bool(percent))
 
     def _tracepoint(self) -> Definition:
         self._no_junk()
@@ -268,7 +268,7 @@ class _Line:
             self.fail(1, bad.start(), "BAD_TP_NAME")
         group, event = self._named()
         arguments = self._arguments(2, Target("kernel", entry=True, registers=False))
-        return Definition("t", TracepointPlace(name), arguments, group, event)
+        return Definition("t", TracepointName(name), arguments, group, event)
 
     def _arguments(self, first: int, target: Target) -> tuple[Argument, ...]:
         words = self.words[first:]

@@ -34,18 +34,18 @@ def translate(line: str, parameters: Collection[str] = ()) -> tuple[str, list[st
         return line, []
     returns = words[0][0] == "r" or words[1].endswith("%return")
     kept_names = {*parameters, *(() if returns else _RETURNS)}
-    told = []
+    notices = []
     kept = words[:2]
     for word in words[2:]:
         name, equal, body = word.partition("=") if "=" in word else ("", "", word)
         if body == "ra" and body not in kept_names:
-            told.append("ra: left out, every return event has it")
+            notices.append("ra: left out, every return event has it")
             continue
         new = body if body.startswith("\\") else _modern(body, kept_names)
         if new != body:
-            told.append(f"{body}: {new}")
+            notices.append(f"{body}: {new}")
         kept.append(f"{name}{equal}{new}")
-    return (" ".join(kept), told) if told else (line, [])
+    return (" ".join(kept), notices) if notices else (line, [])
 
 
 def _modern(body: str, kept: Collection[str]) -> str:

@@ -11,23 +11,23 @@ __all__ = (
     "Definition",
     "Deletion",
     "Deref",
-    "EventPlace",
+    "EventName",
     "Fetch",
-    "FilePlace",
+    "FileOffset",
     "FunctionArgument",
     "Immediate",
     "KernelAddress",
-    "KernelPlace",
+    "KernelSymbol",
     "Memory",
     "MemoryOfFile",
     "MemoryOfSymbol",
-    "Place",
+    "ProbePoint",
     "Register",
     "ReturnValue",
     "Stack",
     "StackSlot",
     "Text",
-    "TracepointPlace",
+    "TracepointName",
     "Type",
     "Variable",
 )
@@ -225,7 +225,7 @@ class Argument:
 
 
 @frozen
-class KernelPlace:
+class KernelSymbol:
     """``[MODULE:]SYMBOL[+OFFSET]``: an instruction of the kernel, by symbol."""
 
     symbol: str
@@ -248,7 +248,7 @@ class KernelAddress:
 
 
 @frozen
-class FilePlace:
+class FileOffset:
     """``PATH:OFFSET[(REF_CTR_OFFSET)]``: an instruction in a file, for uprobes.
 
     Attributes:
@@ -267,7 +267,7 @@ class FilePlace:
 
 
 @frozen
-class EventPlace:
+class EventName:
     """``SYSTEM.EVENT``: the trace event that an event probe is attached to."""
 
     system: str
@@ -278,7 +278,7 @@ class EventPlace:
 
 
 @frozen
-class TracepointPlace:
+class TracepointName:
     """The name of a tracepoint, without its system."""
 
     name: str
@@ -287,7 +287,7 @@ class TracepointPlace:
         return self.name
 
 
-Place = KernelPlace | KernelAddress | FilePlace | EventPlace | TracepointPlace
+ProbePoint = KernelSymbol | KernelAddress | FileOffset | EventName | TracepointName
 
 
 @frozen
@@ -296,7 +296,7 @@ class Definition:
 
     Attributes:
         kind: "p", "r" (a return probe), "e", "f" or "t".
-        place: the attach point.
+        probe_point: the attach point.
         arguments: the fetch arguments that are recorded.
         group: name of the group; None if the kernel chooses it.
         event: name of the event; None if the kernel chooses it.
@@ -306,7 +306,7 @@ class Definition:
     """
 
     kind: str
-    place: Place
+    probe_point: ProbePoint
     arguments: tuple[Argument, ...] = ()
     group: str | None = None
     event: str | None = None
@@ -321,9 +321,9 @@ class Definition:
             else (self.event or "")
         )
         head = f"{self.kind}{self.maxactive or ''}{':' if name else ''}{name}"
-        place = f"{self.place}{'%return' if self.returns else ''}"
+        probe_point = f"{self.probe_point}{'%return' if self.returns else ''}"
         tail = f" if {self.filter}" if self.filter else ""
-        return " ".join((head, place, *map(str, self.arguments))) + tail
+        return " ".join((head, probe_point, *map(str, self.arguments))) + tail
 
 
 @frozen

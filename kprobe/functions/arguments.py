@@ -110,10 +110,10 @@ class CallContextAbi:
                 "fexit keeps one word of it"
             )
         values = [Value(number) for number in parameters]
-        places, returned = passing_of(btf, self.machine, values, Value(result), kernel=True)
+        locations, returned = passing_of(btf, self.machine, values, Value(result), kernel=True)
         return [
             self._location(passed, btf, number)
-            for passed, number in zip(places, parameters, strict=True)
+            for passed, number in zip(locations, parameters, strict=True)
         ], returned
 
     def _fentry_locations(
@@ -139,12 +139,12 @@ class CallContextAbi:
             case PassedInRegisters(pieces=()):
                 return _EMPTY
             case PassedInRegisters(pieces=pieces):
-                places = [one.register for one in pieces if one.register is not None]
-                if not whole and len(places) == 1:
-                    return places[0]
-                if any(two.offset != one.offset + self.word for one, two in pairwise(places)):
+                locations = [one.register for one in pieces if one.register is not None]
+                if not whole and len(locations) == 1:
+                    return locations[0]
+                if any(two.offset != one.offset + self.word for one, two in pairwise(locations)):
                     return passed
-                return ContextArea(places[0].offset, sum(one.size for one in places))
+                return ContextArea(locations[0].offset, sum(one.size for one in locations))
             case PassedInMemory(register=register, displacement=displacement, pointer=pointer):
                 if displacement is None:
                     return register
@@ -200,11 +200,11 @@ def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tu
         return _untyped(context)
     parameters = found.parameters[:-1] if found.variadic else found.parameters
     types = [one.type_id for one in parameters]
-    places, returned = context.locations(btf, types, found.return_type_id)
+    locations, returned = context.locations(btf, types, found.return_type_id)
     named, numbered = [], []
     for index, parameter in enumerate(parameters):
         name = parameter.name or f"arg{index}"
-        made = _argument(btf, name, parameter.type_id, places[index], context)
+        made = _argument(btf, name, parameter.type_id, locations[index], context)
         named.append(made)
         if parameter.name:
             numbered.append(replace(made, name=f"arg{index}", hidden=True))
@@ -226,32 +226,32 @@ def _argument(
     btf: Btf,
     name: str,
     number: int,
-    place: Location | PassedInRegisters,
+    location: Location | PassedInRegisters,
     context: CallContextAbi,
 ) -> Argument:
     found = btf.resolve(number)
     word = ValueType(ValueClass.UNSIGNED, context.word)
     if isinstance(found, btf_types.Composite):
         whole = ValueType(ValueClass.BYTES, found.size)
-        if isinstance(place, PassedInRegisters):
-            return _in_registers(name, whole, found.id, place)
-        return Argument(name, whole, place, type_ref=ByAddress(found.id))
+        if isinstance(location, PassedInRegisters):
+            return _in_registers(name, whole, found.id, location)
+        return Argument(name, whole, location, type_ref=ByAddress(found.id))
     is_pointer = isinstance(found, btf_types.Pointer)
     kind = word if is_pointer else value_type(btf, number)
-    if isinstance(place, Unreadable):
-        return Argument(name, word, place)
-    if kind is None or isinstance(place, PassedInRegisters):
+    if isinstance(location, Unreadable):
+        return Argument(name, word, location)
+    if kind is None or isinstance(location, PassedInRegisters):
         return Argument(name, word, Unreadable(f"a number of {btf.size_of(number)} bytes"))
     display = Display.HEX if is_pointer else Display.INTEGER
     names = enum_names(found)
-    return Argument(name, kind, place, display=display, names=names, type_ref=BtfType(number))
+    return Argument(name, kind, location, display=display, names=names, type_ref=BtfType(number))
 
 
 def _in_registers(
-    name: str, whole: ValueType, number: int, place: PassedInRegisters, *, returned: bool = False
+    name: str, whole: ValueType, number: int, location: PassedInRegisters, *, returned: bool = False
 ) -> Argument:
-    first = place.pieces[0].register or Unreadable(place.pieces[0].problem)
-    held = InRegisters(number, place.pieces, returned=returned)
+    first = location.pieces[0].register or Unreadable(location.pieces[0].problem)
+    held = InRegisters(number, location.pieces, returned=returned)
     if returned:
         return Argument(name, whole, AtFunctionReturn(first), hidden=True, type_ref=held)
     return Argument(name, whole, first, type_ref=held)

@@ -75,25 +75,25 @@ class FunctionAttacher:
             NotSupported: this kernel has no attach method for it.
         """
         forced = KprobeMethod.FENTRY if request.kind == "fentry" else self._forced
-        ways = attach_methods_for(1, forced)  # before anything is searched
+        methods = attach_methods_for(1, forced)  # before anything is searched
         values = any(not item.is_predicate for item in request.items)
         shown = not (self._counts or values)
         typed = shown or bool(names - BUILTINS)
-        places = find_functions(request, self._functions, typed=typed, notices=self.notices)
-        if shown and len(places) > _MANY and not names - BUILTINS:
+        functions = find_functions(request, self._functions, typed=typed, notices=self.notices)
+        if shown and len(functions) > _MANY and not names - BUILTINS:
             self.notices.append(
-                f"{request.pattern}: {len(places)} functions, shown without their "
+                f"{request.pattern}: {len(functions)} functions, shown without their "
                 f"arguments (more than {_MANY})"
             )
             typed = False
-        if any(place.offset for place in places):
+        if any(function.offset for function in functions):
             typed = False
-            _check_inside(request, names, places[0])
-        ways = attach_methods_for(len(places), forced)
-        left = self._by_ways(request, places, ways, typed=typed, keys=keys)
-        if len(left) == len(places):
+            _check_inside(request, names, functions[0])
+        methods = attach_methods_for(len(functions), forced)
+        left = self._by_methods(request, functions, methods, typed=typed, keys=keys)
+        if len(left) == len(functions):
             raise next(iter(left.values()))
-        self.points += len(places) - len(left)
+        self.points += len(functions) - len(left)
         self._tell(left)
 
     def _tell(self, left: dict[KernelFunction, TracingError]) -> None:
@@ -103,35 +103,35 @@ class FunctionAttacher:
             return
         self.notices += [f"not attached: {error}" for error in errors]
 
-    def _by_ways(
+    def _by_methods(
         self,
         request: ProbeText,
-        places: list[KernelFunction],
-        ways: list[KprobeMethod],
+        functions: list[KernelFunction],
+        methods: list[KprobeMethod],
         *,
         typed: bool,
         keys: Sequence[Item],
     ) -> dict[KernelFunction, TracingError]:
         # The functions that no method could attach, with the error of the last method.
-        left: dict[KernelFunction, TracingError] = dict.fromkeys(places, TracingError(""))
-        for way in ways:
+        left: dict[KernelFunction, TracingError] = dict.fromkeys(functions, TracingError(""))
+        for method in methods:
             mine: dict[int, KernelFunction] = {}
             points: list[AttachPoint] = []
-            for place in left:
-                if way is KprobeMethod.FENTRY and not (place.number and place.traceable):
-                    what = f"{place.shown}: fentry needs BTF and a unique function name"
-                    left[place] = NotSupported(what)
+            for function in left:
+                if method is KprobeMethod.FENTRY and not (function.number and function.traceable):
+                    what = f"{function.shown}: fentry needs BTF and a unique function name"
+                    left[function] = NotSupported(what)
                     continue
-                point = self._point(place, way, typed=typed)
-                mine[id(point)] = place
+                point = self._point(function, method, typed=typed)
+                mine[id(point)] = function
                 points.append(point)
             failures = self._session_attach(request, points, keys)
             failed = {id(point): one.error for one in failures for point in one.points}
-            for number, place in mine.items():
+            for number, function in mine.items():
                 if number in failed:
-                    left[place] = failed[number]
+                    left[function] = failed[number]
                 else:
-                    del left[place]
+                    del left[function]
             if not left:
                 break
         return left
@@ -155,39 +155,39 @@ class FunctionAttacher:
             *self._session.attach(request, fitting),
         ]
 
-    def _point(self, place: KernelFunction, way: KprobeMethod, *, typed: bool) -> AttachPoint:
-        context = CallContextAbi(traced=way is KprobeMethod.FENTRY)
+    def _point(self, function: KernelFunction, method: KprobeMethod, *, typed: bool) -> AttachPoint:
+        context = CallContextAbi(traced=method is KprobeMethod.FENTRY)
         arguments: tuple[Argument, ...] = ()
         if typed:
-            arguments = arguments_of(place.btf, place.prototype, context)
+            arguments = arguments_of(function.btf, function.prototype, context)
         target = FunctionTarget(
-            place.shown,
-            place.symbol,
-            place.address,
-            place.offset,
-            way,
-            place.module,
-            place.number,
+            function.shown,
+            function.symbol,
+            function.address,
+            function.offset,
+            method,
+            function.module,
+            function.number,
         )
         return AttachPoint(
-            f"kprobe:{place.shown}",
+            f"kprobe:{function.shown}",
             "",
             "",
             0,
             0,
             arguments,
-            function=place.shown,
-            call=_stack(context, way) if context.known and not place.offset else None,
+            function=function.shown,
+            call=_stack(context, method) if context.known and not function.offset else None,
             kernel_target=target,
-            types=self._types_of(place, context),
+            types=self._types_of(function, context),
         )
 
-    def _types_of(self, place: KernelFunction, context: CallContextAbi) -> FunctionTypes:
-        key = place.module, context.traced
+    def _types_of(self, function: KernelFunction, context: CallContextAbi) -> FunctionTypes:
+        key = function.module, context.traced
         if key not in self._types:
 
             def source() -> Btf:
-                found = self._functions.btf_of(place.module) or self._functions.btf_of("")
+                found = self._functions.btf_of(function.module) or self._functions.btf_of("")
                 if found is None:
                     raise NotSupported("BTF of the kernel")
                 return found
@@ -196,18 +196,18 @@ class FunctionAttacher:
         return self._types[key]
 
 
-def _stack(context: CallContextAbi, way: KprobeMethod) -> EntryReturnMatch:
-    if way is KprobeMethod.KPROBE_MULTI and all(features.kprobe_session()):
+def _stack(context: CallContextAbi, method: KprobeMethod) -> EntryReturnMatch:
+    if method is KprobeMethod.KPROBE_MULTI and all(features.kprobe_session()):
         return replace(context.stack, kernel_keeps_sp=True, return_pops=(0,))
     return context.stack
 
 
-def _check_inside(request: ProbeText, names: AbstractSet[str], place: KernelFunction) -> None:
+def _check_inside(request: ProbeText, names: AbstractSet[str], function: KernelFunction) -> None:
     asked = sorted(names - BUILTINS)
     if asked:
         raise LanguageError(
             request.text,
             max(request.text.rfind(asked[0]), 0),
-            f"{place.shown} is inside a function: arguments and the return are only known at a "
+            f"{function.shown} is inside a function: arguments and the return are only known at a "
             "function's entry",
         )

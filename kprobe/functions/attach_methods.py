@@ -49,10 +49,10 @@ def _defined() -> str:
     from usdt.tracefs.mount import tracefs  # noqa: PLC0415 - only for the last method and messages
 
     try:
-        place = f"{tracefs()}/kprobe_events"
+        path = f"{tracefs()}/kprobe_events"
     except TracingError as err:
         return str(err)
-    return "" if os.path.exists(place) else "no kprobe_events in tracefs"  # noqa: PTH110
+    return "" if os.path.exists(path) else "no kprobe_events in tracefs"  # noqa: PTH110
 
 
 _LACKS: dict[KprobeMethod, Callable[[], str]] = {
@@ -66,7 +66,7 @@ _LACKS: dict[KprobeMethod, Callable[[], str]] = {
 
 def missing_features() -> dict[KprobeMethod, str]:
     """Return what each attach method lacks on this kernel, newest first; "" if nothing."""
-    return {way: lacks() for way, lacks in _LACKS.items()}
+    return {method: lacks() for method, lacks in _LACKS.items()}
 
 
 def _keeps_more() -> bool:
@@ -88,9 +88,9 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
             raise NotSupported(f"--via {forced} ({why})")
         return [forced]
     found: list[KprobeMethod] = []
-    for way, lacks in _LACKS.items():
-        if (way is not KprobeMethod.FENTRY or number <= MAX_FENTRY_FUNCTIONS) and not lacks():
-            found.append(way)
+    for method, lacks in _LACKS.items():
+        if (method is not KprobeMethod.FENTRY or number <= MAX_FENTRY_FUNCTIONS) and not lacks():
+            found.append(method)
     if KprobeMethod.FENTRY in found and _keeps_more():
         found.remove(KprobeMethod.FENTRY)
         found.insert(1, KprobeMethod.FENTRY)
@@ -107,6 +107,6 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
         ):
             found.insert(0, KprobeMethod.KPROBE_EVENTS)
     if not found:
-        tried = "; ".join(f"{way}: {why}" for way, why in missing_features().items() if why)
+        tried = "; ".join(f"{method}: {why}" for method, why in missing_features().items() if why)
         raise NoAttachMethod(f"this kernel cannot trace its functions: {tried}")
     return found

@@ -100,23 +100,23 @@ def _exact(
     problem = functions.why_not_traceable(base)
     if problem:
         raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
-    places: dict[tuple[str, int], KernelFunction] = {}
+    by_address: dict[tuple[str, int], KernelFunction] = {}
     # A prototype may occur twice with different type IDs: deduplication is not perfect.
     infos = list({(one.module, one.declaration): one for one in reversed(infos)}.values())
     for info in infos:
         several = len(info.addresses) > 1 or len(infos) > 1
         for address in info.addresses:
-            known = places.get((info.module, address))
+            known = by_address.get((info.module, address))
             if (
                 known is not None
             ):  # several prototypes: it is unknown which belongs to which address
-                places[info.module, address] = KernelFunction(
+                by_address[info.module, address] = KernelFunction(
                     base, info.module, known.address, offset
                 )
                 continue
             at = address + offset if several and address else 0
-            places[info.module, address] = _place(info, at, offset, alone=not several)
-    return list(places.values())
+            by_address[info.module, address] = _kernel_function(info, at, offset, alone=not several)
+    return list(by_address.values())
 
 
 def _untyped(
@@ -136,7 +136,9 @@ def _untyped(
     ]
 
 
-def _place(info: FunctionInfo, address: int, offset: int, *, alone: bool) -> KernelFunction:
+def _kernel_function(
+    info: FunctionInfo, address: int, offset: int, *, alone: bool
+) -> KernelFunction:
     number = _number_of(info) if alone else 0
     return KernelFunction(info.name, info.module, address, offset, info.btf, number, info.prototype)
 
@@ -153,7 +155,7 @@ def _number_of(info: FunctionInfo) -> int:
 def _matching(
     request: ProbeText, functions: Functions, *, typed: bool, notices: list[str]
 ) -> list[KernelFunction]:
-    wanted = functions.places(request.provider or "*", request.name)
+    wanted = functions.addresses_by_name(request.provider or "*", request.name)
     if not wanted:
         raise ProbeNotFound(f"no kernel function {request.pattern} (see: kprobe list)")
     made: list[KernelFunction] = []
@@ -176,17 +178,17 @@ def _matching(
     return [_with_types(one, functions) for one in made] if typed else made
 
 
-def _with_types(place: KernelFunction, functions: Functions) -> KernelFunction:
+def _with_types(untyped: KernelFunction, functions: Functions) -> KernelFunction:
     try:
-        btf = functions.btf_of(place.module)
+        btf = functions.btf_of(untyped.module)
     except NotSupported:
-        return place
-    ids = btf.find(place.name, Kind.FUNC) if btf else []
+        return untyped
+    ids = btf.find(untyped.name, Kind.FUNC) if btf else []
     if btf is None or len(ids) != 1:
-        return place
+        return untyped
     function = btf.type(ids[0])
     target = function.type_id if isinstance(function, Function) else 0
-    return KernelFunction(place.name, place.module, place.address, 0, btf, ids[0], target)
+    return KernelFunction(untyped.name, untyped.module, untyped.address, 0, btf, ids[0], target)
 
 
 def _some(names: Iterable[str]) -> str:

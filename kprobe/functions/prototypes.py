@@ -135,7 +135,7 @@ class Functions:
         found = self._symbols.named(name)
         return [one for one in found if module in ("", one.module or "vmlinux")]
 
-    def places(self, module: str, pattern: str) -> dict[tuple[str, str], list[int]]:
+    def addresses_by_name(self, module: str, pattern: str) -> dict[tuple[str, str], list[int]]:
         """Return (module, name) → addresses of the traceable functions that match both patterns.
 
         If the traceable functions are unknown, all functions count. A function that is not in
@@ -209,15 +209,15 @@ class Functions:
         kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
         symbols, made = self._symbols.name_and_variants(name)
-        places = {symbol.module for symbol in symbols} | ({""} if ids else set())
+        owners = {symbol.module for symbol in symbols} | ({""} if ids else set())
         if module is not None:
-            places &= {"" if module == "vmlinux" else module}
+            owners &= {"" if module == "vmlinux" else module}
         found: list[FunctionInfo] = []
-        for place in sorted(places):
-            btf = self.btf_of(place)
-            own = ids if not place else btf.find(name, Kind.FUNC) if btf else []
+        for owner in sorted(owners):
+            btf = self.btf_of(owner)
+            own = ids if not owner else btf.find(name, Kind.FUNC) if btf else []
             variants = [one.name for one in made]
-            found += self._infos((place, name), btf, own, symbols, variants)
+            found += self._infos((owner, name), btf, own, symbols, variants)
         if not found and module is None:
             found = list(self._renamed(name))
         return found
@@ -237,17 +237,17 @@ class Functions:
                 every.setdefault((symbol.module, symbol.name), []).append(symbol)
         families = self._symbols.families()
         types: dict[tuple[str, str], list[int]] = {}
-        for place in ("", *modules()):
-            btf = self.btf_of(place)
+        for owner in ("", *modules()):
+            btf = self.btf_of(owner)
             for number, label in btf.named(Kind.FUNC) if btf else ():
                 if fnmatch.fnmatchcase(label, name):
-                    types.setdefault((place, label), []).append(number)
-        for place, label in sorted({*every, *types}):
-            if module is None or fnmatch.fnmatchcase(place or "vmlinux", module):
-                ids, symbols = types.get((place, label), []), every.get((place, label), [])
+                    types.setdefault((owner, label), []).append(number)
+        for owner, label in sorted({*every, *types}):
+            if module is None or fnmatch.fnmatchcase(owner or "vmlinux", module):
+                ids, symbols = types.get((owner, label), []), every.get((owner, label), [])
                 variants = families.get(label, [])
-                btf = self.btf_of(place)
-                yield from self._infos((place, label), btf, ids, symbols, variants)
+                btf = self.btf_of(owner)
+                yield from self._infos((owner, label), btf, ids, symbols, variants)
 
     def _infos(
         self,
@@ -259,21 +259,23 @@ class Functions:
     ) -> Iterator[FunctionInfo]:
         # One per prototype: static functions of the same name may have different prototypes.
         module, name = key
-        places = tuple(one.address for one in symbols if one.module == module)
+        addresses = tuple(one.address for one in symbols if one.module == module)
         variants = tuple(dict.fromkeys(variants))
-        problem = self._problem(name, places, variants)
+        problem = self._problem(name, addresses, variants)
         if not ids or btf is None:
-            yield FunctionInfo(name, module, None, 0, places, variants, problem)
+            yield FunctionInfo(name, module, None, 0, addresses, variants, problem)
             return
         seen = set()
         for number in ids:
             function = btf.type(number)
             if isinstance(function, Function) and function.type_id not in seen:
                 seen.add(function.type_id)
-                yield FunctionInfo(name, module, btf, function.type_id, places, variants, problem)
+                yield FunctionInfo(
+                    name, module, btf, function.type_id, addresses, variants, problem
+                )
 
-    def _problem(self, name: str, places: tuple[int, ...], variants: tuple[str, ...]) -> str:
-        if not places:
+    def _problem(self, name: str, addresses: tuple[int, ...], variants: tuple[str, ...]) -> str:
+        if not addresses:
             if variants:
                 return f"exists only as {', '.join(variants)}, whose arguments may differ"
             return "not in kallsyms: inlined into all callers, or discarded after boot"

@@ -171,11 +171,13 @@ def _read_in_pieces(path: str) -> bytes:
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         while True:
-            room = memoryview(bytearray(_PIECE * _PIECES))
-            count = os.readv(number, [room[i : i + _PIECE] for i in range(0, len(room), _PIECE)])
+            buffer = memoryview(bytearray(_PIECE * _PIECES))
+            count = os.readv(
+                number, [buffer[i : i + _PIECE] for i in range(0, len(buffer), _PIECE)]
+            )
             if not count:
                 return b"".join(parts)
-            parts.append(room[:count])
+            parts.append(buffer[:count])
     finally:
         os.close(number)
 
@@ -233,5 +235,5 @@ def have_kprobes() -> bool:
 
     Such a kernel has the kprobe PMU (Linux 4.17) or the tracefs file kprobe_events.
     """
-    places = [f"{folder}/kprobe_events" for folder in _TRACEFS]
-    return any(map(os.path.exists, ["/sys/bus/event_source/devices/kprobe", *places]))
+    paths = [f"{folder}/kprobe_events" for folder in _TRACEFS]
+    return any(map(os.path.exists, ["/sys/bus/event_source/devices/kprobe", *paths]))

@@ -106,11 +106,11 @@ def test_what_found_no_room_is_counted() -> None:
         followed.add(os.getpid())
         with shells(5):
             assert size(followed) == 3
-            assert followed.losses().no_room == 3
+            assert followed.losses().full == 3
         until(lambda: size(followed) == 1, "children to leave")
         with shells(2):
             assert size(followed) == 3, "room that is free again is used"
-        assert followed.losses().no_room == 3
+        assert followed.losses().full == 3
 
 
 def test_what_found_no_room_is_said() -> None:

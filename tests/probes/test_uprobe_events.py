@@ -246,6 +246,6 @@ def test_the_command_says_what_it_cannot_say() -> None:
     assert "str_arg0=+0(" in line
     assert "comm=$comm:string" in line
     assert "# tid: in every record: common_pid" in lines
-    assert any(line.startswith("# arg0+1: what has to be computed") for line in lines)
+    assert any(line.startswith("# arg0+1: a computed value") for line in lines)
     assert lines[-1].endswith("filter: value > 3")
     assert usdt.list_probes(path, pattern="strings:heap")

@@ -15,10 +15,10 @@ from kprobe.events.values import (
     Comm,
     Definition,
     Deref,
-    FilePlace,
+    FileOffset,
     FunctionArgument,
     Immediate,
-    KernelPlace,
+    KernelSymbol,
     Memory,
     MemoryOfFile,
     MemoryOfSymbol,
@@ -32,7 +32,7 @@ from kprobe.events.values import (
 
 if TYPE_CHECKING:
     from kprobe.events import Dialect
-    from kprobe.events.values import Fetch, Place
+    from kprobe.events.values import Fetch, ProbePoint
 
 __all__ = (
     "KNOWLEDGE",
@@ -320,9 +320,9 @@ class _Random:
         returns = self.chance.random() < 0.3
         if self.user:
             counter = self._number(20) if self.chance.random() < 0.1 else None
-            place: Place = FilePlace("/bin/sh", 0x1000 + self._number(12), counter)
+            place: ProbePoint = FileOffset("/bin/sh", 0x1000 + self._number(12), counter)
         else:
-            place = KernelPlace("vfs_read")
+            place = KernelSymbol("vfs_read")
         maximum = self._number(8) + 1 if returns and not self.user else None
         arguments = [self._argument(n, returns=returns) for n in range(self.chance.randrange(0, 9))]
         return Definition(

@@ -258,12 +258,12 @@ class Definitions:
     def _inline(self, found: Composite | Enum, level: int) -> str:
         self.inlined.add(found.id)
         if isinstance(found, Composite):
-            return self._in_place(found, level)
+            return self._defined_inline(found, level)
         if not self._may_print(found):
             return f"{_PLAIN.get(found.size, 'unsigned int')} /* an enum, {_LEFT_OUT} */"
         return self._paid(self._enum(found, level))
 
-    def _in_place(self, found: Composite, level: int, *, named: bool = True) -> str:
+    def _defined_inline(self, found: Composite, level: int, *, named: bool = True) -> str:
         if self._may_print(found):
             return self._paid(self._composite(found, level, named=named))
         return f"{keyword(found)} {{ unsigned char bytes[{found.size}]; /* {_LEFT_OUT} */ }}"
@@ -306,7 +306,7 @@ class Definitions:
             # without one. Other compilers declare nothing then, so print the members in place.
             inner = self._btf.resolve(member.type_id)
             if isinstance(inner, Composite):
-                return self._in_place(inner, level, named=False)
+                return self._defined_inline(inner, level, named=False)
             name = f"__member{index}"
         return self._declarer.declare(member.type_id, name, level=level)
 

@@ -80,8 +80,8 @@ def _composite(strings: Strings, head: _Head, extra: Sequence[int]) -> Type:
     for at in range(0, len(extra), 3):
         label, target, offset = extra[at : at + 3]
         bits = offset >> 24 if flag else 0
-        place = offset & 0xFFFFFF if flag else offset
-        members.append(Member(strings(label) if label else "", target, place, bits))
+        bit_offset = offset & 0xFFFFFF if flag else offset
+        members.append(Member(strings(label) if label else "", target, bit_offset, bits))
     return Composite(type_id, Kind(kind_of(info)), name, size, tuple(members), flag)
 
 

@@ -170,9 +170,9 @@ def _byte_order(data: bytes, name: str) -> str:
 
 
 def _section(
-    data: bytes, name: str, what: str, header: int, place: tuple[int, ...]
+    data: bytes, name: str, what: str, header: int, extent: tuple[int, ...]
 ) -> tuple[int, int]:
-    offset, length = place
+    offset, length = extent
     start = header + offset
     if start + length > len(data):
         raise BtfError(

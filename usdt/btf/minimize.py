@@ -127,7 +127,7 @@ class _Minimizer:
         words: list[int] = []
         members = found.members if found.id in self._whole else ()
         for member in members:
-            place = member.bit_offset | (member.bitfield_size << 24 if found.flag else 0)
-            words += [writer.string(member.name), self._ids[member.type_id], place]
+            packed_offset = member.bit_offset | (member.bitfield_size << 24 if found.flag else 0)
+            words += [writer.string(member.name), self._ids[member.type_id], packed_offset]
         size = found.size if found.id in self._whole else 0
         writer.record(found.kind, found.name, size, words, items=len(members), flag=found.flag)

@@ -157,7 +157,7 @@ class Btf:
     @functools.cached_property
     def end(self) -> int:
         """One more than the last type ID."""
-        return self.first + len(self._places)
+        return self.first + len(self._positions)
 
     @functools.cached_property
     def _words(self) -> Sequence[int]:
@@ -169,13 +169,13 @@ class Btf:
         return words
 
     @functools.cached_property
-    def _places(self) -> array[int]:
+    def _positions(self) -> array[int]:
         # Index of each record's first word. Opening spends most of its time in this loop: a plain
         # dict is faster than one with __missing__, and indexing ``infos`` is faster than adding 1.
         end, infos = len(self._words), self._words[1:]
         every, steps = _Steps(self._header.sizes, self.name), dict[int, int]()
-        places: list[int] = []
-        append = places.append
+        positions: list[int] = []
+        append = positions.append
         at = 0
         try:
             while at < end:
@@ -187,18 +187,18 @@ class Btf:
         except IndexError:
             at = end + 1
         if at > end:
-            type_id = self.first + len(places) - 1
+            type_id = self.first + len(positions) - 1
             raise BtfError(f"{self.name}: BTF type {type_id} is cut off at the end of the types")
-        return array("I", places)
+        return array("I", positions)
 
     def __len__(self) -> int:
         """Number of types, including void and the base's."""
         return self.end
 
-    def _place(self, type_id: int) -> int:
+    def _position(self, type_id: int) -> int:
         if not self.first <= type_id < self.end:
             raise BtfError(f"{self.name}: no BTF type {type_id}, the last is {self.end - 1}")
-        return self._places[type_id - self.first]
+        return self._positions[type_id - self.first]
 
     def kind(self, type_id: int) -> int:
         """Return the kind of a type, without decoding it.
@@ -210,7 +210,7 @@ class Btf:
             return Kind.VOID
         if self.base and type_id < self.first:
             return self.base.kind(type_id)
-        return kind_of(self._words[self._place(type_id) + 1])
+        return kind_of(self._words[self._position(type_id) + 1])
 
     def type(self, type_id: int) -> Type:
         """Return the type with an ID.
@@ -223,16 +223,18 @@ class Btf:
             return found
         if self.base and type_id < self.first:
             return self.base.type(type_id)
-        place = self._place(type_id)
-        made = decode(self.string, type_id, self._words, place, place + self._words_of(type_id))
+        position = self._position(type_id)
+        made = decode(
+            self.string, type_id, self._words, position, position + self._words_of(type_id)
+        )
         self._types[type_id] = made
         return made
 
     def _words_of(self, type_id: int) -> int:
         index = type_id - self.first
         following = index + 1
-        end = self._places[following] if following < len(self._places) else len(self._words)
-        return end - self._places[index]
+        end = self._positions[following] if following < len(self._positions) else len(self._words)
+        return end - self._positions[index]
 
     def string(self, offset: int) -> str:
         """Return the string at an offset; bytes that are not UTF-8 become surrogates.
@@ -253,8 +255,8 @@ class Btf:
     def own_ids(self, *kinds: Kind) -> Iterator[int]:
         """Yield the IDs of the types of some kinds, in order, without the base's."""
         words, wanted = self._words, set(map(int, kinds))
-        for type_id, place in enumerate(self._places, self.first):
-            if (words[place + 1] >> 24 & 0x7F) in wanted:
+        for type_id, position in enumerate(self._positions, self.first):
+            if (words[position + 1] >> 24 & 0x7F) in wanted:
                 yield type_id
 
     def ids(self, *kinds: Kind) -> Iterator[int]:
@@ -265,9 +267,9 @@ class Btf:
 
     def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
         """Yield ID and name of the types of some kinds, without the base's."""
-        words, places, first = self._words, self._places, self.first
+        words, positions, first = self._words, self._positions, self.first
         for type_id in self.own_ids(*kinds):
-            yield type_id, self.string(words[places[type_id - first]])
+            yield type_id, self.string(words[positions[type_id - first]])
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
         """Return the IDs of all types with this name and one of these kinds, the base's first.
@@ -301,7 +303,7 @@ class Btf:
         # Records that begin with a string offset; the same bytes also occur elsewhere.
         start, end = self._header.types
         word = offset.to_bytes(4, "little" if self.order == "little" else "big")
-        places = self._places
+        positions = self._positions
         hits = []
         at = self._data.find(word, start, end)
         while at >= 0:
@@ -310,16 +312,16 @@ class Btf:
                 yield from self._with_names({offset})
                 return
             at = self._data.find(word, at + 1, end)
-        for place, odd in (divmod(hit, 4) for hit in hits):
+        for position, odd in (divmod(hit, 4) for hit in hits):
             if not odd:
-                index = bisect_left(places, place)
-                if index < len(places) and places[index] == place:
+                index = bisect_left(positions, position)
+                if index < len(positions) and positions[index] == position:
                     yield self.first + index
 
     def _with_names(self, offsets: set[int]) -> Iterator[int]:
         words = self._words
-        for type_id, place in enumerate(self._places, self.first):
-            if words[place] in offsets:
+        for type_id, position in enumerate(self._positions, self.first):
+            if words[position] in offsets:
                 yield type_id
 
     def resolve(self, type_id: int) -> Type:

@@ -25,7 +25,7 @@ from usdt.elf.debug_files import DEBUG_ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.dwarf.index.files import DiePlace
+    from usdt.dwarf.index.files import DiePosition
     from usdt.dwarf.types.variants import VariantPart
     from usdt.dwarf.units.units import Unit
     from usdt.elf.file import ElfFile
@@ -115,16 +115,18 @@ class DebugInfo(Closeable):
         """
         with checked(self.name, f"the function at {address:#x}"):
             own = address + self._files.bias
-            places = self._index.function(own) or self._nested_functions.at(own)
-            found = [(self._function_die(place), place.unit) for place in places]
+            found_at = self._index.function(own) or self._nested_functions.at(own)
+            found = [
+                (self._function_die(die_position), die_position.unit) for die_position in found_at
+            ]
             if not found:
                 self._raise_damage()
                 return None
             match = next((one for one in found if name and name in _names_of(one[0])), found[0])
             return self._read_function(address, name, *match)
 
-    def _function_die(self, place: DiePlace) -> Die:
-        die = self._die(place)
+    def _function_die(self, die_position: DiePosition) -> Die:
+        die = self._die(die_position)
         if die.tag != Tag.SUBPROGRAM:
             raise DwarfError(f"{self.name}: {die.where} is not a function")
         return die
@@ -163,9 +165,9 @@ class DebugInfo(Closeable):
         Raises:
             DwarfError: an entry is damaged.
         """
-        for address, place in self._index.functions():
+        for address, die_position in self._index.functions():
             with checked(self.name, f"the function at {address:#x}"):
-                yield self._qualified(self._die(place)), address - self._files.bias
+                yield self._qualified(self._die(die_position)), address - self._files.bias
 
     # ------------------------------------------------------------ types
 
@@ -212,10 +214,10 @@ class DebugInfo(Closeable):
         return NestedFunctions(self._files)
 
     def _search(self, kind: TypeKind, name: str) -> Die | None:
-        place = self._index.type(kind, name)
-        if place is None:
+        die_position = self._index.type(kind, name)
+        if die_position is None:
             return self._search_class(kind, name)
-        die = self._die(place)
+        die = self._die(die_position)
         return die if die.tag in _TAGS[kind] else None
 
     def _search_class(self, kind: TypeKind, name: str) -> Die | None:
@@ -224,16 +226,16 @@ class DebugInfo(Closeable):
         if not separator:
             return None
         for owner in (TypeKind.STRUCT, TypeKind.UNION):
-            place = self._index.type(owner, outer)
-            if place is not None:
-                for one in self._die(place).children(*_TAGS[kind]):
+            die_position = self._index.type(owner, outer)
+            if die_position is not None:
+                for one in self._die(die_position).children(*_TAGS[kind]):
                     if one.text() == last:
                         return one
         return None
 
     def _names(self, start: str) -> Iterator[tuple[TypeKind, str, Die]]:
-        for kind, name, place in self._index.types(start):
-            yield kind, name, self._die(place)
+        for kind, name, die_position in self._index.types(start):
+            yield kind, name, self._die(die_position)
 
     def definition(self, die: Die) -> Die | None:
         """Return the entry that defines a type which ``die`` only declares; None if none does."""
@@ -245,10 +247,10 @@ class DebugInfo(Closeable):
 
     # ------------------------------------------------------------ entries
 
-    def _die(self, place: DiePlace) -> Die:
-        unit, position = self._files.locate(place)
+    def _die(self, die_position: DiePosition) -> Die:
+        unit, position = self._files.locate(die_position)
         if not unit.header.first <= position < len(unit.data):
-            raise DwarfError(f"{self.name}: no entry at {position:#x} of unit {place.unit}")
+            raise DwarfError(f"{self.name}: no entry at {position:#x} of unit {die_position.unit}")
         return Die(unit, position, self._files.follow)
 
     def _qualified(self, die: Die) -> str:

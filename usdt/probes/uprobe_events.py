@@ -26,7 +26,7 @@ from usdt.engine.runtime.tracefs_backend.fetch_args import (
     FetchArgBuilder,
     UnsupportedFetch,
 )
-from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, event_label, place_text
+from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, attach_point_text, event_label
 from usdt.probes.sites import declared_arguments, foreign_reason, points_of
 
 if TYPE_CHECKING:
@@ -185,11 +185,11 @@ class _SiteWriter(EventPlanner):
                 self.output(output)
             except UnsupportedFetch as err:
                 self.notes.append(f"{output.key}: {err}")
-        place = place_text(path, self.point.offset, self.point.ref_ctr_offset)
-        said = self._filter()
+        attach_point = attach_point_text(path, self.point.offset, self.point.ref_ctr_offset)
+        event_filter = self._filter()
         words = [f"{key}={field.text}" for key, field in self.fields.items()]
-        line = " ".join([f"{self.kind}:{group}/{name}", place, *words])
-        return SiteEvent(name, line, said, tuple(self.notes))
+        line = " ".join([f"{self.kind}:{group}/{name}", attach_point, *words])
+        return SiteEvent(name, line, event_filter, tuple(self.notes))
 
     def _filter(self) -> str:
         for predicate in self.plan.predicates:

@@ -124,23 +124,23 @@ class _Builder:
         count = len(self.probes)
         code = _SHF_ALLOC | _SHF_EXECINSTR
         data = _SHF_ALLOC | _SHF_WRITE
-        hashes = self._place(".hash", _SHT_HASH, _SHF_ALLOC, 8, self._hash(len(symbols)))
+        hashes = self._add_section(".hash", _SHT_HASH, _SHF_ALLOC, 8, self._hash(len(symbols)))
         zeroes = bytes(_SYM_SIZE * (1 + len(symbols)))
-        table = self._place(".dynsym", _SHT_DYNSYM, _SHF_ALLOC, 8, zeroes)
-        names = self._place(".dynstr", _SHT_STRTAB, _SHF_ALLOC, 1, strings.data)
+        table = self._add_section(".dynsym", _SHT_DYNSYM, _SHF_ALLOC, 8, zeroes)
+        names = self._add_section(".dynstr", _SHT_STRTAB, _SHF_ALLOC, 1, strings.data)
         stubs = self.body.ljust(self.stride, b"\0") * count
-        text = self._place(".text", _SHT_PROGBITS, code, 16, stubs)
-        base = self._place(".stapsdt.base", _SHT_PROGBITS, _SHF_ALLOC, 1, b"\0")
+        text = self._add_section(".text", _SHT_PROGBITS, code, 16, stubs)
+        base = self._add_section(".stapsdt.base", _SHT_PROGBITS, _SHF_ALLOC, 1, b"\0")
         zeroes = bytes(_DYN_SIZE * 7)
-        dynamic = self._place(".dynamic", _SHT_DYNAMIC, data, self.stub.page, zeroes)
+        dynamic = self._add_section(".dynamic", _SHT_DYNAMIC, data, self.stub.page, zeroes)
         dynamic.align = 8
         zeroes = bytes(_SEMAPHORE * count)
-        semaphores = self._place(".probes", _SHT_PROGBITS, data, _SEMAPHORE, zeroes)
+        semaphores = self._add_section(".probes", _SHT_PROGBITS, data, _SEMAPHORE, zeroes)
         notes = b"".join(
             self._note(probe, text.offset + self.stride * i, base.offset, semaphores.offset + 2 * i)
             for i, probe in enumerate(self.probes)
         )
-        self._place(".note.stapsdt", _SHT_NOTE, 0, 4, notes)
+        self._add_section(".note.stapsdt", _SHT_NOTE, 0, 4, notes)
         hashes.link = self.sections.index(table)
         table.link = dynamic.link = self.sections.index(names)
         table.info = 1  # the first global symbol
@@ -161,7 +161,7 @@ class _Builder:
         )
         return Image(self._file(base, dynamic, semaphores), self.functions, self.semaphores)
 
-    def _place(self, name: str, kind: int, flags: int, align: int, data: bytes) -> _Section:
+    def _add_section(self, name: str, kind: int, flags: int, align: int, data: bytes) -> _Section:
         section = _Section(name, kind, flags, align)
         end = self.sections[-1].end if len(self.sections) > 1 else _HEADERS
         section.offset = -(-end // align) * align
@@ -206,7 +206,7 @@ class _Builder:
     def _file(self, base: _Section, dynamic: _Section, semaphores: _Section) -> bytes:
         # Headers, sections with padding, and the section headers at the end.
         strings = _Strings([*(section.name for section in self.sections[1:]), ".shstrtab"])
-        self._place(".shstrtab", _SHT_STRTAB, 0, 1, strings.data)
+        self._add_section(".shstrtab", _SHT_STRTAB, 0, 1, strings.data)
         table = -(-self.sections[-1].end // 8) * 8
         file = bytearray(table)
         ident = b"\x7fELF" + bytes((_ELFCLASS64, "<>".index(self._order) + 1, _EV_CURRENT))

@@ -129,9 +129,9 @@ class ForkFollower(Closeable):
     def loss_notes(self) -> Iterator[str]:
         """Yield messages about what could not be followed."""
         state = self.followed.losses()
-        if state.no_room:
+        if state.full:
             yield (
-                f"{state.no_room} children were not traced, nor were their own children: the set "
+                f"{state.full} children were not traced, nor were their own children: the set "
                 f"of {self.followed.max_tasks} tasks was full"
             )
         if state.no_number:

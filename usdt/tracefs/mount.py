@@ -23,17 +23,17 @@ def find_tracefs() -> Path | None:
     found = []
     with Path("/proc/self/mounts").open(errors="surrogateescape") as mounts:
         for line in mounts:
-            _, place, kind, *_ = line.split()
+            _, path, kind, *_ = line.split()
             if kind == "tracefs":
-                found.append(place.replace("\\040", " "))
+                found.append(path.replace("\\040", " "))
             elif kind == "debugfs":  # which mounts tracefs there on first access
-                found.append(f"{place}/tracing")
-    for place in sorted(found, key=lambda place: (place != MOUNT_POINT, place != _OLD_MOUNT_POINT)):
+                found.append(f"{path}/tracing")
+    for path in sorted(found, key=lambda path: (path != MOUNT_POINT, path != _OLD_MOUNT_POINT)):
         try:
-            Path(place, "events").stat()
+            Path(path, "events").stat()
         except OSError:
             continue
-        return Path(place)
+        return Path(path)
     return None
 
 

@@ -87,8 +87,8 @@ class DwarfTypeProvider(BtfTypes):
     def member(self, tree: Member, target: Node) -> Node | None:
         """Resolve ``target->name`` or ``target.name``, also of a std::optional."""
         if self._rust and isinstance(target, PointerExpr) and not tree.arrow:
-            led = self._at(target.address, 0, target.type_id or 0, 0)
-            return None if led is None else self.member(tree, led)
+            target_value = self._at(target.address, 0, target.type_id or 0, 0)
+            return None if target_value is None else self.member(tree, target_value)
         if tree.arrow and isinstance(target, LValue):
             inner = self._optional(target)
             if isinstance(inner, LValue):
@@ -123,15 +123,15 @@ class DwarfTypeProvider(BtfTypes):
         found = self.btf.resolve(number)
         if not isinstance(found, btf_types.Composite):
             return None
-        place = self._find(found, name, 0, 0)
-        return None if place is None else self.member_at(target, *place)
+        member = self._find(found, name, 0, 0)
+        return None if member is None else self.member_at(target, *member)
 
     def index(self, tree: Index, target: Node, index: Node) -> Node | None:
         """Resolve ``target[index]``, also for sequences of C++ or Rust."""
-        place: Node | None = target
+        lvalue: Node | None = target
         if self._rust and isinstance(target, PointerExpr) and target.type_id is not None:
-            place = self._at(target.address, 0, target.type_id, 0)
-        content = None if place is None else self.content(place)
+            lvalue = self._at(target.address, 0, target.type_id, 0)
+        content = None if lvalue is None else self.content(lvalue)
         if content is not None:
             size = Number(self.btf.size_of(content.element), S64)
             steps = fold(Convert(index, S64)) if index.type != S64 else index
@@ -158,16 +158,16 @@ class DwarfTypeProvider(BtfTypes):
 
     def shown(self, node: Node) -> DefaultFormat | None:
         """Return the default format: strings and sequences by content, Rust enums by name."""
-        place: Node | None = node
+        lvalue: Node | None = node
         if self._rust and isinstance(node, PointerExpr) and node.type_id is not None:
-            place = self._at(node.address, 0, node.type_id, 0)
-        if not isinstance(place, LValue):
+            lvalue = self._at(node.address, 0, node.type_id, 0)
+        if not isinstance(lvalue, LValue):
             return super().shown(node)
-        form = self._variant_number(place)
+        form = self._variant_number(lvalue)
         if form is not None:
-            shape = None if place.type_id is None else self._shape(place.type_id)
+            shape = None if lvalue.type_id is None else self._shape(lvalue.type_id)
             return DefaultFormat(Display.TAGGED_UNION, shape, begin=form)
-        held = self.content(place)
+        held = self.content(lvalue)
         if held is not None and held.text:
             return DefaultFormat(Display.BUFFER, begin=held.address, length=held.count)
         element = None if held is None else value_type(self.btf, held.element)
@@ -182,9 +182,13 @@ class DwarfTypeProvider(BtfTypes):
     def _shown_sequence(self, held: SequenceView) -> DefaultFormat | None:
         # A sequence of structures or other elements that are not integers.
         if held.element not in self._lists:
-            room = self.btf.size_of(held.element)
-            fits = 0 < room <= DEFAULT_STRUCT
-            row = self._debug.array_type_of(held.element, DEFAULT_STRUCT // room) if fits else 0
+            element_size = self.btf.size_of(held.element)
+            fits = 0 < element_size <= DEFAULT_STRUCT
+            row = (
+                self._debug.array_type_of(held.element, DEFAULT_STRUCT // element_size)
+                if fits
+                else 0
+            )
             self._lists[held.element] = self._shape(row) if fits else None
         shape = self._lists[held.element]
         if shape is None:
@@ -193,12 +197,12 @@ class DwarfTypeProvider(BtfTypes):
         length = fold(Arithmetic("*", fold(Convert(held.count, U64)), size, U64))
         return DefaultFormat(Display.STRUCT, shape, begin=held.address, length=length)
 
-    def _variant_number(self, place: LValue) -> Node | None:
+    def _variant_number(self, lvalue: LValue) -> Node | None:
         # The active variant of a Rust enum, as a number with names.
-        part = None if place.type_id is None else self._debug.variants(place.type_id)
+        part = None if lvalue.type_id is None else self._debug.variants(lvalue.type_id)
         if part is None or part.discriminant is None:
             return None
-        node = self.member_at(place, part.discriminant.bit_offset, part.discriminant)
+        node = self.member_at(lvalue, part.discriminant.bit_offset, part.discriminant)
         if node is None or isinstance(node, LValue):
             return None
         value = fold(Convert(node, ValueType(ValueClass.UNSIGNED, part.size)))
@@ -229,8 +233,8 @@ class DwarfTypeProvider(BtfTypes):
     def _is_complete(self, number: int, depth: int) -> bool:
         found = self.btf.resolve(number)
         forms = self._debug.variants(number)
-        told = forms is None or forms.discriminant is None or tagged_union_of(self.btf, found)
-        if not told and found.kind != btf_format.Kind.UNION:
+        has_tag = forms is None or forms.discriminant is None or tagged_union_of(self.btf, found)
+        if not has_tag and found.kind != btf_format.Kind.UNION:
             return False  # BTF cannot express which variant is active
         if isinstance(found, btf_types.Array):
             return self._is_complete(found.type_id, depth)
@@ -238,7 +242,7 @@ class DwarfTypeProvider(BtfTypes):
             return all(self._is_complete(member.type_id, depth + 1) for member in found.members)
         return isinstance(found, _VALUES)
 
-    # ------------------------------------------------------------ places
+    # ------------------------------------------------------------ objects
 
     def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
         found = self.btf.resolve(number)
@@ -259,11 +263,11 @@ class DwarfTypeProvider(BtfTypes):
         """Return the object of type ``number`` at an address."""
         return self._at(address, 0, number, 0)
 
-    def _object(self, place: LValue, found: btf_types.Type) -> Node:
+    def _object(self, lvalue: LValue, found: btf_types.Type) -> Node:
         # A smart pointer is replaced by the pointer in it.
         if not isinstance(found, btf_types.Composite) or "<" not in found.name:
-            return place
-        return pointer_in(self, place, found.name) or place
+            return lvalue
+        return pointer_in(self, lvalue, found.name) or lvalue
 
 
 def _named(variant: Variant) -> list[tuple[int, str]]:

@@ -161,9 +161,9 @@ class DebugParameters:
         return Prototype(found.declaration, found.file, found.line, found.language, shown)
 
     def _parameters(self, function: ProbeFunction, found: FunctionDebug) -> list[ParameterInfo]:
-        places, result = self._places(found)
+        locations, result = self._locations(found)
         shown = []
-        for number, (one, passed) in enumerate(zip(found.parameters, places, strict=True)):
+        for number, (one, passed) in enumerate(zip(found.parameters, locations, strict=True)):
             name = one.name or f"arg{number}"
             argument = self._argument(name, one.type_id, passed, returned=False)
             shown.append(
@@ -183,7 +183,7 @@ class DebugParameters:
     def _declared(self, one: ParameterDebug, language: str) -> str:
         return "?" if one.problem else self.debug.text(one.type_id, language)
 
-    def _places(self, found: FunctionDebug) -> tuple[list[Passed], Passed]:
+    def _locations(self, found: FunctionDebug) -> tuple[list[Passed], Passed]:
         if found.problem:
             lost = NotReadable(found.problem)
             return [lost for _ in found.parameters], lost
@@ -213,24 +213,26 @@ class DebugParameters:
             return _lost_argument(name, whole, passed.reason, returned=returned)
         if isinstance(passed, PassedInRegisters):
             return self._spread(name, number, passed, kind, returned=returned)
-        place = passed.register
+        location = passed.register
         fetch: Any
         if passed.displacement is None:
-            fetch = AtFunctionReturn(place) if returned else place
+            fetch = AtFunctionReturn(location) if returned else location
             return Argument(name, whole, fetch, type_ref=ByAddress(number))
-        size = whole.size if kind is not None else place.size
+        size = whole.size if kind is not None else location.size
         if passed.pointer:
-            fetch = Memory(place.offset, None, 1, passed.displacement, place.size, place.size)
+            fetch = Memory(
+                location.offset, None, 1, passed.displacement, location.size, location.size
+            )
             return Argument(name, whole, fetch, type_ref=ByAddress(number))
         found = self.debug.btf.resolve(number)
         if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
             # A long double or a 16-byte integer is shown as bytes.
-            fetch = Memory(place.offset, None, 1, passed.displacement, place.size, whole.size)
+            fetch = Memory(location.offset, None, 1, passed.displacement, location.size, whole.size)
             return Argument(name, whole, fetch)
         if kind is None:
-            fetch = Address(place.offset, passed.displacement, place.size, place.size)
+            fetch = Address(location.offset, passed.displacement, location.size, location.size)
             return Argument(name, whole, fetch, type_ref=ByAddress(number))
-        fetch = Memory(place.offset, None, 1, passed.displacement, place.size, size)
+        fetch = Memory(location.offset, None, 1, passed.displacement, location.size, size)
         return Argument(name, kind, fetch, names=self._names(number), type_ref=BtfType(number))
 
     def _spread(

@@ -12,7 +12,7 @@ import click
 from kprobe.events import Definition, Deletion, Dialect, parse
 from kprobe.events.naming import named
 from kprobe.events.syntax_2009 import translate
-from kprobe.events.values import FilePlace
+from kprobe.events.values import FileOffset
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import say
@@ -128,8 +128,8 @@ def modernized(line: str, dialect: Dialect) -> str:
 
 def _parameters(line: str) -> set[str]:
     # From BTF, if the definition is of a function that is in it.
-    place = re.fullmatch(r"(?:(\w+):)?([A-Za-z_]\w*)(?:[+%].*)?", line.split()[1])
-    if place is None:
+    matched = re.fullmatch(r"(?:(\w+):)?([A-Za-z_]\w*)(?:[+%].*)?", line.split()[1])
+    if matched is None:
         return set()
     from usdt.btf.format import Kind  # noqa: PLC0415 - BTF, only if needed
     from usdt.btf.reader import Btf  # noqa: PLC0415
@@ -137,8 +137,8 @@ def _parameters(line: str) -> set[str]:
 
     names: set[str] = set()
     try:
-        btf = Btf.from_module(place[1]) if place[1] else Btf.from_kernel()
-        for number in btf.find(place[2], Kind.FUNC):
+        btf = Btf.from_module(matched[1]) if matched[1] else Btf.from_kernel()
+        for number in btf.find(matched[2], Kind.FUNC):
             function = btf.type(number)
             prototype = btf.type(function.type_id) if isinstance(function, Function) else None
             if isinstance(prototype, FunctionProto):
@@ -161,6 +161,6 @@ def parse_definitions(lines: Iterable[str], dialect: Dialect) -> list[NamedDefin
         definition = parse(text, dialect)
         if isinstance(definition, Deletion):
             raise TracingError(f"{text}: deletes events; use kprobe event remove")
-        kind = "user" if isinstance(definition.place, FilePlace) else definition.kind
+        kind = "user" if isinstance(definition.probe_point, FileOffset) else definition.kind
         definitions.append(NamedDefinition(named(definition), EVENT_FILES[kind]))
     return definitions

@@ -141,7 +141,7 @@ def test_null_and_unreadable_pointers_are_shown_and_the_rest_is_delivered() -> N
     made = typed_plan("t, n, s, t->next, t->in.a")
     line = json.loads(shown(JsonFormatter(), made, machine(0, 7, 0)))
     null, unread = {"error": "NULL pointer"}, {"error": "memory not readable"}
-    far = {"error": "memory not readable, in which its address is"}
+    far = {"error": "the memory that holds its address is not readable"}
     assert line["args"] == {"t": null, "n": 7, "s": null, "t->next": far, "t->in.a": unread}
     assert line["memory"] == {"t": {"address": "0x0"}}
     line = json.loads(shown(JsonFormatter(), made, machine(KERNEL, 7, KERNEL)))

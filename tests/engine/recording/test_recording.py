@@ -198,7 +198,7 @@ def test_what_a_recording_is_made_of() -> None:
         recording.survey()
         assert recording.records == 3
         assert recording.files == [{"path": "/usr/bin/x", "build_id": "abcd"}]
-        assert [(case.number, case.probe) for case in recording.cases] == [(1, "p:q")]
+        assert [(case.number, case.probe) for case in recording.variants] == [(1, "p:q")]
         assert recording.closing is not None
         assert recording.closing.records == 3
         assert recording.cut == -1
@@ -376,7 +376,7 @@ def test_more_probes_than_a_reader_takes(place: Path, monkeypatch: pytest.Monkey
 
 def test_the_documentation_tells_everything() -> None:
     prose = Path(__file__).parents[3].joinpath("docs", "recordings.md").read_text()
-    kinds_known = {blocks.HEAD, blocks.CASE, blocks.FILE, blocks.MAPS, blocks.KSYM, blocks.DATA}
+    kinds_known = {blocks.HEAD, blocks.VARIANT, blocks.FILE, blocks.MAPS, blocks.KSYM, blocks.DATA}
     words = {kind.decode() for kind in kinds_known} | {"END\\0", blocks.FORMAT}
     words |= {*header().to_json(), *Closing(Clock(1, 2), 3, ()).to_json(), *layout._READERS}
     words |= {*GOOD, *GOOD["fields"][0]}

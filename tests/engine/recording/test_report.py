@@ -370,7 +370,7 @@ def every_form(content: bytes) -> None:
     with contextlib.suppress(RecordingError):
         with reader(content) as recording:
             recording.survey()
-            columns = columns_of(case.layout for case in recording.cases)
+            columns = columns_of(case.layout for case in recording.variants)
         read(content, CsvFormatter(columns, RecordedStacks(Symbolizer, sys.byteorder)))
 
 
@@ -421,7 +421,7 @@ def test_strangers_names_and_values_are_shown_in_every_form(content: bytes) -> N
     assert lines
     with reader(content) as recording:
         recording.survey()
-        form = CsvFormatter(columns_of(case.layout for case in recording.cases), stacks)
+        form = CsvFormatter(columns_of(case.layout for case in recording.variants), stacks)
     rows = [*csv.reader(io.StringIO("".join([form.title(), *read(content, form)]), newline=""))]
     assert {len(row) for row in rows} == {len(rows[0])}
     assert len(rows) == 1 + len(lines)

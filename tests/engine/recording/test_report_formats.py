@@ -33,7 +33,7 @@ def table(content: bytes) -> list[dict[str, str]]:
     """The rows of the table of a recording, as somebody else's reader has them."""
     with reader(content) as recording:
         recording.survey()
-        form = CsvFormatter(columns_of(case.layout for case in recording.cases))
+        form = CsvFormatter(columns_of(case.layout for case in recording.variants))
     lines = "".join([form.title(), *read(content, form)])
     return list(csv.DictReader(io.StringIO(lines, newline=""), strict=True))
 

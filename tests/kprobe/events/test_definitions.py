@@ -21,9 +21,9 @@ from kprobe.events.errors import MESSAGES, STRICT
 from kprobe.events.values import (
     Argument,
     Deref,
-    FilePlace,
+    FileOffset,
     FunctionArgument,
-    KernelPlace,
+    KernelSymbol,
     Register,
     ReturnValue,
     Type,
@@ -40,7 +40,7 @@ OLD, NEW = (Dialect.of(name, "x86_64") for name in ("6.1", "6.18"))
             "p:grp/opened do_sys_openat2 dfd=$arg1:s32 name=+u0($arg2):ustring",
             Definition(
                 "p",
-                KernelPlace("do_sys_openat2"),
+                KernelSymbol("do_sys_openat2"),
                 (
                     Argument(FunctionArgument(1), "dfd", Type("s32")),
                     Argument(Deref(0, FunctionArgument(2), user=True), "name", Type("ustring")),
@@ -53,7 +53,7 @@ OLD, NEW = (Dialect.of(name, "x86_64") for name in ("6.1", "6.18"))
         pytest.param(
             "r10:grp/ret mod:sym $retval",
             Definition(
-                "r", KernelPlace("sym", 0, "mod"), (Argument(ReturnValue()),), "grp", "ret", 10
+                "r", KernelSymbol("sym", 0, "mod"), (Argument(ReturnValue()),), "grp", "ret", 10
             ),
             id="a return probe with maxactive, in a module",
         ),
@@ -61,7 +61,7 @@ OLD, NEW = (Dialect.of(name, "x86_64") for name in ("6.1", "6.18"))
             "p /bin/sh:0x1000(0x20) +8(+0(%di)):u8[4]",
             Definition(
                 "p",
-                FilePlace("/bin/sh", 0x1000, 0x20),
+                FileOffset("/bin/sh", 0x1000, 0x20),
                 (Argument(Deref(8, Deref(0, Register("di"))), None, Type("u8", 4)),),
             ),
             id="a uprobe with a reference counter, and an array",

@@ -78,8 +78,8 @@ class PassedInMemory:
         """The location as text."""
         if self.displacement is None:
             return f"at the address in register {self.name}"
-        place = f"at {self.name} + {self.displacement}"
-        return f"at the address that is {place}" if self.pointer else f"in memory {place}"
+        location = f"at {self.name} + {self.displacement}"
+        return f"at the address that is {location}" if self.pointer else f"in memory {location}"
 
 
 @frozen

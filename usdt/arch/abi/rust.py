@@ -76,8 +76,8 @@ class Rust(SystemV):
             )
         if abi_type.scalar:
             return self._wide(abi_type)
-        room = self.next_register + len(numbers) <= len(self.argument_registers)
-        if not room or any(one.size > self.word for one in numbers):
+        fits = self.next_register + len(numbers) <= len(self.argument_registers)
+        if not fits or any(one.size > self.word for one in numbers):
             return self.mark_unknown(abi_type)
         return PassedInRegisters(tuple(map(self._one, numbers)))
 

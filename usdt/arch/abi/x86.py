@@ -51,8 +51,8 @@ class SystemV(CallingConvention):
             return PassedInRegisters(())  # an empty structure takes no register
         classes = self.classes(abi_type)
         whole, real = (0, 0) if classes is None else (classes.count(False), classes.count(True))
-        room = self.next_register + whole <= 6 and self.next_float + real <= 8
-        if classes is None or not room:
+        fits = self.next_register + whole <= 6 and self.next_float + real <= 8
+        if classes is None or not fits:
             return self.assign_stack(abi_type.size, abi_type.align)
         pieces = []
         for number, sse in enumerate(classes):

@@ -267,23 +267,23 @@ class _Codegen:
     def _fields(self, plan: StructPlan, start: int) -> None:
         for field in plan.fields:
             inner, byte = field.plan, start + field.byte
-            lead = literal(f"{field.name}=" if field.name else "")
+            prefix = literal(f"{field.name}=" if field.name else "")
             if isinstance(inner, StructPlan) and not field.name:
                 self._fields(inner, byte)
             elif isinstance(inner, BitFieldPlan):
                 name = self._reads.bitfield(8 * byte + inner.bit, inner.bits)
-                self._number(lead, inner, name, f"SIGNED({name}, {inner.bits})")
+                self._number(prefix, inner, name, f"SIGNED({name}, {inner.bits})")
             elif isinstance(inner, NumberPlan) and inner.code:
                 name = self._reads.number(byte, inner.code)
-                self._number(lead, inner, name, name)
+                self._number(prefix, inner, name, name)
             else:
-                self._other(lead, inner, byte)
+                self._other(prefix, inner, byte)
 
-    def _number(self, lead: str, plan: NumberPlan, name: str, signed: str) -> None:
+    def _number(self, prefix: str, plan: NumberPlan, name: str, signed: str) -> None:
         found, value = plan.type, signed if plan.signed else name
         if isinstance(found, Enum):
             table = self._constant(f"E{found.id}", _enum_table(found))
-            self._lines.append(f' if {name} and (s := {table}[{value}]): e(f"{lead}{{s}}")')
+            self._lines.append(f' if {name} and (s := {table}[{value}]): e(f"{prefix}{{s}}")')
             return
         if isinstance(found, Pointer):
             shown = self._formatter.address_text(found)
@@ -292,19 +292,19 @@ class _Codegen:
                 value = f"{self._constant(f'P{found.id}', shown)}({name})"
         elif plan.is_truth:
             value = "'true'"
-        self._lines.append(f' if {name}: e(f"{lead}{{{value}}}")')
+        self._lines.append(f' if {name}: e(f"{prefix}{{{value}}}")')
 
-    def _other(self, lead: str, plan: Plan, byte: int) -> None:
+    def _other(self, prefix: str, plan: Plan, byte: int) -> None:
         # Texts, lists, structures within, numbers of other sizes: not asked while they are zero.
         write = self._constant(f"W{plan.type.id}", self._formatter.writer(plan))
-        place = f"at + {byte}" if byte else "at"
+        position = f"at + {byte}" if byte else "at"
         test = "True"
         aggregate = isinstance(plan, ArrayPlan | StructPlan)
         if aggregate and plan.size <= _MAX_COMPARED and not isinstance(plan, TaggedUnionPlan):
             zeroes = self._constant(f"Z{plan.size}", bytes(plan.size))
-            test = f"d[{place}:at + {byte + plan.size}] != {zeroes}"
-        text = f"{write}(d, {place})"
-        self._lines.append(f' if {test} and (s := {text}) is not None: e(f"{lead}{{s}}")')
+            test = f"d[{position}:at + {byte + plan.size}] != {zeroes}"
+        text = f"{write}(d, {position})"
+        self._lines.append(f' if {test} and (s := {text}) is not None: e(f"{prefix}{{s}}")')
 
     def _constant(self, name: str, value: object) -> str:
         self._space[name] = value

@@ -204,8 +204,8 @@ class _Dump:
         chars = found.count and isinstance(element, Int) and size == 1
         if chars and self.known(at, 1) and not self.number_at(at, 1):
             return True
-        places = range(at, at + found.count * size, size) if size else [at] * min(1, found.count)
-        return all(self.zero(found.type_id, place, level=level + 1) for place in places)
+        positions = range(at, at + found.count * size, size) if size else [at] * min(1, found.count)
+        return all(self.zero(found.type_id, position, level=level + 1) for position in positions)
 
     # -------------------------------------------------------- values
 

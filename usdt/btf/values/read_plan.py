@@ -216,8 +216,8 @@ class ArrayPlan(Plan):
         if isinstance(self.element, NumberPlan | FloatPlan) and self.count:
             return super().is_zero(data, at)
         size = self.element.size
-        places = range(at, at + self.size, size) if size else [at] * min(1, self.count)
-        return all(self.element.is_zero(data, place) for place in places)
+        positions = range(at, at + self.size, size) if size else [at] * min(1, self.count)
+        return all(self.element.is_zero(data, position) for position in positions)
 
 
 @frozen

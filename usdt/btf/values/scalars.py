@@ -172,6 +172,6 @@ def literal(text: str) -> str:
     return json.dumps(text)[1:-1].replace("{", "{{").replace("}", "}}")
 
 
-def substituted(text: str, var: str, place: str) -> str:
+def substituted(text: str, var: str, position: str) -> str:
     """Return the text or condition of a :class:`Scalar` for a variable and an offset."""
-    return text.replace("@v", var).replace("@q", place)
+    return text.replace("@v", var).replace("@q", position)

@@ -228,7 +228,7 @@ class FunctionBody:
         """Add a line that ends the rendering with an error."""
         self.add(f"raise DumpError({error!r})", level)
 
-    def lead(self, field: Field) -> str:
+    def label(self, field: Field) -> str:
         """Return the text before a value: indentation, name, type."""
         text = ""
         if not self.options.skip_names:
@@ -241,7 +241,7 @@ class FunctionBody:
     def value(self, field: Field, start: int) -> None:
         """Add the lines that show one value of a structure ``start`` bytes behind ``at``."""
         plan, byte = field.plan, start + field.byte
-        place = f"at + {byte}" if byte else "at"
+        position = f"at + {byte}" if byte else "at"
         if isinstance(plan, BitFieldPlan):
             self._bit_field(field, plan, byte)
         elif not plan.sized:
@@ -249,43 +249,43 @@ class FunctionBody:
         elif isinstance(plan, NumberPlan | FloatPlan):
             self._number(field, plan, byte)
         elif isinstance(plan, TaggedUnionPlan):
-            self._bound(place, plan.size)
+            self._bound(position, plan.size)
             shown = self.compiler.tagged_union(plan, self)
             self.add(
-                f'e(f"{self.lead(field)}"); {shown}(d, {place}, '
+                f'e(f"{self.label(field)}"); {shown}(d, {position}, '
                 f'{self._pad()}, out, end); e(f"{self.delimiter}")'
             )
         elif isinstance(plan, StructPlan):
             self._composite(field, plan, byte)
         elif isinstance(plan, ArrayPlan):
-            self._array(field, plan, place)
+            self._array(field, plan, position)
 
-    def _bound(self, place: str, size: int) -> None:
+    def _bound(self, position: str, size: int) -> None:
         if self.checked:
-            self.add(f"if {place} + {size} > end: raise DumpError('E2BIG')")
+            self.add(f"if {position} + {size} > end: raise DumpError('E2BIG')")
 
     def _number(self, field: Field, plan: NumberPlan | FloatPlan, byte: int) -> None:
         scalar = self.compiler.scalar(plan)
-        place = f"at + {byte}" if byte else "at"
-        self._bound(place, plan.size)
+        position = f"at + {byte}" if byte else "at"
+        self._bound(position, plan.size)
         if not scalar.code or not 1 <= plan.size <= _MAX_BASE:
             if self.always:
-                self.add(f'e(f"{self.lead(field)}")')
+                self.add(f'e(f"{self.label(field)}")')
             self.fail("EINVAL")
             return
         var = self._reads.number(byte, scalar.code)
         if self.checked:
-            self.add(f"{var}, = {self._reads.unpacker(scalar.code)}(d, {place})")
-        text = substituted(scalar.text, var, place)
+            self.add(f"{var}, = {self._reads.unpacker(scalar.code)}(d, {position})")
+        text = substituted(scalar.text, var, position)
         self._show(field, text, substituted(scalar.nonzero, var, ""))
 
     def _show(self, field: Field, text: str, nonzero: str) -> None:
         condition = "" if self.always else f"if {nonzero}: "
         if text:
-            self.add(f'{condition}e(f"{self.lead(field)}{text}{self.delimiter}")')
+            self.add(f'{condition}e(f"{self.label(field)}{text}{self.delimiter}")')
             return
         self.add(f"if {'True' if self.always else nonzero}:")
-        self.add(f'e(f"{self.lead(field)}")', 2)
+        self.add(f'e(f"{self.label(field)}")', 2)
         self.fail("EINVAL", 2)
 
     def _bit_field(self, field: Field, plan: BitFieldPlan, byte: int) -> None:
@@ -308,7 +308,7 @@ class FunctionBody:
         return f"{{SIGNED({var}, {plan.bits})}}" if plan.signed else f"{{{var}}}"
 
     def _composite(self, field: Field, plan: StructPlan, byte: int) -> None:
-        opening = f'e(f"{self.lead(field)}{{{{{self.compiler.line_end}")'
+        opening = f'e(f"{self.label(field)}{{{{{self.compiler.line_end}")'
         closing = f'e(f"{self.pad}}}}}{self.delimiter}")'
         if self.always:
             self.add(opening)
@@ -332,30 +332,30 @@ class FunctionBody:
             self.value(field, byte)
         self._inner -= 1
 
-    def _array(self, field: Field, plan: ArrayPlan, place: str) -> None:
+    def _array(self, field: Field, plan: ArrayPlan, position: str) -> None:
         if not self.always and not plan.count:
             return
         name = self.compiler.contents(plan, in_array=True, checked=self.checked)
         level = 2
-        self.add(f"if {'True' if self.always else self._array_shown(plan, place)}:")
+        self.add(f"if {'True' if self.always else self._array_shown(plan, position)}:")
         if self.options.emit_strings and plan.is_bytes:
-            self.add(f"s = d[{place}:{place} + {plan.count}]", 2)
+            self.add(f"s = d[{position}:{position} + {plan.count}]", 2)
             self.add("k = s.find(0)", 2)
-            shown = f"{self.lead(field)}{{STRING(s[:k])}}{self.delimiter}"
+            shown = f"{self.label(field)}{{STRING(s[:k])}}{self.delimiter}"
             self.add(f'if k >= 0: e(f"{shown}")', 2)
             self.add("else:", 2)
             level = 3
-        self.add(f'e(f"{self.lead(field)}[{self.compiler.line_end}")', level)
-        self.add(f"{name}(d, {place}, {self._pad(1)}, out, end)", level)
+        self.add(f'e(f"{self.label(field)}[{self.compiler.line_end}")', level)
+        self.add(f"{name}(d, {position}, {self._pad(1)}, out, end)", level)
         self.add(f'e(f"{self.pad}]{self.delimiter}")', level)
 
-    def _array_shown(self, plan: ArrayPlan, place: str) -> str:
+    def _array_shown(self, plan: ArrayPlan, position: str) -> str:
         if plan.is_bytes:
-            return f"{place} >= end or d[{place}]" if self.checked else f"d[{place}]"
+            return f"{position} >= end or d[{position}]" if self.checked else f"d[{position}]"
         if isinstance(plan.element, NumberPlan | FloatPlan):
             zeroes = self.compiler.constant(f"Z{plan.size}", bytes(plan.size))
-            return f"d[{place}:{place} + {plan.size}] != {zeroes}"
-        return f"not {self.compiler.constant(f'zero{plan.type.id}', plan.is_zero)}(d, {place})"
+            return f"d[{position}:{position} + {plan.size}] != {zeroes}"
+        return f"not {self.compiler.constant(f'zero{plan.type.id}', plan.is_zero)}(d, {position})"
 
     def source(self, name: str) -> str:
         """Return the whole function as text."""
@@ -408,9 +408,9 @@ class FunctionBody:
         self.add(f'e("".join([f"{self.pad}{text}{self.delimiter}" for v in {values}]))')
 
     def _aggregates(self, plan: ArrayPlan, element: StructPlan | ArrayPlan) -> None:
-        places = f"range(at, at + {plan.size}, {element.size})"
+        positions = f"range(at, at + {plan.size}, {element.size})"
         self.add("try:")
-        self.add(f"for q in {places if element.size else f'[at] * {plan.count}'}:", 2)
+        self.add(f"for q in {positions if element.size else f'[at] * {plan.count}'}:", 2)
         if isinstance(element, TaggedUnionPlan):
             shown = self.compiler.tagged_union(element, self)
             self.add(f'e(f"{self.pad}"); {shown}(d, q, p, out, end); e(f"{self.delimiter}")', 3)

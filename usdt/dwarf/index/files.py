@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from usdt.dwarf.units.forms import FormValue
     from usdt.elf.file import ElfFile
 
-__all__ = ("DebugFiles", "DiePlace")
+__all__ = ("DebugFiles", "DiePosition")
 
-# A packed place: unit number << 32 | section << 30 | offset.
+# A packed position: unit number << 32 | section << 30 | offset.
 _UNIT_SHIFT, _SECTION_SHIFT = 32, 30
 _SECTIONS = {section.value: section for section in SplitSection}
 
 
-class DiePlace(NamedTuple):
-    """The place of an entry in the debug information of a program.
+class DiePosition(NamedTuple):
+    """The position of an entry in the debug information of a program.
 
     Attributes:
         unit: number of the unit in :class:`DebugFiles`.
@@ -50,12 +50,12 @@ class DiePlace(NamedTuple):
 
     @property
     def packed(self) -> int:
-        """The place as the cached index stores it."""
+        """The position as the cached index stores it."""
         return self.unit << _UNIT_SHIFT | (self.section or 0) << _SECTION_SHIFT | self.offset
 
     @classmethod
     def unpack(cls, packed: int) -> Self:
-        """Return the place of a packed one."""
+        """Unpack a position."""
         offset = packed & (1 << _SECTION_SHIFT) - 1
         section = _SECTIONS.get(packed >> _SECTION_SHIFT & 3)
         return cls(packed >> _UNIT_SHIFT, offset, section)
@@ -156,21 +156,21 @@ class DebugFiles:
         """Return the split unit of a skeleton; any other unit itself."""
         return self._split.full_unit(unit)
 
-    def split_types(self, unit: Unit, number: int) -> Iterator[tuple[DiePlace, Unit]]:
-        """Yield the type units in the file of the split unit with a number, and their places."""
+    def split_types(self, unit: Unit, number: int) -> Iterator[tuple[DiePosition, Unit]]:
+        """Yield the type units in the file of the split unit with a number, and their positions."""
         for section, offset, one in self._split.types(unit).units():
-            yield DiePlace(number, offset, section), one
+            yield DiePosition(number, offset, section), one
 
-    def locate(self, place: DiePlace) -> tuple[Unit, int]:
+    def locate(self, die_position: DiePosition) -> tuple[Unit, int]:
         """Return the unit of an entry, and the position in it.
 
         Raises:
             DwarfError: there is no such unit.
         """
-        unit = self.unit(place.unit)
-        if place.section is not None:
-            return self._split.types(unit).containing(place.section, place.offset)
-        return unit, place.offset
+        unit = self.unit(die_position.unit)
+        if die_position.section is not None:
+            return self._split.types(unit).containing(die_position.section, die_position.offset)
+        return unit, die_position.offset
 
     @property
     def missing(self) -> str | None:

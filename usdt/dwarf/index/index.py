@@ -1,8 +1,9 @@
 """The index of one file: functions by address and types by name, built once and cached.
 
-The cached index has numbers (sorted addresses, and the places of their entries) and a text of lines
-``KIND NAME TAB PLACE``, which is searched as bytes. A place is a packed :class:`DiePlace`. The
-cache is not trusted: the code that follows a place checks the entry there.
+The cached index has numbers (sorted addresses, and the positions of their entries) and a text of
+lines ``KIND NAME TAB POSITION``, which is searched as bytes. A position is a packed
+:class:`DiePosition`. The cache is not trusted: the code that follows a position checks the entry
+there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from usdt.dwarf.index.abbrev_skim import AbbrevSection
-from usdt.dwarf.index.files import DiePlace
+from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
 from usdt.dwarf.units.constants import TypeKind
@@ -62,7 +63,7 @@ class DebugIndex:
         start = _HEAD.size
         self._addresses = _numbers(data[start : start + 8 * functions])
         start += 8 * functions
-        self._places = _numbers(data[start : start + 8 * functions])
+        self._positions = _numbers(data[start : start + 8 * functions])
         self._text = bytes(data[start + 8 * functions :])
         self.damage = next(self._header_lines(_DAMAGE), "")
 
@@ -104,33 +105,36 @@ class DebugIndex:
             cache.store(key, "index", lambda: iter((data,)))
         return cls(memoryview(data), len(files.numbers))
 
-    def function(self, address: int) -> list[DiePlace]:
-        """Return the places of the functions that begin at an address."""
+    def function(self, address: int) -> list[DiePosition]:
+        """Return the positions of the functions that begin at an address."""
         low = bisect.bisect_left(self._addresses, address)
         high = bisect.bisect_right(self._addresses, address)
-        return [DiePlace.unpack(place) for place in self._places[low : min(high, low + _MAX_HITS)]]
+        return [
+            DiePosition.unpack(position)
+            for position in self._positions[low : min(high, low + _MAX_HITS)]
+        ]
 
-    def functions(self) -> Iterator[tuple[int, DiePlace]]:
-        """Yield address and place of every function, sorted by address."""
-        for address, place in zip(self._addresses, self._places, strict=True):
-            yield address, DiePlace.unpack(place)
+    def functions(self) -> Iterator[tuple[int, DiePosition]]:
+        """Yield address and position of every function, sorted by address."""
+        for address, position in zip(self._addresses, self._positions, strict=True):
+            yield address, DiePosition.unpack(position)
 
-    def type(self, kind: TypeKind, name: str) -> DiePlace | None:
-        """Return the place of the type of a kind and a qualified name; None if there is none."""
+    def type(self, kind: TypeKind, name: str) -> DiePosition | None:
+        """Return the position of the type of a kind and a qualified name; None if there is none."""
         line = f"\n{kind.value}{name}\t".encode("utf-8", "surrogateescape")
         at = self._text.find(line)
         if at < 0 or "\n" in name or "\t" in name:
             return None
         at += len(line)
-        return DiePlace.unpack(int(self._text[at : self._text.find(b"\n", at)], 16))
+        return DiePosition.unpack(int(self._text[at : self._text.find(b"\n", at)], 16))
 
-    def types(self, start: str = "") -> Iterator[tuple[TypeKind, str, DiePlace]]:
-        """Yield kind, name and place of every type with a component that begins with ``start``."""
+    def types(self, start: str = "") -> Iterator[tuple[TypeKind, str, DiePosition]]:
+        """Yield kind, name and position of every type with a component that starts so."""
         for line in self._text.split(b"\n"):
             if line and not line.startswith((_DAMAGE.encode(), _SPLIT.encode())):
-                head, _, place = line.decode("utf-8", "surrogateescape").rpartition("\t")
+                head, _, position = line.decode("utf-8", "surrogateescape").rpartition("\t")
                 if head.startswith(start, 1) or f"::{start}" in head:
-                    yield _KINDS[head[0]], head[1:], DiePlace.unpack(int(place, 16))
+                    yield _KINDS[head[0]], head[1:], DiePosition.unpack(int(position, 16))
 
 
 def _stamp(path: str) -> str:
@@ -181,7 +185,7 @@ def _build(files: DebugFiles, stream: DecompressionStream | None) -> bytes:
             raise DwarfError(f"{files.name}: .debug_info has more than {_MAX_INDEXED} bytes")
         indexer = _index_part(files, part, first, damage, stream if part is files.main else None)
         functions += indexer.functions
-        lines += [f"{name}\t{place:x}" for name, place in indexer.types]
+        lines += [f"{name}\t{position:x}" for name, position in indexer.types]
         first += len(part.headers)
         _drop_pages(part)
     functions.sort()
@@ -219,9 +223,9 @@ def _index_part(
                 if not seen:
                     split_sections[key] = AbbrevSection(sections[".debug_abbrev"], sections.name)
                 indexer.use_abbreviations(split_sections[key])
-                for place, one in () if seen else files.split_types(full, number):
-                    indexer.add_unit(one, place)
-            indexer.add_unit(full, DiePlace(number, 0))
+                for position, one in () if seen else files.split_types(full, number):
+                    indexer.add_unit(one, position)
+            indexer.add_unit(full, DiePosition(number, 0))
         except DAMAGE as err:
             reason = str(err) if isinstance(err, DwarfError) else f"{type(err).__name__}: {err}"
             damage.append(f"damaged debug information: the unit at {header.at:#x}: {reason}")

@@ -18,7 +18,7 @@ from usdt.dwarf.units.units import Entry
 
 if TYPE_CHECKING:
     from usdt.dwarf.index.abbrev_skim import AbbrevSection, AbbrevTable
-    from usdt.dwarf.index.files import DiePlace
+    from usdt.dwarf.index.files import DiePosition
     from usdt.dwarf.units.units import Unit
 
 __all__ = ("UnitIndexer",)
@@ -33,8 +33,8 @@ class UnitIndexer:
         abbreviations: the abbreviation section of the units' file.
 
     Attributes:
-        functions: (address, packed :class:`DiePlace`) of each function.
-        types: (letter of the kind and qualified name, packed place) of each type.
+        functions: (address, packed :class:`DiePosition`) of each function.
+        types: (letter of the kind and qualified name, packed position) of each type.
     """
 
     def __init__(self, abbreviations: AbbrevSection) -> None:
@@ -44,7 +44,7 @@ class UnitIndexer:
         self._seen: set[tuple[int, str, str]] = set()  # keys begin with the offset of a name
         self._named: set[str] = set()
         self._unit: _Bytes
-        self._start = 0  # the packed place of the unit's start
+        self._start = 0  # the packed position of the unit's start
         self._prefixes = [""]
         self._scopes: tuple[Unit, Scopes] | None = None
 
@@ -69,19 +69,19 @@ class UnitIndexer:
         offset = unit.header.abbreviations + unit.file.bases.get("abbrev", 0)
         return self._abbreviations.table(offset, unit.encoding)
 
-    def add_unit(self, unit: Unit, place: DiePlace) -> None:
+    def add_unit(self, unit: Unit, position: DiePosition) -> None:
         """Read a unit.
 
         Args:
             unit: the unit.
-            place: the place of its start.
+            position: the position of its start.
 
         Raises:
             DwarfError: it is damaged.
             IndexError: likewise.
         """
         self._unit = _Bytes(unit, bytes(unit.data))  # faster than a view
-        self._start = place.packed
+        self._start = position.packed
         self._prefixes = [""]
         self._walk(self._unit.data, self._table(unit), unit.header.first)
 

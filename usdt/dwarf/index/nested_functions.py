@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.index.files import DiePlace
+from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.lines.inlining import read_functions
 from usdt.dwarf.units.constants import UnitType
 from usdt.dwarf.units.errors import DAMAGE
@@ -37,8 +37,8 @@ class NestedFunctions:
         self._files = files
         self._kept: dict[int, tuple[list[int], RangeMap]] = {}
 
-    def at(self, address: int) -> list[DiePlace]:
-        """Return the place of the function that begins at an address, in a list; [] if none does.
+    def at(self, address: int) -> list[DiePosition]:
+        """Return the position of the function at an address, in a list; [] if none begins there.
 
         Raises:
             DwarfError: the unit is damaged.
@@ -58,7 +58,7 @@ class NestedFunctions:
             return []
         position = positions[found]
         begins = any(low == address for low, _ in unit.ranges(Entry(unit, position)))
-        return [DiePlace(number, position)] if begins else []
+        return [DiePosition(number, position)] if begins else []
 
     @functools.cached_property
     def _units(self) -> RangeMap:

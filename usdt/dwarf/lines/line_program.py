@@ -168,10 +168,10 @@ class FileTable:
             for kind, form in formats:
                 raw, at = read_form(program, at, form, 0, self._encoding)
                 if kind == _LNCT_PATH:
-                    in_place = raw.form == Form.STRING
+                    is_inline = raw.form == Form.STRING
                     name = (
                         read_string(program, raw.value)[0]
-                        if in_place
+                        if is_inline
                         else self._text(raw, self._encoding)
                     )
                 elif kind == _LNCT_DIRECTORY:

@@ -182,26 +182,26 @@ def skip_steps(
     data: bytes | memoryview, at: int, steps: tuple[tuple[int, int], ...], encoding: UnitEncoding
 ) -> int:
     """Return the position after some of an entry's :attr:`EntryLayout.varlen_steps`."""
-    for fixed, way in steps:
+    for fixed, step in steps:
         at += fixed
-        if way == _BLOCK:
+        if step == _BLOCK:
             size = data[at]
             at += 1
             if size > 127:
                 size, at = read_uleb128(data, at - 1)
             at += size
-        elif way == _LEB:
+        elif step == _LEB:
             while data[at] > 127:
                 at += 1
             at += 1
-        elif way == _STRING:
+        elif step == _STRING:
             at = _string_end(data, at)
-        elif way == _BLOCK1:
+        elif step == _BLOCK1:
             at += 1 + data[at]
-        elif way == _INDIRECT:
+        elif step == _INDIRECT:
             _, at = read_form(data, at, Form.INDIRECT, 0, encoding)
         else:
-            width = 2 if way == _BLOCK2 else 4
+            width = 2 if step == _BLOCK2 else 4
             at += width + encoding.number(data, at, width)
     return at
 

@@ -25,7 +25,7 @@ _MAX_SECTION = 1 << 30  # bytes of a section before the end of its last type uni
 
 
 class SplitSection(enum.IntEnum):
-    """A section with type units in the file of a split unit; the value is that of packed places."""
+    """A section with type units in a split unit's file; the value is that of packed positions."""
 
     INFO = 2  # .debug_info of DWARF 5
     TYPES = 3  # .debug_types of DWARF 4

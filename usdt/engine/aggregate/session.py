@@ -67,7 +67,7 @@ class Row:
     value: Value
 
 
-_Place = tuple[Source, tuple[Any, ...]]
+_RowKey = tuple[Source, tuple[Any, ...]]
 
 
 @frozen
@@ -143,8 +143,8 @@ class AggregateSession(BpfSession):
         self._maps: dict[str, Map] = {}
         self._epoch = 0
         self._most_points = 0
-        self._late_rows: dict[_Place, Value] = {}
-        self._previous: dict[_Place, Value] = {}
+        self._late_rows: dict[_RowKey, Value] = {}
+        self._previous: dict[_RowKey, Value] = {}
         self._frames_by_number: dict[int, tuple[int, ...]] = {}
         super().__init__(
             _AttachPlanner(self._aggregates, self._announce, max_string=max_string),
@@ -162,10 +162,10 @@ class AggregateSession(BpfSession):
         self._most_points = max(self._most_points, len(points))
         return super().attach(request, points, declared=declared)
 
-    def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:
-        action = self._aggregates.action(case.plan, probe, request)
+    def _announce(self, variant: ProgramVariant, probe: str, request: ProbeText) -> None:
+        action = self._aggregates.action(variant.plan, probe, request)
         self._make_maps(action)
-        self._action.actions[case.number] = action
+        self._action.actions[variant.number] = action
 
     # ------------------------------------------------------------ maps
 
@@ -248,7 +248,9 @@ class AggregateSession(BpfSession):
             rows[key] = value.plus(rows.get(key, NONE))
         return _rows(rows)
 
-    def _late_hits(self, epoch: int, shown: dict[_Place, Value]) -> Iterator[tuple[_Place, Value]]:
+    def _late_hits(
+        self, epoch: int, shown: dict[_RowKey, Value]
+    ) -> Iterator[tuple[_RowKey, Value]]:
         # Yields hits that an ended interval got from programs still running at its end; removes its
         # keys.
         if epoch < 0:
@@ -258,15 +260,15 @@ class AggregateSession(BpfSession):
             if late.count:
                 yield key, late
 
-    def _read_epoch(self, epoch: int, *, remove: bool = False) -> dict[_Place, Value]:
-        found: dict[_Place, Value] = {}
+    def _read_epoch(self, epoch: int, *, remove: bool = False) -> dict[_RowKey, Value]:
+        found: dict[_RowKey, Value] = {}
         if VALUES not in self._maps:
             return found
         for layout, key, data in self._entries(epoch, remove=remove):
-            place = layout.source, key
+            row_key = layout.source, key
             value = unpack(self.aggregation, data, signed=layout.signed)
             if value.count:
-                found[place] = found[place].plus(value) if place in found else value
+                found[row_key] = found[row_key].plus(value) if row_key in found else value
         return found
 
     def _entries(
@@ -336,5 +338,5 @@ def _stack_entries(keys: int) -> int:
     return buckets // 2 + 1
 
 
-def _rows(found: dict[_Place, Value]) -> list[Row]:
-    return [Row(*place, value) for place, value in found.items() if value.count]
+def _rows(found: dict[_RowKey, Value]) -> list[Row]:
+    return [Row(*row_key, value) for row_key, value in found.items() if value.count]

@@ -158,7 +158,7 @@ class _Report:
     def _csv(self) -> None:
         with _rewound(self.path), Reader.open(self.path) as survey:
             survey.survey()
-            columns = columns_of(c.layout for c in survey.cases if self._wanted(c.probe))
+            columns = columns_of(c.layout for c in survey.variants if self._wanted(c.probe))
         formatter = CsvFormatter(columns, self.stacks)
         self.output.write([formatter.title()])
         self._lines(formatter)
@@ -169,7 +169,9 @@ class _Report:
             counts.update(batch)
             if len(counts) > _MAX_FOLDED:
                 self._write_counts(counts)
-        layouts = [case.layout for case in self.reader.cases if self._wanted(case.probe)]
+        layouts = [
+            variant.layout for variant in self.reader.variants if self._wanted(variant.probe)
+        ]
         if layouts and not any(wants_stacks(layout) for layout in layouts):
             raise TracingError(f"{self.path}: no stacks were recorded; add --ustack to usdt record")
         self._write_counts(counts)
@@ -186,9 +188,9 @@ class _Report:
         try:
             known = 0
             for batch in self._replay(ChromeFormatter(self.stacks)):
-                if len(self.reader.cases) != known:
-                    spans.probes(case.probe for case in self.reader.cases)
-                    known = len(self.reader.cases)
+                if len(self.reader.variants) != known:
+                    spans.probes(variant.probe for variant in self.reader.variants)
+                    known = len(self.reader.variants)
                 self._objects(spans.events(batch))
         finally:  # the trace of a damaged recording must be valid JSON, too
             self._objects(spans.rest())
@@ -208,7 +210,7 @@ class _Report:
         header, closing = self.reader.header, self.reader.closing
         shown = {
             "header": header.to_json() if header else None,
-            "cases": [case.to_json() for case in self.reader.cases],
+            "cases": [variant.to_json() for variant in self.reader.variants],
             "files": self.reader.files,
             "closing": closing.to_json() if closing else None,
         }
@@ -237,7 +239,7 @@ class _Report:
         return not patterns or any(fnmatch.fnmatchcase(probe, item) for item in patterns)
 
     def _check_patterns(self) -> None:
-        names = list(dict.fromkeys(case.probe for case in self.reader.cases))
+        names = list(dict.fromkeys(variant.probe for variant in self.reader.variants))
         wanted = [
             *self.options.patterns,
             *(name for pair in self.options.spans for name in pair),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.attach import AttachedProbes
-    from usdt.engine.run.loop import ResultSink
+    from usdt.engine.run.loop import ResultOutput
     from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import Lost
 
@@ -35,7 +35,7 @@ _TERMINATION_SECONDS = 2.0  # time that a command has to end after SIGTERM
 
 
 def run_command(
-    options: CommandOptions, results: ResultSink, requests: Sequence[ProbeText] | None = None
+    options: CommandOptions, results: ResultOutput, requests: Sequence[ProbeText] | None = None
 ) -> int:
     """Run a tracing command.
 
@@ -59,7 +59,7 @@ def run_command(
         raise
 
 
-def _run(options: CommandOptions, results: ResultSink, requests: Sequence[ProbeText]) -> int:
+def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[ProbeText]) -> int:
     if options.trace.via != TRACEFS and missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}{_without_bpf()}")
     with contextlib.ExitStack() as stack:

@@ -225,9 +225,9 @@ class _Reader:
             return "'&' takes an address, but a probe's values are copies and have none"
         if token.text in _REFUSED and token.text != "=":
             return _REFUSED[token.text]
-        return f"found {token}: expected a value{self._place()}"
+        return f"found {token}: expected a value{self._where()}"
 
-    def _place(self) -> str:
+    def _where(self) -> str:
         # Name the token after which a value was expected.
         if self._index < 2:
             return ""
@@ -304,8 +304,8 @@ class _Reader:
 
     def _no_operator(self, token: Token) -> str:
         if token.text in _WORDS_OF_OTHERS:
-            meant = _WORDS_OF_OTHERS[token.text]
-            return f"found {token}: expected an operator, here perhaps '{meant}'"
+            operator = _WORDS_OF_OTHERS[token.text]
+            return f"found {token}: expected an operator, here perhaps '{operator}'"
         if token.text == "(":
             return f"found {token}: only {', '.join(sorted(FUNCTIONS))} can be called"
         opener = next((w for w in reversed(self._waiting) if w.level == 0), None)

@@ -52,7 +52,7 @@ __all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format",
 CONTEXT = struct.Struct(
     "=IIII16s"
 )  # thread, process, CPU, variant number, command: bytes 8 to 40 of a record
-_CASE_WORD = (HEADER + 20) // 4
+_VARIANT_WORD = (HEADER + 20) // 4
 _BATCH = 2048  # maximum records formatted between two reads of the ring buffer
 _RUN = 16  # shortest run of records of one variant that is decoded as a batch of its own
 # Distinct contexts kept. All are dropped beyond that: a target may have many short-lived threads.
@@ -82,7 +82,7 @@ class Decoder:
         self._form = form
         self._foreign = byteorder != sys.byteorder
         self._order = "<" if byteorder == "little" else ">"
-        self._cases: dict[int, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
+        self._variants: dict[int, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
         self._sizes: dict[int, int] = {}
         self._renderers: dict[RecordLayout, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
         self._hidden: set[int] = set()
@@ -105,7 +105,7 @@ class Decoder:
         if layout not in self._renderers:
             renderer = compile_renderer(layout, self._form, self._order)
             self._renderers[layout] = record_format(layout, self._order), renderer
-        self._cases[number] = self._renderers[layout]
+        self._variants[number] = self._renderers[layout]
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
         """Yield the lines or events of complete records in order, in batches of up to 2048 records.
@@ -118,64 +118,64 @@ class Decoder:
         while position < len(words):
             step = record_words(words[position])
             count = run_length(words, position, step, _BATCH)
-            if count >= _RUN and position + _CASE_WORD < len(words):
-                count = run_length(words, position + _CASE_WORD, step, count)
+            if count >= _RUN and position + _VARIANT_WORD < len(words):
+                count = run_length(words, position + _VARIANT_WORD, step, count)
             end = position + count * step
             if count < _RUN or end > len(words):
                 end, rows = self._mixed(data, words, position)
             elif words[position] & DISCARD:
                 rows = []
             else:
-                case = self._case(words, position)
-                layout, render = self._cases[case]
+                variant = self._variant(words, position)
+                layout, render = self._variants[variant]
                 records = layout.iter_unpack(data[position << 2 : end << 2])
-                rows = [] if case in self._hidden else render(records, self._contexts)
+                rows = [] if variant in self._hidden else render(records, self._contexts)
             if len(self._contexts) > _CONTEXTS:
                 self._contexts.clear()
             if rows:
                 yield rows
             position = end
 
-    def render(self, case: int, rows: list[tuple[Any, ...]]) -> list[Any]:
+    def render(self, variant: int, rows: list[tuple[Any, ...]]) -> list[Any]:
         """Return the results for rows that were already unpacked with record_format()."""
         if len(self._contexts) > _CONTEXTS:
             self._contexts.clear()
-        return self._cases[case][1](rows, self._contexts)
+        return self._variants[variant][1](rows, self._contexts)
 
     def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
         # Decodes up to a batch of records of any variant. Returns the position after them, and the
         # results.
         total = len(words)
-        cases: list[int] = []
+        variants: list[int] = []
         pieces: dict[int, list[bytes]] = {}
         last = position + (_BATCH << 4)  # in 32-bit words; if all are hidden or discarded
-        while position < min(total, last) and len(cases) < _BATCH:
+        while position < min(total, last) and len(variants) < _BATCH:
             header = words[position]
             end = position + record_words(header)
             if not header & DISCARD or end > total:
-                case = self._case(words, position)
-                if case not in self._hidden:
-                    cases.append(case)
-                    pieces.setdefault(case, []).append(data[position << 2 : end << 2])
+                variant = self._variant(words, position)
+                if variant not in self._hidden:
+                    variants.append(variant)
+                    pieces.setdefault(variant, []).append(data[position << 2 : end << 2])
             position = end
         results = {}
-        for case, records in pieces.items():
-            layout, render = self._cases[case]
-            results[case] = iter(render(layout.iter_unpack(b"".join(records)), self._contexts))
-        return position, [next(results[case]) for case in cases]
+        for variant, records in pieces.items():
+            layout, render = self._variants[variant]
+            results[variant] = iter(render(layout.iter_unpack(b"".join(records)), self._contexts))
+        return position, [next(results[variant]) for variant in variants]
 
-    def _case(self, words: memoryview, position: int) -> int:
+    def _variant(self, words: memoryview, position: int) -> int:
         # Returns the variant of the record at a position, which must be complete and as long as the
         # records of its variant.
         header = words[position]
         if position + record_words(header) > len(words):
             raise BadRecord(f"a record of {header:#x} bytes where {len(words) - position << 2} are")
-        case = words[position + _CASE_WORD] if header >= HEADER_SIZE else -1
-        size = self._sizes.get(case)
+        variant = words[position + _VARIANT_WORD] if header >= HEADER_SIZE else -1
+        size = self._sizes.get(variant)
         if size != header:
             expected = "of no known probe" if size is None else f"where {size:#x} is expected"
-            raise BadRecord(f"a record that begins with {header:#x}, case {case}: {expected}")
-        return case
+            raise BadRecord(f"a record that begins with {header:#x}, variant {variant}: {expected}")
+        return variant
 
 
 class BadRecord(TracingError, ValueError):  # noqa: N818 - the name states the error
@@ -198,10 +198,10 @@ class _Contexts(dict[bytes, Any]):
         self.returns: set[int] = set()
 
     def __missing__(self, key: bytes) -> Any:
-        tid, pid, cpu, case, comm = self._format.unpack(key)
+        tid, pid, cpu, variant, comm = self._format.unpack(key)
         name = comm.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-        value = self._form.context(pid, tid, cpu, name, self.probes[case])
-        self[key] = value = self._form.as_return(value) if case in self.returns else value
+        value = self._form.context(pid, tid, cpu, name, self.probes[variant])
+        self[key] = value = self._form.as_return(value) if variant in self.returns else value
         return value
 
 

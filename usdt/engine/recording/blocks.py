@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = (
-    "CASE",
     "DATA",
     "END",
     "FILE",
@@ -41,6 +40,7 @@ __all__ = (
     "MAPS",
     "MAX_CONTENT",
     "MAX_DESCRIPTIONS",
+    "VARIANT",
     "VERSION",
     "Block",
     "CutError",
@@ -54,10 +54,12 @@ MAGIC = b"\x89usdtrec"  # not a prefix of text; a transfer in text mode would da
 FORMAT = "usdt-recording"
 VERSION = 1
 MAX_CONTENT = 16 << 20  # bytes: a reader must be able to allocate this many
-MAX_DESCRIPTIONS = 64 << 20  # bytes of HEAD, CASE, FILE and END together: they are kept in memory
+MAX_DESCRIPTIONS = (
+    64 << 20
+)  # bytes of HEAD, VARIANT, FILE and END together: they are kept in memory
 
 HEAD = b"HEAD"  # JSON: the header of the recording; the first block
-CASE = b"CASE"  # JSON: probes and the layouts of their records, before the first of these records
+VARIANT = b"CASE"  # JSON: probes and their records' layouts, before the first of these records
 FILE = b"FILE"  # JSON: traced files and their build IDs
 MAPS = b"MAPS"  # JSON: the mappings of a process, for the symbols of its stacks
 KSYM = b"KSYM"  # the kernel's symbols, compressed by zlib: lines as in /proc/kallsyms
@@ -65,7 +67,7 @@ DATA = b"DATA"  # records as they were in the ring buffer
 END = b"END\0"  # JSON: losses; the last block
 
 _HEADER = struct.Struct("<4sIIIII")
-_KINDS = frozenset({HEAD, CASE, FILE, MAPS, KSYM, DATA, END})
+_KINDS = frozenset({HEAD, VARIANT, FILE, MAPS, KSYM, DATA, END})
 
 
 class RecordingError(TracingError, ValueError):

@@ -11,7 +11,6 @@ from usdt.base.files import open_at_once
 from usdt.bpf.ringbuf import count_committed
 from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
 from usdt.engine.recording.blocks import (
-    CASE,
     DATA,
     END,
     FILE,
@@ -20,6 +19,7 @@ from usdt.engine.recording.blocks import (
     MAGIC,
     MAPS,
     MAX_DESCRIPTIONS,
+    VARIANT,
     Block,
     CutError,
     RecordingError,
@@ -66,7 +66,7 @@ class Reader(Closeable):
         self._name = name
         self._position = 0
         self._described = 0
-        self._cases: dict[int, RecordedVariant] = {}
+        self._variants: dict[int, RecordedVariant] = {}
         try:
             self._begin()
         except BaseException:
@@ -91,9 +91,9 @@ class Reader(Closeable):
         return cls(stream, path)
 
     @property
-    def cases(self) -> list[RecordedVariant]:
+    def variants(self) -> list[RecordedVariant]:
         """The variants read so far."""
-        return list(self._cases.values())
+        return list(self._variants.values())
 
     def replay(
         self,
@@ -115,10 +115,10 @@ class Reader(Closeable):
             return
         decoder = Decoder(form, self.header.byteorder)
         for block in self._blocks():
-            if block.kind == CASE:
-                for case in self._add_cases(block):
-                    hidden = wanted is not None and not wanted(case.probe)
-                    decoder.add_layout(case.number, case.probe, case.layout, hidden=hidden)
+            if block.kind == VARIANT:
+                for variant in self._add_variants(block):
+                    hidden = wanted is not None and not wanted(variant.probe)
+                    decoder.add_layout(variant.number, variant.probe, variant.layout, hidden=hidden)
             elif block.kind == DATA:
                 self.records += block.records
                 try:
@@ -141,8 +141,8 @@ class Reader(Closeable):
         if not self._stream.seekable():
             raise TargetError(f"{self._name}: this needs a file, not a pipe: it is read twice")
         for block in self._blocks(skip_data=True):
-            if block.kind == CASE:
-                self._add_cases(block)
+            if block.kind == VARIANT:
+                self._add_variants(block)
             self.records += block.records
 
     def close(self) -> None:
@@ -212,17 +212,17 @@ class Reader(Closeable):
         elif block.kind == END:
             self.closing = Closing.from_json(load(block.content))
 
-    def _add_cases(self, block: Block) -> list[RecordedVariant]:
+    def _add_variants(self, block: Block) -> list[RecordedVariant]:
         try:
-            return self._checked_cases(load(block.content))
+            return self._checked_variants(load(block.content))
         except RecordingError as err:
             raise self._damaged(err) from err
 
-    def _checked_cases(self, data: dict[str, Any]) -> list[RecordedVariant]:
+    def _checked_variants(self, data: dict[str, Any]) -> list[RecordedVariant]:
         found = [RecordedVariant.from_json(item) for item in _list(data, "cases")]
-        for case in found:
-            if self._cases.setdefault(case.number, case) != case:
-                raise RecordingError(f"variant {case.number} is described twice")
+        for variant in found:
+            if self._variants.setdefault(variant.number, variant) != variant:
+                raise RecordingError(f"variant {variant.number} is described twice")
         return found
 
     def _tally(self, content: bytes) -> tuple[int, int]:

@@ -10,7 +10,6 @@ from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.ringbuf import DISCARD, count_committed, equal_runs
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.recording.blocks import (
-    CASE,
     DATA,
     END,
     FILE,
@@ -19,6 +18,7 @@ from usdt.engine.recording.blocks import (
     MAGIC,
     MAX_CONTENT,
     MAX_DESCRIPTIONS,
+    VARIANT,
     Block,
     RecordingError,
     frame,
@@ -39,7 +39,7 @@ __all__ = ("Recorder",)
 
 _BLOCK = 1 << 20  # bytes of records that are collected for one block
 _MAX_WAIT = 1.0  # maximum seconds that records wait for more
-_CASES = 256  # variants in one block
+_VARIANTS_PER_BLOCK = 256  # variants in one block
 
 
 class Recorder:
@@ -62,9 +62,9 @@ class Recorder:
         self.snapshots = None if symbols is None else ProcessSnapshots(symbols)
         self.records = 0
         self.size = 0
-        self._sink: OutputFile | None = None
+        self._output: OutputFile | None = None
         self._waiting: list[bytes] = []  # blocks to write before the next records
-        self._cases: list[RecordedVariant] = []
+        self._variants: list[RecordedVariant] = []
         self._files: set[TracedFile] = set()
         self._pieces: list[bytes] = []
         self._gathered = self._gathered_records = 0
@@ -78,10 +78,10 @@ class Recorder:
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a variant before its first record arrives."""
-        case = RecordedVariant(number, probe, plan.layout)
-        self._cases.append(case)
-        self._processes = self._processes or wants_processes(case.layout)
-        if wants_kernel(case.layout) and not self._kernel:
+        variant = RecordedVariant(number, probe, plan.layout)
+        self._variants.append(variant)
+        self._processes = self._processes or wants_processes(variant.layout)
+        if wants_kernel(variant.layout) and not self._kernel:
             self._kernel = True
             symbols = KernelSymbols.running().to_bytes()
             if len(symbols) <= MAX_CONTENT:
@@ -93,9 +93,9 @@ class Recorder:
 
     # ------------------------------------------------------------ for the command
 
-    def begin(self, header: Header, sink: OutputFile) -> None:
+    def begin(self, header: Header, output: OutputFile) -> None:
         """Set the output, and the header that precedes all records; all probes are attached."""
-        self._sink = sink
+        self._output = output
         self._waiting.insert(0, MAGIC + frame(Block(HEAD, dump(header.to_json()))))
 
     def file(self, path: str, build_id: str) -> None:
@@ -156,16 +156,18 @@ class Recorder:
             RecordingError: the descriptions of the probes are too large for a reader.
             SyscallError: the file cannot be written.
         """
-        for start in range(0, len(self._cases), _CASES):
-            cases = [case.to_json() for case in self._cases[start : start + _CASES]]
-            self._waiting.append(frame(Block(CASE, dump({"cases": cases}))))
+        for start in range(0, len(self._variants), _VARIANTS_PER_BLOCK):
+            variants = [
+                variant.to_json() for variant in self._variants[start : start + _VARIANTS_PER_BLOCK]
+            ]
+            self._waiting.append(frame(Block(VARIANT, dump({"cases": variants}))))
             self._described += len(self._waiting[-1])
         if self._described > MAX_DESCRIPTIONS // 2:
             raise RecordingError(
                 f"{self._described} bytes are needed to describe the probes, too many for a "
                 "reader: record fewer probes at a time"
             )
-        self._cases.clear()
+        self._variants.clear()
         content, records = b"".join(self._pieces), self._gathered_records
         self._pieces.clear()
         self._gathered = self._gathered_records = 0
@@ -190,10 +192,10 @@ class Recorder:
             self.snapshots.close()
 
     def _put(self, content: bytes) -> None:
-        if self._sink is None:
+        if self._output is None:
             raise TracingError("a recording has to begin before anything can be written")
         try:
-            self._sink.write_bytes(content)
+            self._output.write_bytes(content)
         except SyscallError as err:
             hint = "what was written until then can be read" if self.size else ""
             raise SyscallError(err.errno or 0, err.call, hint) from err

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from usdt.engine.run.protocols import TracedTargets
     from usdt.engine.runtime.session import BpfSession, Lost
 
-__all__ = ("POLL_SECONDS", "ResultSink", "StopSignals", "run_loop")
+__all__ = ("POLL_SECONDS", "ResultOutput", "StopSignals", "run_loop")
 
 POLL_SECONDS = 0.25  # seconds between two checks of signals, deadlines and the command
 
 
-class ResultSink(Protocol):
+class ResultOutput(Protocol):
     """A consumer that takes the records of one run and writes its results."""
 
     def session(self, tasks: TaskFilter) -> BpfSession:
@@ -83,7 +83,7 @@ class StopSignals:
 
 def run_loop(
     targets: TracedTargets,
-    results: ResultSink,
+    results: ResultOutput,
     stop: StopSignals,
     *,
     duration: float | None,

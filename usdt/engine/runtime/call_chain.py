@@ -230,8 +230,8 @@ class ChainPlanner(AttachPlanner):
             )
         plan = self._for_word_size(point, plan)
         position, kernel = self.request_number(request), point.kernel_target is not None
-        place = point.kernel_target or (point.open_path, point.offset)
-        if self._positions.setdefault(place, position) != position:
+        attach_point = point.kernel_target or (point.open_path, point.offset)
+        if self._positions.setdefault(attach_point, position) != position:
             raise TracingError(f"{point.probe}: -s takes each function once; it is named twice")
         entry = replace(
             plan,
@@ -240,14 +240,14 @@ class ChainPlanner(AttachPlanner):
         )
         condition = ChainCondition(position, self._count, entry=True, stack=call, kernel=kernel)
         entered = self._variant(request, point.probe, entry, condition=condition)
-        self._filter.place(entered.number, position, entry=True)
+        self._filter.add_variant(entered.number, position, entry=True)
         yield AttachRequest(point, entered)
         condition = ChainCondition(position, self._count, entry=False, stack=call, kernel=kernel)
         for one in self._entry_and_return(
             request, point, self._split(point, plan), call, condition
         ):
             if one.on_return:
-                self._filter.place(one.variant.number, position, entry=False)
+                self._filter.add_variant(one.variant.number, position, entry=False)
             yield one
 
     def _split(self, point: AttachPoint, plan: ProbePlan) -> EntryReturnPlans:

@@ -21,7 +21,7 @@ __all__ = ("ChainFilter",)
 
 _MAX_THREADS = 1 << 16  # maximum threads with incomplete chains
 _HEADER_WORDS = (HEADER + 40) // 4
-_TID, _CPU, _CASE = ((HEADER + offset) // 4 for offset in (8, 16, 20))
+_TID, _CPU, _VARIANT = ((HEADER + offset) // 4 for offset in (8, 16, 20))
 
 
 class ChainFilter:
@@ -35,14 +35,14 @@ class ChainFilter:
     def __init__(self, inner: RecordConsumer, count: int) -> None:
         self._inner = inner
         self._count = count
-        self._places: dict[int, tuple[int, bool]] = {}
+        self._positions: dict[int, tuple[int, bool]] = {}
         # Thread → its active calls: the entry's record while it is held, b"" once it is shown, None
         # if it was lost.
         self._calls: dict[int, list[bytes | None]] = {}
 
-    def place(self, case: int, position: int, *, entry: bool) -> None:
+    def add_variant(self, variant: int, position: int, *, entry: bool) -> None:
         """Set the function and end of a variant, before its first record."""
-        self._places[case] = position, entry
+        self._positions[variant] = position, entry
 
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a variant."""
@@ -64,14 +64,14 @@ class ChainFilter:
                 raise BadRecord(f"a record of {header:#x} bytes is cut off")
             if not header & DISCARD:
                 thread = words[position + _TID] or -1 - words[position + _CPU]
-                place = self._places.get(words[position + _CASE])
+                found = self._positions.get(words[position + _VARIANT])
                 record = data[position << 2 : end << 2]
-                if place is None:
+                if found is None:
                     yield record
-                elif place[1]:
-                    yield from self._entered(thread, place[0], record)
+                elif found[1]:
+                    yield from self._entered(thread, found[0], record)
                 else:
-                    yield from self._left(thread, place[0], record)
+                    yield from self._left(thread, found[0], record)
             position = end
 
     def _entered(self, thread: int, position: int, record: bytes) -> Iterator[bytes]:

@@ -63,13 +63,13 @@ class FollowLosses:
     """The numbers of tasks, hits and events that following children missed.
 
     Attributes:
-        no_room: tasks that did not fit into the set; they and their children were not traced.
+        full: tasks that did not fit into the set; they and their children were not traced.
         no_number: ignored hits of tasks in PID namespaces below the tracer's: the kernel
             provides no ID for them unless the tracer is in the initial namespace.
         missed: forks and exits that the kernel did not report.
     """
 
-    no_room: int
+    full: int
     no_number: int
     missed: int
 
@@ -137,10 +137,10 @@ class TaskSet(Closeable):
     def losses(self) -> FollowLosses:
         """Return the losses so far."""
         counts = [self.maps[UNFOLLOWED].get(struct.pack("=I", index)) for index in range(2)]
-        no_room, no_number = (_KEY.unpack(value or bytes(8))[0] for value in counts)
+        full, no_number = (_KEY.unpack(value or bytes(8))[0] for value in counts)
         infos = [object_info(program.fd, _MISSES + 8) for program in self._programs]
         return FollowLosses(
-            no_room, no_number, sum(_KEY.unpack_from(info, _MISSES)[0] for info in infos)
+            full, no_number, sum(_KEY.unpack_from(info, _MISSES)[0] for info in infos)
         )
 
     def close(self) -> None:

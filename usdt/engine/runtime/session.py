@@ -185,7 +185,7 @@ class BpfSession(Pollable):
     def closing_notes(self) -> list[str]:
         """Return the messages that the user must see at the end, in addition to losses."""
         number = self._frames.open()
-        said = (
+        notices = (
             [f"detaching took {self._attacher.detach_seconds:.1f} s"]
             if self._attacher.detach_seconds
             else []
@@ -195,12 +195,12 @@ class BpfSession(Pollable):
             why = "on a CPU where another probe was at work, or with too many calls under way"
             where = ", ".join(f"{name} ({number})" for name, number in self._attacher.most_missed)
             most = f"; most in {where}" if where else ""
-            said.append(f"{missed} {what} missed by the kernel, {why}{most}")
+            notices.append(f"{missed} {what} missed by the kernel, {why}{most}")
         if not number:
-            return said
+            return notices
         what = "1 call has" if number == 1 else f"{number} calls have"
         why = "left by longjmp() or an exception, or nested deeper than the kernel follows (64)"
-        return [*said, f"{what} begun and not returned: still under way, {why}"]
+        return [*notices, f"{what} begun and not returned: still under way, {why}"]
 
     def close(self) -> None:
         """Detach and free everything. Idempotent."""
@@ -264,13 +264,13 @@ class RingBufferSession(BpfSession):
     def _make_planner(self, **settings: Any) -> AttachPlanner:
         return AttachPlanner(self._announce, **settings)
 
-    def _announce(self, case: ProgramVariant, probe: str, request: ProbeText) -> None:  # noqa: ARG002
-        if case.plan.size + HEADER >= self._ring.size:
+    def _announce(self, variant: ProgramVariant, probe: str, request: ProbeText) -> None:  # noqa: ARG002
+        if variant.plan.size + HEADER >= self._ring.size:
             raise TracingError(
-                f"{probe}: a record of {case.plan.size} bytes does not fit a ring buffer of "
+                f"{probe}: a record of {variant.plan.size} bytes does not fit a ring buffer of "
                 f"{self._ring.size}; give a larger buffer, or shorter strings"
             )
-        self._decoder.add(case.number, probe, case.plan)
+        self._decoder.add(variant.number, probe, variant.plan)
 
     def _start(self) -> None:
         self._reader.start()

@@ -117,8 +117,8 @@ def _libcxx_text(types: MemberAccess, node: LValue) -> SequenceView | None:
     kind = ValueType(ValueClass.UNSIGNED, word)
 
     def at(offset: int, kind: ValueType) -> Node:
-        place = Arithmetic("+", node.address, Number(offset, U64), U64)
-        return fold(Convert(Deref(fold(place), kind), U64))
+        lvalue = Arithmetic("+", node.address, Number(offset, U64), U64)
+        return fold(Convert(Deref(fold(lvalue), kind), U64))
 
     first = at(0, ValueType(ValueClass.UNSIGNED, 1))
     is_long = Arithmetic("-", Number(0, U64), Arithmetic("&", first, Number(1, U64), U64), U64)
@@ -197,13 +197,13 @@ def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     return SequenceView(begin.address, count, element, text)
 
 
-def _pointer_in(types: MemberAccess, place: LValue, depth: int) -> PointerExpr | None:
+def _pointer_in(types: MemberAccess, lvalue: LValue, depth: int) -> PointerExpr | None:
     # The pointer inside a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
-    found = None if place.type_id is None else types.btf.resolve(place.type_id)
+    found = None if lvalue.type_id is None else types.btf.resolve(lvalue.type_id)
     if not isinstance(found, btf_types.Composite) or depth > _MAX_NESTING:
         return None
     for member in found.members[:_MAX_NESTING]:
-        inner = types.member_by_name(place, member.name)
+        inner = types.member_by_name(lvalue, member.name)
         if isinstance(inner, LValue):
             inner = _pointer_in(types, inner, depth + 1)
         if isinstance(inner, PointerExpr):

@@ -125,7 +125,9 @@ class AggregateActionEmitter(ActionEmitter):
         """Emit the action of a variant."""
         _VariantEmitter(self, asm, variant, labels, sleepable=sleepable).emit()
 
-    def indexed(self, cases: Iterable[ProgramVariant]) -> Callable[[Assembler, str], None] | None:
+    def indexed(
+        self, variants: Iterable[ProgramVariant]
+    ) -> Callable[[Assembler, str], None] | None:
         """Return the emitter of one body for all variants, if they only count without a key.
 
         The body serves variants that each count in the row before their number. None: at least one
@@ -134,18 +136,18 @@ class AggregateActionEmitter(ActionEmitter):
         what = self.aggregation
         if what.keyed or what.stats or what.buckets is not None:
             return None
-        return self._count_in_row if all(map(self._only_counts, cases)) else None
+        return self._count_in_row if all(map(self._only_counts, variants)) else None
 
-    def _only_counts(self, case: ProgramVariant) -> bool:
-        action, plan = self.actions[case.number], case.plan
+    def _only_counts(self, one: ProgramVariant) -> bool:
+        action, plan = self.actions[one.number], one.plan
         if (
-            case.call is not None
-            or case.condition is not None
+            one.call is not None
+            or one.condition is not None
             or plan.predicates
             or plan.always_false
         ):
             return False
-        return action.role is Role.HIT and action.value is None and action.row == case.number - 1
+        return action.role is Role.HIT and action.value is None and action.row == one.number - 1
 
     def _count_in_row(self, asm: Assembler, lost: str) -> None:
         # Counts in the row whose number is in KEY_SLOT.

@@ -150,7 +150,7 @@ class KeyEmitter:
 
     def _part(self, field: KeyField, output: Output) -> None:
         asm = self.asm
-        place = self.base + (field.offset or 0)
+        start = self.base + (field.offset or 0)
         column = field.column
         writer = ExpressionEmitter(
             asm,
@@ -166,28 +166,28 @@ class KeyEmitter:
                 pass
             case CommColumn():
                 asm.mov(R1, R10)
-                asm.add(R1, place)
+                asm.add(R1, start)
                 asm.mov(R2, COMM_SIZE)
                 asm.call(Helper.GET_CURRENT_COMM)
             case StringColumn() | BufferColumn():
                 self._text(field, output, writer)
             case BytesColumn():
-                self._zero(place, field.capacity)
+                self._zero(start, field.capacity)
                 if output.captured is not None:
-                    writer.copy_kept(output.captured, R10, place, field.size)
+                    writer.copy_kept(output.captured, R10, start, field.size)
                     return
                 writer.aggregate_address(output.node)
                 asm.mov(R8, R3)
-                self._read(writer, output, place, field.size)
+                self._read(writer, output, start, field.size)
             case IntColumn() | FloatColumn() | SymbolColumn():
                 writer.value(output.node)
                 if self.tasks and isinstance(output.node, Builtin) and output.node.name == "tid":
                     emit_unique_thread(asm, R0)
-                asm.store(R10, place, R0)
+                asm.store(R10, start, R0)
                 if isinstance(column, SymbolColumn):
                     asm.mov(R1, R9)
                     asm.alu(Alu.RSH, R1, 32)
-                    asm.store(R10, place + 8, R1)
+                    asm.store(R10, start + 8, R1)
             case ArrayColumn() | StructColumn() | StructListColumn() | StackColumn():
                 raise TypeError(f"{field.name}: {type(column).__name__} in a key")
             case _:
@@ -195,7 +195,7 @@ class KeyEmitter:
 
     def _stack(self, field: KeyField, kind: StackKind) -> None:
         asm = self.asm
-        place = self.base + (field.offset or 0)
+        start = self.base + (field.offset or 0)
         asm.mov(R1, R6)
         asm.load_map(R2, STACK_MAP)
         asm.mov(R3, _USER_STACK if kind == "ustack" else 0)
@@ -205,51 +205,51 @@ class KeyEmitter:
         asm.jump(Jump.NE, R0, _FAULT, self.lost)  # EEXIST: hash collision of two stacks; ENOMEM
         asm.mov(R0, NO_FRAMES)  # a probe in user space has no kernel stack
         asm.label(kept)
-        asm.store(R10, place, R0, 4)
+        asm.store(R10, start, R0, 4)
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
         if kind == "kstack":
             asm.mov(R1, 0)
-        asm.store(R10, place + 4, R1, 4)
+        asm.store(R10, start + 4, R1, 4)
 
     def _text(self, field: KeyField, output: Output, writer: ExpressionEmitter) -> None:
         asm = self.asm
-        place = self.base + (field.offset or 0)
-        self._zero(place, field.capacity)
+        start = self.base + (field.offset or 0)
+        self._zero(start, field.capacity)
         if output.captured is not None:
             self._kept(field, output.captured, writer)
             return
         if output.length is None:
             writer.value(output.node)
             asm.mov(R8, R0)
-            self._read(writer, output, place, output.read_size)
+            self._read(writer, output, start, output.read_size)
             return
         writer.value(output.length)
         self._clamp(field.size, signed=output.length.type.signed)
-        asm.store(R10, place, R0)
+        asm.store(R10, start, R0)
         writer.value(output.node)
         asm.mov(R8, R0)
-        where = None if isinstance(output.length, Number) else place
-        self._read(writer, output, place + 8, field.size, where)
+        where = None if isinstance(output.length, Number) else start
+        self._read(writer, output, start + 8, field.size, where)
 
     def _kept(self, field: KeyField, kept: Captured, writer: ExpressionEmitter) -> None:
         # Copies a value captured at function entry: its length, or a negative errno, and its bytes.
         asm = self.asm
-        place = self.base + (field.offset or 0)
+        start = self.base + (field.offset or 0)
         asm.load(R0, R10, ENTRY_STATE_SLOT)
         asm.load(R0, R0, kept.offset)
         asm.jump(Jump.SLT, R0, 0, self.unread)
         if isinstance(field.column, BufferColumn):
-            asm.store(R10, place, R0)
-            place += 8
+            asm.store(R10, start, R0)
+            start += 8
         text = Captured(kept.offset + 8, kept.size)
-        writer.copy_kept(text, R10, place, field.size)
+        writer.copy_kept(text, R10, start, field.size)
 
     def _read(
         self,
         writer: ExpressionEmitter,
         output: Output,
-        place: int,
+        start: int,
         size: int,
         length: int | None = None,
     ) -> None:
@@ -273,7 +273,7 @@ class KeyEmitter:
                 asm.mov(R0, R8)
                 writer.touch(size)
             asm.mov(R3, R8)
-            writer.read_to(helper, R10, place, load_size, kernel=of_kernel(output.node))
+            writer.read_to(helper, R10, start, load_size, kernel=of_kernel(output.node))
             asm.jump(Jump.SGE, R0, 0, done)
         asm.goto(self.unread)
         asm.label(done)
@@ -291,9 +291,9 @@ class KeyEmitter:
         asm.mov(R0, most)
         asm.label(small)
 
-    def _zero(self, place: int, size: int) -> None:
+    def _zero(self, start: int, size: int) -> None:
         for offset in range(0, size, 8):
-            self.asm.store(R10, place + offset, 0)
+            self.asm.store(R10, start + offset, 0)
 
 
 def _nodes(outputs: Sequence[Output]) -> list[Node]:

@@ -73,10 +73,10 @@ class Heatmap:
         width = _COLUMN * (high - low + 1)
         line = ""
         for index in range(low, high + 1):
-            place = _COLUMN * (index - low)
+            column = _COLUMN * (index - low)
             text = _edge(self.buckets, index)
-            if (index == low or len(line) + 2 <= place) and place + len(text) <= max(width, 8):
-                line = f"{line:<{place}}{text}"
+            if (index == low or len(line) + 2 <= column) and column + len(text) <= max(width, 8):
+                line = f"{line:<{column}}{text}"
         return [f"{'':{_MARGIN}} |{line:<{width}}| {self.unit}; count\n"]
 
     def legend(self) -> list[str]:

@@ -162,7 +162,7 @@ class RecordEmitter:
     def _number(self, index: int, output: Output, size: int) -> None:
         fail, done = self.asm.new_label("fail"), self.asm.new_label("done")
         self._emitter(fail).value(output.node)
-        self.asm.store(*self._place(output, R1), R0, size)
+        self.asm.store(*self._slot(output, R1), R0, size)
         self._mark_unreadable(index, output, fail, done)
 
     def _mark_unreadable(self, index: int, output: Output, fail: str, done: str) -> None:
@@ -191,7 +191,7 @@ class RecordEmitter:
         asm.mov(R3, output.size)
         asm.mov(R4, _USER_STACK if column.kind == "ustack" else 0)
         asm.call(Helper.GET_STACK)
-        asm.store(*self._place(output, R1), R0)
+        asm.store(*self._slot(output, R1), R0)
 
     def _copy(self, index: int, output: Output, length: int) -> None:
         # Copy an aggregate from memory into the record.
@@ -205,7 +205,7 @@ class RecordEmitter:
             self.asm.jump(Jump.NE, R0, 0, emitter.fail)
         self._mark_unreadable(index, output, fail, done)
 
-    def _place(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
+    def _slot(self, output: Output, scratch: Reg) -> tuple[Reg, int]:
         # Return a register and an offset for a store. An instruction's offset reaches 32 KiB;
         # beyond that, the address is computed in ``scratch``.
         offset = _offset(output)
@@ -231,12 +231,12 @@ class RecordEmitter:
         emitter = self._emitter(fail)
         string = isinstance(output.column, StringColumn)
         helper = Helper.PROBE_READ_USER_STR if string else Helper.PROBE_READ_USER
-        asm.store(*self._place(output, R1), 0)
+        asm.store(*self._slot(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
             emitter.value(output.length)
             self._clamp(output, output.size, signed=output.length.type.signed)
         elif output.length is not None:
-            asm.store(*self._place(output, R1), output.size)
+            asm.store(*self._slot(output, R1), output.size)
         emitter.value(output.node)
         kernel = of_kernel(output.node) and self.plan.kernel
         if kernel and string:
@@ -249,15 +249,15 @@ class RecordEmitter:
         asm.jump(Jump.SLT, R0, 0, fail)
         if string:
             emitter.count_nul()
-            asm.store(*self._place(output, R1), R0)
+            asm.store(*self._slot(output, R1), R0)
         asm.goto(done)
         if tag:
             asm.label(null)
-            asm.store(*self._place(output, R1), NULL)
+            asm.store(*self._slot(output, R1), NULL)
             asm.goto(done)
         asm.label(fail)
         self._retry()
-        asm.store(*self._place(output, R1), FAULT)
+        asm.store(*self._slot(output, R1), FAULT)
         asm.label(done)
 
     def _list(self, output: Output, column: StructListColumn) -> None:
@@ -265,7 +265,7 @@ class RecordEmitter:
         asm = self.asm
         fail, done = asm.new_label("fail"), asm.new_label("done")
         emitter = self._emitter(fail)
-        asm.store(*self._place(output, R1), 0)
+        asm.store(*self._slot(output, R1), 0)
         if output.length is not None:
             emitter.value(output.length)
             self._clamp(output, column.capacity, signed=output.length.type.signed)
@@ -279,7 +279,7 @@ class RecordEmitter:
         asm.goto(done)
         asm.label(fail)
         self._retry()
-        asm.store(*self._place(output, R1), FAULT)
+        asm.store(*self._slot(output, R1), FAULT)
         asm.label(done)
 
     def _gathered(self, output: Output, column: StructColumn, node: RegisterAggregate) -> None:
@@ -312,17 +312,17 @@ class RecordEmitter:
         emitter.read_to(Helper.PROBE_READ_USER, R7, offset, size, kernel=kernel, tag=kernel)
         asm.jump(Jump.SLT, R0, 0, fault)
         asm.add(R0, size)
-        asm.store(*self._place(output, R1), R0)
+        asm.store(*self._slot(output, R1), R0)
         asm.goto(done)
         asm.label(null)
-        asm.store(*self._place(output, R1), NULL)
+        asm.store(*self._slot(output, R1), NULL)
         asm.goto(done)
-        for label, lead in ((fault, FAULT), (unknown, NO_ADDRESS)):
+        for label, mark in ((fault, FAULT), (unknown, NO_ADDRESS)):
             asm.label(label)
             self._retry()
             self._to(_offset(output))
-            asm.store(R1, 0, lead)
-            if lead == NO_ADDRESS:
+            asm.store(R1, 0, mark)
+            if mark == NO_ADDRESS:
                 asm.store(R1, 8, 0)
             asm.goto(done)
         asm.label(done)
@@ -330,7 +330,7 @@ class RecordEmitter:
     def _length(self, output: Output, most: int, fail: str) -> Callable[[], None]:
         # Return what emits the load of the length prefix, the number of bytes to read, into r2.
         def emit() -> None:
-            self.asm.load(R2, *self._place(output, R2))
+            self.asm.load(R2, *self._slot(output, R2))
             self.asm.jump(Jump.GT, R2, most, fail)  # never; tells the verifier the bound
 
         return emit
@@ -342,10 +342,10 @@ class RecordEmitter:
         if signed:
             asm.jump(Jump.SLT, R0, 0, stored)
         asm.jump(Jump.GT, R0, capacity, big)
-        asm.store(*self._place(output, R1), R0)
+        asm.store(*self._slot(output, R1), R0)
         asm.goto(stored)
         asm.label(big)
-        asm.store(*self._place(output, R1), capacity)
+        asm.store(*self._slot(output, R1), capacity)
         asm.label(stored)
 
     def _fault_in_and_retry(self) -> None:

@@ -15,9 +15,9 @@ NO_ADDRESS = -6  # ENXIO: the address itself could not be computed
 NULL = -4096  # a NULL pointer; the kernel's error numbers end at -4095
 REASONS = {
     FAULT: "memory not readable",
-    NO_ADDRESS: "memory not readable, in which its address is",
+    NO_ADDRESS: "the memory that holds its address is not readable",
     NULL: "NULL pointer",
-    -75: "longer than a record has room for",
+    -75: "too long for its record",
 }
 
 

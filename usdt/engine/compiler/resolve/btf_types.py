@@ -178,10 +178,10 @@ class BtfTypes:
             raise BtfError(f"{kind} {found.name} is only named here: its members are not known")
         if not isinstance(found, btf_types.Composite):
             return None
-        place = self._find(found, tree.name, 0, 0)
-        if place is None:
+        found_member = self._find(found, tree.name, 0, 0)
+        if found_member is None:
             raise BtfError(self._no_member(found, tree.name))
-        return self.member_at(target, *place)
+        return self.member_at(target, *found_member)
 
     def _check_structure(self, tree: Member, target: Node) -> None:
         number = getattr(target, "type_id", None)
@@ -293,17 +293,17 @@ class BtfTypes:
             return self._array(start, found)
         if isinstance(found, btf_types.Composite):
             whole = ValueType(ValueClass.BYTES, found.size)
-            place = LValue(start, whole, type_id=number, kernel=self._kernel)
-            return self._object(place, found)
+            lvalue = LValue(start, whole, type_id=number, kernel=self._kernel)
+            return self._object(lvalue, found)
         return None
 
     def _value_type(self, number: int) -> ValueType | None:
         # How a number of a type is read; None for other types.
         return value_type(self.btf, number)
 
-    def _object(self, place: LValue, found: btf_types.Type) -> Node:  # noqa: ARG002 - for overrides
+    def _object(self, lvalue: LValue, found: btf_types.Type) -> Node:  # noqa: ARG002 - for overrides
         # What stands for an object of type ``found``: by default the object.
-        return place
+        return lvalue
 
     def _array(self, start: Node, found: btf_types.Array) -> LValue:
         element = value_type(self.btf, found.type_id)
@@ -345,9 +345,9 @@ class BtfTypes:
             if not member.name:
                 inner = self.btf.resolve(member.type_id)
                 if isinstance(inner, btf_types.Composite):
-                    place = self._find(inner, name, bits + member.bit_offset, depth + 1)
-                    if place is not None:
-                        return place
+                    found_member = self._find(inner, name, bits + member.bit_offset, depth + 1)
+                    if found_member is not None:
+                        return found_member
         return None
 
     def _no_member(self, found: btf_types.Composite, name: str) -> str:
@@ -373,8 +373,8 @@ class BtfTypes:
         whole = ValueType(ValueClass.BYTES, self.btf.size_of(number))
         start = self._load_all(held, bits // 8, whole.size, number)
         inner = replace(held, id=number, bits=bits)
-        place = LValue(start, whole, type_id=number, kernel=self._kernel, registers=inner)
-        return self._object(place, found)
+        lvalue = LValue(start, whole, type_id=number, kernel=self._kernel, registers=inner)
+        return self._object(lvalue, found)
 
     def _load_element(self, held: InRegisters, number: int, index: Node) -> Node | None:
         # An element of an array in registers; None if the index is not a constant.
@@ -395,10 +395,10 @@ class BtfTypes:
                 return unreadable(held, piece.problem, U64)
             while first < end and piece.register is not None:
                 at = piece.register.offset + first - piece.start
-                room = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
-                kind = ValueType(ValueClass.UNSIGNED, room)
+                width = next(n for n in (8, 4, 2, 1) if n <= end - first and at % n == 0)
+                kind = ValueType(ValueClass.UNSIGNED, width)
                 parts.append((first - start, self._load_bytes(held, first, kind)))
-                first += room
+                first += width
         return RegisterAggregate(tuple(parts), U64)
 
     def _load_bytes(self, held: InRegisters, start: int, kind: ValueType) -> Node:

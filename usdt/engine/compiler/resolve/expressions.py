@@ -181,9 +181,9 @@ class Resolver(StringComparisons):
         return convert(operand, target)
 
     def _cast_named(self, tree: Cast) -> Node:
-        meant = _rebind_cast(tree, self._untyped)
-        if meant is not None and self.scope.types is not None:
-            return self.resolve(meant)
+        rebound = _rebind_cast(tree, self._untyped)
+        if rebound is not None and self.scope.types is not None:
+            return self.resolve(rebound)
         if self.scope.types is not None:
             operand = self.resolve(tree.operand)
             node = self._known(tree, lambda types: types.cast(tree, operand))
@@ -235,8 +235,8 @@ class Resolver(StringComparisons):
                     if not length:
                         reason = f"{argument.name} has a variable length; show all of it, unindexed"
                     raise self.scope.error(tree.index, reason)
-                place = Register(fetch.offset + index.value * element.size, element.size)
-                return ArgumentValue(place, element)
+                register = Register(fetch.offset + index.value * element.size, element.size)
+                return ArgumentValue(register, element)
         return self._known(tree, lambda types: types.index(tree, target, index))
 
     def _known(

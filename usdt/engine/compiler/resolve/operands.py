@@ -128,13 +128,13 @@ class OperandResolver(ABC):
         raise self.scope.error(call.arguments[1], reason)
 
 
-def address_of_lvalue(place: LValue) -> Node:
+def address_of_lvalue(lvalue: LValue) -> Node:
     """Return the address of an lvalue; ``Unavailable`` if the value is in registers."""
-    if isinstance(place.address, RegisterAggregate):
+    if isinstance(lvalue.address, RegisterAggregate):
         return Unavailable("it lies in registers and has no address")
-    if isinstance(place.address, Unavailable) or not place.kernel:
-        return place.address
-    return PointerExpr(place.address, place.type, type_id=place.type_id, kernel=True)
+    if isinstance(lvalue.address, Unavailable) or not lvalue.kernel:
+        return lvalue.address
+    return PointerExpr(lvalue.address, lvalue.type, type_id=lvalue.type_id, kernel=True)
 
 
 def is_string(tree: Expression) -> bool:

@@ -117,10 +117,10 @@ class StringComparisons(OperandResolver):
             return _compare_contents(*contents, wanted, prefix=prefix, equal=equal)
         inner = self.string_address(value)
         if inner is not None:
-            room = self.string_capacity(value)  # an array without a free byte has no NUL
-            if len(wanted) > room:
+            capacity = self.string_capacity(value)  # an array without a free byte has no NUL
+            if len(wanted) > capacity:
                 return Number(int(not equal), S32)
-            return fold(StringEqualsConst(inner, wanted, prefix or len(wanted) == room, equal))
+            return fold(StringEqualsConst(inner, wanted, prefix or len(wanted) == capacity, equal))
         if isinstance(value, Name) and value.name == "func":
             name = self.scope.function.encode("utf-8", "surrogateescape")
             same = name.startswith(wanted) if prefix else name == wanted

@@ -70,9 +70,9 @@ class EventFormatter:
     def raw_bytes(self, value: str) -> str:
         return value
 
-    def text(self, value: str, length: str, room: int, key: str = "") -> str:
+    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
         del key
-        return f"text({value}, {length}, {room})"
+        return f"text({value}, {length}, {capacity})"
 
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
@@ -109,10 +109,10 @@ class EventFormatter:
         return f"stacks.frame({kind!r}, contexts[key][0], {value})"
 
 
-def _event_text(value: bytes, length: int, room: int) -> str | Unreadable:
+def _event_text(value: bytes, length: int, capacity: int) -> str | Unreadable:
     if length < 0:
         return Unreadable(reason_of(length))
-    return decode_text(value, length, room)
+    return decode_text(value, length, capacity)
 
 
 def _event_array(value: bytes, length: int, code: str) -> list[int] | Unreadable:

@@ -93,8 +93,8 @@ class Formatter(Protocol):
     def raw_bytes(self, value: str) -> str:
         """Format the bytes of a structure or union that was passed by value."""
 
-    def text(self, value: str, length: str, room: int, key: str = "") -> str:
-        """Format a string of at most ``room`` bytes with its NUL, or a buffer (``room`` 0).
+    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
+        """Format a string of at most ``capacity`` bytes with its NUL, or a buffer (``capacity`` 0).
 
         ``length`` is a length prefix. ``key`` is set if types of the kernel lead to the string,
         whose address may still be in the process.
@@ -171,10 +171,10 @@ def constant(names: dict[str, Any], value: Any) -> str:
     return name
 
 
-def decode_text(value: bytes, length: int, room: int) -> str:
-    """Decode a recorded string of at most ``room`` bytes with its NUL, or a buffer (``room`` 0)."""
+def decode_text(value: bytes, length: int, capacity: int) -> str:
+    """Decode a recorded string of up to ``capacity`` bytes and its NUL; 0: a buffer."""
     length &= USERS - 1
-    return value[: length - 1 if room else length].decode("utf-8", "surrogateescape")
+    return value[: length - 1 if capacity else length].decode("utf-8", "surrogateescape")
 
 
 def numbers(value: bytes, length: int, code: str) -> list[int]:

@@ -36,14 +36,14 @@ class JsonFormatter:
     def __init__(self, stacks: StackResolver | None = None) -> None:
         self._stacks = stacks or StackResolver()
         self._labels: list[str] = []
-        self._places: list[str] = []
+        self._address_spaces: list[str] = []
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "stacks": self._stacks,
             "text": _json_text,
             "array": _json_array,
             "labels": _json_labels,
-            "places": _json_places,
+            "address_spaces": _json_address_spaces,
             "real": _json_real,
             "raw": _json_raw,
             "hexadecimal": _json_hexadecimal,
@@ -63,14 +63,14 @@ class JsonFormatter:
         head = '{{"time": {time}, {contexts[key][0]}, "args": '
         labels = ", ".join(self._labels)
         tail = f"{{labels(({labels},))}}" if labels else ""
-        places = ", ".join(self._places)
-        tail += f"{{places(({places},))}}" if places else ""
+        address_spaces = ", ".join(self._address_spaces)
+        tail += f"{{address_spaces(({address_spaces},))}}" if address_spaces else ""
         return f"f'''{head}{self.arguments(values)}{tail}}}}}\\n'''"
 
     def arguments(self, values: Sequence[FieldSource]) -> str:
         """Return the part of an f-string that makes the object of all values."""
         self._labels.clear()
-        self._places.clear()
+        self._address_spaces.clear()
         args = ", ".join(f"{piece(quote(field.key))}: {{{value}}}" for field, value in values)
         return f"{{{{{args}}}}}"
 
@@ -86,11 +86,11 @@ class JsonFormatter:
     def raw_bytes(self, value: str) -> str:
         return f"raw({value})"
 
-    def text(self, value: str, length: str, room: int, key: str = "") -> str:
+    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
         if key:
-            name = constant(self.names, _TextPlace(key))
-            self._places.append(f"({name}, {length}, b'')")
-        return f"text({value}, {length}, {room})"
+            name = constant(self.names, _TextAddressSpace(key))
+            self._address_spaces.append(f"({name}, {length}, b'')")
+        return f"text({value}, {length}, {capacity})"
 
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
@@ -98,7 +98,7 @@ class JsonFormatter:
         from usdt.engine.output.formatters.structures import StructJsonFormatter  # noqa: PLC0415 - rarely needed
 
         name = constant(self.names, StructJsonFormatter(key, column, order))
-        self._places.append(f"({name}.place, {length}, {value})")
+        self._address_spaces.append(f"({name}.address_space, {length}, {value})")
         return f"{name}({length}, {value})"
 
     def boolean(self, value: str) -> str:
@@ -140,10 +140,10 @@ def _json_hexadecimal(value: int) -> str:
     return f'"{value:#x}"'
 
 
-def _json_text(value: bytes, length: int, room: int) -> str:
+def _json_text(value: bytes, length: int, capacity: int) -> str:
     if length < 0:
         return _json_error(reason_of(length))
-    return quote(decode_text(value, length, room))
+    return quote(decode_text(value, length, capacity))
 
 
 def _json_array(value: bytes, length: int, code: str) -> str:
@@ -152,17 +152,19 @@ def _json_array(value: bytes, length: int, code: str) -> str:
     return str(numbers(value, length, code))
 
 
-class _TextPlace:
+class _TextAddressSpace:
     # Marks a string as user memory, where types of the kernel point into the process.
     def __init__(self, key: str) -> None:
         self._key = quote(key)
 
-    def __call__(self, lead: int, _: bytes) -> str:
-        return f'{self._key}: {{"space": "user"}}' if lead >= USERS else ""
+    def __call__(self, length: int, _: bytes) -> str:
+        return f'{self._key}: {{"space": "user"}}' if length >= USERS else ""
 
 
-def _json_places(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:
-    found = [text for place, lead, value in values if (text := place(lead, value))]
+def _json_address_spaces(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:
+    found = [
+        text for address_space, length, value in values if (text := address_space(length, value))
+    ]
     return f', "memory": {{{", ".join(found)}}}' if found else ""
 
 

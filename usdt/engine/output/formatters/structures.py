@@ -203,7 +203,7 @@ class StructJsonFormatter(StructValueFormatter):
             return str(self._whole(data, 0))
         return json.dumps(self._part(data, 0))
 
-    def place(self, prefix: int, value: bytes) -> str:
+    def address_space(self, prefix: int, value: bytes) -> str:
         """Return a JSON member: address, address space, and the recorded bytes if cut."""
         address = self.address(value)
         parts = [f'"address": "{address:#x}"'] if address or prefix == NULL else []

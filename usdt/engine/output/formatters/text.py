@@ -136,9 +136,9 @@ class TextFormatter:
     def raw_bytes(self, value: str) -> str:
         return f"{value}.hex()"
 
-    def text(self, value: str, length: str, room: int, key: str = "") -> str:
+    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
         del key
-        return f"text({value}, {length}, {room})"
+        return f"text({value}, {length}, {capacity})"
 
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str

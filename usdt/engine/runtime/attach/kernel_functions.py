@@ -126,11 +126,11 @@ class _FunctionAttacher:
         for request in requests:
             target = _target_of(request)
             # A program attaches to a target once: a second request for it needs another program.
-            place = target, request.on_return
-            times[place] = times.get(place, 0) + 1
+            attach_point = target, request.on_return
+            times[attach_point] = times.get(attach_point, 0) + 1
             role = request.variant.call
             size = 0 if role is None else role.size
-            key = not request.on_return, target.method, size, times[place]
+            key = not request.on_return, target.method, size, times[attach_point]
             shares = _cookie_tells_variant(target) or self._in_batch(target)
             alone = () if shares else (request.variant.number, *_identity(target))
             keyed.append(((*key, *alone), request))
@@ -300,7 +300,7 @@ class _FunctionAttacher:
         cookies = method is not KprobeMethod.PERF_EVENT and features.have_cookies()
         if method is not KprobeMethod.KPROBE_EVENTS:
             return attach_kprobe(program, site, on_return=request.on_return, cookies=cookies)
-        event = define_kprobe(_place_text(site), on_return=request.on_return)
+        event = define_kprobe(_attach_point_text(site), on_return=request.on_return)
         try:
             cookie = site.cookie if cookies else None
             event.link = attach_tracepoint(program, event.number, cookie=cookie)
@@ -310,7 +310,7 @@ class _FunctionAttacher:
         return event
 
 
-def _place_text(site: KprobeSite) -> str:
+def _attach_point_text(site: KprobeSite) -> str:
     # Returns the location as definitions in tracefs write it.
     if site.address:
         return f"{site.address:#x}"

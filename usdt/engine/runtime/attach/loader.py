@@ -67,7 +67,7 @@ class ProgramLoader:
 
     def load_for_uprobes(
         self,
-        cases: Sequence[ProgramVariant],
+        variants: Sequence[ProgramVariant],
         attach_type: AttachType,
         *,
         sleepable: bool,
@@ -76,7 +76,7 @@ class ProgramLoader:
         """Load a program for uprobes.
 
         Args:
-            cases: the variants that it serves.
+            variants: the variants that it serves.
             attach_type: see :class:`usdt.bpf.program.ProgramSpec`.
             sleepable: whether it may take page faults.
             note: text before the word "program" in ``attach_log``.
@@ -85,20 +85,22 @@ class ProgramLoader:
             CodeTooLarge: too many variants for one program.
             SyscallError: the kernel rejects the program.
         """
-        code = generate(cases, self._accept, sleepable=sleepable, action=self._action, uprobe=True)
+        code = generate(
+            variants, self._accept, sleepable=sleepable, action=self._action, uprobe=True
+        )
         flags = BPF_F_SLEEPABLE if sleepable else 0
         spec = ProgramSpec(code, attach_type=attach_type, flags=flags, name="usdt")
         program = spec.load(self._maps)
         self._programs.append(program)
         self._code.append(code)
         self.attach_log.append(
-            f"{note}program of {len(code)} instructions for {len(cases)} variants"
+            f"{note}program of {len(code)} instructions for {len(variants)} variants"
         )
         return program
 
     def load(
         self,
-        cases: Sequence[ProgramVariant],
+        variants: Sequence[ProgramVariant],
         kind: ProgType,
         select: VariantDispatch | None = None,
         *,
@@ -110,7 +112,7 @@ class ProgramLoader:
         """Load a program that never sleeps, for a target in the kernel.
 
         Args:
-            cases: the variants that it serves.
+            variants: the variants that it serves.
             kind: the program type.
             select: how it finds the variant that was hit; None uses the attach cookie.
             excluded: a process that is not traced if all others are; 0 for none.
@@ -128,7 +130,7 @@ class ProgramLoader:
         # At an entry, a return value of 1 disables the probe at the return.
         skipped = 1 if attach_type is AttachType.TRACE_KPROBE_SESSION else None
         code = generate(
-            cases,
+            variants,
             accept,
             sleepable=False,
             action=self._action,
@@ -144,11 +146,11 @@ class ProgramLoader:
             function=function,
             module=module,
         )
-        return self._load(code, spec, cases)
+        return self._load(code, spec, variants)
 
     def load_indexed(
         self,
-        cases: Sequence[ProgramVariant],
+        variants: Sequence[ProgramVariant],
         select: Callable[[Assembler], object] | None = None,
         *,
         excluded: int = 0,
@@ -158,24 +160,24 @@ class ProgramLoader:
 
         The parameters are those of :meth:`load`. Returns None if the variants differ in more.
         """
-        write = self._action.indexed(cases)
+        write = self._action.indexed(variants)
         if write is None:
             return None
         accept = replace(self._accept, excluded=excluded)
         code = generate_indexed(
-            accept, count=write, find_variant=select, probe_index=cases[-1].probe_index
+            accept, count=write, find_variant=select, probe_index=variants[-1].probe_index
         )
-        return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), cases)
+        return self._load(code, ProgramSpec(code, attach_type=attach_type, name="usdt"), variants)
 
-    def can_index(self, cases: Sequence[ProgramVariant]) -> bool:
+    def can_index(self, variants: Sequence[ProgramVariant]) -> bool:
         """Return whether :meth:`load_indexed` has a program for these variants."""
-        return self._action.indexed(cases) is not None
+        return self._action.indexed(variants) is not None
 
-    def _load(self, code: Code, spec: ProgramSpec, cases: Sequence[ProgramVariant]) -> Program:
+    def _load(self, code: Code, spec: ProgramSpec, variants: Sequence[ProgramVariant]) -> Program:
         program = spec.load(self._maps)
         self._loaded.append(program)
         self._code.append(code)
-        self.attach_log.append(f"program of {len(code)} instructions for {len(cases)} variants")
+        self.attach_log.append(f"program of {len(code)} instructions for {len(variants)} variants")
         return program
 
     @property
@@ -210,10 +212,10 @@ class ProgramLoader:
         if self._loaded:  # otherwise there are no kprobes
             self.missed += sum(link.missed() for link in links)
             self.most_missed += [where for link in links for where in link.most_missed]
-        places = sum(link.detach_steps for link in links)
+        steps = sum(link.detach_steps for link in links)
         began = time.monotonic()
         close_links(links)
-        if places >= _MANY:
+        if steps >= _MANY:
             self.detach_seconds = time.monotonic() - began
         self.missed += sum(program.missed() for program in self._loaded)
         for made in (*self._programs, *self._loaded, *self._owned):

@@ -59,19 +59,19 @@ class Filter:
 
 def kernel_filter(predicates: Sequence[Node], naming: Naming) -> Filter:
     """Return a filter that passes every hit for which all predicates are true."""
-    said = [_said(node, naming) for node in predicates]
-    known = [text for text in said if text is not None]
+    texts = [_filter_text(node, naming) for node in predicates]
+    known = [text for text in texts if text is not None]
     together = [f"({text})" if len(known) > 1 and "||" in text else text for text in known]
-    return Filter(" && ".join(together), len(known) == len(said))
+    return Filter(" && ".join(together), len(known) == len(texts))
 
 
-def _said(node: Node, naming: Naming) -> str | None:
+def _filter_text(node: Node, naming: Naming) -> str | None:
     match node:
         case ShortCircuit(op=op, left=left, right=right):
-            both = _said(left, naming), _said(right, naming)
+            both = _filter_text(left, naming), _filter_text(right, naming)
             return None if None in both else f"({both[0]}) {op} ({both[1]})"
         case Not(operand=inner):
-            if (text := _said(inner, naming)) is not None:
+            if (text := _filter_text(inner, naming)) is not None:
                 return f"!({text})"
             return _compared(inner, "==", 0, naming)
         case Compare(op=op, left=left, right=Number(value=value)):
@@ -112,11 +112,11 @@ def _compared(node: Node, op: str, value: int, naming: Naming) -> str | None:
 def _matched(name: str, text: bytes, *, prefix: bool, equal: bool) -> str | None:
     if len(text) > _LONGEST or not all(32 <= byte < 127 for byte in text):
         return None
-    said = text.decode()
-    quote = '"' if '"' not in said else "'"
-    if quote in said or (prefix and _GLOB & set(said)) or (not prefix and not said):
+    texts = text.decode()
+    quote = '"' if '"' not in texts else "'"
+    if quote in texts or (prefix and _GLOB & set(texts)) or (not prefix and not texts):
         return None
     if not prefix:
-        return f"{name} {'==' if equal else '!='} {quote}{said}{quote}"
-    matched = f"{name} ~ {quote}{said}*{quote}"
+        return f"{name} {'==' if equal else '!='} {quote}{texts}{quote}"
+    matched = f"{name} ~ {quote}{texts}*{quote}"
     return matched if equal else f"!({matched})"

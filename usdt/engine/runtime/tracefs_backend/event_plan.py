@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, FetchArgBuilder
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("CASE", "TID", "EventContext", "EventDecoder", "EventPlan", "plan_event")
+__all__ = ("TID", "VARIANT", "EventContext", "EventDecoder", "EventPlan", "plan_event")
 
 _HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that are in the head of every record
 _EFAULT, _EOVERFLOW = -14, -75
 _NUMBER = "case"
 # Positions in the unpacked values: thread, instruction, variant number, the first field, and the
 # location of the thread's name. They are plain numbers, because they are used for every record.
-TID, _POINTER, CASE, _FIRST, _NAME = 0, 1, 2, 3, -1
+TID, _POINTER, VARIANT, _FIRST, _NAME = 0, 1, 2, 3, -1
 
 
 @frozen
@@ -84,10 +84,10 @@ class EventPlan:
     problems: tuple[tuple[str, str], ...]
     filter: str
 
-    def arguments(self, case: int) -> str:
+    def arguments(self, number: int) -> str:
         """Return the definition's arguments; the first is a constant, the variant number."""
         named = [f"{name}={field.text}" for name, field in self.fields.items()]
-        return " ".join([f"{_NUMBER}=\\{case}:u32", *named, f"{COMM}=$comm:string"])
+        return " ".join([f"{_NUMBER}=\\{number}:u32", *named, f"{COMM}=$comm:string"])
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -238,10 +238,10 @@ class EventDecoder:
             return self._leaf(node, values, head)
 
         def text(address: Node | None) -> bytes | None:
-            place = values[_NAME if address is None else self._texts[address]]
-            if address is not None and _text(record, place, 1, values[_NAME])[0] < 0:
+            pointer = values[_NAME if address is None else self._texts[address]]
+            if address is not None and _text(record, pointer, 1, values[_NAME])[0] < 0:
                 return None
-            return _located(record, place)
+            return _located(record, pointer)
 
         for predicate in self._event.plan.predicates:
             found = evaluate(predicate, leaf, text)

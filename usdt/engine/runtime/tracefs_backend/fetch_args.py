@@ -257,5 +257,5 @@ def _why(node: Node) -> str:
         case Builtin(name=name):
             return f"{name}, which an event does not record"
         case LValue():
-            return "what is no number"
-    return "what has to be computed: an event's memory is at a register and a constant"
+            return "not a number"
+    return "a computed value: an event fetches registers, and memory at a register plus a constant"

@@ -27,8 +27,8 @@ from usdt.engine.runtime.attach.requests import AttachFailure
 from usdt.engine.runtime.poller import Pollable
 from usdt.engine.runtime.session import Lost
 from usdt.engine.runtime.tracefs_backend.event_plan import (
-    CASE,
     TID,
+    VARIANT,
     EventContext,
     EventDecoder,
     plan_event,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from usdt.tracefs.format import EventFormat
     from usdt.tracefs.trace_pipe_reader import RawRecord
 
-__all__ = ("PLAIN_PATH", "TracefsSession", "event_label", "place_text")
+__all__ = ("PLAIN_PATH", "TracefsSession", "attach_point_text", "event_label")
 
 # A path that a definition can contain unchanged
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+,=~:@-]*")
@@ -69,7 +69,7 @@ def event_label(probe: str) -> str:
     return "_" * probe[:1].isdigit() + re.sub(r"\W", "_", probe, flags=re.ASCII)[:_LONGEST]
 
 
-def place_text(path: str, offset: int, ref_ctr_offset: int) -> str:
+def attach_point_text(path: str, offset: int, ref_ctr_offset: int) -> str:
     """Return a site in the syntax of definitions."""
     counter = f"({ref_ctr_offset:#x})" if ref_ctr_offset else ""
     return f"{path}:{offset:#x}{counter}"
@@ -85,10 +85,10 @@ class _Event:
         self.recorded = 0
         self.condition = condition
         self.sites: list[tuple[AttachPoint, str]] = []
-        self.cases: list[_Case] = []
+        self.variants: list[_Variant] = []
 
 
-class _Case:
+class _Variant:
     def __init__(self, number: int, probe: str, plan: EventPlan) -> None:
         self.number = number
         self.probe = probe
@@ -128,7 +128,7 @@ class TracefsSession(Pollable, Closeable):
         self._decoder = Decoder(form)
         self._formats: dict[int, EventDecoder] = {}  # event ID → decoder
         self._events: dict[int, _Event] = {}  # event ID → event
-        self._cases: list[_Case] = []
+        self._variants: list[_Variant] = []
         self._made = 0
         self._missed: list[str] = []
         self._contexts: dict[tuple[int, int, int, bytes], bytes | None] = {}
@@ -174,7 +174,7 @@ class TracefsSession(Pollable, Closeable):
         most = max((numbered(point.arguments) for point in points), default=0)
         plans: dict[Any, ProbePlan] = {}
         events: dict[Any, _Event] = {}
-        cases: dict[Any, _Case] = {}
+        variants: dict[Any, _Variant] = {}
         seen: set[Any] = set()
         failures: list[AttachFailure] = []
         for point in points:
@@ -183,10 +183,10 @@ class TracefsSession(Pollable, Closeable):
                 plans[key] = self._plan(request, point, max(most, declared or 0))
             with _reported(failures, (point,)):
                 status = Path(point.open_path).stat()
-                place = (point.probe, plans[key], status.st_dev, status.st_ino, point.offset)
-                if place in seen or plans[key].always_false:  # a duplicate, or never shown
+                event_key = (point.probe, plans[key], status.st_dev, status.st_ino, point.offset)
+                if event_key in seen or plans[key].always_false:  # a duplicate, or never shown
                     continue
-                seen.add(place)
+                seen.add(event_key)
                 made = plan_event(
                     plans[key], FetchArgBuilder(point.offset, program_word_size(point.open_path))
                 )
@@ -195,21 +195,21 @@ class TracefsSession(Pollable, Closeable):
                 if form not in events:
                     events[form] = _Event(self._made, made.filter)
                     self._made += 1
-                case = cases.get((point.probe, plans[key]))
-                if case is None or case.plan.types != made.types:
-                    case = self._case(point.probe, made)
-                    cases[point.probe, plans[key]] = case
-                    events[form].cases.append(case)
-                events[form].sites.append((point, made.arguments(case.number)))
+                variant = variants.get((point.probe, plans[key]))
+                if variant is None or variant.plan.types != made.types:
+                    variant = self._variant(point.probe, made)
+                    variants[point.probe, plans[key]] = variant
+                    events[form].variants.append(variant)
+                events[form].sites.append((point, made.arguments(variant.number)))
         for event in events.values():
             failures += self._define(event)
         return failures
 
-    def _case(self, probe: str, plan: EventPlan) -> _Case:
-        case = _Case(len(self._cases), probe, plan)
-        self._cases.append(case)
-        self._decoder.add_layout(case.number, probe, plan.layout)
-        return case
+    def _variant(self, probe: str, plan: EventPlan) -> _Variant:
+        variant = _Variant(len(self._variants), probe, plan)
+        self._variants.append(variant)
+        self._decoder.add_layout(variant.number, probe, plan.layout)
+        return variant
 
     def _plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
         return make_plan(
@@ -252,7 +252,7 @@ class TracefsSession(Pollable, Closeable):
         made = 0
         for point, arguments in event.sites:
             with _reported(failures, (point,)), _path(point.open_path) as path:
-                where = place_text(path, point.offset, point.ref_ctr_offset)
+                where = attach_point_text(path, point.offset, point.ref_ctr_offset)
                 text = f"p:{event.name} {where} {arguments}"
                 self._instance.define("uprobe_events", text, event.name)
                 made += 1
@@ -269,9 +269,9 @@ class TracefsSession(Pollable, Closeable):
 
     def _watch(self, event: _Event) -> None:
         form = self._instance.format(event.name)
-        for case in event.cases:
-            case.rows = EventDecoder(case.plan, form)
-        self._formats[form.number] = event.cases[0].rows
+        for variant in event.variants:
+            variant.rows = EventDecoder(variant.plan, form)
+        self._formats[form.number] = event.variants[0].rows
         self._events[form.number] = event
         self._instance.enable(event.name, event.condition)
 
@@ -303,12 +303,12 @@ class TracefsSession(Pollable, Closeable):
     def _unseen(self, event: _Event) -> str:
         # The kernel makes no record larger than a page, and does not count such hits. It does count
         # the hits of all processes.
-        if not any(case.plan.texts for case in event.cases):
+        if not any(variant.plan.texts for variant in event.variants):
             return ""
         number = uprobe_hits(self._root, event.label) - event.recorded - self._lost
         if number <= 0:
             return ""
-        names = ", ".join(dict.fromkeys(case.probe for case in event.cases))
+        names = ", ".join(dict.fromkeys(variant.probe for variant in event.variants))
         return (
             f"{number} hit{'s' * (number != 1)} of {names} not recorded: of other processes, kept "
             "out by a predicate, or with more than 4000 bytes of strings"
@@ -317,7 +317,7 @@ class TracefsSession(Pollable, Closeable):
     def lost(self) -> list[Lost]:
         """Return the lost hits; the kernel counts those of all probes together."""
         number = self._lost or self._instance.dropped()
-        names = list(dict.fromkeys(case.probe for case in self._cases))
+        names = list(dict.fromkeys(variant.probe for variant in self._variants))
         probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
         return [Lost(probe, number, 0)] if number else []
 
@@ -333,7 +333,7 @@ class TracefsSession(Pollable, Closeable):
             self._events[kind].recorded += 1
             record = bytes(view)
             values = reader.unpack(record)
-            number = values[CASE]
+            number = values[VARIANT]
             row = self._row(number, values, when, cpu, record)
             if row is None:
                 continue
@@ -348,7 +348,7 @@ class TracefsSession(Pollable, Closeable):
     def _row(
         self, number: int, values: tuple[Any, ...], when: int, cpu: int, record: bytes
     ) -> tuple[Any, ...] | None:
-        maker = self._cases[number].rows
+        maker = self._variants[number].rows
         name = maker.name(record, values)
         key = (number, values[TID], cpu, thread_name(values[TID]) if name is None else name)
         if key not in self._contexts:
@@ -378,14 +378,14 @@ class TracefsSession(Pollable, Closeable):
 
     def closing_notes(self) -> list[str]:
         """Return messages on items that could not be read, and on hits that may be missing."""
-        said = {
-            f"{case.probe}: {key} is not read through tracefs: {reason}": None
-            for case in self._cases
-            for key, reason in case.plan.problems
+        problems = {
+            f"{variant.probe}: {key} is not read through tracefs: {reason}": None
+            for variant in self._variants
+            for key, reason in variant.plan.problems
         }
         if number := self._reader.damaged:
-            said[f"{number} pages of the kernel's could not be read to their end"] = None
-        return [*said, *self._missed]
+            problems[f"{number} pages of the kernel's could not be read to their end"] = None
+        return [*problems, *self._missed]
 
     def close(self) -> None:
         """Remove all events and free everything. Idempotent."""

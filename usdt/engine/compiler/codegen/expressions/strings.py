@@ -77,8 +77,8 @@ def emit_compare_strings(
             asm.store(R10, STRING_SLOT + _PIECE + size // 8 * 8, 0)
         _read_text(writer, left, start, STRING_SLOT, size, kernel=of_kernel(node.left))
         asm.store(R10, length, R0)
-        place = STRING_SLOT + _PIECE
-        _read_text(writer, right, start, place, size, kernel=of_kernel(node.right))
+        slot = STRING_SLOT + _PIECE
+        _read_text(writer, right, start, slot, size, kernel=of_kernel(node.right))
         asm.load(R3, R10, length)
         asm.jump(Jump.NE, R0, R3, differ)
         _compare_pieces(asm, size, same, differ)
