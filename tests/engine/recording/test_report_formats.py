@@ -7,7 +7,6 @@ import io
 import json
 import os
 import struct
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,13 +88,14 @@ def test_a_table_of_a_recording_that_has_grown() -> None:
 def test_a_pipe_is_no_table(tmp_path: Path) -> None:
     content = make(CASES, many([1, 2, 3]))
     os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
-    writer.start()
+    # Open for both, so that neither end waits; the content fits into the pipe.
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    os.write(writer, content)
     with Reader.open(str(tmp_path / "pipe")) as recording:
+        os.close(writer)
         with pytest.raises(TargetError, match="it is read twice"):
             recording.survey()
         assert len([line for batch in recording.replay(JsonFormatter()) for line in batch]) == 3
-    writer.join()
 
 
 # ---------------------------------------------------------------- spans
