@@ -16,7 +16,7 @@ from usdt.base.errors import LanguageError, NotSupported, TracingError
 from usdt.base.frozen import replace
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.language.tree import BUILTINS
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS
 from usdt.engine.runtime.attach.attach_points import AttachPoint, FunctionTarget
 
 if TYPE_CHECKING:
@@ -89,6 +89,12 @@ class FunctionAttacher:
         if any(function.offset for function in functions):
             typed = False
             _check_inside(request, names, functions[0])
+        if ALL_ARGUMENTS in names and all(function.btf is None for function in functions):
+            column = max(request.text.rfind(ALL_ARGUMENTS), 0)
+            reason = (
+                f"args: no parameters of {functions[0].shown} are known without BTF; name arg0…"
+            )
+            raise LanguageError(request.text, column, reason)
         methods = attach_methods_for(len(functions), forced)
         left = self._by_methods(request, functions, methods, typed=typed, keys=keys)
         if len(left) == len(functions):

@@ -92,7 +92,7 @@ def _points(
         return _syscalls(request, returns="return" in names)
     if "return" in names:
         raise LanguageError(
-            request.text, 0, f"a {request.kind} has no return, for return or out(); a syscall: has"
+            request.text, 0, f"a {request.kind} has no return value; a syscall: has"
         )
     if request.kind == "rawtp":
         return _raw(request)

@@ -129,14 +129,16 @@ def _by_event() -> dict[str, SystemCall]:
 def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
     """Return the arguments of a call, named as in its format; with ``returns`` also the result.
 
-    ``arg0`` to ``arg5`` are always the six registers, independent of the format.
+    ``arg0`` to ``arg5`` are always the six registers, independent of the format; without a format
+    they are the arguments that are shown.
 
     Raises:
         NotSupported: the argument registers of this CPU are unknown.
     """
     offsets = syscall_registers().arguments
     found, position = [], 0
-    for field in _fields(call):
+    fields = _fields(call)
+    for field in fields or ():
         wide = KERNEL_WORD_SIZE == 4 and field.type.removeprefix("const ") in _WIDE
         if wide and KERNEL_MACHINE == "arm":
             position += position % 2  # two registers, starting at an even one
@@ -144,11 +146,12 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
             found.append(_argument(call, field, offsets[position], wide=wide, replaced=returns))
         position += 1 + wide
     word = integer(KERNEL_WORD_SIZE, signed=True)
+    for index, offset in enumerate(offsets):
+        saved = _saved(offset, KERNEL_WORD_SIZE)
+        found.append(Argument(f"arg{index}", word, saved, hidden=fields is not None))
     if returns:
         result = AtFunctionReturn(_RETURN) if call.name in _KEPT else _RETURN
         found.append(Argument("return", word, result, names=_ERRNO))
-    for index, offset in enumerate(offsets):
-        found.append(Argument(f"arg{index}", word, _saved(offset, KERNEL_WORD_SIZE), hidden=True))
     return tuple(found)
 
 
@@ -172,11 +175,12 @@ def _saved(offset: int, size: int) -> Memory:
     return Memory(0, None, 1, offset + shift, 8, size, kernel=True)
 
 
-def _fields(call: SystemCall) -> list[FormatField]:
+def _fields(call: SystemCall) -> list[FormatField] | None:
+    # The arguments by the event's format; None if there is no format.
     try:
         form = format_of(Event("syscalls", f"sys_enter_{call.event}"))
     except TracingError:
-        return []
+        return None
     # Kernels that read strings of the process for these events store them after the arguments.
     own = [field for field in form.own if field.kind == "integer" and field.location == "here"]
     return own[1:] if own and own[0].name in _NUMBER else own

@@ -16,6 +16,7 @@ import pytest
 from aggregating import log2_buckets
 from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
+from tracing_tools import run_usdt
 
 from kprobe.tracepoints import catalog, syscalls
 from kprobe.tracepoints.syscall_numbers import numbers
@@ -60,6 +61,68 @@ def test_arguments_and_what_is_returned_are_in_one_event() -> None:
     assert bad["args"]["return"] == -errno.ENOENT
     bad["names"]["flags"] = bad["names"]["flags"].replace(more, "")
     assert bad["names"] == {"dfd": "AT_FDCWD", "flags": "O_RDONLY|O_CLOEXEC", "return": "-ENOENT"}
+
+
+_CALL = re.compile(r"syscall:(\w+)\((.*)\) = (.*)$")
+
+
+def test_a_whole_call_is_one_line_as_of_strace(tmp_path: Path) -> None:
+    done = kprobe(
+        "trace", "-c", program(_OPENS), "syscall:openat(return)", "syscall:getpid(return)"
+    )
+    *_, good, bad = [
+        found.groups() for found in map(_CALL.search, done.stdout.splitlines()) if found
+    ]
+    assert bad == (
+        "openat",
+        'dfd=AT_FDCWD, filename="/nowhere/at/all", flags=O_RDONLY|O_CLOEXEC, mode=0',
+        "-2 ENOENT",
+    )
+    assert re.fullmatch(r"\d+", good[2])
+    words = [sys.executable, "-c", _OPENS]
+    (theirs,) = (line for line in strace(tmp_path, *words) if "/nowhere/at/all" in line)
+    assert re.search(r"AT_FDCWD, \"/nowhere/at/all\", O_RDONLY\|O_CLOEXEC\) = -1 ENOENT", theirs)
+
+
+@pytest.mark.parametrize(
+    "items", ["return", "args, return", "dfd, filename, flags, mode, return", "return < 0"]
+)
+def test_arguments_stand_beside_the_result(items: str) -> None:
+    bad = events_of(_OPENS, f"syscall:openat({items})")[-1]
+    assert list(bad["args"]) == ["dfd", "filename", "flags", "mode", "return"]
+    assert bad["args"]["return"] == -errno.ENOENT
+    assert bad["names"]["return"] == "-ENOENT"
+
+
+def test_args_are_all_arguments_beside_other_values() -> None:
+    bad = events_of(_OPENS, "syscall:openat(tid, args, filename, hex(flags), return)")[-1]
+    shown = ["tid", "dfd", "filename", "flags", "mode", "hex(flags)", "return"]
+    assert list(bad["args"]) == shown
+    entry = events_of(_OPENS, "syscall:openat(args)")[-1]
+    assert list(entry["args"]) == shown[1:5]
+
+
+def test_a_pattern_shows_whole_calls_and_keeps_them_in_recordings(tmp_path: Path) -> None:
+    path = tmp_path / "calls.usdt"
+    done = run_usdt("record", "-o", path, "-c", program(_OPENS), "syscall:*(return)")
+    assert done.returncode == 0, done.stderr
+    lines = run_usdt("report", path).stdout.splitlines()
+    calls = [found for found in map(_CALL.search, lines) if found]
+    assert len(calls) == len(lines)
+    assert {"openat", "close", "mmap", "read"} <= {call[1] for call in calls}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["count", "syscall:openat", "--by", "args"], "args is several values: name those that"),
+        (["hist", "syscall:openat(args)"], "(dfd, filename, flags, mode)"),
+        (["trace", "syscall:openat(args + 1)"], "args stands alone as an item"),
+        (["trace", "syscall:openat(args == 1)"], "args stands alone as an item"),
+    ],
+)
+def test_args_is_no_single_value(words: list[str], message: str) -> None:
+    assert message in kprobe(*words, code=2).stderr.splitlines()[-1]
 
 
 def test_predicates_on_text_and_on_what_is_returned() -> None:

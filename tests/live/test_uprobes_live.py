@@ -160,6 +160,21 @@ def test_memory_is_read_at_entry_unless_the_item_needs_the_return(program: Path)
     assert fill == {"str(arg0)": "old", "buf(arg0,(int)return)": "made inside"}
 
 
+def test_args_are_all_parameters_that_debug_information_knows(
+    tmp_path: Path, program: Path
+) -> None:
+    typed = calls(tmp_path, "-g", name="typed")
+    events, lines = traced(typed, "many", f"uprobe:{typed}:many(args, return)")
+    assert [list(event["args"]) for event in events] == [[*"abcdefghi", "return"]] * 2
+    shown = [[str(value) for value in event["args"].values()] for event in events]
+    assert shown == printed(lines, "many")
+    (event,), _ = traced(typed, "leaps", f"uprobe:{typed}:leaps(args, tid)")
+    assert list(event["args"]) == ["tid"]  # leaps(void) has none
+    done = run_usdt("trace", "-c", f"{program} many", f"uprobe:{program}:many(args)")
+    assert "args: " in (said := one_error(done, code=2))
+    assert "debug" in said
+
+
 def test_an_unreadable_entry_value_is_shown_as_such_at_return(program: Path) -> None:
     items = "return, *(long *)arg0, str(arg0), *(long *)arg0 + return"
     events, _ = traced(program, "fib", f"uprobe:{program}:fib({items})")

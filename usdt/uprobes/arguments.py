@@ -47,6 +47,9 @@ class Parameters(Protocol):
     def missing_reason(self) -> str:
         """Return the part of the debug information that is missing; "" if it is complete."""
 
+    def described(self, function: ProbeFunction) -> object | None:
+        """Return the description of a function, or None if it has none."""
+
     def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
         """Return the named arguments of a function, in order; empty if nothing is known."""
 

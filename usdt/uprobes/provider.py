@@ -10,7 +10,7 @@ from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.language.needs_types import needs_types, untyped_names
-from usdt.engine.language.tree import Name, names_in, walk
+from usdt.engine.language.tree import ALL_ARGUMENTS, Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.uprobes.arguments import (
     MAX_ARGUMENTS,
@@ -134,8 +134,7 @@ class FunctionRequest:
         found = self.functions(path, open_path, pid)
         parameters = self._parameters_of(path, open_path, found, pid)
         arguments = {one: self._arguments(one, parameters) for one in found}
-        absence = None if parameters is None else parameters.missing_reason
-        found = self._with_names(path, arguments, absence)
+        found = self._with_names(path, arguments, parameters)
         return [
             AttachPoint(
                 one.probe,
@@ -197,12 +196,16 @@ class FunctionRequest:
 
         with ElfFile(open_path, name=path) as elf:
             reason = missing_debug(path, elf.build_id)
-        names = untyped_names(self._items)
+        names = untyped_names(self._items) + ([ALL_ARGUMENTS] if self._wants_all else [])
         if names:
             inside = next((_inside(one) for one in found if one.offset_in_function), None)
             return self._unknown(names[0], inside or reason)
         start = self.text.items[0].expression.start if self.text.items else 0
         return LanguageError(self.text.text, start, reason)
+
+    @property
+    def _wants_all(self) -> bool:
+        return any(item.text == ALL_ARGUMENTS for item in self.text.items)
 
     def _unknown(self, name: str, reason: str) -> LanguageError:
         positions = (
@@ -211,19 +214,29 @@ class FunctionRequest:
             for node in walk(item.expression)
             if isinstance(node, Name) and node.name == name
         )
-        return LanguageError(self.text.text, next(positions, 0), f"unknown name {name!r}: {reason}")
+        what = "args" if name == ALL_ARGUMENTS else f"unknown name {name!r}"
+        return LanguageError(self.text.text, next(positions, 0), f"{what}: {reason}")
 
     def _with_names(
-        self, path: str, arguments: dict[ProbeFunction, tuple[Argument, ...]], absence: str | None
+        self,
+        path: str,
+        arguments: dict[ProbeFunction, tuple[Argument, ...]],
+        parameters: Parameters | None,
     ) -> list[ProbeFunction]:
-        # The functions of a pattern that have all parameters named in items. ``absence``: the part
-        # of the debug information that is missing; None if there is none at all.
-        wanted = untyped_names(self.text.items) if absence is not None else []
+        # The functions of a pattern that have all parameters named in items.
+        if parameters is None:
+            return list(arguments)
+        wanted = untyped_names(self.text.items)
         known = {one: {argument.name for argument in has} for one, has in arguments.items()}
+        if self._wants_all:
+            wanted.append(ALL_ARGUMENTS)
+            for one in arguments:
+                known[one] |= {ALL_ARGUMENTS} if parameters.described(one) is not None else set()
         lacking = [one for one in arguments if not known[one].issuperset(wanted)]
         if lacking and len(lacking) == len(arguments):
             name = next(name for name in wanted if name not in known[lacking[0]])
-            raise self._unknown(name, _other_names(lacking[0], arguments[lacking[0]], absence))
+            reason = _other_names(lacking[0], arguments[lacking[0]], parameters.missing_reason)
+            raise self._unknown(name, reason)
         if lacking:
             shown = ", ".join(one.name for one in lacking[:_MAX_NAMED])
             names = ", ".join(wanted)

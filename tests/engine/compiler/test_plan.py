@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from planning import EVERY_TYPE, argument, memory, plan
+from planning import EVERY_TYPE, INTEGERS, argument, memory, plan, register
 from support.planning import form
 
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError
+from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.ir import S32, U64, Builtin, Number, Unavailable, can_fail
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
 from usdt.engine.compiler.outputs import Output
@@ -325,3 +326,11 @@ def test_an_unreadable_argument_among_all() -> None:
         ("arg0", "opaque"),
         ("arg1", "integer"),
     ]
+
+
+def test_args_are_the_arguments_that_are_shown_without_items() -> None:
+    made = plan("pid, args, arg1, hex(arg0)")
+    names = [output.key for output in made.outputs]
+    assert names == ["pid", *(one.name for one in EVERY_TYPE), "hex(arg0)"]
+    named = (Argument("args", INTEGERS["s32"], register(4)), *EVERY_TYPE[:2])
+    assert [output.key for output in plan("args", named).outputs] == ["args"]

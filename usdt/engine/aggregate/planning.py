@@ -20,6 +20,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE
+from usdt.engine.language.tree import ALL_ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +111,7 @@ class AggregatePlanner:
         """
 
         def planned(items: Sequence[Item], text: str) -> ProbePlan:
+            _check_single(items, text, arguments)
             return make_plan(
                 items,
                 arguments,
@@ -192,6 +194,14 @@ class AggregatePlanner:
         if number == len(self.layouts):
             self.layouts.append(layout)
         return number
+
+
+def _check_single(items: Sequence[Item], text: str, arguments: Sequence[Argument]) -> None:
+    every = next((item for item in items if item.text == ALL_ARGUMENTS), None)
+    if every is not None and ALL_ARGUMENTS not in {one.name for one in arguments}:
+        names = ", ".join(one.name for one in arguments if not one.hidden)
+        reason = f"args is several values: name those that you mean{names and f' ({names})'}"
+        raise LanguageError(text, every.expression.start, reason)
 
 
 def _integer(request: ProbeText, item: Item, output: Output) -> Output:

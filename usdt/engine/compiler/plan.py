@@ -19,6 +19,7 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout
 from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.language.tree import ALL_ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ class ProbePlan:
         bitmap_offset: byte offset of the bitmap of unreadable values in the record, or None.
         returns: whether the hit is a function's return.
         kernel: whether addresses may be in the kernel.
+        result: as in :class:`RecordLayout`.
     """
 
     predicates: tuple[Node, ...]
@@ -49,6 +51,7 @@ class ProbePlan:
     bitmap_offset: int | None = None
     returns: bool = False
     kernel: bool = False
+    result: int | None = None
 
     @property
     def faultable(self) -> bool:
@@ -64,7 +67,7 @@ class ProbePlan:
     def layout(self) -> RecordLayout:
         """The layout of its records."""
         fields = tuple(map(_field, self.outputs))
-        return RecordLayout(self.size, self.bitmap_offset, fields, self.returns)
+        return RecordLayout(self.size, self.bitmap_offset, fields, self.returns, self.result)
 
 
 def _may_fault(output: Output) -> bool:
@@ -90,11 +93,13 @@ def make_plan(
     types: TypeProvider | None = None,
     stacks: Sequence[StackKind] = (),
     kernel: bool = False,
+    whole_call: bool = False,
 ) -> ProbePlan:
     """Return the plan for the items of a probe and the arguments of one site.
 
     Args:
-        items: columns and predicates; without a column, every argument that is not hidden is shown.
+        items: columns and predicates; without a column, or by the item ``args``, every argument
+            that is not hidden is shown.
         arguments: the arguments of this site.
         text: the probe as written, for errors.
         probe: its name, for errors.
@@ -105,6 +110,8 @@ def make_plan(
         types: resolves members and named types; None if no type information is available.
         stacks: stacks to record in addition to the items: ``ustack``, ``kstack``.
         kernel: whether addresses may be in the kernel.
+        whole_call: whether the hit is the return of a system call, whose arguments are shown
+            beside ``return`` if no other value is asked for.
 
     Raises:
         LanguageError: a name or type in an item is unknown, operands do not fit, or there are more
@@ -112,28 +119,48 @@ def make_plan(
     """
     named = {item.name: item for item in arguments}
     scope = Scope(text, probe, named, declared, function or probe, max_string, max_struct, types)
-    predicates: list[Node] = []
-    outputs: dict[str, Output] = {}
-    for item in items:
-        if item.is_predicate:
-            node = resolve(item.expression, scope)
-            if not (isinstance(node, Number) and node.value):
-                predicates.append(node)
-        elif item.text not in outputs:
-            outputs[item.text] = output_of(item, scope)
+    values = [item for item in items if not item.is_predicate]
+    every = [item for item in arguments if not item.hidden]
+    if not values or (whole_call and {item.text for item in values} == {"return"}):
+        outputs = _argument_outputs(every, scope)
+    else:
+        outputs = _value_outputs(values, every, scope)
+    nodes = [resolve(item.expression, scope) for item in items if item.is_predicate]
+    predicates = [node for node in nodes if not (isinstance(node, Number) and node.value)]
     predicates.sort(key=can_fail)  # cheap predicates first: those that cannot fail read no memory
-    shown = list(outputs.values()) or [
-        argument_output(item, item.name, scope, expand_pointers=False)
-        for item in arguments
-        if not item.hidden
-    ]
+    shown = list(outputs.values())
     shown += [stack_output(kind) for kind in stacks if kind not in outputs]
     if len(shown) > MAX_OUTPUTS:
         raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
-    return _lay_out(predicates, shown, kernel=kernel)
+    whole = whole_call and list(outputs)[: len(every)] == [item.name for item in every]
+    return _lay_out(predicates, shown, kernel=kernel, result=len(every) - 1 if whole else None)
 
 
-def _lay_out(predicates: list[Node], shown: list[Output], *, kernel: bool) -> ProbePlan:
+def _argument_outputs(arguments: Sequence[Argument], scope: Scope) -> dict[str, Output]:
+    return {
+        item.name: argument_output(item, item.name, scope, expand_pointers=False)
+        for item in arguments
+    }
+
+
+def _value_outputs(
+    values: Sequence[Item], arguments: Sequence[Argument], scope: Scope
+) -> dict[str, Output]:
+    # The item ``args`` stands for every argument, without the result.
+    outputs: dict[str, Output] = {}
+    for item in values:
+        if item.text == ALL_ARGUMENTS and item.text not in scope.arguments:
+            passed = [one for one in arguments if one.name != "return"]
+            for key, made in _argument_outputs(passed, scope).items():
+                outputs.setdefault(key, made)
+        elif item.text not in outputs:
+            outputs[item.text] = output_of(item, scope)
+    return outputs
+
+
+def _lay_out(
+    predicates: list[Node], shown: list[Output], *, kernel: bool, result: int | None
+) -> ProbePlan:
     has_bitmap = any(output.may_fault for output in shown)
     end = HEADER_SIZE + (8 if has_bitmap else 0)
     placed = []
@@ -142,4 +169,4 @@ def _lay_out(predicates: list[Node], shown: list[Output], *, kernel: bool) -> Pr
         placed.append(replace(output, offset=end) if column.stored else output)
         end += column.prefix_size + padded(column.size)
     bitmap = HEADER_SIZE if has_bitmap else None
-    return ProbePlan(tuple(predicates), tuple(placed), end, bitmap, kernel=kernel)
+    return ProbePlan(tuple(predicates), tuple(placed), end, bitmap, kernel=kernel, result=result)

@@ -42,6 +42,10 @@ class ValueNames:
         """Return the name of a value, or its digits if it has none."""
         return self.find(value) or str(value)
 
+    def show_result(self, value: int) -> str:
+        """Return the text for a result of a call: an error has its number and its name."""
+        return self.show(value)
+
     def number(self, value: int) -> int:
         """Return ``value``, as a :class:`NamedNumber` if it has a name."""
         name = None if value is None else self.find(value)
@@ -126,6 +130,11 @@ class Errno(ValueNames):
         """Return the name of an error number, or None for any other value."""
         known = -_ERRORS <= value < 0
         return f"-{errno.errorcode.get(-value, -value)}" if known else None
+
+    def show_result(self, value: int) -> str:
+        """Return ``-2 ENOENT`` for an error, the digits for any other value."""
+        name = errno.errorcode.get(-value) if value < 0 else None
+        return str(value) if name is None else f"{value} {name}"
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.engine.language.tree import BUILTINS, Cast, Member, names_in, walk
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, Cast, Member, Name, names_in, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ def untyped_names(items: Sequence[Item]) -> list[str]:
         name
         for name in dict.fromkeys(names)
         if name not in BUILTINS
-        and name != "return"
+        and name not in ("return", ALL_ARGUMENTS)
         and not (name.startswith("arg") and name[3:].isdigit())
     ]
 
@@ -34,7 +34,8 @@ def needs_types(items: Sequence[Item]) -> bool:
     if untyped_names(items):
         return True
     return any(
-        isinstance(node, Member)
+        (isinstance(node, Name) and node.name == ALL_ARGUMENTS)
+        or isinstance(node, Member)
         or (isinstance(node, Cast) and node.type.kind not in ("integer", "void"))
         for item in items
         for node in walk(item.expression)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = (
+    "ALL_ARGUMENTS",
     "BUILTINS",
     "FUNCTIONS",
     "MAX_HEIGHT",
@@ -46,6 +47,9 @@ MAX_HEIGHT = 100  # levels of a tree
 BUILTINS = frozenset(
     ("comm", "cgroup", "cpu", "func", "gid", "kstack", "pid", "tid", "ts", "uid", "ustack")
 )
+
+#: The item that stands for all arguments; an argument of this name hides it.
+ALL_ARGUMENTS = "args"
 
 # Functions of the language → the minimum and the maximum number of arguments. The parser replaces
 # out(): see :func:`read_at_return`.

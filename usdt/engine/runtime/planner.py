@@ -19,6 +19,7 @@ from usdt.engine.compiler.entry_return import (
 )
 from usdt.engine.compiler.limits import MAX_READ
 from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.runtime.attach.attach_points import SyscallTarget
 from usdt.engine.runtime.attach.requests import AttachRequest
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class AttachPlanner:
             types=point.types,
             stacks=self._stacks,
             kernel=point.kernel_target is not None,
+            whole_call=_is_whole_call(point),
         )
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
@@ -206,6 +208,10 @@ class AttachPlanner:
 
     def _next_number(self) -> int:
         return len(self._variants) + len(self._entries) + 1
+
+
+def _is_whole_call(point: AttachPoint) -> bool:
+    return isinstance(point.kernel_target, SyscallTarget) and point.kernel_target.returns
 
 
 def has_result(point: AttachPoint) -> bool:

@@ -259,19 +259,26 @@ class RecordLayout:
         bitmap_offset: byte offset of the bitmap of unreadable values, or None.
         fields: the values in the order in which they are shown, which is that of their offsets.
         returns: whether its records are of a function's return.
+        result: for whole system calls: index of the field with the result, before which are the
+            arguments; else None.
     """
 
     size: int
     bitmap_offset: int | None
     fields: tuple[RecordField, ...]
     returns: bool = False
+    result: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         fields = [field.to_json() for field in self.fields]
         marks = -1 if self.bitmap_offset is None else self.bitmap_offset
-        members = {"size": self.size, "marks": marks, "fields": fields}
-        return {**members, "returns": True} if self.returns else members
+        members: dict[str, Any] = {"size": self.size, "marks": marks, "fields": fields}
+        if self.returns:
+            members["returns"] = True
+        if self.result is not None:
+            members["result"] = self.result
+        return members
 
     @classmethod
     def from_json(cls, data: Any) -> RecordLayout:
@@ -299,7 +306,8 @@ class RecordLayout:
         if end > size:
             raise BadLayout(f"layout: {end} bytes of values in a record of {size}")
         returns = "returns" in members and _flag(members, "returns")
-        return cls(size, None if marks < 0 else marks, fields, returns)
+        result = _number(members, "result", 0, len(fields) - 1) if "result" in members else None
+        return cls(size, None if marks < 0 else marks, fields, returns, result)
 
 
 def _end(field: RecordField, start: int) -> int:

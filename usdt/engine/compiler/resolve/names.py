@@ -26,7 +26,7 @@ from usdt.engine.compiler.ir import (
     wrap,
 )
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
-from usdt.engine.language.tree import BUILTINS
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
@@ -72,6 +72,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, 'comm is a string: compare it, as in comm == "nginx"')
     if name == "func":
         raise scope.error(tree, 'func is a string: compare it, as in func == "a name"')
+    if name == ALL_ARGUMENTS:
+        raise scope.error(tree, "args stands alone as an item: it stands for all arguments")
     if name == "return":
         raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
     if name in _STACKS:

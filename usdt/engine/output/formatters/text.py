@@ -68,6 +68,8 @@ class TextFormatter:
         self._second = (-1, "")
         self.header: str | None = ""
         self._wide = False
+        self._result: int | None = None
+        self._result_key: str | None = None
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "text": _quoted_text,
@@ -86,6 +88,8 @@ class TextFormatter:
     def begin(self, layout: RecordLayout) -> None:
         self._stacks.expect(layout, structures=True)
         self._wide = any(map(_is_wide, layout.fields))
+        self._result = None if self._wide else layout.result
+        self._result_key = None if self._result is None else layout.fields[self._result].key
         if self._wide and self.header is not None:
             self.header = _HEADER
 
@@ -93,10 +97,11 @@ class TextFormatter:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
         name = escape(comm)
         before, after = self._probe
-        shown = f"{before}{escape(probe):<24}{after}"
-        line = f"{cpu:3}  {who:>9}  {name:<15}  {shown}"
+        head = f"{cpu:3}  {who:>9}  {name:<15}  {before}{escape(probe)}"
+        line = f"{head}{' ' * (24 - len(escape(probe)))}{after}"
         function = escape(probe.removeprefix("kprobe:").removeprefix("fentry:"))
-        return line, _quoted(comm), pid, f"{cpu:4} {pid:8} {before}{function}{after}("
+        wide = f"{cpu:4} {pid:8} {before}{function}{after}("
+        return line, _quoted(comm), pid, wide, f"{head}{after}"
 
     def as_return(self, context: Any) -> Any:
         return f"{context[0]}  returned", *context[1:]
@@ -106,8 +111,15 @@ class TextFormatter:
         values = sorted(values, key=lambda value: isinstance(value.field.column, StackColumn))
         if self._wide:
             return self._lines(values)
-        args = "  ".join(f"{piece(escape(field.key))}={{{value}}}" for field, value in values)
-        return f"f'''{{clock(time)}}  {{contexts[key][0]}}  {args}\\n'''"
+        if self._result is not None:
+            return self._call(values, self._result)
+        return f"f'''{{clock(time)}}  {{contexts[key][0]}}  {_named_values(values, '  ')}\\n'''"
+
+    def _call(self, values: Sequence[FieldSource], result: int) -> str:
+        # A system call as strace shows it: name(arguments) = result.
+        call = f"{{contexts[key][4]}}({_named_values(values[:result], ', ')})"
+        more = "".join(f"  {one}" for one in (_named_values(values[result + 1 :], "  "),) if one)
+        return f"f'''{{clock(time)}}  {call} = {{{values[result].source}}}{more}\\n'''"
 
     def _lines(self, values: Sequence[FieldSource]) -> str:
         # As in ksnoop, a value begins on a line of its own below its name.
@@ -155,8 +167,8 @@ class TextFormatter:
         return f"array({value}, {length}, {code!r})"
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
-        del key
-        return f"{constant(self.names, names.show)}({value})"
+        show = names.show_result if key == self._result_key else names.show
+        return f"{constant(self.names, show)}({value})"
 
     def comm(self) -> str:
         return "contexts[key][1]"
@@ -172,6 +184,11 @@ class TextFormatter:
 
     def symbol(self, kind: StackKind, value: str) -> str:
         return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
+
+
+def _named_values(values: Sequence[FieldSource], separator: str) -> str:
+    # The part of an f-string that shows values with their names.
+    return separator.join(f"{piece(escape(field.key))}={{{value}}}" for field, value in values)
 
 
 def _quoted_text(value: bytes, length: int, capacity: int) -> str:
