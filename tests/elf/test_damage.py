@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import socket
 import struct
@@ -13,7 +12,8 @@ from elfwriter import Format, Section, Segment, elf, note, patched, probe_elf, s
 
 from usdt.base.errors import ElfError, TargetError, TracingError
 from usdt.elf import file as elf_module
-from usdt.elf.file import ElfFile
+from usdt.elf.file import MAX_CONTENTS, ElfFile
+from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.symbol_table import symbol_addresses
 
 if TYPE_CHECKING:
@@ -240,16 +240,16 @@ def test_is_elf_looks_at_four_bytes(data: bytes, answer: bool, write: Write) -> 
 # Closing, size
 
 
-def test_closing_twice_is_harmless_and_a_view_in_use_survives(write: Write) -> None:
+def test_closing_twice_is_harmless_and_a_closed_file_is_not_read(write: Write) -> None:
     file = ElfFile(write(elf([Section(b".x", contents=b"abc")])))
     section = file.section(".x")
     assert section is not None
-    view = file.contents(section)
-    file.close()
-    assert bytes(view) == b"abc"
-    view.release()
+    data = file.data(section)
+    assert data[:] == file.contents(section) == b"abc"
     file.close()
     file.close()
+    with pytest.raises(ElfError, match="cannot be read"):
+        file.contents(section)
 
 
 def test_an_error_leaves_nothing_open(write: Write) -> None:
@@ -261,7 +261,7 @@ def test_an_error_leaves_nothing_open(write: Write) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_a_file_of_many_gigabytes_is_mapped_not_read(tmp_path: Path) -> None:
+def test_a_file_of_many_gigabytes_is_not_read_as_a_whole(tmp_path: Path) -> None:
     # Sparse: header and notes at the beginning, the section headers 8 GiB further on.
     data = probe_elf(note())
     shoff = struct.unpack_from("<Q", data, 0x28)[0]
@@ -282,13 +282,48 @@ def test_a_file_of_many_gigabytes_is_mapped_not_read(tmp_path: Path) -> None:
         assert bytes(opened.contents(section)) == note()
 
 
-def test_a_file_that_shrinks_while_it_is_opened_is_one_error(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def shrunk(*_: object, **__: object) -> None:
-        raise ValueError("mmap length is greater than file size")
+def test_a_file_that_shrinks_while_it_is_open_is_one_error(write: Write) -> None:
+    path = write(elf([Section(b".x", contents=bytes(200_000))]))
+    with ElfFile(path) as file:
+        section = file.section(".x")
+        assert section is not None
+        os.truncate(path, section.offset + 199_999)
+        data = file.data(section)
+        assert data[0] == 0
+        for read in (
+            lambda: file.contents(section),
+            lambda: data[199_999],
+            lambda: [*data.pieces()],
+        ):
+            with pytest.raises(ElfError, match=r"file\.elf: became shorter while it was read"):
+                read()
+        with pytest.raises(IndexError):
+            _ = data[200_000]
 
-    path = write(elf([]))
-    monkeypatch.setattr(mmap, "mmap", shrunk)
-    with pytest.raises(ElfError, match="cannot be read as a file: mmap length"):
-        ElfFile(path)
+
+def test_a_section_larger_than_real_ones_is_not_read_at_once(write: Write) -> None:
+    path = write(elf([Section(b".x", contents=b"abc")]))
+    path.write_bytes(patched(path.read_bytes(), section=(1, {"size": MAX_CONTENTS + 1})))
+    os.truncate(path, MAX_CONTENTS * 2)
+    with ElfFile(path) as file:
+        section = file.section(".x")
+        assert section is not None
+        with pytest.raises(
+            ElfError, match=r"section '?\.x'? has 268435457 bytes, at most 268435456"
+        ):
+            file.contents(section)
+
+
+def test_bytes_are_found_across_the_pieces_that_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    first = (1 << 20) - 2
+    path.write_bytes(b"-" * first + b"name\0" + b"-" * 100 + b"name\0name\0")
+    file = OpenFile(os.open(path, os.O_RDONLY), "file")
+    data = FileBytes(file, 0, path.stat().st_size)
+    assert [*data.find_all(b"name\0")] == [first, first + 105, first + 110]
+    assert data.string(first, 100) == b"name"
+    assert data.string(first, 4) is None
+    assert b"".join(data.pieces(3)) == path.read_bytes()[: len(data) // 3 * 3]
+    assert data[-5:] == b"name\0"
+    assert data[5:2] == b""
+    file.close()

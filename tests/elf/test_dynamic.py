@@ -249,7 +249,7 @@ def test_libraries_that_need_each_other(tmp_path: Path) -> None:
         pytest.param("missing", TargetError, id="missing"),
         pytest.param("empty", TargetError, id="empty"),
         pytest.param("text", ElfError, id="no ELF file"),
-        pytest.param("", TargetError, id="a folder"),
+        pytest.param("", ElfError, id="a folder"),
     ],
 )
 def test_what_has_no_dependencies(tmp_path: Path, name: str, error: type[Exception]) -> None:

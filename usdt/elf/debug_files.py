@@ -91,7 +91,7 @@ def _debug_link(elf: ElfFile) -> tuple[str, int] | None:
     if section is None or not 8 <= section.size <= _MAX_LINK:
         return None
     try:
-        data = bytes(elf.contents(section))
+        data = elf.contents(section)
     except ElfError:
         return None
     name, end, _ = data.partition(b"\0")

@@ -24,8 +24,8 @@ from usdt.elf.format import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from mmap import mmap
 
+    from usdt.elf.file_bytes import FileBytes
     from usdt.elf.format import ElfHeader, Segment
 
 __all__ = ("Dynamic", "parse_dynamic")
@@ -62,7 +62,7 @@ class Dynamic:
 _TAGS = {32: "II", 64: "QQ"}  # Elf32_Dyn, Elf64_Dyn
 
 
-def parse_dynamic(data: bytes | mmap, name: str) -> Dynamic:
+def parse_dynamic(data: bytes | FileBytes, name: str) -> Dynamic:
     """Read the information that the loader needs from an ELF file.
 
     Args:
@@ -95,7 +95,7 @@ def parse_dynamic(data: bytes | mmap, name: str) -> Dynamic:
     )
 
 
-def _tags(data: bytes | mmap, dynamic: Segment, header: ElfHeader) -> list[tuple[int, int]]:
+def _tags(data: bytes | FileBytes, dynamic: Segment, header: ElfHeader) -> list[tuple[int, int]]:
     order = "<" if header.byteorder == "little" else ">"
     entry = struct.Struct(order + _TAGS[header.bits])
     end = min(dynamic.offset + min(dynamic.filesz, _MAX_TAGS * entry.size), len(data))
@@ -115,12 +115,10 @@ def _offset(segments: Sequence[Segment], address: int) -> int | None:
     return None
 
 
-def _string(data: bytes | mmap, offset: int) -> str:
+def _string(data: bytes | FileBytes, offset: int) -> str:
     # "" if it is outside the file, has no end or is longer than a path can be.
-    if offset >= len(data):
-        return ""
-    end = data.find(b"\0", offset, offset + _MAX_STRING)
-    return os.fsdecode(data[offset:end]) if end > offset else ""
+    text, end, _ = data[offset : offset + _MAX_STRING].partition(b"\0")
+    return os.fsdecode(text) if end else ""
 
 
 def _directories(strings: list[tuple[int, str]], wanted: int) -> tuple[str, ...]:

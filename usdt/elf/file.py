@@ -1,24 +1,23 @@
 """ELF files: headers, segments, sections, the build ID.
 
-A reader of its own over mmap, since ``usdt list -a`` opens thousands of files: opening one takes
-tens of microseconds.
+A reader of its own, since ``usdt list -a`` opens thousands of files: opening one takes tens of
+microseconds.
 
 The files are hostile. Every table is checked against the file's size before it is read, names are
-bounded, and damage raises :class:`~usdt.base.errors.ElfError`. One danger remains, as for every
-reader that uses mmap: if another process truncates the file while it is mapped, SIGBUS ends this
-process.
+bounded, and damage raises :class:`~usdt.base.errors.ElfError`. So does a file that another process
+truncates meanwhile: files are read, not mapped.
 """
 
 from __future__ import annotations
 
 import bisect
 import functools
-import mmap
 import os
 import stat
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from usdt.base.errors import ElfError, TargetError
+from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import (
     EI_NIDENT,
     ELF_STRUCTS,
@@ -45,15 +44,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ("ElfFile", "Section", "Segment")
+__all__ = ("MAX_CONTENTS", "ElfFile", "Section", "Segment")
 
 MAX_NAME = 4096  # bytes of one section's name
 MAX_NAMES = 64 << 20  # bytes of all names together: they may overlap
 MAX_BUILD_ID_NOTES = 64
+MAX_CONTENTS = 256 << 20  # bytes of a section that is read as a whole
+MAX_BUILD_ID = 1024  # bytes
 
 
 class ElfFile:
-    """An ELF file, mapped for reading; a context manager.
+    """An ELF file, open for reading; a context manager.
 
     Attributes:
         path: the file's name in messages.
@@ -75,21 +76,20 @@ class ElfFile:
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None) -> None:
         self.path = name if name is not None else os.fspath(path)
         descriptor = open_regular(path, self.path)
+        self._file = OpenFile(descriptor, self.path)
         try:
             header = decode_header(os.pread(descriptor, EI_NIDENT + 48, 0), self.path)
             self.size = os.fstat(descriptor).st_size
-            self._map = mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as err:
-            if isinstance(err, ElfError):
-                raise
+        except OSError as err:
+            self.close()
             raise ElfError(f"{self.path}: cannot be read as a file: {err}") from err
-        finally:
-            os.close(descriptor)
+        except ElfError:
+            self.close()
+            raise
         self._header = header
         self._structs = ELF_STRUCTS[header.bits, header.byteorder]
         self.bits, self.byteorder = header.bits, header.byteorder
         self.machine, self.type = header.machine, header.type
-        self._view = memoryview(self._map)
         try:
             self._check_tables()
         except ElfError:
@@ -103,12 +103,8 @@ class ElfFile:
         self.close()
 
     def close(self) -> None:
-        """Unmap the file, once no view of it is in use any more; idempotent."""
-        try:
-            self._view.release()
-            self._map.close()
-        except BufferError:
-            pass  # a caller uses a view: the mapping is freed with the last of them
+        """Close the file; idempotent."""
+        self._file.close()
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:
@@ -158,7 +154,7 @@ class ElfFile:
             extended = not self._shnum or SHN_XINDEX in (self._shstrndx, self._phnum)
             self._check_sections(max(self._shnum, extended))
             if extended:
-                first = shdr.unpack_from(self._map, header.shoff)
+                first = shdr.unpack(self._file.read(header.shoff, shdr.size))
                 self._shnum = self._shnum or first[5]
                 self._shstrndx = first[6] if self._shstrndx == SHN_XINDEX else self._shstrndx
                 self._phnum = first[7] if self._phnum == PN_XNUM else self._phnum
@@ -175,16 +171,23 @@ class ElfFile:
         check_table(table, self._structs.shdr, self.size, self.path)
 
     def _names_extent(self) -> tuple[int, int]:
-        """Return where the sections' names are in the file: start, end."""
+        """Return where the sections' names are in the file: start, size."""
         if not self._shstrndx or not self._shnum:
             return 0, 0
         if self._shstrndx >= self._shnum:
             self._fail(f"section names are in section {self._shstrndx} of {self._shnum}")
         at = self._header.shoff + self._shstrndx * self._structs.shdr.size
-        _, kind, _, _, offset, size, *_ = self._structs.shdr.unpack_from(self._map, at)
+        shdr = self._structs.shdr
+        _, kind, _, _, offset, size, *_ = shdr.unpack(self._file.read(at, shdr.size))
         if kind == SHT_NOBITS or offset + size > self.size:
             self._fail(f"section names ({size} bytes at {offset:#x}) are outside the file")
-        return offset, offset + size
+        if size > MAX_CONTENTS:
+            self._fail(f"section names of {size} bytes; at most {MAX_CONTENTS} are read")
+        return offset, size
+
+    @functools.cached_property
+    def _name_bytes(self) -> bytes:
+        return self._file.read(*self._names)
 
     def _fail(self, reason: str) -> NoReturn:
         raise ElfError(f"{self.path}: {reason}")
@@ -194,9 +197,8 @@ class ElfFile:
     @functools.cached_property
     def segments(self) -> tuple[Segment, ...]:
         """Every program header, in file order."""
-        start = self._header.phoff
-        end = start + self._phnum * self._structs.phdr.size
-        return decode_segments(self._map[start:end], self._header)
+        size = self._phnum * self._structs.phdr.size
+        return decode_segments(self._file.read(self._header.phoff, size), self._header)
 
     def offset_of(self, address: int, *, executable: bool, writable: bool = False) -> int | None:
         """Return the file offset of the byte that is loaded at a link-time address.
@@ -243,7 +245,7 @@ class ElfFile:
 
     def bytes_at(self, offset: int, size: int) -> bytes:
         """Return bytes of the file; fewer at its end."""
-        return self._map[offset : offset + size]
+        return self._file.read(offset, max(0, min(size, self.size - offset)))
 
     # Sections
 
@@ -254,9 +256,7 @@ class ElfFile:
         Raises:
             ElfError: the names together are longer than those of real files.
         """
-        table = self._map[
-            self._header.shoff : self._header.shoff + self._shnum * self._structs.shdr.size
-        ]
+        table = self._file.read(self._header.shoff, self._shnum * self._structs.shdr.size)
         budget = MAX_NAMES
         found = []
         for name, *rest in self._structs.shdr.iter_unpack(table):
@@ -268,10 +268,9 @@ class ElfFile:
         return tuple(found)
 
     def _section_name(self, position: int) -> str:
-        start, end = self._names
-        start += position
-        stop = self._map.find(b"\0", start, min(end, start + MAX_NAME))
-        return "" if stop < 0 else str(self._map[start:stop], "utf-8", "surrogateescape")
+        names = self._name_bytes
+        stop = names.find(b"\0", position, position + MAX_NAME)
+        return "" if stop < 0 else str(names[position:stop], "utf-8", "surrogateescape")
 
     def section(self, name: str) -> Section | None:
         """Return the first section with a name; None if there is none."""
@@ -280,40 +279,39 @@ class ElfFile:
     def sections_named(self, name: str) -> tuple[Section, ...]:
         """Return every section with a name; fast if there is none, which is the common case."""
         wanted = name.encode("utf-8", "surrogateescape") + b"\0"
-        if self._map.find(wanted, *self._names) < 0:
+        if wanted not in self._name_bytes:
             return ()
         return tuple(section for section in self.sections if section.name == name)
 
-    def contents(self, section: Section) -> memoryview:
-        """Return a section's bytes, in place; the caller drops them before the file is closed.
+    def data(self, section: Section) -> FileBytes:
+        """Return a section's bytes, which are read when they are used.
 
         Raises:
             ElfError: the section lies outside the file.
         """
         if section.type == SHT_NOBITS:
-            return self._view[:0]
+            return FileBytes(self._file, 0, 0)
         end = section.offset + section.size
         if end > self.size:
             self._fail(
                 f"truncated: section {excerpt(section.name)} ends at {end:#x},"
                 f" the file has {self.size:#x} bytes"
             )
-        return self._view[section.offset : end]
+        return FileBytes(self._file, section.offset, section.size)
 
-    def find_in(self, section: Section, wanted: bytes) -> Iterator[int]:
-        """Yield the positions in a section at which some bytes stand.
+    def contents(self, section: Section) -> bytes:
+        """Return all bytes of a section.
 
         Raises:
-            ElfError: the section lies outside the file.
+            ElfError: the section lies outside the file, or is larger than real ones.
         """
-        self.contents(section)  # refuses one that lies outside the file
-        if section.type == SHT_NOBITS:
-            return
-        end = section.offset + section.size
-        at = self._map.find(wanted, section.offset, end)
-        while at >= 0:
-            yield at - section.offset
-            at = self._map.find(wanted, at + len(wanted), end)
+        found = self.data(section)
+        if len(found) > MAX_CONTENTS:
+            self._fail(
+                f"section {excerpt(section.name)} has {len(found)} bytes,"
+                f" at most {MAX_CONTENTS} are read"
+            )
+        return found[:]
 
     # Build ID
 
@@ -339,13 +337,14 @@ class ElfFile:
         for _ in range(MAX_BUILD_ID_NOTES):
             if position + self._structs.note.size > end:
                 return None
-            namesz, descsz, kind = self._structs.note.unpack_from(self._map, position)
+            note = self._structs.note
+            namesz, descsz, kind = note.unpack(self._file.read(position, note.size))
             owner = position + self._structs.note.size
             desc = owner + (namesz + 3 & ~3)
             if desc + descsz > end:
                 return None
-            if kind == NT_GNU_BUILD_ID and self._map[owner : owner + namesz] == b"GNU\0":
-                return self._map[desc : desc + descsz].hex()
+            if kind == NT_GNU_BUILD_ID and namesz == 4 and self._file.read(owner, 4) == b"GNU\0":
+                return self._file.read(desc, min(descsz, MAX_BUILD_ID)).hex()
             position = desc + (descsz + 3 & ~3)
         return None
 

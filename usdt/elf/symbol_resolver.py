@@ -6,7 +6,6 @@ debug file, which is used only if it has the same build ID.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from typing import TYPE_CHECKING, Self
 
@@ -127,22 +126,21 @@ class SymbolResolver:
         for section in sections:
             if section.type not in (SHT_RELA, SHT_REL) or not 0 < section.link < len(sections):
                 continue
-            with contextlib.closing(SymbolTable(self._elf, sections[section.link])) as symbols:
-                for address, symbol in self._glob_dat(section):
-                    number += 1
-                    if number > MAX_SLOTS:
-                        return
-                    name = symbols.name(symbol)
-                    if name:
-                        yield name, address
+            symbols = SymbolTable(self._elf, sections[section.link])
+            for address, symbol in self._glob_dat(section):
+                number += 1
+                if number > MAX_SLOTS:
+                    return
+                name = symbols.name(symbol)
+                if name:
+                    yield name, address
 
     def _glob_dat(self, section: Section) -> Iterator[tuple[int, int]]:
         # (address of the slot, index of the symbol) for each relocation of that type.
         wide = self._elf.bits == 64
         shift = 32 if wide else 8
         layout = struct.Struct(("<QQ" if wide else "<II") + ADDEND[wide, section.type])
-        contents = self._elf.contents(section)
-        whole = len(contents) - len(contents) % layout.size
-        for address, info in layout.iter_unpack(contents[:whole]):
-            if info & ((1 << shift) - 1) == GLOB_DAT:
-                yield address, info >> shift
+        for piece in self._elf.data(section).pieces(layout.size):
+            for address, info in layout.iter_unpack(piece):
+                if info & ((1 << shift) - 1) == GLOB_DAT:
+                    yield address, info >> shift

@@ -1,6 +1,6 @@
 """One symbol table of an ELF file: its symbols by name and by address.
 
-The table stays in the mapped file. A name is searched for as bytes among the strings, and only
+The table stays in the file. A name is searched for as bytes among the strings, and only
 symbols that have it are decoded. For addresses an index of numbers is made once; names are read
 when a symbol is returned.
 """
@@ -8,9 +8,9 @@ when a symbol is returned.
 from __future__ import annotations
 
 import bisect
-import contextlib
 import functools
 from array import array
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError
@@ -35,6 +35,7 @@ from usdt.elf.format import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from struct import Struct
 
     from usdt.elf.file import ElfFile
     from usdt.elf.format import Section
@@ -117,14 +118,10 @@ class SymbolTable:
                 f"{elf.path}: section {excerpt(section.name)} has {count} symbols,"
                 f" at most {_MAX_SYMBOLS} are read"
             )
-        self._rows = elf.contents(section)[: count * self._sym.size]
+        self._count = count
+        self._rows = elf.data(section)
         self._string_section = sections[section.link]
-        self._strings = elf.contents(self._string_section)
-
-    def close(self) -> None:
-        """Release the views of the file; idempotent."""
-        self._strings.release()
-        self._rows.release()
+        self._strings = elf.data(self._string_section)
 
     # ------------------------------------------------------------ by name
 
@@ -157,7 +154,7 @@ class SymbolTable:
 
     def matching(self, wanted: Callable[[str], bool]) -> Iterator[ElfSymbol]:
         """Yield the symbols whose names ``wanted`` accepts."""
-        strings = bytes(self._strings)
+        strings = self._elf.contents(self._string_section)
         for row in self._decoded():
             if row[3] & 15 in _CODE_AND_DATA and row[0] and row[4] not in _NO_ADDRESS:
                 end = strings.find(b"\0", row[0], row[0] + _MAX_NAME)
@@ -168,18 +165,17 @@ class SymbolTable:
 
     def name(self, number: int) -> bytes:
         """Return the name of a symbol by its number; b"" if the table does not hold it."""
-        if not 0 <= number * self._sym.size < len(self._rows):
+        if not 0 <= number < self._count:
             return b""
         position = self._row(number)[0]
-        name, end, _ = bytes(self._strings[position : position + _MAX_NAME]).partition(b"\0")
-        return name if end else b""
+        return self._strings.string(position, _MAX_NAME) or b""
 
     def _rows_named(self, *strings: bytes) -> Iterator[_Row]:
         # The symbols whose names are at an occurrence of one of the strings. Linkers store a name
         # as the tail of another.
         positions: set[int] = set()
         for wanted in strings:
-            for position in self._elf.find_in(self._string_section, wanted):
+            for position in self._strings.find_all(wanted):
                 positions.add(position)
                 if len(positions) > _MAX_MATCHES:
                     raise ElfError(
@@ -187,8 +183,8 @@ class SymbolTable:
                         f" many strings in {wanted!r}"
                     )
         if positions:
-            names = self._layout.sym_name.iter_unpack(self._rows)
-            for number in [number for number, (name,) in enumerate(names) if name in positions]:
+            names = enumerate(self._unpacked(self._layout.sym_name))
+            for number in [number for number, (name,) in names if name in positions]:
                 yield self._row(number)
 
     # ------------------------------------------------------------ by address
@@ -206,7 +202,7 @@ class SymbolTable:
 
     def _packed(self) -> Iterator[int]:
         # For each symbol its address, and in the low bits its number.
-        rows = enumerate(self._sym.iter_unpack(self._rows))
+        rows = enumerate(self._unpacked(self._sym))
         thumb = ~1 if self._elf.machine == _EM_ARM else ~0
         if self._wide:
             for number, (name, info, _, section, value, _) in rows:
@@ -280,29 +276,32 @@ class SymbolTable:
     def _with_names(self, rows: Iterable[_Row]) -> list[ElfSymbol]:
         found: list[ElfSymbol] = []
         for row in rows:
-            raw = bytes(self._strings[row[0] : row[0] + _MAX_NAME])
-            name, end, _ = raw.partition(b"\0")
+            name = self._strings.string(row[0], _MAX_NAME)
             # $x, $t, $d: where code and data of ARM and RISC-V begin.
-            if end and name and name[0] != _DOLLAR:
+            if name and name[0] != _DOLLAR:
                 found += self._symbols(row, _without_version(name))
         return found
 
     # ------------------------------------------------------------ rows
 
     def _row(self, number: int) -> _Row:
-        fields = self._sym.unpack_from(self._rows, number * self._sym.size)
+        size = self._sym.size
+        fields = self._sym.unpack(self._rows[number * size : (number + 1) * size])
         if self._wide:
             name, info, other, section, value, size = fields
         else:
             name, value, size, info, other, section = fields
         return name, value, size, info, section, other
 
+    def _unpacked(self, layout: Struct) -> Iterator[tuple[int, ...]]:
+        return chain.from_iterable(map(layout.iter_unpack, self._rows.pieces(layout.size)))
+
     def _decoded(self) -> Iterator[_Row]:
         if self._wide:
-            for name, info, other, section, value, size in self._sym.iter_unpack(self._rows):
+            for name, info, other, section, value, size in self._unpacked(self._sym):
                 yield name, value, size, info, section, other
         else:
-            for name, value, size, info, other, section in self._sym.iter_unpack(self._rows):
+            for name, value, size, info, other, section in self._unpacked(self._sym):
                 yield name, value, size, info, section, other
 
     def _start(self, row: _Row) -> int:
@@ -329,8 +328,7 @@ def symbol_addresses(elf: ElfFile, name: str) -> tuple[int, ...]:
     """
     tables = [one for one in elf.sections if one.type in (SHT_SYMTAB, SHT_DYNSYM)]
     for section in sorted(tables, key=lambda one: one.type):  # .symtab first
-        with contextlib.closing(SymbolTable(elf, section)) as table:
-            found = table.addresses(name)
+        found = SymbolTable(elf, section).addresses(name)
         if found:
             return found
     return ()

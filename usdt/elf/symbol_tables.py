@@ -60,9 +60,8 @@ class SymbolTables:
         self.close()
 
     def close(self) -> None:
-        """Unmap every file; idempotent."""
-        for table in self.__dict__.pop("_tables", ()):
-            table.close()
+        """Close every file; idempotent."""
+        self.__dict__.pop("_tables", None)
         richer, self._richer = self._richer, None
         if richer is not None:
             richer.close()
@@ -104,7 +103,7 @@ class SymbolTables:
 
         try:
             inflate = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_LZMA_MEMORY)
-            data = inflate.decompress(bytes(self.elf.contents(section)), _MAX_DEBUGDATA)
+            data = inflate.decompress(self.elf.contents(section), _MAX_DEBUGDATA)
             yield ElfFile.from_bytes(data, f"{self.elf.path} (.gnu_debugdata)")
         except (lzma.LZMAError, EOFError, ElfError):
             return

@@ -17,7 +17,7 @@ import gc
 from typing import TYPE_CHECKING, Any, Literal
 
 from usdt.base.frozen import frozen
-from usdt.elf.file import ElfFile
+from usdt.elf.file import MAX_CONTENTS, ElfFile
 from usdt.elf.format import ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, excerpt
 from usdt.probes.notes import parse_notes
 
@@ -239,6 +239,8 @@ def unreadable(section: Section, size: int, budget: int) -> str:
     end = section.offset + section.size
     if end > size:
         return f"truncated: it ends at {end:#x}, the file has {size:#x} bytes"
+    if section.size > MAX_CONTENTS:
+        return f"it has {section.size} bytes, at most {MAX_CONTENTS} are read"
     if section.size > budget:
         return "it overlaps others of that name"
     return ""

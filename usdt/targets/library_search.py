@@ -21,6 +21,7 @@ from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.elf.dynamic import Dynamic, parse_dynamic
 from usdt.elf.file import open_regular
+from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import decode_header
 from usdt.targets.ldcache import CacheEntry, parse_cache
 
@@ -360,16 +361,15 @@ def read_dynamic(path: str) -> Dynamic:
         ElfError: not ELF, or damaged.
         TargetError: the file cannot be read.
     """
-    import mmap  # noqa: PLC0415 - most commands never need it
-
+    descriptor = open_regular(path, path)
+    file = OpenFile(descriptor, path)
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return parse_dynamic(data, path)
-    except ElfError:
-        raise
-    except (OSError, ValueError) as err:  # ValueError: an empty file
-        reason = err.strerror if isinstance(err, OSError) else "empty file"
-        raise TargetError(f"{path}: {reason}") from err
+        size = os.fstat(descriptor).st_size
+        if not size:
+            raise TargetError(f"{path}: empty file")
+        return parse_dynamic(FileBytes(file, 0, size), path)
+    finally:
+        file.close()
 
 
 def dependencies(path: str, *, environment: Mapping[str, str] | None = None) -> list[str]:

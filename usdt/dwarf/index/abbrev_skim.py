@@ -130,7 +130,7 @@ class AbbrevSection:
         name: the file's name in messages.
     """
 
-    def __init__(self, data: memoryview, name: str) -> None:
+    def __init__(self, data: bytes, name: str) -> None:
         self._data = data
         self._name = name
         self._known: dict[UnitEncoding, dict[bytes, AbbrevDecl]] = {}

@@ -207,7 +207,7 @@ def _index_part(
     stream: DecompressionStream | None,
 ) -> UnitIndexer:
     # Damaged units are left out and reported.
-    indexer = UnitIndexer(AbbrevSection(part.sections[".debug_abbrev"], files.name))
+    indexer = UnitIndexer(AbbrevSection(part.abbreviation_bytes, files.name))
     split_sections: dict[int, AbbrevSection] = {}
     headers = part.headers if stream is None else part.stream_headers(stream.wait)
     for index, header in enumerate(headers):
@@ -217,11 +217,11 @@ def _index_part(
             splits = part is files.main and indexer.is_split(unit)
             full = files.full_unit(unit) if splits else unit
             if full is not unit:  # in another file
-                sections = full.file.sections
-                key = id(sections.elf)  # which stays open
+                key = id(full.file.sections.elf)  # which stays open
                 seen = key in split_sections
                 if not seen:
-                    split_sections[key] = AbbrevSection(sections[".debug_abbrev"], sections.name)
+                    data, name = full.file.abbreviation_bytes, full.file.sections.name
+                    split_sections[key] = AbbrevSection(data, name)
                 indexer.use_abbreviations(split_sections[key])
                 for position, one in () if seen else files.split_types(full, number):
                     indexer.add_unit(one, position)
@@ -240,5 +240,6 @@ def _index_part(
 
 
 def _drop_pages(part: DebugFile) -> None:
+    part.sections.drop_units()
     for name in (".debug_info", ".debug_str", ".debug_abbrev"):
         drop_pages(part.sections[name])

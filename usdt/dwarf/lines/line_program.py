@@ -24,7 +24,7 @@ from usdt.dwarf.units.forms import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.dwarf.units.forms import FormValue
+    from usdt.dwarf.units.forms import Bytes, FormValue
     from usdt.dwarf.units.units import Unit
 
 __all__ = ("FileTable", "LineTable", "file_name")
@@ -63,7 +63,7 @@ class FileTable:
 
     def __init__(
         self,
-        data: memoryview,
+        data: Bytes,
         at: int,
         encoding: UnitEncoding,
         folder: str,
@@ -188,7 +188,7 @@ class LineTable(FileTable):
 
     def __init__(
         self,
-        data: memoryview,
+        data: Bytes,
         at: int,
         encoding: UnitEncoding,
         folder: str,

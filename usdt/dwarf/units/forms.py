@@ -5,11 +5,16 @@ All functions read from memory at a position. Invalid bytes raise :class:`Malfor
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.frozen import frozen
 from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.errors import MalformedDwarf
+
+if TYPE_CHECKING:
+    from usdt.elf.file_bytes import FileBytes
+
+    Bytes = bytes | memoryview | FileBytes
 
 __all__ = (
     "Abbreviation",
@@ -78,7 +83,7 @@ class FormValue(NamedTuple):
     value: int
 
 
-def read_uleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_uleb128(data: Bytes, at: int) -> tuple[int, int]:
     """Return an unsigned LEB128 number and the position after it."""
     value = data[at]
     if value < 0x80:
@@ -92,14 +97,14 @@ def read_uleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
     raise MalformedDwarf(f"a number of more than {_MAX_LEB} bytes")
 
 
-def read_sleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_sleb128(data: Bytes, at: int) -> tuple[int, int]:
     """Return a signed LEB128 number and the position after it."""
     value, end = read_uleb128(data, at)
     bits = 7 * (end - at)
     return value - (1 << bits) if value >> bits - 1 else value, end
 
 
-def read_string(data: bytes | memoryview, at: int) -> tuple[str, int]:
+def read_string(data: Bytes, at: int) -> tuple[str, int]:
     """Return a NUL-terminated string and the position after it."""
     size = 256
     while size <= _MAX_STRING:
@@ -137,7 +142,7 @@ class UnitEncoding:
             return self.address_size if self.version == 2 else self.offset_size
         return self.offset_size if form in _OFFSETS else _FIXED.get(form)
 
-    def number(self, data: bytes | memoryview, at: int, size: int) -> int:
+    def number(self, data: Bytes, at: int, size: int) -> int:
         """Return an unsigned number of ``size`` bytes."""
         raw = data[at : at + size]
         if len(raw) < size:

@@ -12,7 +12,7 @@ from usdt.dwarf.units.forms import MalformedDwarf, read_uleb128
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from usdt.dwarf.units.forms import UnitEncoding
+    from usdt.dwarf.units.forms import Bytes, UnitEncoding
 
 __all__ = ("RangeMap", "read_aranges", "read_ranges", "read_rnglist")
 
@@ -23,7 +23,7 @@ _NONE = (1 << 32) - 1
 Range = tuple[int, int]
 
 
-def read_ranges(data: memoryview, at: int, encoding: UnitEncoding, base: int) -> list[Range]:
+def read_ranges(data: Bytes, at: int, encoding: UnitEncoding, base: int) -> list[Range]:
     """Return the range list at a position of ``.debug_ranges`` (DWARF 2 to 4).
 
     Args:
@@ -52,7 +52,7 @@ def read_ranges(data: memoryview, at: int, encoding: UnitEncoding, base: int) ->
 
 
 def read_rnglist(
-    data: memoryview,
+    data: Bytes,
     at: int,
     encoding: UnitEncoding,
     base: int,
@@ -103,7 +103,7 @@ def read_rnglist(
     raise MalformedDwarf(f"a list of more than {_MAX_RANGES} ranges")
 
 
-def read_aranges(data: memoryview, plain: UnitEncoding) -> Iterator[tuple[int, int, int]]:
+def read_aranges(data: Bytes, plain: UnitEncoding) -> Iterator[tuple[int, int, int]]:
     """Yield every range of ``.debug_aranges``: start, end, position of the unit."""
     at, seen = 0, 0
     while at < len(data):

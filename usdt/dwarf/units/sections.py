@@ -1,8 +1,8 @@
 """The debug sections of one ELF file, plain or compressed.
 
-Plain sections are used in place. Compressed sections (SHF_COMPRESSED, or ``.zdebug_…`` of older
-binutils) are decompressed in pieces. Large ones are stored in the cache, where later runs find
-them, and so do not stay in memory.
+Plain sections are read when they are used; small ones at once. Compressed sections (SHF_COMPRESSED,
+or ``.zdebug_…`` of older binutils) are decompressed in pieces. Large ones are stored in the cache,
+where later runs find them, and so do not stay in memory.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import struct
 import threading
 import zlib
+from collections import deque
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
@@ -22,10 +23,13 @@ from usdt.dwarf.units.errors import DwarfError
 from usdt.elf.format import SHF_COMPRESSED, SHT_NOBITS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from usdt.elf.file import ElfFile
+    from usdt.elf.file_bytes import FileBytes
     from usdt.elf.format import Section
+
+    SectionBytes = memoryview | FileBytes
 
 __all__ = ("DebugSections", "DecompressionStream", "NotCached", "drop_pages")
 
@@ -38,6 +42,8 @@ _MIN_CACHED = 1 << 20  # bytes; decompressed sections of this size and more are 
 _PIECE = 1 << 20
 _LARGE_PIECE = 8 << 20  # for a thread, which waits for the interpreter lock after each piece
 _MIN_STREAMED = 16 << 20  # bytes; sections of this size and more are read during decompression
+_MIN_LARGE = 1 << 20  # bytes; plain sections of this size and more are not read at once
+_MAX_UNITS = 64 << 20  # bytes of units that are kept
 _EMPTY = memoryview(b"")
 
 
@@ -60,13 +66,15 @@ class DebugSections:
         self.name = elf.path
         self.mark = "<" if elf.byteorder == "little" else ">"
         self.split = elf.section(".debug_info.dwo") is not None
-        self._views: dict[str, memoryview] = {}
+        self._views: dict[str, SectionBytes] = {}
         self._identity: str | None = None
+        self._units: deque[Callable[[], int]] = deque()
+        self._unit_bytes = 0
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
 
-    def __getitem__(self, name: str) -> memoryview:
+    def __getitem__(self, name: str) -> SectionBytes:
         """Return the bytes of a section, decompressed.
 
         Raises:
@@ -82,7 +90,25 @@ class DebugSections:
             self._views[name] = view
         return view
 
-    def _all_of(self, first: Section, view: memoryview) -> memoryview:
+    def limit_unit_bytes(self, size: int, drop: Callable[[], int]) -> None:
+        """Note that a unit has read its bytes; units that read theirs long ago must drop them.
+
+        Args:
+            size: number of the bytes.
+            drop: drops them, and returns their number.
+        """
+        self._units.append(drop)
+        self._unit_bytes += size
+        while self._unit_bytes > _MAX_UNITS and len(self._units) > 1:
+            self._unit_bytes -= self._units.popleft()()
+
+    def drop_units(self) -> None:
+        """Let every unit drop its bytes; they are read again on use."""
+        while self._units:
+            self._units.pop()()
+        self._unit_bytes = 0
+
+    def _all_of(self, first: Section, view: SectionBytes) -> SectionBytes:
         # gcc gives each type unit of a .dwo file its own section, all with the same name.
         others = [one for one in self.elf.sections if one.name == first.name and one != first]
         if not others:
@@ -90,7 +116,7 @@ class DebugSections:
         size = sum(one.size for one in others)
         if len(others) > _MAX_PARTS or size > _MAX_IN_MEMORY:
             raise self._damaged(first, f"{len(others)} others of the same name, {size} bytes")
-        return memoryview(b"".join((view, *(self._read(one) for one in others))))
+        return memoryview(b"".join((view[:], *(self._read(one)[:] for one in others))))
 
     def prepare(self, *names: str) -> None:
         """Decompress some sections in parallel; errors are raised when the sections are used."""
@@ -143,6 +169,7 @@ class DebugSections:
 
     def close(self) -> None:
         """Drop all sections; the caller closes the file."""
+        self.drop_units()
         self._views.clear()
 
     def _find(self, name: str) -> Section | None:
@@ -165,7 +192,7 @@ class DebugSections:
             digest = hashlib.sha256()
             for section in self.elf.sections:
                 if section.name.startswith((".debug_", ".zdebug_")) and section.type != SHT_NOBITS:
-                    data = self.elf.contents(section)
+                    data = self.elf.data(section)
                     digest.update(f"{section.name} {section.flags} {section.size}".encode())
                     digest.update(data[:4096])
                     digest.update(data[-4096:])
@@ -179,34 +206,34 @@ class DebugSections:
             changed = 0
         return f"{self.elf.path} {changed} {self.elf.size}"
 
-    def _read(self, section: Section) -> memoryview:
+    def _read(self, section: Section) -> SectionBytes:
         if section.flags & SHF_COMPRESSED:
             return self._decompressed(section, *self._compressed(section))
-        raw = self.elf.contents(section)
+        raw = self.elf.data(section)
         if section.name.startswith(".z"):
-            if len(raw) < 12 or bytes(raw[:4]) != b"ZLIB":
+            if len(raw) < 12 or raw[:4] != b"ZLIB":
                 raise self._damaged(section, "does not begin with ZLIB and a size")
             size = int.from_bytes(raw[4:12], "big")
-            return self._decompressed(section, raw[12:], _ZLIB, size)
-        return raw
+            return self._decompressed(section, raw.after(12), _ZLIB, size)
+        return raw if len(raw) >= _MIN_LARGE else memoryview(raw[:])
 
-    def _compressed(self, section: Section) -> tuple[memoryview, int, int]:
+    def _compressed(self, section: Section) -> tuple[FileBytes, int, int]:
         # The compressed bytes, the method, and the decompressed size.
-        raw = self.elf.contents(section)
+        raw = self.elf.data(section)
         layout = struct.Struct(self.mark + ("I4xQQ" if self.elf.bits == 64 else "III"))
         if len(raw) < layout.size:
             raise self._damaged(section, f"{len(raw)} bytes, {layout.size} of header expected")
-        kind, size, _ = layout.unpack_from(raw)
-        return raw[layout.size :], kind, size
+        kind, size, _ = layout.unpack(raw[: layout.size])
+        return raw.after(layout.size), kind, size
 
-    def _check_size(self, section: Section, packed: memoryview, kind: int, size: int) -> None:
+    def _check_size(self, section: Section, packed: FileBytes, kind: int, size: int) -> None:
         if kind not in (_ZLIB, _ZSTD):
             raise self._damaged(section, f"compression method {kind}, not 1 (zlib) or 2 (zstd)")
         if size > _MAX_SECTION or (kind == _ZLIB and size > _MAX_RATIO * len(packed) + 64):
             raise self._damaged(section, f"{len(packed)} bytes cannot decompress to {size}")
 
     def _decompressed(
-        self, section: Section, packed: memoryview, kind: int, size: int
+        self, section: Section, packed: FileBytes, kind: int, size: int
     ) -> memoryview:
         self._check_size(section, packed, kind, size)
 
@@ -227,14 +254,14 @@ class DebugSections:
     def _pieces(
         self,
         section: Section,
-        packed: memoryview,
+        packed: FileBytes,
         kind: int,
         size: int,
         most: int = _PIECE,
     ) -> Generator[bytes, None, None]:
         inflate = zlib.decompressobj() if kind == _ZLIB else self._zstd(section)
         total = at = 0
-        pending: bytes | memoryview = b""
+        pending = b""
         try:
             while total <= size and not inflate.eof:
                 if not pending:
@@ -247,8 +274,6 @@ class DebugSections:
                     break
                 total += len(piece)
                 yield piece
-                if total // _LARGE_PIECE != (total - len(piece)) // _LARGE_PIECE:
-                    drop_pages(packed)
         except (zlib.error, OSError, ValueError) as err:
             raise self._damaged(section, f"cannot be decompressed: {err}") from err
         if total != size:
@@ -384,7 +409,7 @@ class _Zstd(_Inflate):
         return b"".join(parts)
 
 
-def drop_pages(view: memoryview) -> None:
-    """Drop the pages of a mapped file from memory; the kernel reads them again on access."""
-    if isinstance(view.obj, mmap.mmap):
-        view.obj.madvise(mmap.MADV_DONTNEED)
+def drop_pages(data: SectionBytes) -> None:
+    """Drop the pages of a file of the cache from memory; the kernel reads them again on access."""
+    if isinstance(data, memoryview) and isinstance(data.obj, mmap.mmap):
+        data.obj.madvise(mmap.MADV_DONTNEED)

@@ -6,7 +6,6 @@ halves of a split unit have.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from usdt.elf.file import ElfFile
+    from usdt.elf.file_bytes import FileBytes
 
 __all__ = ("Opener", "SplitUnits", "alternative_paths", "find_alternative")
 
@@ -72,7 +72,7 @@ def _shared(elf: ElfFile) -> tuple[bytes, str] | None:
     if section.size > _MAX_LINK:
         return None
     # A path, NUL, a build ID.
-    name, end, build_id = bytes(elf.contents(section)).partition(b"\0")
+    name, end, build_id = elf.contents(section).partition(b"\0")
     return (name, build_id.hex()) if end and len(build_id) > 1 else None
 
 
@@ -92,7 +92,7 @@ def _supplement(elf: ElfFile) -> _Supplement | None:
     section = elf.section(".debug_sup")
     if section is None or section.size > _MAX_LINK:
         return None
-    data = bytes(elf.contents(section))
+    data = elf.contents(section)
     name, end, rest = data[3:].partition(b"\0")
     if not end or not rest or data[2] > 1:
         return None
@@ -218,12 +218,10 @@ class _Package:
         section = self.sections.elf.section(name)
         if section is None:
             return None
-        return _PackageIndex(self.sections.elf.contents(section), self.file.byteorder)
+        return _PackageIndex(self.sections.elf.data(section), self.file.byteorder)
 
     def close(self) -> None:
-        if self._index is not None:
-            self._index.data.release()
-            self._index = None
+        self._index = None
 
     def unit(self, number: int, skeleton: Unit) -> Unit | None:
         bases = None if self._index is None else self._index.bases(number)
@@ -244,25 +242,21 @@ class _Package:
         table = self._table(".debug_tu_index")
         if table is None:
             return []
-        with contextlib.closing(table):
-            return [self._part(bases) for bases in table.all()]
+        return [self._part(bases) for bases in table.all()]
 
 
 class _PackageIndex:
     # A hash table: DWO ID or signature → a row with the start of its part of each section.
-    def __init__(self, data: memoryview, byteorder: str) -> None:
-        self.data = data
+    def __init__(self, data: FileBytes, byteorder: str) -> None:
+        self._data = data
         self._plain = UnitEncoding(byteorder, 8, 4, 0)
         self._columns, self._rows, self._slots = (self._number(at) for at in (4, 8, 12))
         slots = self._slots
         if slots > _MAX_SLOTS or slots & slots - 1 or self._columns > 16 or self._rows > slots:
             raise MalformedDwarf("a damaged index of a package")
 
-    def close(self) -> None:
-        self.data.release()
-
     def _number(self, at: int, size: int = 4) -> int:
-        return self._plain.number(self.data, at, size)
+        return self._plain.number(self._data, at, size)
 
     def bases(self, number: int) -> dict[str, int] | None:
         slots = self._slots

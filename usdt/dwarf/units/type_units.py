@@ -18,6 +18,8 @@ from usdt.dwarf.units.units import DebugFile, Unit, UnitHeader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from usdt.dwarf.units.sections import SectionBytes
+
 __all__ = ("SplitSection", "SplitTypes", "TypesFile", "signature_of")
 
 _MAX = 1 << 18
@@ -80,7 +82,7 @@ class _TypesSections(DebugSections):
         super().__init__(inner.elf)
         self._inner = inner
 
-    def __getitem__(self, name: str) -> memoryview:
+    def __getitem__(self, name: str) -> SectionBytes:
         return self._inner[".debug_types" if name == ".debug_info" else name]
 
 
@@ -130,7 +132,7 @@ class SplitTypes:
         if index >= 0:
             start = self._starts[index]
             unit, position = self._units[start], offset - start[1]
-            if start[0] == section and position < len(unit.data):
+            if start[0] == section and position < unit.header.end - unit.header.at:
                 return unit, position
         raise DwarfError(f"no split type unit at {offset:#x}")
 

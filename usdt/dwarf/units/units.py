@@ -30,7 +30,7 @@ from usdt.dwarf.units.ranges import read_ranges, read_rnglist
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.dwarf.units.sections import DebugSections
+    from usdt.dwarf.units.sections import DebugSections, SectionBytes
 
 __all__ = ("DebugFile", "Entry", "Unit", "UnitHeader")
 
@@ -58,7 +58,7 @@ class UnitHeader:
 
     __slots__ = ("abbreviations", "at", "dwo_id", "encoding", "end", "first", "kind")
 
-    def __init__(self, data: memoryview, at: int, byteorder: str) -> None:
+    def __init__(self, data: SectionBytes, at: int, byteorder: str) -> None:
         plain = UnitEncoding(byteorder, 8, 4, 0)
         self.at = at
         length, position, size = plain.number(data, at, 4), at + 4, 4
@@ -124,7 +124,6 @@ class Unit:
     Attributes:
         file: the file that contains it.
         header: its header.
-        data: its bytes, including the header.
         encoding: the encoding of its numbers.
         abbreviations: its abbreviation table.
         skeleton: for a split unit, its skeleton unit in the program's own file; else None.
@@ -138,8 +137,20 @@ class Unit:
         self.header = header
         self.encoding = header.encoding
         self.skeleton = skeleton
-        self.data = file.sections[".debug_info"][header.at : header.end]
         self.abbreviations = file.abbreviations(header)
+
+    @functools.cached_property
+    def data(self) -> bytes | memoryview:
+        """Its bytes, including the header."""
+        sections = self.file.sections
+        found = sections[".debug_info"][self.header.at : self.header.end]
+        if isinstance(found, bytes):
+            sections.limit_unit_bytes(len(found), self.drop_data)
+        return found
+
+    def drop_data(self) -> int:
+        """Drop its bytes, which are read again on use; return their number."""
+        return len(self.__dict__.pop("data", b""))
 
     @functools.cached_property
     def root(self) -> Entry:
@@ -284,7 +295,7 @@ class DebugFile:
         """Drop the cached headers, units and tables."""
         self._units.clear()
         self._tables.clear()
-        for name in ("headers", "_starts", "_abbreviations"):
+        for name in ("headers", "_starts", "abbreviation_bytes"):
             self.__dict__.pop(name, None)
 
     def close(self) -> None:
@@ -345,15 +356,16 @@ class DebugFile:
         return self.unit(self.headers[index]), at - self.headers[index].at
 
     @functools.cached_property
-    def _abbreviations(self) -> bytes:
+    def abbreviation_bytes(self) -> bytes:
+        """The bytes of ``.debug_abbrev``."""
         found = self.sections[".debug_abbrev"]
         if len(found) > _MAX_ABBREVIATIONS:
             raise MalformedDwarf(f"{len(found)} bytes of abbreviations")
-        return bytes(found)
+        return bytes(found[:])
 
     def share_abbreviations(self, other: DebugFile) -> None:
         """Share ``.debug_abbrev`` with another part of the same file instead of copying it."""
-        self.__dict__["_abbreviations"] = other._abbreviations
+        self.__dict__["abbreviation_bytes"] = other.abbreviation_bytes
 
     def abbreviations(self, header: UnitHeader) -> AbbreviationTable:
         """Return the abbreviation table of a unit; units may share one."""
@@ -363,7 +375,7 @@ class DebugFile:
         if found is None:
             if len(self._tables) >= _MAX_TABLES:
                 self._tables.clear()
-            made = AbbreviationTable(self._abbreviations, at, header.encoding)
+            made = AbbreviationTable(self.abbreviation_bytes, at, header.encoding)
             found = self._tables[key] = made
         return found
 
