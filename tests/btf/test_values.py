@@ -289,7 +289,7 @@ def test_absurd_types_are_refused() -> None:
     btf = Btf(out.data())
     for absurd in (number, section):
         for show in (render, render_libbpf):
-            with pytest.raises(BtfError, match="contains"):
+            with pytest.raises(BtfError, match="are not shown: 1000000 values in 4000000 bytes"):
                 show(btf, absurd, b"")
 
 

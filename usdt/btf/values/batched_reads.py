@@ -5,6 +5,7 @@ Generated functions have the data in ``d`` and the offset of the value in ``at``
 
 from __future__ import annotations
 
+import heapq
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -88,16 +89,15 @@ def _shift(order: str, window: tuple[int, int], bit_offset: int, size: int) -> i
 def _groups(numbers: list[tuple[int, int, str, str]]) -> list[list[tuple[int, int, str, str]]]:
     # Numbers that do not overlap are unpacked together; members of a union are not.
     groups: list[list[tuple[int, int, str, str]]] = []
-    ends: list[int] = []
+    ends: list[tuple[int, int]] = []  # a heap: end of a group, its index
     for row in sorted(numbers):
-        for index, end in enumerate(ends):
-            if end <= row[0]:
-                groups[index].append(row)
-                ends[index] = row[0] + row[1]
-                break
+        if ends and ends[0][0] <= row[0]:
+            index = heapq.heappop(ends)[1]
+            groups[index].append(row)
         else:
+            index = len(groups)
             groups.append([row])
-            ends.append(row[0] + row[1])
+        heapq.heappush(ends, (row[0] + row[1], index))
     return groups
 
 

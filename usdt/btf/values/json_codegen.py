@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from usdt.btf.types import Enum
 from usdt.btf.values.batched_reads import BatchedReads
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ("JsonCodegen",)
 
 _INLINED = 100  # values of a structure that has no function of its own
+_MAX_COMPILED = 4096  # values; Python compiles larger expressions in quadratic time
 #: Member → the expression of its value, or of the values of a structure within.
 _Parts: TypeAlias = "dict[str, str | _Parts]"
 
@@ -70,7 +71,7 @@ class JsonCodegen:
         return name
 
     def _function(self, name: str, plan: Plan) -> Any:
-        if isinstance(plan, StructPlan) and not isinstance(plan, TaggedUnionPlan):
+        if _is_compiled(plan):
             body = _Body(self, plan)
             code = compile(body.source(name), f"<type {name}>", "exec")
             exec(code, self.space)  # noqa: S102 - our own code; texts are literals in it
@@ -97,6 +98,12 @@ class JsonCodegen:
         if name not in self.space:
             self.space[name] = EnumTable(found, int, quoted=self.text)
         return name
+
+
+def _is_compiled(plan: Plan) -> TypeGuard[StructPlan]:
+    if not isinstance(plan, StructPlan) or isinstance(plan, TaggedUnionPlan):
+        return False
+    return sum(min(field.plan.values, _INLINED) for field in plan.fields) <= _MAX_COMPILED
 
 
 class _Body:

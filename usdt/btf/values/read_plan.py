@@ -26,8 +26,10 @@ from usdt.btf.types import (
     DataSection,
     Enum,
     Float,
+    FunctionProto,
     Int,
     Member,
+    Modifier,
     Pointer,
     Type,
     Variable,
@@ -52,9 +54,17 @@ __all__ = (
     "StructPlan",
     "TaggedUnionPlan",
     "Variant",
+    "max_text",
 )
 
-_MAX_VALUES = 1 << 22
+# The text of a value is bounded by the value's size: damaged types describe a few bytes as millions
+# of members. Real types stay below: in the kernel's, unions have up to 1,940 characters for a byte,
+# and the largest text has 12 MB.
+_MAX_TEXT = 32 << 20
+_TEXT_OF_ANY = 64 << 10
+_TEXT_PER_BYTE = 3072
+_MAX_CHAIN = 16  # pointers, arrays and qualifiers of one declaration that are counted
+_TEXT_OF_NUMBER = 48  # of a value without its name: indentation, type, digits
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 _CODES |= {(size, False): code.upper() for (size, _), code in _CODES.items()}
 _FLOATS = {4: "f", 8: "d"}
@@ -69,6 +79,7 @@ class Plan:
         extent: bytes from a value's start to the end of its last member: in damaged BTF, that may
             be more than the size.
         values: how many values a value contains, counting each structure as one more.
+        text: about how many characters the longest text of a value has.
         sized: False if the type has no size.
         lacking: ID of a type in it that has no values; None if there is none.
     """
@@ -77,6 +88,7 @@ class Plan:
         self.type = found
         self.size = self.extent = size
         self.values = 1
+        self.text = _TEXT_OF_NUMBER + len(found.name)
         self.lacking = found.id if type(self) is Plan else None
         self.sized = self.lacking is None
 
@@ -102,6 +114,9 @@ class NumberPlan(Plan):
         super().__init__(found, size)
         self.order = byte_order(btf)
         self.signed = isinstance(found, Int | Enum) and found.signed
+        if isinstance(found, Enum):
+            names = sorted((len(one.name) for one in found.values), reverse=True)
+            self.text += sum(names[: 8 * size])  # flags are shown as their names
         self.code = _CODES.get((size, self.signed and not self.is_truth), "")
 
     @property
@@ -200,6 +215,7 @@ class ArrayPlan(Plan):
         self.sized, self.lacking = element.sized, element.lacking
         self.extent = max(self.size, element.extent + element.size * (count - 1)) if count else 0
         self.values = max(1, count) * element.values
+        self.text += 8 * count if self.is_bytes else count * element.text
 
     def read(self, data: bytes, at: int) -> Any:
         """Return a list, or the text of an array of ``char``."""
@@ -239,6 +255,7 @@ class StructPlan(Plan):
         for field in fields:
             self.extent = max(self.extent, field.byte + field.plan.extent)
             self.values += field.plan.values
+            self.text += len(field.name) + field.plan.text
         self.lacking = _lacking(field.plan for field in fields)
         self._parts = [(field.name, field.byte, field.plan.read) for field in fields]
 
@@ -312,6 +329,11 @@ class TaggedUnionPlan(StructPlan):
         return False
 
 
+def max_text(size: int) -> int:
+    """Return how many characters the text of a value of ``size`` bytes may have."""
+    return min(_TEXT_OF_ANY + _TEXT_PER_BYTE * size, _MAX_TEXT)
+
+
 def _variant(name: str, field: Field | None) -> Variant:
     plan = None if field is None else field.plan
     if field is None or not isinstance(plan, StructPlan) or not plan.fields:
@@ -365,8 +387,11 @@ class ReadPlans:
         if depth > MAX_NESTING:
             raise nesting_error(self.btf.name, type_id)
         plan = self._made(found, depth + 1)
-        if plan.values > _MAX_VALUES:
-            raise BtfError(f"{self.btf.name}: BTF type {type_id} contains {plan.values} values")
+        if not isinstance(found, DataSection) and plan.text > max_text(min(plan.size, plan.extent)):
+            raise BtfError(
+                f"{self.btf.name}: values of BTF type {type_id} are not shown: {plan.values} values"
+                f" in {plan.size} bytes, about {plan.text} characters"
+            )
         self._known[found.id] = plan
         return plan
 
@@ -390,14 +415,31 @@ class ReadPlans:
             one = self._of(type_id, depth)
             plan.extent = max(plan.extent, start + one.extent)
             plan.values += one.values
+            plan.text += one.text
         return plan
 
     def _composite(self, found: Composite, depth: int) -> StructPlan:
         fields = tuple(self._field(member, depth) for member in found.members)
         choice = tagged_union_of(self.btf, found)
         if choice is None:
-            return StructPlan(found, fields)
-        return TaggedUnionPlan(found, fields, choice, self.btf)
+            plan = StructPlan(found, fields)
+        else:
+            plan = TaggedUnionPlan(found, fields, choice, self.btf)
+        plan.text += sum(self._declaration_text(member.type_id) for member in found.members)
+        return plan
+
+    def _declaration_text(self, type_id: int) -> int:
+        # About how many characters the declaration of a member's type has.
+        total = 0
+        for _ in range(_MAX_CHAIN):
+            found = self.btf.type(type_id)
+            total += len(found.name)
+            if isinstance(found, FunctionProto):
+                return total + _TEXT_OF_NUMBER * len(found.parameters)
+            if found.name or not isinstance(found, Modifier | Pointer | Array):
+                break
+            type_id = found.type_id
+        return total
 
     def _field(self, member: Member, depth: int) -> Field:
         byte, bit = divmod(member.bit_offset, 8)

@@ -8,6 +8,7 @@ from usdt.base.errors import BtfError
 from usdt.btf.declare import declaration
 from usdt.btf.types import DataSection, Variable
 from usdt.btf.values.options import DumpError, Options, Rendered
+from usdt.btf.values.read_plan import max_text
 from usdt.btf.values.tree_codegen import TreeCodegen
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Renderer:
         Raises:
             BtfError: the type is damaged, nested too deeply or too large.
         """
-        out: list[str] = []
+        enough = self._compiler.plans.of(type_id).extent <= len(data)
+        out: list[str] = [] if enough else _Bounded(4 * max_text(len(data)))
         try:
             self._put(type_id, bytes(data), 0, out)
         except DumpError as err:
@@ -95,6 +97,19 @@ class Renderer:
             enough = at + self._compiler.plans.of(type_id).extent <= len(data)
             function = self._compiler.top(type_id, checked=not enough)
             function(data, at, self._pad, out, len(data))
+
+
+class _Bounded(list[str]):
+    # The text of data that end too early; damaged types may describe their first bytes for ever.
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._left = most
+
+    def append(self, text: str) -> None:
+        self._left -= len(text)
+        if self._left < 0:
+            raise DumpError("E2BIG")
+        super().append(text)
 
 
 def render(

@@ -53,6 +53,7 @@ __all__ = ("TreeCodegen",)
 
 _MAX_BASE = 16
 _INLINED = 100  # values of a structure that has no function of its own
+_MAX_FIELDS = 512  # of one function: compiling takes a hundred times the memory of the source
 
 
 class TreeCodegen:
@@ -106,14 +107,32 @@ class TreeCodegen:
         in_array = in_array or isinstance(plan, ArrayPlan)
         name = f"in{plan.type.id}_{in_array:d}{checked:d}"
         if name not in self.space:
-            body = FunctionBody(self, in_array=in_array, checked=checked, top=False)
             if isinstance(plan, StructPlan):
-                for field in plan.fields:
-                    body.value(field, 0)
+                self._define_fields(name, plan.fields, in_array=in_array, checked=checked)
             else:
+                body = FunctionBody(self, in_array=in_array, checked=checked, top=False)
                 body.elements(plan)
-            self._define(name, body)
+                self._define(name, body)
         return name
+
+    def _define_fields(
+        self, name: str, fields: tuple[Field, ...], *, in_array: bool, checked: bool
+    ) -> None:
+        starts = range(0, len(fields), _MAX_FIELDS) or (0,)
+        names = [f"{name}_{start}" if start else name for start in starts]
+        for start, one in zip(starts, names, strict=True):
+            body = FunctionBody(self, in_array=in_array, checked=checked, top=False)
+            for field in fields[start : start + _MAX_FIELDS]:
+                body.value(field, 0)
+            self._define(one, body)
+        if len(names) > 1:
+            parts = [self.space[one] for one in names]
+
+            def write(data: bytes, at: int, pad: str, out: list[str], end: int) -> None:
+                for part in parts:
+                    part(data, at, pad, out, end)
+
+            self.space[name] = write
 
     def tagged_union(self, plan: TaggedUnionPlan, body: FunctionBody) -> str:
         """Return the name of the function for values of a tagged union.

@@ -19,7 +19,7 @@ from usdt.btf.types import Array
 from usdt.btf.values.compact import CompactFormatter
 from usdt.btf.values.json_codegen import JsonCodegen
 from usdt.btf.values.options import Options
-from usdt.btf.values.read_plan import ReadPlans
+from usdt.btf.values.read_plan import ReadPlans, max_text
 from usdt.btf.values.renderer import Renderer
 from usdt.engine.compiler.record.columns import StructColumn, StructListColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
@@ -60,6 +60,7 @@ class _Structure:
         row = self.btf.resolve(self.shape.type_id) if isinstance(column, StructListColumn) else None
         self.element = row.type_id if isinstance(row, Array) else 0
         self.step = self.btf.size_of(self.element) if self.element else 0
+        self._characters = ReadPlans(self.btf).of(self.shape.type_id).text
         self._order: Literal["little", "big"] = "big" if _is_big(order) else "little"
 
     def address(self, value: bytes) -> int:
@@ -67,6 +68,15 @@ class _Structure:
 
     def data(self, prefix: int, value: bytes) -> bytes:
         return value[8 : 8 + (prefix & (USERS - 1))]
+
+    def left_out(self, data: bytes) -> str:
+        """Return why cut data are not shown; "" if they are.
+
+        Types of a hostile recording may describe a few bytes as a megabyte of text.
+        """
+        if self.step or len(data) >= self.shape.size or self._characters <= max_text(len(data)):
+            return ""
+        return f"left out: {self.shape.size} bytes as {self._characters} characters"
 
 
 def _is_big(order: str) -> bool:
@@ -119,7 +129,8 @@ class StructTextFormatter(_Structure):
         self._pid = pid
         users = " /* user */" if prefix >= USERS else ""
         data = self.data(prefix, value)
-        text = self._render(data)
+        left_out = "" if self._wide else self.left_out(data)
+        text = f"?({left_out})" if left_out else self._render(data)
         if not self._safe or self._wild:
             text = escape_lines(text)
             self._wild = False
@@ -173,8 +184,10 @@ class StructValueFormatter(_Structure):
     def __init__(self, key: str, column: StructColumn | StructListColumn, order: str) -> None:
         super().__init__(key, column, order)
         number = self.shape.type_id
-        plan = ReadPlans(self.btf).readable(number)
+        plans = ReadPlans(self.btf)
+        plan = plans.readable(number)
         self._extent, self._part = plan.extent, plan.read
+        self._element = plans.readable(self.element or number).read
         self._whole = JsonCodegen(self.btf, text=self.text).function(number)
 
     def __call__(self, prefix: int, value: bytes) -> Any:
@@ -183,8 +196,16 @@ class StructValueFormatter(_Structure):
             return Unreadable(reason_of(prefix))
         data = self.data(prefix, value)
         if self.step:
-            return self._part(data, 0)[: len(data) // self.step]
+            return self._list(data)
+        left_out = self.left_out(data)
+        if left_out:
+            return Unreadable(left_out)
         return self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
+
+    def _list(self, data: bytes) -> list[Any]:
+        # The number of elements of a list follows from its number of bytes.
+        last = len(data) - self.step
+        return [self._element(data, at) for at in range(0, last + 1, self.step)]
 
 
 class StructJsonFormatter(StructValueFormatter):
@@ -198,7 +219,10 @@ class StructJsonFormatter(StructValueFormatter):
             return f'{{"error": {quote(reason_of(prefix))}}}'
         data = self.data(prefix, value)
         if self.step:
-            return json.dumps(self._part(data, 0)[: len(data) // self.step])
+            return json.dumps(self._list(data))
+        left_out = self.left_out(data)
+        if left_out:
+            return f'{{"error": {quote(left_out)}}}'
         if len(data) >= self._extent:
             return str(self._whole(data, 0))
         return json.dumps(self._part(data, 0))
