@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.base.text import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -78,7 +79,7 @@ class Kallsyms:
         if not name:  # every function would be a variant
             return [], []
         # Searching for the bytes of the name first is much faster than the expression alone.
-        raw = name.encode("utf-8", "replace")
+        raw = encoded(name)
         line = re.compile(
             rb"([0-9a-f]+) ([a-zA-Z]) (" + re.escape(raw) + rb"(?:\.\S+)?)(?:\t\[(\S+)\])?(?:\n|\Z)"
         )
@@ -106,7 +107,7 @@ class Kallsyms:
 
     def addresses(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
         """Return (module, name) → addresses of some functions; faster than :meth:`functions`."""
-        wanted = {(module.encode(), name.encode()) for module, name in names}
+        wanted = {(encoded(module), encoded(name)) for module, name in names}
         found: dict[tuple[str, str], list[int]] = {}
         for address, _, name, module in _LINE.findall(self._text):
             if (module, name) in wanted:
@@ -195,7 +196,7 @@ class FtraceFunctions:
         self.problem = problem
 
     def __contains__(self, name: str) -> bool:
-        raw = b"\n" + name.encode()
+        raw = b"\n" + encoded(name)
         return raw + b"\n" in self._text or raw + b" [" in self._text
 
     def matching(self, pattern: str) -> list[tuple[str, str]]:

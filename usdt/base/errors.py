@@ -31,7 +31,10 @@ __all__ = (
 
 
 class TracingError(Exception):
-    """Base of all errors of this toolkit; ``str()`` is one line."""
+    """Base of all errors of this toolkit; ``str()`` is one line, which can always be encoded."""
+
+    def __str__(self) -> str:
+        return _encodable(super().__str__())
 
 
 class SyscallError(TracingError, OSError):
@@ -50,7 +53,7 @@ class SyscallError(TracingError, OSError):
 
     def __str__(self) -> str:
         tail = f" ({self.hint})" if self.hint else ""
-        return f"{self.call}: {self.strerror}{tail}"
+        return _encodable(f"{self.call}: {self.strerror}{tail}")
 
 
 class VerifierError(SyscallError):
@@ -96,6 +99,11 @@ class LanguageError(TracingError, ValueError):
         self.column = column
         self.reason = reason
         super().__init__(f"{reason}, at column {column + 1} of {_excerpt(text, column)!r}")
+
+
+def _encodable(text: str) -> str:
+    # Names of files have lone surrogates in place of bytes that are not UTF-8.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _excerpt(text: str, column: int) -> str:

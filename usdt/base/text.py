@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("closest", "printable", "printable_lines")
+__all__ = ("closest", "encoded", "printable", "printable_lines")
 
 _MAX_NAMES = 5000  # that are compared; difflib is slow
 
@@ -30,6 +30,14 @@ def printable_lines(text: str) -> str:
         return text
     lines = ("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
     return "\n".join(lines)
+
+
+def encoded(name: str) -> bytes:
+    """Return a name as bytes of a file, also a name that no file can have (a lone surrogate)."""
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass")
 
 
 def closest(wanted: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -134,7 +134,11 @@ def _is_module_of_sysfs(path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    with open(open_at_once(path), "rb") as file:  # noqa: PTH123
+    try:
+        number = open_at_once(path)
+    except ValueError as err:  # a NUL or a lone surrogate
+        raise BtfError(f"{path!r}: cannot be opened: {err}") from err
+    with open(number, "rb") as file:  # noqa: PTH123
         size = os.fstat(file.fileno()).st_size  # 0 of a pipe
         data = file.read(_MAX_SIZE + 1) if size <= _MAX_SIZE else b""
     if max(size, len(data)) > _MAX_SIZE:

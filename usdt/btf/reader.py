@@ -14,6 +14,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError, NotSupported
+from usdt.base.text import encoded
 from usdt.btf.decode import decode
 from usdt.btf.files import FOLDER, KERNEL, modules, read_btf
 from usdt.btf.format import MAX_NESTING, Kind, kind_of, nesting_error, parse_header
@@ -277,7 +278,7 @@ class Btf:
         This searches the strings for the name and the records for its offset. It takes a few
         milliseconds; decoding all types takes a third of a second.
         """
-        wanted = name.encode("utf-8", "surrogateescape")
+        wanted = encoded(name)
         if not wanted or b"\0" in wanted:
             return []
         found = self.base.find(name, *kinds) if self.base else []

@@ -17,6 +17,7 @@ import stat
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from usdt.base.errors import ElfError, TargetError
+from usdt.base.text import encoded
 from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import (
     EI_NIDENT,
@@ -278,7 +279,7 @@ class ElfFile:
 
     def sections_named(self, name: str) -> tuple[Section, ...]:
         """Return every section with a name; fast if there is none, which is the common case."""
-        wanted = name.encode("utf-8", "surrogateescape") + b"\0"
+        wanted = encoded(name) + b"\0"
         if wanted not in self._name_bytes:
             return ()
         return tuple(section for section in self.sections if section.name == name)

@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import ElfError
+from usdt.base.text import encoded
 from usdt.elf.debug_files import DEBUG_ROOT, find_by_build_id
 from usdt.elf.symbol_table import SymbolTable, symbol_addresses
 
@@ -113,7 +114,7 @@ class SymbolResolver:
     def _slot(self, name: str) -> int | str:
         if self._slots is None:
             self._slots = dict(self._read_slots())
-        slot = self._slots.get(name.encode("utf-8", "surrogateescape"))
+        slot = self._slots.get(encoded(name))
         if slot is None:
             return f"symbol {name} has no slot in the global offset table of {self._elf.path}"
         return slot

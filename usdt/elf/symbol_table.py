@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError
 from usdt.base.frozen import frozen
+from usdt.base.text import encoded
 from usdt.elf.format import (
     ELF_STRUCTS,
     SHN_ABS,
@@ -127,7 +128,7 @@ class SymbolTable:
 
     def named(self, name: str) -> Iterator[ElfSymbol]:
         """Yield the symbols with a name, in table order; versions of symbols do not count."""
-        wanted = name.encode("utf-8", "surrogateescape")
+        wanted = encoded(name)
         if wanted and b"\0" not in wanted:
             for row in self._rows_named(wanted + b"\0", wanted + b"@"):  # memcpy@@GLIBC_2.14
                 if row[3] & 15 in _CODE_AND_DATA and row[4] not in _NO_ADDRESS:
@@ -141,7 +142,7 @@ class SymbolTable:
         Raises:
             ElfError: the name ends too many strings.
         """
-        wanted = name.encode("utf-8", "surrogateescape")
+        wanted = encoded(name)
         if not wanted or b"\0" in wanted:
             return ()
         return tuple(

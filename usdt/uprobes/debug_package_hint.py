@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from usdt.base.text import encoded
+
 __all__ = ("missing_debug", "package_of")
 
 _LISTS = "/var/lib/dpkg/info"
@@ -36,7 +38,7 @@ def package_of(path: str, lists: str = _LISTS) -> str | None:
     # /lib is a link to /usr/lib; packages may still list the file under the shorter name.
     if wanted[0].startswith("/usr/lib"):
         wanted.append(wanted[0].removeprefix("/usr"))
-    lines = [f"\n{one}\n".encode("utf-8", "surrogateescape") for one in wanted]
+    lines = [encoded(f"\n{one}\n") for one in wanted]
     try:
         names = sorted(one.name for one in Path(lists).iterdir() if one.suffix == ".list")
     except OSError:

@@ -15,6 +15,7 @@ import sys
 from array import array
 from typing import TYPE_CHECKING
 
+from usdt.base.text import encoded
 from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
@@ -121,7 +122,7 @@ class DebugIndex:
 
     def type(self, kind: TypeKind, name: str) -> DiePosition | None:
         """Return the position of the type of a kind and a qualified name; None if there is none."""
-        line = f"\n{kind.value}{name}\t".encode("utf-8", "surrogateescape")
+        line = encoded(f"\n{kind.value}{name}\t")
         at = self._text.find(line)
         if at < 0 or "\n" in name or "\t" in name:
             return None
