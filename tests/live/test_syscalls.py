@@ -63,6 +63,37 @@ def test_arguments_and_what_is_returned_are_in_one_event() -> None:
     assert bad["names"] == {"dfd": "AT_FDCWD", "flags": "O_RDONLY|O_CLOEXEC", "return": "-ENOENT"}
 
 
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "return == -ENOENT",
+        "-ENOENT == return",
+        'return == "-ENOENT"',
+        "return < 0 && return != -EACCES",
+        "return == -ENOENT, flags == (O_RDONLY | O_CLOEXEC)",
+        'return == -ENOENT, flags == "O_RDONLY|O_CLOEXEC"',
+        "(flags & O_RDWR) == 0, return < 0",
+        "dfd == AT_FDCWD, return == -ENOENT",
+    ],
+)
+def test_errors_and_flags_are_compared_by_name(predicate: str) -> None:
+    found = events_of(_OPENS, f'syscall:openat({predicate}, filename == "/no*")')
+    assert [event["args"]["return"] for event in found] == [-errno.ENOENT]
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ("return == ENOENT", "the result of a failed call is negative: write -ENOENT"),
+        ("flags == O_WRONLY|O_CREAT", "write parentheses, … == (O_WRONLY|O_CREAT)"),
+        ("flags == O_CLOEXE", "unknown name 'O_CLOEXE'; did you mean O_CLOEXEC?"),
+        ('flags == "O_RDONLY|O_CLOEXE"', "none of its values has the name"),
+    ],
+)
+def test_misspelt_names_of_numbers_are_refused(items: str, message: str) -> None:
+    assert message in kprobe("trace", f"syscall:openat({items})", code=2).stderr.splitlines()[-1]
+
+
 _CALL = re.compile(r"syscall:(\w+)\((.*)\) = (.*)$")
 
 

@@ -20,7 +20,7 @@ from usdt.uprobes.arguments import (
 from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Item, ProbeText
@@ -227,7 +227,7 @@ class FunctionRequest:
         if parameters is None:
             return list(arguments)
         wanted = untyped_names(self.text.items)
-        known = {one: {argument.name for argument in has} for one, has in arguments.items()}
+        known = {one: set(_known_names(has)) for one, has in arguments.items()}
         if self._wants_all:
             wanted.append(ALL_ARGUMENTS)
             for one in arguments:
@@ -280,6 +280,13 @@ def _other_names(
         f"no parameters of {function.name} are known: it has none, or was compiled without -g; "
         "arg0… and return work without it"
     )
+
+
+def _known_names(arguments: Sequence[Argument]) -> Iterator[str]:
+    # Names of arguments, and those of their values.
+    for argument in arguments:
+        yield argument.name
+        yield from (name for _, name in argument.names.every) if argument.names else ()
 
 
 def _inside(function: ProbeFunction) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import errno
+import functools
+import operator
 from typing import TYPE_CHECKING, Any, Self
 
+from usdt.base.error_numbers import ERROR_NUMBERS, error_name
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ("DevT", "Enumerators", "Errno", "Flags", "NamedNumber", "ValueNames")
 
-_ERRORS = 4095  # MAX_ERRNO: a result of -4095…-1 is an error number
+_MAX_ERROR = 4095  # MAX_ERRNO: a result of -4095…-1 is an error number
 
 
 class ValueNames:
@@ -53,8 +55,12 @@ class ValueNames:
 
     def number_of(self, name: str) -> int | None:
         """Return the value of a single enumerator or flag; None if no value has this name."""
-        pairs = (*self.choices, *self.table)
-        return next((number for number, known in pairs if known == name), None)
+        return next((number for number, known in self.every if known == name), None)
+
+    @property
+    def every(self) -> tuple[tuple[int, str], ...]:
+        """All pairs of a value and its name."""
+        return (*self.choices, *self.table)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -96,7 +102,7 @@ class Flags(ValueNames):
     kind = "flags"
 
     def find(self, value: int) -> str | None:
-        """Return the names of a value's bits, or None if it has none."""
+        """Return the names of a value's bits, joined by ``separator``; None if none has a name."""
         found = [name for number, name in self.choices if number == value & self.mask]
         known = self.mask if found else 0
         left = value & ~known
@@ -109,6 +115,12 @@ class Flags(ValueNames):
         if left:
             found.append(hex(left & ((1 << 64) - 1)))
         return self.separator.join(found)
+
+    def number_of(self, name: str) -> int | None:
+        """Return the value of flags, joined by ``separator``; None if a name is unknown."""
+        numbers = [ValueNames.number_of(self, one.strip()) for one in name.split(self.separator)]
+        known = [number for number in numbers if number is not None]
+        return functools.reduce(operator.or_, known) if len(known) == len(numbers) else None
 
 
 @frozen
@@ -128,12 +140,17 @@ class Errno(ValueNames):
 
     def find(self, value: int) -> str | None:
         """Return the name of an error number, or None for any other value."""
-        known = -_ERRORS <= value < 0
-        return f"-{errno.errorcode.get(-value, -value)}" if known else None
+        known = -_MAX_ERROR <= value < 0
+        return f"-{error_name(-value) or -value}" if known else None
+
+    def number_of(self, name: str) -> int | None:
+        """Return the value of ``-ENOENT``."""
+        number = ERROR_NUMBERS.get(name.removeprefix("-"))
+        return -number if number is not None and name.startswith("-") else None
 
     def show_result(self, value: int) -> str:
         """Return ``-2 ENOENT`` for an error, the digits for any other value."""
-        name = errno.errorcode.get(-value) if value < 0 else None
+        name = error_name(-value) if value < 0 else None
         return str(value) if name is None else f"{value} {name}"
 
 

@@ -12,6 +12,7 @@ from usdt.arch.locations import (
     ValueClass,
     ValueType,
 )
+from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.errors import BtfError, LanguageError
 from usdt.base.text import closest
 from usdt.engine.compiler.constant_folding import fold
@@ -37,9 +38,10 @@ from usdt.engine.compiler.resolve.conversions import (
     pointer_arithmetic,
     promote,
 )
-from usdt.engine.compiler.resolve.names import KINDS, resolve_integer, resolve_name
+from usdt.engine.compiler.resolve.names import KINDS, constant_of, resolve_integer, resolve_name
 from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.compiler.resolve.strings import StringComparisons
+from usdt.engine.compiler.value_names import Errno
 from usdt.engine.language.c_type_names import NAMED_TYPES
 from usdt.engine.language.tree import (
     Binary,
@@ -129,6 +131,8 @@ class Resolver(StringComparisons):
     def _binary(self, tree: Binary) -> Node:
         if tree.op in _ORDER and (is_string(tree.left) or is_string(tree.right)):
             return self.compare_strings(tree)
+        self._check_flags(tree)
+        self._check_error(tree)
         left, right = self.scalar(tree.left), self.scalar(tree.right)
         if tree.op in ("&&", "||"):
             return fold(ShortCircuit(tree.op, left, right))
@@ -144,6 +148,34 @@ class Resolver(StringComparisons):
         if tree.op in _ORDER:
             return fold(Compare(tree.op, left, right, kind))
         return fold(Arithmetic(tree.op, left, right, kind))
+
+    def _check_flags(self, tree: Binary) -> None:
+        # C takes "flags == O_WRONLY|O_CREAT" for "(flags == O_WRONLY) | O_CREAT".
+        compared, flag = tree.left, tree.right
+        if (
+            tree.op in ("|", "&", "^")
+            and isinstance(compared, Binary)
+            and compared.op in _ORDER
+            and isinstance(flag, Name)
+            and flag.name not in self.scope.arguments
+            and constant_of(flag.name, self.scope) is not None
+        ):
+            first = self.scope.text[compared.right.start : compared.right.end]
+            reason = (
+                f"{compared.op} binds more tightly than {tree.op}, as in C: write parentheses, "
+            )
+            reason += f"… {compared.op} ({first}{tree.op}{flag.name})"
+            raise self.scope.error(tree, reason)
+
+    def _check_error(self, tree: Binary) -> None:
+        # The result of a system call that failed is negative.
+        for value, number in ((tree.left, tree.right), (tree.right, tree.left)):
+            if tree.op in ("==", "!=") and isinstance(value, Name) and isinstance(number, Name):
+                argument = self.scope.arguments.get(value.name)
+                errors = argument is not None and isinstance(argument.names, Errno)
+                if errors and number.name in ERROR_NUMBERS:
+                    reason = f"the result of a failed call is negative: write -{number.name}"
+                    raise self.scope.error(number, reason)
 
     def _member(self, tree: Member) -> Node:
         if self.scope.types is not None:

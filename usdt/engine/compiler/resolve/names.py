@@ -1,4 +1,7 @@
-"""Resolution of names and constants, and errors for unknown names."""
+"""Resolution of names and constants, and errors for unknown names.
+
+Names of errors (``ENOENT``) and of the values of arguments (``O_CREAT``) are constants.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,21 @@ from usdt.arch.locations import (
     ValueClass,
     ValueType,
 )
+from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.engine.compiler.ir import (
+    S32,
+    S64,
+    U32,
+    U64,
     ArgumentValue,
     Builtin,
     InRegisters,
     Node,
     Number,
     Unavailable,
+    bounds,
     wrap,
 )
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Integer, Name
 
-__all__ = ("KINDS", "argument_of", "resolve_integer", "resolve_name")
+__all__ = ("KINDS", "argument_of", "constant_of", "resolve_integer", "resolve_name")
 
 _STACKS = ("ustack", "kstack")
 KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # whether signed → class
@@ -78,6 +87,11 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
     if name in _STACKS:
         raise scope.error(tree, f"{name} stands alone as an item: a stack is no number")
+    number = constant_of(name, scope)
+    if number is not None:
+        kinds = (S32, U32, S64, U64)
+        kind = next(one for one in kinds if bounds(one)[0] <= number <= bounds(one)[1])
+        return Number(number, kind)
     raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
 
 
@@ -111,6 +125,15 @@ def argument_of(tree: Name, scope: Scope) -> Argument:
     return replace(argument, fetch=where)
 
 
+def constant_of(name: str, scope: Scope) -> int | None:
+    """Return the number of an error, or of a value of an argument; None for other names."""
+    for argument in scope.arguments.values():
+        number = None if argument.names is None else argument.names.number_of(name)
+        if number is not None and name.isidentifier():
+            return number
+    return ERROR_NUMBERS.get(name)
+
+
 def _no_argument(name: str, scope: Scope) -> str:
     if not scope.declared and scope.arguments:
         return f"{scope.probe} has no {name}; known here: {', '.join(scope.arguments)}"
@@ -122,5 +145,8 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 def _nearest(name: str, scope: Scope) -> str:
     known = [*scope.arguments, *INTEGER_BUILTINS, "comm", "func", *_STACKS]
-    close = closest(name, known)
+    constants = [
+        text for one in scope.arguments.values() if one.names for _, text in one.names.every
+    ]
+    close = closest(name, [*known, *constants, *ERROR_NUMBERS])
     return f"; did you mean {close}?" if close else f"; known here: {', '.join(known)}"

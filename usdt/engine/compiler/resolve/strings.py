@@ -86,7 +86,7 @@ class StringComparisons(OperandResolver):
             wanted = text.value.decode("utf-8", "replace")
             number = names.number_of(wanted)
             if number is None:
-                close = closest(wanted, [name for _, name in names.table])
+                close = closest(wanted, [name for _, name in names.every])
                 hint = f"; did you mean {close}?" if close else ""
                 raise self.scope.error(text, f"none of its values has the name {wanted!r}{hint}")
             node = node or self.resolve(value)
