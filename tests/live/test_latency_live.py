@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from aggregating import aggregating, beside_a_trace, log2_buckets, stopped
 from fixtures import Fixture, build, start
-from tracing_tools import one_error, run_usdt
+from tracing_tools import one_error, run_usdt, usdt
 
 _SLEEP = 5_000  # microseconds between two rounds
 _EVEN, _ODD = "threads:hit(arg1 % 2 == 0)", "threads:hit(arg1 % 2 == 1)"
@@ -139,3 +141,53 @@ def test_units(unit: str, size: int) -> None:
             result = stopped(tool).one
     (bucket,) = result["buckets"]
     assert bucket == log2_buckets([result["sum"] // size])[0]
+
+
+def test_groups_are_a_table_sorted_as_asked_for() -> None:
+    with program("threads", "-t", 3, "-n", 20, "-s", 1000) as threads:
+        threads.wait_ready()
+        words = ("-p", threads.pid, _EVEN, _ODD, "--by", "arg0", "--sort", "arg0")
+        with (
+            usdt("latency", *words) as tool,
+            usdt("latency", *words, "--hist") as histograms,
+            usdt("stats", "--json", *words) as stats,
+        ):
+            for one in (tool, histograms, stats):
+                one.wait_tracing()
+            threads.fire()
+            for one in (tool, histograms):
+                one.process.send_signal(signal.SIGINT)
+                one.finish()
+            found = stopped(stats)
+    head, *lines = (line.split() for line in tool.lines)
+    assert head == ["COUNT", "P50", "AVG", "MAX", "TOTAL", "PROBE", "arg0"]
+    assert [(line[0], line[-1]) for line in lines] == [("10", "0"), ("10", "1"), ("10", "2")]
+    assert sum("|@" in line for line in histograms.lines) >= 3
+    assert [(one["key"]["arg0"], one["count"]) for one in found.results] == [
+        (0, 10),
+        (1, 10),
+        (2, 10),
+    ]
+    for result in found.results:
+        assert "buckets" not in result
+        assert result["start"] == _EVEN
+        assert result["max"] >= result["avg"] >= result["min"] >= 1000 * 1000
+    assert found.pairs == {"unfinished": 0, "unmatched": 0, "deep": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        (
+            ("latency", "a:b", "a:c", "--sort", "size"),
+            "--sort size: no such column; expected one",
+            1,
+        ),
+        (("count", "a:b", "--sort", "sum"), "--sort sum: no such column; expected one of count", 1),
+        (("stats", "a:b(arg0)", "--key", "tid"), "--key and --end-key need START END", 2),
+    ],
+)
+def test_an_order_or_a_key_that_means_nothing(
+    words: tuple[str, ...], message: str, code: int
+) -> None:
+    assert message in one_error(run_usdt(*words), code=code)

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usdt.base.errors import TracingError
+from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.output.heatmap import Heatmap, legend, shade
 from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
 from usdt.engine.aggregate.output.svg import Drawing, svg
 from usdt.engine.aggregate.output.text import duration, histogram, histograms, label, number, table
-from usdt.engine.aggregate.results import Part, Result
+from usdt.engine.aggregate.results import Part, Result, order
 from usdt.engine.aggregate.session import UnpairedCounts
-from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
+from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, parse_keys
 from usdt.engine.aggregate.values import Value
 from usdt.engine.runtime.session import Lost
 
@@ -80,12 +82,12 @@ def test_a_table_has_columns() -> None:
         Result("p:q", "p:q", (Part("tid", "7", "7"), Part("comm", "a", '"a"')), Value(5)),
         Result("p:long", "p:long", (Part("tid", "12345", "7"), Part("comm", "b", "")), Value(10)),
     ]
-    assert table(results, stats=False) == [
+    assert table(results, columns(Aggregation())) == [
         "   COUNT  PROBE   tid    comm\n",
         "       5  p:q     7      a\n",
         "      10  p:long  12345  b\n",
     ]
-    assert table([], stats=False) == []
+    assert table([], columns(Aggregation())) == []
 
 
 def test_a_table_of_statistics() -> None:
@@ -93,10 +95,61 @@ def test_a_table_of_statistics() -> None:
         Result("p:q", "p:q", (), Value(4, -10, -9, 5)),
         Result("p:\x1b[31m", "p:\x1b[31m", (), Value(2, 7, None, None)),
     ]
-    head, first, second = (line.split() for line in table(results, stats=True))
+    head, first, second = (
+        line.split() for line in table(results, columns(Aggregation(stats=True)))
+    )
     assert head == ["COUNT", "MIN", "AVG", "MAX", "SUM", "PROBE"]
     assert first == ["4", "-9", "-2.5", "5", "-10", "p:q"]
     assert second == ["2", "?", "3.5", "?", "7", "p:\\x1b[31m"]
+
+
+def test_a_table_of_times() -> None:
+    times = Aggregation(stats=True, buckets=Log2(), pair=parse_keys("tid", "--key"))
+    value = Value(4, 9_000, 1_024, 4_000, buckets_of(12, 12, 12, 13, of=Log2()))
+    head, line = table([Result("p:q", "p:q", (Part("tid", "7", "7"),), value)], columns(times))
+    assert head.split() == ["COUNT", "P50", "AVG", "MAX", "TOTAL", "PROBE", "tid"]
+    numbers = ["4", *"1.71 us 2.25 us 4.00 us 9.00 us".split(), "p:q", "7"]  # noqa: SIM905 - as shown
+    assert line.split() == numbers
+
+
+_UNSORTED = [
+    Result("p:q", "p:q", (Part("a", a, a, number=float(a)), Part("s", s, f'"{s}"')), value)
+    for a, s, value in [
+        ("10", "x", Value(3, 30, 1, 20)),
+        ("9", "y", Value(2, 90, 5, 70)),
+        ("-1", "z", Value(5, 10, None, None)),
+    ]
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        (None, "9 10 -1"),
+        ("count", "9 10 -1"),
+        ("avg", "-1 10 9"),
+        ("MAX", "-1 10 9"),
+        ("min", "-1 10 9"),
+        ("sum", "-1 10 9"),
+        ("total", "-1 10 9"),
+        ("key", "-1 9 10"),
+        ("a", "-1 9 10"),
+        ("s", "10 9 -1"),
+    ],
+)
+def test_results_are_sorted_by_a_column(name: str | None, last: str) -> None:
+    aggregation = Aggregation(stats=True, keys=parse_keys("a, s", "--by"))
+    found = sorted(_UNSORTED, key=order(aggregation, name))
+    assert " ".join(result.key[0].text for result in found) == last
+
+
+def test_a_column_that_is_not_there_is_refused() -> None:
+    aggregation = Aggregation(keys=parse_keys("arg0 % 2", "--by"))
+    with pytest.raises(TracingError) as caught:
+        order(aggregation, "p50")
+    assert str(caught.value) == "--sort p50: no such column; expected one of count, key, arg0%2"
+    with pytest.raises(TracingError, match=r"expected one of count$"):
+        order(Aggregation(), "key")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +188,7 @@ def test_a_result_as_json() -> None:
         "avg": 11.0,
         "max": 30,
         "sum": 33,
+        "p50": 22.5,
         "buckets": [
             {"low": 0, "high": 10, "count": 1},
             {"low": 10, "high": 20, "count": 0},

@@ -6,7 +6,9 @@ import json
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
+from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack, TruncatedStr
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.output.formatters import escape
@@ -14,15 +16,19 @@ from usdt.engine.output.frames import folded, frame_json, frame_text
 from usdt.engine.output.stacks import no_frames, no_frames_folded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from usdt.engine.aggregate.planning import Source
     from usdt.engine.aggregate.session import AggregateSession, Row
+    from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.stacks import StackResolver
 
-__all__ = ("Part", "Result", "Results")
+__all__ = ("Part", "Result", "Results", "order")
+
+_KEY = "key"  # of --sort
+_SYNONYMS = {"total": "sum", "sum": "total"}
 
 
 @frozen
@@ -36,6 +42,7 @@ class Part:
         frames: for a stack, human-readable frames, innermost first.
         folded: for a stack, ``outer;…;inner``.
         named: the name of a number that has one.
+        number: the part, if it is a number.
     """
 
     name: str
@@ -44,6 +51,7 @@ class Part:
     frames: tuple[str, ...] = ()
     folded: str = ""
     named: str = ""
+    number: float | None = None
 
 
 @frozen
@@ -79,8 +87,16 @@ class Results:
         self._requests = requests
         self._resolver = resolver
 
-    def of(self, rows: Iterable[Row], top: int | None = None) -> list[Result]:
-        """Return the results of some rows, the largest count last; ``top`` limits their number."""
+    def of(
+        self, rows: Iterable[Row], top: int | None = None, sort: str | None = None
+    ) -> list[Result]:
+        """Return the results of some rows, the largest last.
+
+        Args:
+            rows: the rows.
+            top: maximum number of results.
+            sort: the column to sort by; by default the count.
+        """
         merged: dict[tuple[str, tuple[Part, ...]], Result] = {}
         for row in rows:
             label = self._label(row.source)
@@ -88,7 +104,7 @@ class Results:
             known = merged.get((label, key))
             value = row.value if known is None else known.value.plus(row.value)
             merged[label, key] = Result(label, row.source.probe, key, value)
-        found = sorted(merged.values(), key=_rank)
+        found = sorted(merged.values(), key=order(self._session.aggregation, sort))
         return found[-top:] if top else found
 
     def _names(self) -> list[str]:
@@ -113,7 +129,7 @@ class Results:
             shown = escape(value) + ("..." if isinstance(value, TruncatedStr) else "")
             return Part(name, shown, quote(value))
         named = value.name if isinstance(value, NamedNumber) else ""
-        return Part(name, str(value), json.dumps(value), named=named)
+        return Part(name, str(value), json.dumps(value), named=named, number=_number(value))
 
     def _stack(self, name: str, stack: Stack) -> Part:
         kind = _kind(stack.kind)
@@ -134,6 +150,50 @@ def _kind(word: str) -> Any:
     return word
 
 
-def _rank(result: Result) -> tuple[int, str, str]:
-    # Sort by count first; the rest keeps the order of equal counts the same in every reading.
-    return result.value.count, result.probe, ",".join(part.json for part in result.key)
+def _number(value: Any) -> float | None:
+    # A NaN equals no other, and could not be sorted.
+    return value if isinstance(value, int | float) and value == value else None  # noqa: PLR0124
+
+
+def order(aggregation: Aggregation, name: str | None) -> Callable[[Result], Any]:
+    """Return the function by which results are sorted, the largest last.
+
+    Args:
+        aggregation: the aggregation.
+        name: a column, ``key``, or one expression of ``--by``; None for ``count``.
+
+    Raises:
+        TracingError: there is no such column.
+    """
+    if name is None:
+        return lambda result: _rank(result, result.value.count)
+    keys = [item.text for item in aggregation.keys.items]
+    wanted = name.replace(" ", "")  # as in the text of an item
+    for index, key in enumerate(keys):
+        if key == wanted:
+            return lambda result: _rank(result, _part_rank(result.key[index]))
+    if name == _KEY and keys:
+        return lambda result: (*map(_part_rank, result.key), result.probe)
+    shown = columns(aggregation)
+    for column in shown:
+        if wanted.lower() in {column.name, _SYNONYMS.get(column.name)}:
+            return lambda result: _rank(result, _known_last(column.number(result.value)))
+    known = ", ".join([*(column.name for column in shown), *([_KEY, *keys] if keys else [])])
+    raise TracingError(f"--sort {name}: no such column; expected one of {known}")
+
+
+def _rank(result: Result, first: Any) -> tuple[Any, ...]:
+    # The rest keeps the order of equal results the same in every reading.
+    key = ",".join(part.json for part in result.key)
+    return first, result.value.count, result.probe, key
+
+
+def _known_last(number: float | None) -> tuple[bool, float]:
+    return number is not None, number or 0
+
+
+def _part_rank(part: Part) -> tuple[bool, float, str]:
+    # Numbers come before text, and are compared as numbers.
+    if isinstance(part.number, int | float):
+        return False, part.number, ""
+    return True, 0, part.text or part.json

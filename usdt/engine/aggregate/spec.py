@@ -10,6 +10,8 @@ from usdt.engine.language import parse_items
 from usdt.engine.language.tree import Call, Name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.engine.language.tree import Item, ProbeText
 
 __all__ = (
@@ -19,6 +21,7 @@ __all__ = (
     "Items",
     "Linear",
     "Log2",
+    "are_start_and_end",
     "is_pattern",
     "is_return",
     "is_stack",
@@ -171,6 +174,16 @@ def is_stack(item: Item) -> bool:
 def is_return(item: Item) -> bool:
     """Return whether an item is ``return`` alone: the function's return is then the hit."""
     return isinstance(item.expression, Name) and item.expression.name == "return"
+
+
+def are_start_and_end(requests: Sequence[ProbeText]) -> bool:
+    """Return whether two probes are a start and an end: neither has a value to aggregate.
+
+    ``return`` alone selects the return of a function; two returns are values of two functions.
+    """
+    values = [[item for item in one.items if not item.is_predicate] for one in requests]
+    returns = all(is_return(item) for items in values for item in items)
+    return len(values) == 2 and returns and not all(values)
 
 
 def is_pattern(request: ProbeText) -> bool:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from usdt.engine.aggregate.spec import Aggregation
+    from collections.abc import Callable
+
+    from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
 
 __all__ = (
     "COUNT",
@@ -29,6 +31,7 @@ __all__ = (
     "NONE",
     "Value",
     "buckets_at",
+    "median",
     "total",
     "unpack",
     "value_size",
@@ -102,6 +105,38 @@ def total(values: list[Value]) -> Value:
     for value in values:
         result = result.plus(value)
     return result
+
+
+def median(value: Value, buckets: Log2 | Linear | None, unit: int = 1) -> float | None:
+    """Return the value that half of the hits do not exceed, interpolated within its bucket.
+
+    Args:
+        value: counts of the buckets, and minimum and maximum if they are known.
+        buckets: the edges of the buckets.
+        unit: the size of one unit of the edges, in units of the result.
+
+    Returns:
+        None without hits, or if the bucket is unbounded and the extreme beyond it is unknown.
+    """
+    if buckets is None:
+        return None
+    below, half = 0, value.count / 2
+    for index, count in enumerate(value.buckets):
+        if count and below + count >= half:
+            low, high = buckets.edges(index)
+            least = _bound(None if low is None else low * unit, value.min, max)
+            greatest = _bound(None if high is None else high * unit - 1, value.max, min)
+            if least is None or greatest is None:
+                return None
+            return least + (greatest - least) * (half - below) / count
+        below += count
+    return None
+
+
+def _bound(edge: int | None, extreme: int | None, tighter: Callable[..., int]) -> int | None:
+    # Returns the tighter of an edge and an extreme, if any is known.
+    known = [number for number in (edge, extreme) if number is not None]
+    return tighter(known) if known else None
 
 
 def buckets_at(aggregation: Aggregation) -> int:

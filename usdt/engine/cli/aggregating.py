@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.base.errors import TracingError
+from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.aggregate.output.heatmap import Heatmap
 from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
 from usdt.engine.aggregate.output.text import folded_lines, histograms, table
-from usdt.engine.aggregate.results import Results
+from usdt.engine.aggregate.results import Results, order
 from usdt.engine.aggregate.session import AggregateSession, Row
 from usdt.engine.aggregate.spec import (
     Aggregation,
     Linear,
     Log2,
+    are_start_and_end,
     is_pattern,
     parse_keys,
     parse_linear,
@@ -65,8 +67,12 @@ def run_hist(kind: ProbeKind, values: dict[str, Any]) -> int:
 
 
 def run_stats(kind: ProbeKind, values: dict[str, Any]) -> int:
-    """Compute count, min, avg, max and sum of a value; return the exit code."""
+    """Compute count, min, avg, max and sum of a value or a time; return the exit code."""
     options = _aggregate_options(values)
+    if are_start_and_end(parse_requests(values["probes"], kind)):
+        return _run(kind, values, options, _times(options, stats=True, buckets=None))
+    if options.key is not None or options.end_key is not None:
+        raise click.UsageError("--key and --end-key need START END, two probes without a value")
     return _run(kind, values, options, _aggregation(options, stats=True))
 
 
@@ -75,7 +81,7 @@ def run_latency(kind: ProbeKind, values: dict[str, Any]) -> int:
     start = values["start"]
     values["probes"] = (start, values["end"] or _return_of(kind, start))
     options = _aggregate_options(values)
-    return _run(kind, values, options, _times(options, stats=True))
+    return _run(kind, values, options, _times(options, stats=True, buckets=_buckets(options)))
 
 
 def _return_of(kind: ProbeKind, text: str) -> str:
@@ -93,7 +99,7 @@ def run_heatmap(kind: ProbeKind, values: dict[str, Any]) -> int:
     if number > 2:
         raise click.UsageError(f"heatmap takes START END or PROBE(EXPR), not {number} probes")
     if number == 2:
-        aggregation = _times(options, stats=False)
+        aggregation = _times(options, stats=False, buckets=_buckets(options))
     else:
         if options.key is not None:
             raise click.UsageError("--key needs START END")
@@ -112,6 +118,8 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
         values.get("key"),
         values.get("end_key"),
         values.get("unit", defaults.unit),
+        values.get("sort"),
+        values.get("hist", False),
     )
 
 
@@ -128,12 +136,12 @@ def _keys(values: dict[str, Any]) -> str | None:
     return ",".join(keys) or None
 
 
-def _times(options: AggregateOptions, *, stats: bool) -> Aggregation:
+def _times(options: AggregateOptions, *, stats: bool, buckets: Log2 | Linear | None) -> Aggregation:
     key = options.key if options.key is not None else "tid"
     return _aggregation(
         options,
         stats=stats,
-        buckets=_buckets(options),
+        buckets=buckets,
         pair=parse_keys(key, "--key"),
         pair_end=parse_keys(options.end_key, "--end-key") or None,
         unit=_UNITS[options.unit],
@@ -168,6 +176,7 @@ def _run(
     requests = parse_requests(values["probes"], kind)
     for request in requests:
         aggregation.check(request)
+    order(aggregation, aggregate.sort)  # checked before anything is attached
     given = (values.get("by"), aggregate.key, aggregate.end_key)
     keys = tuple(item for text in given if text for item in parse_items(text))
     options = parse_options(requests, values, keys=keys, aggregated=True)
@@ -289,7 +298,7 @@ class AggregateJob:
 
     def _lines(self, rows: list[Row]) -> list[str]:
         results = Results(self.aggregates, self.requests, self.resolver)
-        shown = results.of(rows, self.aggregate.top)
+        shown = results.of(rows, self.aggregate.top, self.aggregate.sort)
         for notice in self.resolver.take_notices():
             say(notice)
         if self.options.output.folded:
@@ -297,10 +306,19 @@ class AggregateJob:
         if self.options.output.as_json:
             about = self._about()
             return [result_line(result, self.aggregation, about) for result in shown]
-        if self.aggregation.buckets is None:
-            return table(shown, stats=self.aggregation.stats)
+        buckets = self.aggregation.buckets
+        if buckets is None or self._tabular:
+            return table(shown, columns(self.aggregation))
         paired = self.aggregation.pair is not None
-        return histograms(shown, self.aggregation.buckets, what=self._what(), times=paired)
+        return histograms(shown, buckets, what=self._what(), times=paired)
+
+    @property
+    def _tabular(self) -> bool:
+        # Whether results are lines of a table: a histogram for each of many groups is too long.
+        aggregation = self.aggregation
+        if aggregation.buckets is None:
+            return True
+        return aggregation.pair is not None and bool(aggregation.keys) and not self.aggregate.hist
 
     def _about(self) -> dict[str, Any]:
         about: dict[str, Any] = {}
@@ -335,7 +353,7 @@ class AggregateJob:
         width, height = os.get_terminal_size(1)
         lines = [line.rstrip("\n")[: width - 1] + "\n" for line in self._lines(rows)]
         available = height - 2
-        if self.aggregation.buckets is None and len(lines) > available:  # the largest come last
+        if self._tabular and len(lines) > available:  # the largest come last
             lines = [lines[0], *lines[len(lines) - available + 1 :]]
         self.output.write([_CLEAR, *lines[:available]])
 

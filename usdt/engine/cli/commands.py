@@ -21,7 +21,7 @@ _LINES = {
     "trace": "Print every hit.",
     "count": "Count hits in the kernel.",
     "hist": "Show a histogram of a value, computed in the kernel.",
-    "stats": "Show count, min, avg, max and sum of a value.",
+    "stats": "Show count, min, avg, max and sum of a value or a time.",
     "latency": "Show a histogram of the time between two probes.",
     "heatmap": "Show a histogram over time.",
 }
@@ -32,10 +32,13 @@ _HELP = {
     "hist": (
         "Show a histogram of EXPR, computed in the kernel. Further items of PROBE are predicates."
     ),
-    "stats": "Show count, min, avg, max and sum of EXPR, computed in the kernel.",
+    "stats": (
+        "Show count, min, avg, max and sum of EXPR, computed in the kernel; with START END, "
+        "those of the time from one to the other, paired as latency does."
+    ),
     "latency": (
         "Show histograms of the time from START to END, or from a function's entry to its return. "
-        "Items are predicates; --by is evaluated at END."
+        "Items are predicates. With --by, which is evaluated at END, show a table."
     ),
     "heatmap": (
         "Show a histogram over time: one row per interval, shaded by count. "
@@ -104,13 +107,17 @@ def _options(name: str, kind: ProbeKind) -> Decorator:
         case "latency":
             start = click.argument("start", metavar="START")
             end = click.argument("end", metavar="[END]", required=False)
-            own = (start, end, options.key_options, options.group_options, interval)
+            own = (
+                *(start, end, options.key_options, options.group_options, interval),
+                click.option("--hist", is_flag=True, help="With --by: show histograms."),
+            )
         case "heatmap":
             interval = options.interval_option("Time that each row covers.", default=1.0)
             stop = options.stop_options("Stop after N rows.")
             own = (_probes("START END | PROBE(EXPR)"), options.key_options, interval)
         case "stats":
-            own = (_probes("PROBE(EXPR)..."), options.group_options, interval)
+            probes = _probes("PROBE(EXPR)... | START END")
+            own = (probes, options.pair_options, options.group_options, interval)
         case _:
             own = (_probes("PROBE..."), options.group_options, interval)
     return options.combined(

@@ -46,6 +46,7 @@ __all__ = (
     "lines_option",
     "method_option",
     "output_options",
+    "pair_options",
     "parse_options",
     "parse_requests",
     "pid_option",
@@ -303,7 +304,7 @@ def attach_options(*, tracefs: bool = False) -> Decorator:
 # ------------------------------------------------------------ aggregating commands
 
 
-#: Adds --by, --max-keys, --top, and the options of stacks.
+#: Adds --by, --max-keys, --top, --sort, and the options of stacks.
 group_options = combined(
     click.option(
         "--by",
@@ -312,6 +313,11 @@ group_options = combined(
     ),
     click.option(
         "--top", type=click.IntRange(1), metavar="N", help="Show only the N largest groups."
+    ),
+    click.option(
+        "--sort",
+        metavar="COLUMN",
+        help="Sort by COLUMN (count, avg, max, ...), key or an EXPR of --by; default count.",
     ),
     click.option(
         "--max-keys",
@@ -345,14 +351,19 @@ linear_option = click.option(
     help="Use buckets of STEP from LO to HI instead of powers of two.",
 )
 
-#: Adds --key, --end-key, --unit and --linear, for times from a start to an end.
-key_options = combined(
+#: Adds --key and --end-key, for times from a start to an end.
+pair_options = combined(
     click.option(
         "--key",
         metavar="EXPR,...",
-        help="Match each start to its end by EXPR,...: integers, strings; default tid.",
+        help="Match each START to its END by EXPR,...: integers, strings; default tid.",
     ),
     click.option("--end-key", metavar="EXPR,...", help="Key at END, if it differs from --key."),
+)
+
+#: Adds the options of :data:`pair_options`, --unit and --linear.
+key_options = combined(
+    pair_options,
     click.option(
         "--unit",
         type=click.Choice(["ns", "us", "ms", "s"]),

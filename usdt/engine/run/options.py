@@ -126,6 +126,8 @@ class AggregateOptions:
         key: expressions that match a start to its end.
         end_key: the key at the end, if it differs from ``key``.
         unit: unit of times: ``ns``, ``us``, ``ms`` or ``s``.
+        sort: the column by which results are sorted; None is the count.
+        hist: whether to show a histogram for each group of times, not a table.
     """
 
     by: str | None = None
@@ -136,6 +138,8 @@ class AggregateOptions:
     key: str | None = None
     end_key: str | None = None
     unit: str = "ns"
+    sort: str | None = None
+    hist: bool = False
 
 
 def split_command(text: str) -> tuple[str, ...]:

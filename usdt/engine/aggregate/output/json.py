@@ -7,6 +7,7 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.aggregate.output.text import spanned
+from usdt.engine.aggregate.values import median
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,7 @@ def _numbers(value: Value, aggregation: Aggregation) -> dict[str, Any]:
         found["max"] = value.max
         found["sum"] = value.sum
     if aggregation.buckets is not None:
+        found["p50"] = median(value, aggregation.buckets, aggregation.unit)
         found["buckets"] = bucket_list(value.buckets, aggregation.buckets)
     return found
 

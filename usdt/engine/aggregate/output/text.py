@@ -13,6 +13,7 @@ from usdt.engine.output.formatters import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.engine.aggregate.columns import Column
     from usdt.engine.aggregate.results import Result
     from usdt.engine.aggregate.spec import Linear
     from usdt.engine.aggregate.values import Value
@@ -34,12 +35,12 @@ _PREFIXES = ("", "K", "M", "G", "T", "P", "E")
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 
 
-def table(results: Sequence[Result], *, stats: bool) -> list[str]:
+def table(results: Sequence[Result], columns: Sequence[Column]) -> list[str]:
     """Return a header line and one line per result, each followed by the frames of its stacks."""
     if not results:
         return []
-    names = ["COUNT", *(("MIN", "AVG", "MAX", "SUM") if stats else ())]
-    numbers = [_numbers(result.value, stats=stats) for result in results]
+    names = [column.name.upper() for column in columns]
+    numbers = [[_cell(column, result.value) for column in columns] for result in results]
     keys = [part.name for part in results[0].key if not part.frames]
     words = [
         [escape(result.probe), *(part.text for part in result.key if not part.frames)]
@@ -47,10 +48,10 @@ def table(results: Sequence[Result], *, stats: bool) -> list[str]:
     ]
     widths = [max(8, *map(len, column)) for column in zip(names, *numbers, strict=True)]
     heads = ["PROBE", *keys]
-    columns = [max(map(len, column)) for column in zip(heads, *words, strict=True)]
-    lines = [_line(names, widths, heads, columns)]
+    word_widths = [max(map(len, column)) for column in zip(heads, *words, strict=True)]
+    lines = [_line(names, widths, heads, word_widths)]
     for result, row, words_of in zip(results, numbers, words, strict=True):
-        lines.append(_line(row, widths, words_of, columns))
+        lines.append(_line(row, widths, words_of, word_widths))
         lines += [f"{'':10}{frame}\n" for part in result.key for frame in part.frames]
     return lines
 
@@ -81,12 +82,14 @@ def _line(
     return f"{left}  {right}".rstrip() + "\n"
 
 
-def _numbers(value: Value, *, stats: bool) -> list[str]:
-    if not stats:
-        return [str(value.count)]
-    average = f"{value.average:.1f}".removesuffix(".0")
-    least, greatest = ("?" if v is None else str(v) for v in (value.min, value.max))
-    return [str(value.count), least, average, greatest, str(value.sum)]
+def _cell(column: Column, value: Value) -> str:
+    number_of = column.number(value)
+    if number_of is None:
+        return "?"
+    if column.time:
+        return duration(number_of)
+    # An integer may not fit a float.
+    return str(number_of) if isinstance(number_of, int) else f"{number_of:.1f}".removesuffix(".0")
 
 
 def histograms(
