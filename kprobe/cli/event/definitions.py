@@ -15,6 +15,7 @@ from kprobe.events.syntax_2009 import translate
 from kprobe.events.values import FileOffset
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
+from usdt.base.text import printable
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import combined
 from usdt.tracefs.definitions import EVENT_FILES, define_event, remove_event
@@ -64,7 +65,7 @@ def define(words: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> 
     defined = []
     for item in parse_definitions(read_lines(words, files), dialect_of(root)):
         if dry_run:
-            click.echo(f"{item.file}: {item.definition}")
+            click.echo(printable(f"{item.file}: {item.definition}"))
             continue
         try:
             defined.append(define_event(root, item.file, str(item.definition), item.name))
@@ -72,7 +73,7 @@ def define(words: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> 
             for event in reversed(defined):
                 remove_event(root, event)
             raise
-        click.echo(item.name)
+        click.echo(printable(item.name))
 
 
 @frozen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.base.errors import SyscallError, TracingError
-from usdt.base.text import printable
+from usdt.base.text import printable, printable_lines
 from usdt.engine.cli.click_group import plural, say
 from usdt.tracefs.definitions import list_events, remove_event
 from usdt.tracefs.mount import tracefs, write_control
@@ -122,7 +122,7 @@ def set_filter(event: str, text: str | None) -> None:
     """Set the FILTER of an event in the shared buffer; 0 clears it. Without FILTER, show it."""
     path = _switchable(event) / "filter"
     if text is None:
-        click.echo(path.read_text().rstrip("\n"))
+        click.echo(printable_lines(path.read_text().rstrip("\n")))
         return
     try:
         write_control(path, text)
@@ -180,7 +180,7 @@ def clean() -> int:
 
     removed, failures = remove_leftovers(tracefs())
     for line in removed:
-        click.echo(f"removed {line}")
+        click.echo(printable(f"removed {line}"))
     for line in failures:
         say(line)
     if not removed and not failures:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from planning import plan
-from recordings import CASES, frames, make, many, read, record
+from recordings import CASES, frames, make, many, read, record, text
 from tracing_tools import USDT, one_error, run_usdt
 
 from usdt.engine.runtime.session import Lost
@@ -28,6 +28,32 @@ def place(tmp_path: Path) -> Path:
     path = tmp_path / "it.usdt"
     path.write_bytes(GOOD)
     return path
+
+
+@pytest.mark.parametrize("form", [(), ("--csv",), ("--json",), ("--chrome",)])
+def test_a_terminal_gets_no_character_that_it_would_obey(
+    tmp_path: Path, form: tuple[str, ...]
+) -> None:
+    hostile = "\x1b[2J\x07\x9b1m\u202e".encode()
+    made = plan("str(arg7, 15)")
+    payload = text(hostile + b"\0", 16)
+    path = tmp_path / "it.usdt"
+    path.write_bytes(make([(1, "p:\x1b]0;x\x07", made)], [record(payload, comm=hostile)]))
+    main, side = os.openpty()
+    done = subprocess.run(
+        [USDT, "report", path, *form],
+        stdout=side,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "NO_COLOR": "1"},
+        check=False,
+    )
+    os.close(side)
+    shown = os.read(main, 1 << 16).decode()
+    os.close(main)
+    assert done.returncode == 0, done.stderr
+    assert shown
+    assert not [c for c in shown if not c.isprintable() and c not in "\t\r\n"], shown
+    assert "1b" in shown
 
 
 def test_lines_for_eyes(place: Path) -> None:

@@ -73,6 +73,48 @@ def test_texts_are_quoted_in_tables(value: bytes) -> None:
     assert row['(str(arg7)=="a,b")+0'] == "1"
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\tx",
+        "\r=1",
+        "\n",
+        "＝1",
+        "'=1",
+        "''@",
+        '=A("b","c")',
+    ],
+)
+def test_text_that_a_spreadsheet_would_run_gets_an_apostrophe(value: str) -> None:
+    made = plan("str(arg7, 15), comm, arg4")
+    shown = value.encode()[:15]
+    payload = text(shown + b"\0", 16) + struct.pack("=q", -5)
+    (row,) = table(make([(1, "-:q", made)], [record(payload, comm=shown)]))
+    assert row["str(arg7,15)"] == row["comm"] == f"'{shown.decode()}"
+    assert row["probe"] == "'-:q"
+    assert row["arg4"] == "-5"
+
+
+@pytest.mark.parametrize("value", [b"'", b"a=1", b"'a", b" =1", b"1-1", b"?"])
+def test_other_text_stays_as_it_is_in_tables(value: bytes) -> None:
+    made = plan("str(arg7, 15)")
+    (row,) = table(make([(1, "p:q", made)], [record(text(value + b"\0", 16), comm=value)]))
+    assert row["str(arg7,15)"] == row["comm"] == value.decode()
+
+
+def test_a_semicolon_cannot_divide_a_cell() -> None:
+    made = plan("str(arg7, 15)")
+    content = make([(1, "p:q", made)], [record(text(b"a;=1\0", 16))])
+    with reader(content) as recording:
+        recording.survey()
+        form = CsvFormatter(columns_of(case.layout for case in recording.variants))
+    assert read(content, form)[0].endswith(',"a;=1"\n')
+
+
 def test_what_cannot_be_read_says_so_in_tables() -> None:
     made = plan("arg8, str(arg7, 3)")
     payload = struct.pack("=Qq", 1, 5) + text(b"", 4, length=-14)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
+from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line, report_losses
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
@@ -160,8 +161,11 @@ class _Report:
             survey.survey()
             columns = columns_of(c.layout for c in survey.variants if self._wanted(c.probe))
         formatter = CsvFormatter(columns, self.stacks)
-        self.output.write([formatter.title()])
-        self._lines(formatter)
+        # In a file, cells are exactly what was traced; a terminal would obey some of it.
+        shown = printable_lines if self.output.terminal else str
+        self.output.write([shown(formatter.title())])
+        for batch in self._replay(formatter):
+            self.output.write([*map(shown, batch)])
 
     def _folded(self) -> None:
         counts: Counter[str] = Counter()

@@ -2,11 +2,16 @@
 
 Quoting follows RFC 4180; lines end in a newline only, as usual in Unix. All probes share one table,
 whose columns are the union of their items.
+
+Traced programs choose the text of cells, and spreadsheets run text that begins like a formula. As
+OWASP recommends ("CSV Injection"), such a cell gets an apostrophe in front. So does text that
+begins with apostrophes and then like a formula, so that a reader can undo it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
@@ -25,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ("CsvFormatter", "columns_of")
 
 _FIXED = ("time", "pid", "tid", "cpu", "comm", "probe")
-_SPECIAL = frozenset(',"\r\n\t ')
+_SPECIAL = frozenset(',;"\r\n\t ')  # a semicolon divides cells where commas divide digits
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
 def columns_of(layouts: Iterable[RecordLayout]) -> list[str]:
@@ -92,6 +98,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict):
         value = json.dumps(value)
     text = value if isinstance(value, str) else repr(value)
+    if isinstance(value, str) and _FORMULA.match(text):
+        text = f"'{text}"
     if _SPECIAL.isdisjoint(text):
         return text
     return '"' + text.replace('"', '""') + '"'
