@@ -56,6 +56,31 @@ def test_a_terminal_gets_no_character_that_it_would_obey(
     assert "1b" in shown
 
 
+def test_standard_error_that_cannot_be_written_stops_nothing(place: Path) -> None:
+    whole = run_usdt("report", place)
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [USDT, "report", place], stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, whole.stdout)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [USDT, "report", place], stdout=subprocess.PIPE, stderr=writer, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (0, whole.stdout)
+
+
+@pytest.mark.parametrize("words", [("report", "/nonexistent"), ("no-such-command",)])
+def test_an_error_that_cannot_be_written_has_its_exit_code(words: tuple[str, ...]) -> None:
+    expected = run_usdt(*words).returncode
+    assert expected in (1, 2)
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run([USDT, *words], stderr=full, check=False)
+    assert done.returncode == expected
+
+
 def test_lines_for_eyes(place: Path) -> None:
     done = run_usdt("report", place)
     assert done.returncode == 0

@@ -5,11 +5,13 @@ This module imports nothing of the engine, so that ``--help`` is fast.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import sys
 from importlib import import_module
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -190,6 +192,29 @@ def _repair_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, TextIOWrapper):
+        stream = _Messages(2, "w", closefd=False)
+        sys.stderr = TextIOWrapper(
+            stream,
+            encoding=sys.stderr.encoding,
+            errors="backslashreplace",
+            write_through=True,
+        )
+
+
+class _Messages(FileIO):
+    # Standard error. Results on stdout do not depend on it: a full disk or a closed pipe there is
+    # ignored.
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data)
+        size = view.nbytes
+        with contextlib.suppress(OSError):
+            while view:
+                written = super().write(view)
+                if written is None:  # another user of the terminal made it non-blocking
+                    select.select([], [self], [])
+                view = view[written or 0 :]
+        return size
 
 
 def _call(function: Callable[[], Any]) -> int:
