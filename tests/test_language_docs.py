@@ -56,7 +56,8 @@ def test_values_can_be_shown(item: str) -> None:
 
 
 def test_every_name_of_the_language_is_told_of() -> None:
-    named = {re.split(r"\W", value)[0] for value in _VALUES}
+    texts = [span for row in rows("Strings") for span in code(row[0])]
+    named = {re.split(r"\W", value)[0] for value in (*_VALUES, *texts)}
     assert named >= BUILTINS | set(FUNCTIONS)
     operators = {re.sub(r"\w|\s", "", span) for row in rows("Operators") for span in code(row[0])}
     assert operators >= set(PRECEDENCE)

@@ -141,6 +141,8 @@ def test_predicates_on_members_enums_bit_fields_and_texts() -> None:
     chosen = {
         'req->path == "/ind*"': 1,
         'req->path != "/index.html"': 0,
+        'req->path == "*dex*l"': 1,
+        'contains(req->path, "x.x")': 0,
         'req->method == "GET" && req->priority < -15': 1,
         'req->shade == "GREEN" && req->color == "BLUE"': 1,
         'req->shade == "RED"': 0,
@@ -155,6 +157,10 @@ def test_texts_of_cxx_compare_by_their_length() -> None:
         '*pointer == "a"': 0,
         '*pointer == "a*"': 1,
         'little == "small"': 1,
+        'little == "*mal*"': 1,
+        'contains(little, "smalls")': 0,
+        'little == "*ll"': 1,
+        'little == "s*x"': 0,
         'moved != "x"': 1,
     }
     assert hits_of(path, "strings", "little[0]", list(chosen)) == list(chosen.values())

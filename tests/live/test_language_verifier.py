@@ -109,7 +109,7 @@ def test_the_disassembly_is_the_kernels_own(maps: dict[str, Map]) -> None:
     numbers = {name: item.fd.fileno() for name, item in maps.items()}
     for kind in ("texts", "predicates"):
         for items, code, flags in _programs(kind):
-            log = bytearray(1 << 22)
+            log = bytearray(1 << 24)
             license_ = b"GPL\0"
             insns = code.link(numbers)
             fields = (len(insns) // 8, insns, license_, 2, len(log), log, 0, flags)

@@ -128,7 +128,11 @@ def condition(text: str) -> str:
         ("arg4 + 1 > 3", ""),
         ("arg4 > arg5", ""),
         ("arg4 > 3u", ""),
-        ('str(arg7) == "a*b*"', ""),
+        ('str(arg7) == "*a*b*"', 'a0 ~ "*a*b*"'),
+        ('str(arg7) != "*a"', '!(a0 ~ "*a")'),
+        ('comm == "*in*"', 'comm ~ "*in*"'),
+        ('str(arg7, 9) == "*a"', ""),
+        (r'str(arg7) == "a\**"', ""),
         ("arg4 + 1 > 3, arg5 == 2", "a1 == 2"),
     ],
 )

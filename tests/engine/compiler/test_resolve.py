@@ -29,6 +29,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     Unavailable,
 )
 from usdt.engine.compiler.resolve import INTEGER_BUILTINS, Scope, resolve
@@ -168,6 +169,16 @@ def _text(text: bytes, *, prefix: bool = False, equal: bool = True) -> StringEqu
     return StringEqualsConst(fetched(7), text, prefix, equal)
 
 
+def _match(
+    *parts: bytes,
+    limit: int = 254,
+    cut: bool = False,
+    equal: bool = True,
+    address: Node | None = fetched(7),  # noqa: B008 - a frozen record
+) -> StringMatches:
+    return StringMatches(address, parts, limit, cut, None, equal)
+
+
 def _comm(text: bytes) -> StringEqualsConst:
     return StringEqualsConst(None, text, prefix=False, equal=True)
 
@@ -181,7 +192,14 @@ _COMPARED = {
     "empty": ('str(arg7) == ""', _text(b"")),
     "cut where it is shown cut": ('str(arg7, 3) == "GET"', _text(b"GET", prefix=True)),
     "longer than what is shown": ('str(arg7, 2) != "GET"', Number(1, S32)),
-    "a star inside is itself": ('str(arg7) == "a*b"', _text(b"a*b")),
+    "a star inside": ('str(arg7) == "a*b"', _match(b"a", b"b")),
+    "a star before": ('str(arg7) != "*b"', _match(b"", b"b", equal=False)),
+    "a star on both sides": ('str(arg7, 30) == "*b*"', _match(b"", b"b", b"", limit=30, cut=True)),
+    "a part": ('contains(str(arg7), "b")', _match(b"", b"b", b"")),
+    "no part": ('!contains(str(arg7), "b")', Not(_match(b"", b"b", b""))),
+    "a literal star": (r'str(arg7) == "\*b*"', _text(b"*b", prefix=True)),
+    "a longer pattern than what is shown": ('str(arg7, 3) == "*GET*s"', Number(0, S32)),
+    "the end of the command's name": ('comm == "*x"', _match(b"", b"x", limit=15, address=None)),
     "the command's name": ('comm == "nginx"', _comm(b"nginx")),
     "15 bytes": ('comm == "fifteen-bytes-x"', _comm(b"fifteen-bytes-x")),
     "no name has 16 bytes": ('comm == "sixteen-bytes-xx"', Number(0, S32)),
@@ -208,6 +226,9 @@ def test_func_is_known_when_the_program_is_written() -> None:
         ('func == "p:*"', 1),
         ('"x*" == func', 0),
         ('func == "p:\\x2a"', 0),
+        ('func == "*:q"', 1),
+        ('contains(func, "p")', 1),
+        ('func == "*p"', 0),
     ):
         scope = Scope(text, "p:q", {}, 0, function="p:q")
         assert resolve(parse_expression(text).expression, scope) == Number(truth, S32), text
@@ -215,8 +236,9 @@ def test_func_is_known_when_the_program_is_written() -> None:
 
 def test_a_star_by_its_number_is_a_star() -> None:
     assert node(r'str(arg7) == "a\x2a"') == _text(b"a*")
-    assert node('str(arg7) == "a**"') == _text(b"a*", prefix=True)
-    assert node('str(arg7) == "*a"') == _text(b"*a")
+    assert node(r'str(arg7) == "a\*"') == _text(b"a*")
+    assert node(r'str(arg7) == "a\**"') == _text(b"a*", prefix=True)
+    assert node('str(arg7) == "a**"') == _text(b"a", prefix=True)
 
 
 def test_strings_are_compared_as_they_are_shown() -> None:

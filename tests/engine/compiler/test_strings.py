@@ -21,6 +21,7 @@ from hits import (
 from planning import argument, plan
 
 from usdt.arch.locations import Register
+from usdt.base.errors import LanguageError
 from usdt.engine.compiler.arguments import Argument
 
 
@@ -70,6 +71,63 @@ def test_strings_compared(text: bytes, constant: str, equal: bool, old: bool) ->
         machine = text_machine(text, old_strings=old)
         found = run(f'(str(arg0) {op} "{constant}") + 0', machine, POINTER, sleepable=True)
         assert [*found.values()] == [int(passes)]
+
+
+_PATTERNS = {
+    "inside": (b"from orders o\0#", "*orders*", True),
+    "at the beginning": (b"orders\0", "*orders*", True),
+    "at the end": (b"my orders\0", "*orders*", True),
+    "only almost": (b"my order\0s", "*orders*", False),
+    "begun twice": (b"ororders\0", "*orders*", True),
+    "nothing in an empty string": (b"\0orders", "*orders*", False),
+    "the end": (b"a.json\0", "*.json", True),
+    "not the end": (b"a.jsonx\0", "*.json", False),
+    "the end, also earlier": (b"a.json.json\0", "*.json", True),
+    "both ends": (b"GET /x HTTP/1.1\0", "GET *HTTP/1.1", True),
+    "both ends overlap": (b"aba\0", "ab*ba", False),
+    "both ends touch": (b"abba\0", "ab*ba", True),
+    "in order": (b"SELECT a FROM b\0", "SELECT*FROM*", True),
+    "not in order": (b"FROM b SELECT a\0", "*SELECT*FROM*", False),
+    "three parts": (b"xxaybzcyy\0", "x*a*b*c*y", True),
+    "the second part missing": (b"xxayzcyy\0", "x*a*b*c*y", False),
+    "the first part leaves room": (b"aab\0", "*a*ab", True),
+    "a literal star": (b"count(*)\0", r"*(\*)", True),
+    "no literal star": (b"count(1)\0", r"*(\*)", False),
+    "the last byte searched": (b"z" * 253 + b"x\0", "*x*", True),
+    "the last byte as the end": (b"z" * 253 + b"x\0", "*x", True),
+    "a byte more": (b"z" * 254 + b"x\0", "*x*", False),
+    "an end that is not seen": (b"z" * 253 + b"xx\0", "*x", False),
+}
+
+
+@pytest.mark.parametrize(("text", "pattern", "equal"), _PATTERNS.values(), ids=_PATTERNS)
+def test_patterns(text: bytes, pattern: str, equal: bool) -> None:
+    for op, passes in (("==", equal), ("!=", not equal)):
+        found = run(f'str(arg0) {op} "{pattern}", pid', text_machine(text), POINTER)
+        assert (found is not None) is passes
+        items = f'(str(arg0) {op} "{pattern}") + 0'
+        assert [*run(items, text_machine(text), POINTER, sleepable=True).values()] == [int(passes)]
+    node = plan(f'str(arg0) == "{pattern}"', (POINTER,)).predicates[0]
+    assert node.is_true(text.partition(b"\0")[0]) is equal  # type: ignore[union-attr]
+
+
+def test_a_pattern_sees_the_bytes_that_are_shown() -> None:
+    for text, items, truth in (
+        (b"abcdef\0", 'str(arg0, 3) == "*c"', 1),
+        (b"abcdef\0", 'str(arg0, 3) == "*d*"', 0),
+        (b"ab\0", 'str(arg0, 3) == "*b"', 1),
+        (b"abcdef\0", 'str(arg0, 6) == "a*f"', 1),
+    ):
+        found = run(f"({items}) + 0", text_machine(text), POINTER)
+        assert [*found.values()] == [truth], items
+
+
+def test_the_search_has_a_bounded_program() -> None:
+    for pattern, limit, most in (("*" + "x" * 40, 254, 28), ("*" + "y*" * 40, 254, 0)):
+        with pytest.raises(LanguageError, match=f"in {limit} bytes: expected at most {most}"):
+            plan(f'str(arg0) == "{pattern}"', (POINTER,))
+    made = plan(f'str(arg0) == "*{"x" * 28}", str(arg0, 100) == "*{"x" * 70}"', (POINTER,))
+    assert len(program(made).insns) // 8 < 1 << 15
 
 
 _LONG = b"x" * 300

@@ -141,7 +141,7 @@ def grown(trees):
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *nowhere)
         for function, (least, most) in FUNCTIONS.items()
-        if function != "out"
+        if function not in ("out", "contains")
         for count in range(least, most + 1)
     ]
     return st.one_of(
@@ -159,7 +159,15 @@ trees = st.recursive(
     st.one_of(
         st.builds(Name, words, *nowhere),
         integers,
-        st.builds(Text, st.binary(max_size=6), st.booleans(), *nowhere),
+        st.builds(
+            Text,
+            st.one_of(
+                st.binary(max_size=6).map(lambda value: (value,)),
+                st.tuples(st.binary(max_size=3), st.binary(max_size=3)),
+                st.tuples(st.binary(max_size=3), st.just(b"x"), st.binary(max_size=3)),
+            ),
+            *nowhere,
+        ),
     ),
     grown,
     max_leaves=12,

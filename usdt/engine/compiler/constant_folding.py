@@ -15,6 +15,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     Unavailable,
     bounds,
     can_fail,
@@ -42,6 +43,8 @@ def fold(node: Node) -> Node:
         case (
             Deref(address=Unavailable(reason=reason))
             | StringEqualsConst(address=Unavailable(reason=reason))
+            | StringMatches(address=Unavailable(reason=reason))
+            | StringMatches(length=Unavailable(reason=reason))
         ):
             return Unavailable(reason, node.type)
         case (
@@ -81,7 +84,8 @@ def fold(node: Node) -> Node:
     return node
 
 
-_TRUTHS = (Compare, StringEqualsConst, StringEquals, ShortCircuit, Not)  # their value is 0 or 1
+# Their value is 0 or 1.
+_TRUTHS = (Compare, StringEqualsConst, StringMatches, StringEquals, ShortCircuit, Not)
 _COMPARE = {
     "==": int.__eq__,
     "!=": int.__ne__,

@@ -37,6 +37,7 @@ from usdt.engine.compiler.ir import (
     RegisterAggregate,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     can_fail,
     children,
     why_unreadable,
@@ -214,6 +215,9 @@ def _narrowed(node: Node) -> Node:
             return replace(node, address=_unsigned(address))
         case StringEqualsConst(address=address) if address is not None:
             return replace(node, address=_unsigned(address))
+        case StringMatches(address=address, length=length) if address is not None:
+            shorter = None if length is None else _narrowed(length)
+            return replace(node, address=_unsigned(address), length=shorter)
         case StringEquals(left=left, right=right):
             return replace(node, left=_unsigned(left), right=_unsigned(right))
     return _rebuilt(node, _narrowed)
@@ -239,7 +243,7 @@ def _needs_entry(node: Node) -> bool:
             return not isinstance(fetch, (AtFunctionReturn, Constant))
         case Deref() | StringEquals():
             return True
-        case StringEqualsConst(address=address):
+        case StringEqualsConst(address=address) | StringMatches(address=address):
             return address is not None
     return any(map(_needs_entry, children(node)))
 

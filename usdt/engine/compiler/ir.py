@@ -19,6 +19,7 @@ from usdt.arch.locations import (
     ValueType,
 )
 from usdt.base.frozen import frozen
+from usdt.base.text import matches_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ __all__ = (
     "ShortCircuit",
     "StringEquals",
     "StringEqualsConst",
+    "StringMatches",
     "TypeRef",
     "Unavailable",
     "bounds",
@@ -279,6 +281,34 @@ class StringEquals:
 
 
 @frozen
+class StringMatches:
+    """A comparison of a string with a pattern: constants with any bytes between them.
+
+    Attributes:
+        address: where the string is in memory; None: it is ``comm``.
+        parts: the constants, two or more; only the first and the last may be empty.
+        limit: the number of bytes of the string that are searched.
+        cut: whether a longer string counts as if it ended there; else it only matches a pattern
+            whose last part is empty.
+        length: the number of bytes of a string without a NUL at its end, else None.
+        equal: True for ``==``, False for ``!=``.
+    """
+
+    address: Node | None
+    parts: tuple[bytes, ...]
+    limit: int
+    cut: bool
+    length: Node | None
+    equal: bool
+    type: ValueType = S32
+
+    def is_true(self, text: bytes) -> bool:
+        """Return the result for this string."""
+        whole = self.cut or len(text) <= self.limit or not self.parts[-1]
+        return (whole and matches_parts(text[: self.limit], self.parts)) is self.equal
+
+
+@frozen
 class ShortCircuit:
     """``&&`` or ``||``, with short-circuit evaluation."""
 
@@ -309,6 +339,7 @@ Node = (
     | Arithmetic
     | Compare
     | StringEqualsConst
+    | StringMatches
     | StringEquals
     | ShortCircuit
     | Not
@@ -358,6 +389,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case StringEqualsConst(address=address):
             return () if address is None else (address,)
+        case StringMatches(address=address, length=length):
+            return tuple(child for child in (address, length) if child is not None)
         case RegisterAggregate(parts=parts):
             return tuple(part for _, part in parts)
     return ()
@@ -388,7 +421,7 @@ def _reasons(node: Node) -> Iterator[str]:
             pass
         case Deref() | StringEquals() | ArgumentValue(fetch=Memory() | ContextArea()):
             yield "memory not readable"
-        case StringEqualsConst(address=address) if address is not None:
+        case StringEqualsConst(address=address) | StringMatches(address=address) if address:
             yield "memory not readable"
         case ArgumentValue(
             fetch=Unreadable(reason=reason) | AtFunctionReturn(register=Unreadable(reason=reason))

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ("caret", "render", "render_type")
 
 _AROUND = 60  # characters shown on each side of the error
-_NAMED_BYTES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+_NAMED_BYTES = {
+    7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 42: "*", 92: "\\",
+}  # fmt: skip
 
 
 def caret(error: LanguageError) -> str:
@@ -112,12 +114,8 @@ def render_type(kind: TypeName) -> str:
 
 
 def _text(tree: Text) -> str:
-    body = "".join(map(_byte, tree.value))
-    if tree.prefix:
-        return f'"{body}*"'
-    if body.endswith("*"):  # a literal star, which must not make a prefix
-        body = body[:-1] + r"\052"
-    return f'"{body}"'
+    parts = ("".join(map(_byte, part)) for part in tree.parts)
+    return f'"{"*".join(parts)}"'
 
 
 def _integer(tree: Integer) -> str:

@@ -1,7 +1,8 @@
 r"""The lexer of the probe language: text → tokens, and values of constants.
 
-The rules are C's (C17 6.4), with these differences: GNU C's binary constants and ``\e``; no
-floating-point constants, no comments, no concatenation of adjacent strings.
+The rules are C's (C17 6.4), with these differences: GNU C's binary constants and ``\e``; ``\*``, a
+star that is no pattern; no floating-point constants, no comments, no concatenation of adjacent
+strings.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = (
     "check_length",
     "integer_value",
     "quotable",
+    "string_parts",
     "string_value",
     "tokenize",
 )
@@ -41,7 +43,7 @@ _OPERATORS = (
 
 _ESCAPES = {
     "a": 7, "b": 8, "e": 27, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11,
-    "\\": 92, "'": 39, '"': 34, "?": 63,
+    "\\": 92, "'": 39, '"': 34, "?": 63, "*": 42,
 }  # fmt: skip
 
 
@@ -219,13 +221,29 @@ def string_value(text: str, start: int, end: int) -> bytes:
         LanguageError: an escape is not one of C's or exceeds a byte, or the text has a lone
             surrogate that does not represent a byte.
     """
-    pieces: list[bytes] = []
+    return b"*".join(string_parts(text, start, end))
+
+
+def string_parts(text: str, start: int, end: int) -> tuple[bytes, ...]:
+    """Return the bytes of the string ``text[start:end]``, split at its stars without an escape.
+
+    Raises:
+        LanguageError: as :func:`string_value`.
+    """
+    parts = [b""]
     at, last = start + 1, end - 1
     for found in _escape_pattern().finditer(text, at, last):
-        pieces += [_utf8(text, at, found.start()), _escaped(text, found)]
+        _append(parts, _utf8(text, at, found.start()))
+        parts[-1] += _escaped(text, found)
         at = found.end()
-    pieces.append(_utf8(text, at, last))
-    return b"".join(pieces)
+    _append(parts, _utf8(text, at, last))
+    return tuple(parts)
+
+
+def _append(parts: list[bytes], plain: bytes) -> None:
+    first, *others = plain.split(b"*")
+    parts[-1] += first
+    parts += others
 
 
 def _utf8(text: str, start: int, end: int) -> bytes:

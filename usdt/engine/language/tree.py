@@ -52,9 +52,10 @@ BUILTINS = frozenset(
 ALL_ARGUMENTS = "args"
 
 # Functions of the language → the minimum and the maximum number of arguments. The parser replaces
-# out(): see :func:`read_at_return`.
+# out(), see :func:`read_at_return`, and contains(), by a comparison with a pattern.
 FUNCTIONS = {
     "buf": (2, 2),
+    "contains": (2, 2),
     "hex": (1, 1),
     "ksym": (1, 1),
     "out": (1, 1),
@@ -135,15 +136,24 @@ class Text:
     r"""A string constant.
 
     Attributes:
-        value: its bytes, without a NUL at the end and without the star of a prefix.
-        prefix: whether it ends in an unescaped star, and so matches every string that begins
-            with ``value``. (``"\x2a"`` is a literal star.)
+        parts: its bytes, without a NUL at the end, split at the stars that stand for any bytes:
+            one part if there is none. (``"\*"`` is a literal star.) Only the first and the last
+            of several parts may be empty.
     """
 
-    value: bytes
-    prefix: bool
+    parts: tuple[bytes, ...]
     start: int = field(compare=False)
     end: int = field(compare=False)
+
+    @property
+    def is_pattern(self) -> bool:
+        """True if it has a star that stands for any bytes."""
+        return len(self.parts) > 1
+
+    @property
+    def value(self) -> bytes:
+        """The bytes, with every star."""
+        return b"*".join(self.parts)
 
 
 @frozen
@@ -200,7 +210,10 @@ class Index:
 
 @frozen
 class Call:
-    """A call of one of :data:`FUNCTIONS` but out(); the number of arguments has been checked."""
+    """A call of one of :data:`FUNCTIONS` but out() and contains().
+
+    The number of arguments has been checked.
+    """
 
     function: str
     arguments: tuple[Expression, ...]

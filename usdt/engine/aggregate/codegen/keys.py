@@ -29,6 +29,7 @@ from usdt.engine.compiler.ir import (
     Number,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     children,
     of_kernel,
 )
@@ -302,5 +303,5 @@ def _nodes(outputs: Sequence[Output]) -> list[Node]:
 
 
 def _compares_text(node: Node) -> bool:
-    compares = isinstance(node, (StringEqualsConst, StringEquals))
+    compares = isinstance(node, (StringEqualsConst, StringMatches, StringEquals))
     return compares or any(map(_compares_text, children(node)))

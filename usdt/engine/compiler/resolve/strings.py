@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.base.text import closest
+from usdt.base.text import closest, matches_parts
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -17,6 +17,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     wrap,
 )
 from usdt.engine.compiler.resolve.conversions import convert, promote
@@ -24,11 +25,14 @@ from usdt.engine.compiler.resolve.operands import OperandResolver, is_string
 from usdt.engine.language.tree import Call, Member, Name, Text
 
 if TYPE_CHECKING:
+    from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Binary, Expression
 
 __all__ = ("StringComparisons",)
 
 MAX_TEXT = 255  # bytes of a string in a comparison: it must fit on the BPF stack
+_MAX_SEARCHED = 254  # bytes of a string that are compared with a pattern; one more is read
+_MAX_SEARCH = 16000  # instructions of the search of one pattern: BPF jumps reach 32767
 _COMM_SIZE = 16
 
 
@@ -84,6 +88,9 @@ class StringComparisons(OperandResolver):
             if names is None:
                 continue
             wanted = text.value.decode("utf-8", "replace")
+            if text.is_pattern:
+                reason = f'names of values are compared as a whole: found "{wanted}", without stars'
+                raise self.scope.error(text, f"{reason} it would be one of {_some(names)}")
             number = names.number_of(wanted)
             if number is None:
                 close = closest(wanted, [name for _, name in names.every])
@@ -96,7 +103,8 @@ class StringComparisons(OperandResolver):
         return None
 
     def _compare_constant(self, value: Expression, text: Text, *, equal: bool) -> Node:
-        wanted, prefix = text.value, text.prefix
+        parts = text.parts
+        wanted, prefix = b"".join(parts), text.is_pattern
         if len(wanted) > MAX_TEXT:
             raise self.scope.error(
                 text, f"a string constant has at most {MAX_TEXT} bytes, this one {len(wanted)}"
@@ -105,6 +113,8 @@ class StringComparisons(OperandResolver):
             raise self.scope.error(text, "a string constant cannot hold a NUL: strings end there")
         if isinstance(value, Text):
             raise self.scope.error(text, "two constants: one side has to be str(…), comm or func")
+        if prefix and (len(parts) > 2 or parts[1]):
+            return self._compare_pattern(value, text, equal=equal)
         if isinstance(value, Call):
             address = self.address_of(value.arguments[0])
             # Compare as many bytes as would be shown: str() cuts the string after MAX bytes.
@@ -122,12 +132,49 @@ class StringComparisons(OperandResolver):
                 return Number(int(not equal), S32)
             return fold(StringEqualsConst(inner, wanted, prefix or len(wanted) == capacity, equal))
         if isinstance(value, Name) and value.name == "func":
-            name = self.scope.function.encode("utf-8", "surrogateescape")
-            same = name.startswith(wanted) if prefix else name == wanted
-            return Number(int(same is equal), S32)
+            return self._compare_func(parts, equal=equal)
         if len(wanted) >= _COMM_SIZE:
             return Number(int(not equal), S32)  # comm has at most 15 bytes and a NUL
         return StringEqualsConst(None, wanted, prefix, equal)
+
+    def _compare_pattern(self, value: Expression, text: Text, *, equal: bool) -> Node:
+        # Resolve the comparison with a pattern that is more than a beginning.
+        limit, cut, length, address = _MAX_SEARCHED, False, None, None
+        contents = None if isinstance(value, Call) else self._container_string(value)
+        if isinstance(value, Call):
+            address, given = self.address_of(value.arguments[0]), self.given_limit(value)
+            if given is not None and given > _MAX_SEARCHED:
+                reason = f"a pattern is compared with at most {_MAX_SEARCHED} bytes, not {given}"
+                raise self.scope.error(value.arguments[1], reason)
+            limit, cut = given or limit, given is not None
+        elif contents is not None:
+            address, length = contents
+        elif (address := self.string_address(value)) is not None:
+            capacity = self.string_capacity(value)
+            limit, cut = min(limit, capacity), capacity <= limit
+        elif isinstance(value, Name) and value.name == "func":
+            return self._compare_func(text.parts, equal=equal)
+        else:
+            limit = _COMM_SIZE - 1
+        if sum(map(len, text.parts)) > limit:
+            return Number(int(not equal), S32)
+        self._check_search(text, limit)
+        return fold(StringMatches(address, text.parts, limit, cut, length, equal))
+
+    def _compare_func(self, parts: tuple[bytes, ...], *, equal: bool) -> Node:
+        name = self.scope.function.encode("utf-8", "surrogateescape")
+        return Number(int(matches_parts(name, parts) is equal), S32)
+
+    def _check_search(self, text: Text, limit: int) -> None:
+        # The program has the search for each part at each position: bound its size.
+        searched = [len(part) for part in text.parts[1:] if part]
+        found, most = sum(searched), (_MAX_SEARCH // limit - 5 * len(searched)) // 2
+        if found > most:
+            reason = (
+                f"{found} bytes after the first star are too many to search for in {limit} bytes: "
+                f"expected at most {max(most, 0)}, fewer stars, or str(…, MAX) with a smaller MAX"
+            )
+            raise self.scope.error(text, reason)
 
     def _container_string(self, tree: Expression) -> tuple[Node, Node] | None:
         # The address and the length of the bytes of a C++ or Rust string.
@@ -152,6 +199,11 @@ class StringComparisons(OperandResolver):
             raise self.scope.error(left, reason)
         one, two = (self.address_of(side.arguments[0]) for side in (left, right))
         return fold(StringEquals(one, two, limit, equal))
+
+
+def _some(names: ValueNames) -> str:
+    shown = [name for _, name in names.every[:4]]
+    return ", ".join(shown) + (", …" if len(names.every) > len(shown) else "")
 
 
 def _compare_contents(

@@ -20,6 +20,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     Unavailable,
     children,
 )
@@ -42,6 +43,8 @@ def leaves(node: Node) -> Iterator[Node]:
         case (
             ArgumentValue() | Deref() | Builtin() | LValue() | StringEqualsConst() | StringEquals()
         ):
+            yield node
+        case StringMatches():
             yield node
         case _:
             for child in children(node):
@@ -77,6 +80,9 @@ def evaluate(
                 return _UNREADABLE
             same = found.startswith(wanted) if prefix else found == wanted
             return Number(int(same is equal), kind)
+        case StringMatches(address=address, type=kind):
+            found = text(address)
+            return _UNREADABLE if found is None else Number(int(node.is_true(found)), kind)
         case StringEquals(left=one, right=other, limit=limit, equal=equal, type=kind):
             both = text(one), text(other)
             if both[0] is None or both[1] is None:

@@ -21,6 +21,7 @@ from usdt.engine.compiler.ir import (
     Number,
     ShortCircuit,
     StringEqualsConst,
+    StringMatches,
     bounds,
 )
 
@@ -80,7 +81,13 @@ def _filter_text(node: Node, naming: Naming) -> str | None:
             return _compared(right, _MIRRORED[op], value, naming)
         case StringEqualsConst(address=address, text=text, prefix=prefix, equal=equal):
             name = naming(address, text=True)
-            return None if name is None else _matched(name, text, prefix=prefix, equal=equal)
+            parts = (text, b"") if prefix else (text,)
+            return None if name is None else _matched(name, parts, equal=equal)
+        case StringMatches(address=address, parts=parts, limit=limit, length=None, equal=equal):
+            name = naming(address, text=True)
+            if name is None or (limit < _LONGEST and address is not None):
+                return None  # a filter matches the whole string
+            return _matched(name, parts, equal=equal)
     return None
 
 
@@ -109,14 +116,16 @@ def _compared(node: Node, op: str, value: int, naming: Naming) -> str | None:
     return f"{name} {op} {value}"
 
 
-def _matched(name: str, text: bytes, *, prefix: bool, equal: bool) -> str | None:
+def _matched(name: str, parts: tuple[bytes, ...], *, equal: bool) -> str | None:
+    text = b"*".join(parts)
     if len(text) > _LONGEST or not all(32 <= byte < 127 for byte in text):
         return None
-    texts = text.decode()
+    texts, pattern = text.decode(), len(parts) > 1
     quote = '"' if '"' not in texts else "'"
-    if quote in texts or (prefix and _GLOB & set(texts)) or (not prefix and not texts):
+    special = any(_GLOB & set(part.decode()) for part in parts)
+    if quote in texts or (pattern and special) or (not pattern and not texts):
         return None
-    if not prefix:
+    if not pattern:
         return f"{name} {'==' if equal else '!='} {quote}{texts}{quote}"
-    matched = f"{name} ~ {quote}{texts}*{quote}"
+    matched = f"{name} ~ {quote}{texts}{quote}"
     return matched if equal else f"!({matched})"

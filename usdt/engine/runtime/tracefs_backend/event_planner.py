@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from usdt.engine.compiler.ir import Number, StringEqualsConst, Unavailable
+from usdt.engine.compiler.ir import Number, StringEqualsConst, StringMatches, Unavailable
 from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
@@ -78,7 +78,9 @@ class EventPlanner:
         if isinstance(node, Unavailable):
             raise UnsupportedFetch(node.reason)
         for leaf in leaves(node):
-            if not isinstance(leaf, StringEqualsConst):
+            if isinstance(leaf, StringMatches) and leaf.length is not None:
+                raise UnsupportedFetch("a string with a length of its own")
+            if not isinstance(leaf, (StringEqualsConst, StringMatches)):
                 self.leaf(leaf)
             elif leaf.address is not None and leaf.address not in self.texts:
                 self.text("text", leaf.address)

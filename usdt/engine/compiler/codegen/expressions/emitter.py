@@ -20,6 +20,7 @@ from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
 from usdt.engine.compiler.codegen.expressions.strings import (
     emit_compare_strings,
     emit_compare_with_constant,
+    emit_match,
 )
 from usdt.engine.compiler.ir import (
     ArgumentValue,
@@ -37,6 +38,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     Unavailable,
     narrows,
 )
@@ -97,6 +99,8 @@ class ExpressionEmitter(OperandEmitter):
                 emit_arithmetic(self, node)
             case Compare() | StringEqualsConst() | StringEquals() | ShortCircuit() | Not():
                 self._truth(node)
+            case StringMatches():
+                self._truth(node)
 
     def branch(self, node: Node, label: str, *, when: bool) -> None:
         """Emit a branch to ``label`` if ``node`` is true (``when``) or false (not ``when``)."""
@@ -108,6 +112,8 @@ class ExpressionEmitter(OperandEmitter):
                 self._compare(node, label, when=when)
             case StringEqualsConst():
                 emit_compare_with_constant(self, node, label, when=when)
+            case StringMatches():
+                emit_match(self, node, label, when=when)
             case StringEquals():
                 emit_compare_strings(self, node, label, when=when)
             case Not(operand=operand):

@@ -14,6 +14,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     StringEquals,
     StringEqualsConst,
+    StringMatches,
     children,
 )
 
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 __all__ = ("OperandEmitter",)
 
 # Stack slots that the code of a node itself needs while no operand is evaluated.
-_OWN_SLOTS: dict[type, int] = {Deref: 1, ArgumentValue: 1, StringEqualsConst: 2, StringEquals: 4}
+_OWN_SLOTS: dict[type, int] = {
+    Deref: 1,
+    ArgumentValue: 1,
+    StringEqualsConst: 2,
+    StringMatches: 3,
+    StringEquals: 4,
+}
 
 
 class OperandEmitter(MemoryReadEmitter):
