@@ -1,20 +1,25 @@
 """A cache of decompressed sections and indexes: ``$XDG_CACHE_HOME/usdt-toolkit/dwarf``.
 
-Files are created atomically and are private to their owner. A header has the format's version, the
-key, the length and a checksum. A file that does not match its header, or is in a directory that
-others can write to, is ignored. When the cache is full, the least recently used files are deleted.
+Without XDG_CACHE_HOME it is in ``~/.cache``. Root with the home directory of another user (sudo)
+uses ``/var/cache``: the user could lead it elsewhere.
+
+Directories are opened one below the other, and only those above ``usdt-toolkit`` may be links, for
+root none. ``usdt-toolkit`` and ``dwarf`` must be ours and not writable by others; files are opened,
+renamed and deleted by the descriptor of the latter. Files are created atomically and are private to
+their owner. A header has the format's version, the key, the length and a checksum. A file that does
+not match its header is ignored. When the cache is full, the least recently used files are deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import mmap
 import os
 import stat
 import struct
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,20 +34,61 @@ _MAX_CACHE = 4 << 30  # bytes of all files together
 _MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and samples of larger ones
 _SAMPLES = 64
 _SAMPLE = 1 << 16
+_OWN_FOLDERS = ("usdt-toolkit", "dwarf")
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_ROOT_CACHE = "/var/cache"
 
 
-def _folder() -> Path | None:
-    # The cache directory; None if there is none that only this user can write to.
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        base = Path(home) if home.startswith("/") else Path.home() / ".cache"
-        folder = base / "usdt-toolkit" / "dwarf"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.lstat()
-    except (OSError, RuntimeError):
+def _folder() -> int | None:
+    # The cache directory, open; None if there is none that only this user can write to.
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    home = ""
+    if not base.startswith("/"):
+        home = base = os.path.expanduser("~")  # noqa: PTH111 - text
+        if not os.geteuid() and not _is_ours(home):
+            home, base = "", _ROOT_CACHE
+    if not base.startswith("/"):
         return None
-    private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
-    return folder if private and status.st_uid == os.geteuid() else None
+    above = [part for part in (*base.split("/"), ".cache" if home else "") if part]
+    try:
+        return _descend(above)
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return None
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.geteuid()  # noqa: PTH116 - text
+    except (OSError, ValueError):
+        return False
+
+
+def _descend(above: list[str]) -> int:
+    # Opens our directory below others; creates what is missing.
+    links = os.O_NOFOLLOW if not os.geteuid() else 0
+    folder = os.open("/", os.O_PATH | _OPEN_FOLDER)
+    for part in above:
+        folder = _below(folder, part, os.O_PATH | links)
+    for part in _OWN_FOLDERS:
+        folder = _below(folder, part, os.O_NOFOLLOW)
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            os.close(folder)
+            raise PermissionError(errno.EPERM, "a directory that others can write to", part)
+    return folder
+
+
+def _below(folder: int, name: str, flags: int) -> int:
+    # Opens a directory in another, which is closed; creates it if it is missing.
+    try:
+        try:
+            return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=folder)
+            return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _file_name(key: str, kind: str) -> str:
@@ -68,12 +114,13 @@ def load(key: str, kind: str) -> memoryview | None:
     folder = _folder()
     if folder is None:
         return None
-    path = folder / _file_name(key, kind)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(_file_name(key, kind), flags, dir_fd=folder)
     except OSError:
         return None
+    finally:
+        os.close(folder)
     try:
         return _mapped(descriptor, _digest(key, kind))
     except (OSError, ValueError):
@@ -121,11 +168,28 @@ def store(
     folder = _folder()
     if folder is None:
         return None
-    temporary = folder / f".{_file_name(key, kind)}.{os.getpid()}"
+    try:
+        return _stored(folder, key, kind, parts, size=size, on_start=on_start)
+    finally:
+        os.close(folder)
+
+
+def _stored(
+    folder: int,
+    key: str,
+    kind: str,
+    parts: Callable[[], Iterator[bytes]],
+    *,
+    size: int,
+    on_start: Callable[[memoryview], None] | None,
+) -> memoryview | None:
+    name = _file_name(key, kind)
+    temporary = f".{name}.{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.unlink(temporary, dir_fd=folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
     except OSError:
         return None
     try:
@@ -134,14 +198,14 @@ def store(
             mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
             on_start(memoryview(mapped)[_HEADER.size :])
         _fill(descriptor, _digest(key, kind), parts())
-        temporary.rename(folder / _file_name(key, kind))
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         made = _mapped(descriptor, _digest(key, kind))
     except OSError:  # the disk is full, or the directory is gone
         made = None
     finally:
         os.close(descriptor)
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            os.unlink(temporary, dir_fd=folder)
     _prune(folder)
     return made
 
@@ -161,18 +225,18 @@ def _fill(descriptor: int, digest: bytes, parts: Iterator[bytes]) -> None:
     os.pwrite(descriptor, _HEADER.pack(_MAGIC, _VERSION, checksum, length, digest), 0)
 
 
-def _prune(folder: Path) -> None:
+def _prune(folder: int) -> None:
     # Delete the least recently used files first.
     found = []
-    with contextlib.suppress(OSError):
-        for one in os.scandir(folder):
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for one in entries:
             with contextlib.suppress(OSError):
                 status = one.stat(follow_symlinks=False)
-                found.append((status.st_mtime_ns, status.st_size, one.path))
+                found.append((status.st_mtime_ns, status.st_size, one.name))
     total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+    for _, size, name in sorted(found):
         if total <= _MAX_CACHE:
             return
         with contextlib.suppress(OSError):
-            os.unlink(path)  # noqa: PTH108 - text from scandir
+            os.unlink(name, dir_fd=folder)
             total -= size
