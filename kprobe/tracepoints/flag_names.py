@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.value_names import Enumerators, Flags, ValueNames
+from usdt.engine.output.socket_addresses import FAMILIES
 
 __all__ = ("flags_of",)
 
@@ -96,6 +97,33 @@ _CLONE = {
     "CLONE_NEWNET": 0x40000000,
     "CLONE_IO": 0x80000000,
 }
+# include/linux/net.h, the numbers of all CPUs but MIPS
+_SOCKET_TYPES = ((1, "SOCK_STREAM"), (2, "SOCK_DGRAM"), (3, "SOCK_RAW"), (4, "SOCK_RDM"),
+                 (5, "SOCK_SEQPACKET"), (6, "SOCK_DCCP"), (10, "SOCK_PACKET"))  # fmt: skip
+_SOCKET = {"SOCK_NONBLOCK": _OPEN["O_NONBLOCK"], "SOCK_CLOEXEC": _OPEN["O_CLOEXEC"]}
+# include/linux/socket.h
+_MESSAGE = {
+    "MSG_OOB": 1,
+    "MSG_PEEK": 2,
+    "MSG_DONTROUTE": 4,
+    "MSG_CTRUNC": 8,
+    "MSG_TRUNC": 0x20,
+    "MSG_DONTWAIT": 0x40,
+    "MSG_EOR": 0x80,
+    "MSG_WAITALL": 0x100,
+    "MSG_CONFIRM": 0x800,
+    "MSG_ERRQUEUE": 0x2000,
+    "MSG_NOSIGNAL": 0x4000,
+    "MSG_MORE": 0x8000,
+    "MSG_WAITFORONE": 0x10000,
+    "MSG_ZEROCOPY": 0x4000000,
+    "MSG_FASTOPEN": 0x20000000,
+    "MSG_CMSG_CLOEXEC": 0x40000000,
+}
+# include/uapi/linux/fs.h, eventpoll.h; unistd.h of the C library
+_WHENCE = ((0, "SEEK_SET"), (1, "SEEK_CUR"), (2, "SEEK_END"), (3, "SEEK_DATA"), (4, "SEEK_HOLE"))
+_EPOLL_OPERATIONS = ((1, "EPOLL_CTL_ADD"), (2, "EPOLL_CTL_DEL"), (3, "EPOLL_CTL_MOD"))
+_ACCESS_MODES = {"R_OK": 4, "W_OK": 2, "X_OK": 1, "F_OK": 0}
 # include/uapi/asm-generic/signal.h; the numbers of most CPUs
 _SIGNALS = (
     "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP "
@@ -118,12 +146,32 @@ _CLONE_FLAGS = _flags(_CLONE)
 _SIGNAL = Enumerators(
     tuple((number, f"SIG{name}") for number, name in enumerate(_SIGNALS.split(), 1))
 )
+_FAMILY = Enumerators(tuple(FAMILIES.items()))
+_SOCKET_TYPE = _flags(_SOCKET, 0xF, _SOCKET_TYPES)
+_MESSAGE_FLAGS = _flags(_MESSAGE)
+_ACCESS_MODE = _flags(_ACCESS_MODES)
 _DIRECTORY = Enumerators(((-100, "AT_FDCWD"),))
 _NAMES = {
     **dict.fromkeys((("open", "flags"), ("openat", "flags")), _OPEN_FLAGS),
     **dict.fromkeys((("pipe2", "flags"), ("dup3", "flags")), _PIPE_FLAGS),
     **dict.fromkeys((("mmap", "prot"), ("mprotect", "prot")), _PROTECTION),
     ("pkey_mprotect", "prot"): _PROTECTION,
+    **dict.fromkeys((("socket", "family"), ("socketpair", "family")), _FAMILY),
+    **dict.fromkeys((("socket", "type"), ("socketpair", "type")), _SOCKET_TYPE),
+    ("accept4", "flags"): _flags(_SOCKET),
+    **dict.fromkeys(
+        (
+            (call, "flags")
+            for call in ("sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg")
+        ),
+        _MESSAGE_FLAGS,
+    ),
+    ("epoll_create1", "flags"): _flags({"EPOLL_CLOEXEC": _OPEN["O_CLOEXEC"]}),
+    ("epoll_ctl", "op"): Enumerators(_EPOLL_OPERATIONS),
+    ("lseek", "whence"): Enumerators(_WHENCE),
+    **dict.fromkeys(
+        ((call, "mode") for call in ("access", "faccessat", "faccessat2")), _ACCESS_MODE
+    ),
     ("mmap", "flags"): _MAP_FLAGS,
     **dict.fromkeys((("newfstatat", "flag"), ("unlinkat", "flag")), _PATH_FLAGS),
     **dict.fromkeys((("linkat", "flags"), ("statx", "flags")), _PATH_FLAGS),

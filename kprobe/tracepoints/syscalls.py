@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kprobe.tracepoints.catalog import Event, events, format_of, no_match
@@ -18,14 +20,27 @@ from kprobe.tracepoints.flag_names import flags_of
 from kprobe.tracepoints.syscall_numbers import event_names, numbers
 from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, KERNEL_WORD_SIZE, program_word_size
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
-from usdt.engine.compiler.value_names import Errno
+from usdt.engine.compiler.ir import (
+    S32,
+    S64,
+    ArgumentValue,
+    Arithmetic,
+    Compare,
+    Convert,
+    Deref,
+    Number,
+)
+from usdt.engine.compiler.value_names import Errno, ErrnoOrAddress
 from usdt.engine.runtime.attach.attach_points import syscall_registers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.compiler.ir import Node
     from usdt.tracefs.format import FormatField
 
 __all__ = (
@@ -43,7 +58,7 @@ _NUMBER = frozenset(("__syscall_nr", "nr"))  # names of the field before the arg
 _RETURN = Register(
     8 + (8 - KERNEL_WORD_SIZE if KERNEL_MACHINE in BIG_ENDIAN else 0), KERNEL_WORD_SIZE
 )
-_ERRNO = Errno()
+_ERRNO, _ERRNO_OR_ADDRESS = Errno(), ErrnoOrAddress()
 _KEPT = frozenset(("execve", "execveat"))  # the process image is replaced
 _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replaced
 # Entry and return have the same struct pt_regs at the top of the thread's kernel stack. The thread
@@ -51,6 +66,10 @@ _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replac
 _STACK = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
 _WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
+# Arguments that are addresses, though their type is unsigned long
+_ADDRESSES = frozenset(("addr", "brk", "start", "new_addr", "old_addr", "newsp", "tls"))
+_RETURN_ADDRESSES = frozenset(("brk", "mmap", "mmap2", "mmap_pgoff", "mremap", "shmat"))
+_DESCRIPTOR = re.compile(r"fildes|\w*fd(_?(in|out))?")
 _NO_TEXT = frozenset(("buf", "msg_ptr", "u_msg_ptr", "_payload"))  # const char *, but not a string
 
 
@@ -145,14 +164,34 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
         if position + wide < len(offsets):
             found.append(_argument(call, field, offsets[position], wide=wide, replaced=returns))
         position += 1 + wide
+    _decode_socket_address(found, fields or (), returns=returns)
     word = integer(KERNEL_WORD_SIZE, signed=True)
     for index, offset in enumerate(offsets):
         saved = _saved(offset, KERNEL_WORD_SIZE)
         found.append(Argument(f"arg{index}", word, saved, hidden=fields is not None))
     if returns:
         result = AtFunctionReturn(_RETURN) if call.name in _KEPT else _RETURN
-        found.append(Argument("return", word, result, names=_ERRNO))
+        names = _ERRNO_OR_ADDRESS if call.name in _RETURN_ADDRESSES else _ERRNO
+        found.append(Argument("return", word, result, names=names))
     return tuple(found)
+
+
+def _decode_socket_address(
+    found: list[Argument], fields: Sequence[FormatField], *, returns: bool
+) -> None:
+    # Show a struct sockaddr by its contents. The argument after it is its length: a number if the
+    # process gives the address, a pointer to one if the kernel returns it, when the call succeeds.
+    for index, (address, length) in enumerate(pairwise(found)):
+        if fields[index].type.replace(" ", "") != "structsockaddr*":
+            continue
+        size: Node = ArgumentValue(length.fetch, length.type)
+        if fields[index + 1].type.endswith("*"):
+            if not returns:
+                continue
+            written = Convert(Deref(size, S32), S64)
+            passed = Compare(">=", ArgumentValue(_RETURN, S64), Number(0, S64), S64)
+            size = Arithmetic("*", written, Convert(passed, S64), S64)
+        found[index] = replace(address, display=Display.SOCKET_ADDRESS, length=size)
 
 
 def call_stack(call: SystemCall) -> EntryReturnMatch | None:
@@ -190,7 +229,10 @@ def _argument(
     call: SystemCall, field: FormatField, offset: int, *, wide: bool, replaced: bool
 ) -> Argument:
     pointer = field.type.endswith("*")
-    kind = integer(min(field.element, KERNEL_WORD_SIZE), signed=field.signed and not pointer)
+    size = min(field.element, KERNEL_WORD_SIZE)
+    kind = integer(size, signed=field.signed and not pointer)
+    if not pointer and _DESCRIPTOR.fullmatch(field.name):
+        kind = integer(min(size, 4), signed=True)  # unsigned int or long, but -1 is no descriptor
     reason = ""
     if replaced and call.name in _REPLACED:
         reason = f"{call.name} replaces its registers: show it without return"
@@ -200,7 +242,8 @@ def _argument(
         return Argument(field.name, kind, Unreadable(reason))
     register = _saved(offset, kind.size)
     text = field.type.replace(" ", "") == "constchar*" and field.name not in _NO_TEXT
-    display = Display.HEX if pointer else Display.INTEGER
+    is_address = field.name in _ADDRESSES and field.type == "unsigned long"
+    display = Display.HEX if pointer or is_address else Display.INTEGER
     if text:
         display = Display.STRING
     names = flags_of(call.name, field.name, field.type)

@@ -26,6 +26,7 @@ from usdt.engine.compiler.record.columns import (
     FloatColumn,
     IntColumn,
     IntFormat,
+    SocketAddressColumn,
     StackColumn,
     StackKind,
     StringColumn,
@@ -35,6 +36,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
     padded,
 )
+from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +104,9 @@ class KeyField:
     @property
     def capacity(self) -> int:
         """The size in the key, in bytes."""
-        return padded(self.size) + (8 if isinstance(self.column, BufferColumn) else 0)
+        return padded(self.size) + (
+            8 if isinstance(self.column, BufferColumn | SocketAddressColumn) else 0
+        )
 
     def read(self, key: bytes) -> Any:
         """Return the value: int, float, str, :class:`Stack` or :class:`Address`."""
@@ -117,6 +121,9 @@ class KeyField:
             case BufferColumn():
                 length = min(int(struct.unpack_from("=Q", data)[0]), self.size)
                 return data[8 : 8 + length].decode("utf-8", "surrogateescape")
+            case SocketAddressColumn():
+                length = min(int(struct.unpack_from("=Q", data)[0]), self.size)
+                return socket_address_text(socket_address(data[8 : 8 + length]))
             case BytesColumn():
                 return data[: self.size].hex()
             case StackColumn():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.arch.locations import Location, ValueType
-    from usdt.engine.compiler.ir import TypeRef
+    from usdt.engine.compiler.ir import Node, TypeRef
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("Argument", "Display", "numbered")
@@ -30,6 +30,7 @@ class Display(enum.Enum):
     BUFFER = enum.auto()  # the string in a C++ or Rust container
     ARRAY = enum.auto()  # the integers in a C++ or Rust container
     TAGGED_UNION = enum.auto()  # an enum with data
+    SOCKET_ADDRESS = enum.auto()  # the value is the address of a struct sockaddr
 
 
 @frozen
@@ -41,11 +42,12 @@ class Argument:
         type: its class and size.
         fetch: where it is when the probe fires.
         hidden: whether it is left out when all arguments are shown because no item is given.
-        display: how it is shown: INTEGER, HEX, KERNEL_SYMBOL or STRING.
+        display: how it is shown: INTEGER, HEX, KERNEL_SYMBOL, STRING or SOCKET_ADDRESS.
         names: the names of its values, if they have any.
         element: the type of an element, if it is an array in the tracepoint's record.
         type_ref: its type for the probe's :class:`usdt.engine.compiler.scope.TypeProvider`, if
             ``type`` does not say everything; else None.
+        length: for SOCKET_ADDRESS, the number of bytes there.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Argument:
     names: ValueNames | None = None
     element: ValueType | None = None
     type_ref: TypeRef | None = None
+    length: Node | None = None
 
 
 def numbered(arguments: Sequence[Argument]) -> int:

@@ -52,6 +52,7 @@ from usdt.engine.compiler.record.columns import (
     ConstColumn,
     FloatColumn,
     IntColumn,
+    SocketAddressColumn,
     StackColumn,
     StringColumn,
     StructColumn,
@@ -203,7 +204,8 @@ def for_32bit_process(plan: ProbePlan) -> ProbePlan:
 
 def _narrowed_output(output: Output) -> Node:
     if isinstance(
-        output.column, StringColumn | BufferColumn | StructColumn | StructListColumn
+        output.column,
+        StringColumn | BufferColumn | SocketAddressColumn | StructColumn | StructListColumn,
     ):  # the node is an address
         return _unsigned(output.node)
     return _narrowed(output.node)
@@ -263,6 +265,7 @@ class _CaptureRewriter:
             case (
                 StringColumn()
                 | BufferColumn()
+                | SocketAddressColumn()
                 | BytesColumn()
                 | ArrayColumn()
                 | StructColumn()

@@ -46,6 +46,7 @@ from usdt.engine.compiler.record.columns import (
     FloatColumn,
     IntColumn,
     IntFormat,
+    SocketAddressColumn,
     StackColumn,
     StackKind,
     StringColumn,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Output", "argument_output", "output_of", "stack_output", "unavailable_output")
 
+_SOCKET_ADDRESS = 128  # bytes of a struct sockaddr_storage
 _NOTHING = Number(0, U64)  # the node of an output that computes nothing
 _INT_FORMATS = {
     Display.INTEGER: IntFormat.DECIMAL,
@@ -169,6 +171,9 @@ def argument_output(
         # A string of a fixed size is never cut: one byte is reserved for a NUL that it lacks.
         fixed = argument.type.size if node.type.kind is ValueClass.STRING else 0
         return _string(key, node, min(fixed + 1 if fixed else MAX_READ, scope.max_string + 1))
+    if argument.display is Display.SOCKET_ADDRESS and argument.length is not None:
+        column = SocketAddressColumn(_SOCKET_ADDRESS)
+        return Output(key, column, node, length=argument.length)
     if argument.element is not None and isinstance(argument.fetch, ContextArea):
         return _context_array(key, node, argument.fetch, argument.element, scope)
     if scope.types is not None and argument.type_ref is not None:

@@ -11,6 +11,7 @@ from usdt.engine.compiler.limits import DEFAULT_STRING, MAX_OUTPUTS
 from usdt.engine.compiler.outputs import Output, argument_output, output_of, stack_output
 from usdt.engine.compiler.record.columns import (
     BufferColumn,
+    SocketAddressColumn,
     StackKind,
     StringColumn,
     StructColumn,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import Item
 
 __all__ = ("ProbePlan", "make_plan")
+
+_READ = StringColumn | BufferColumn | SocketAddressColumn | StructColumn | StructListColumn
 
 
 @frozen
@@ -71,7 +74,7 @@ class ProbePlan:
 
 
 def _may_fault(output: Output) -> bool:
-    reads = isinstance(output.column, StringColumn | BufferColumn | StructColumn | StructListColumn)
+    reads = isinstance(output.column, _READ)
     return output.may_fault or (reads and output.captured is None)
 
 

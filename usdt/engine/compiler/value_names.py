@@ -12,13 +12,16 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("DevT", "Enumerators", "Errno", "Flags", "NamedNumber", "ValueNames")
+__all__ = ("DevT", "Enumerators", "Errno", "ErrnoOrAddress", "Flags", "NamedNumber", "ValueNames")
 
+_ALL_BITS = (1 << 64) - 1
 _MAX_ERROR = 4095  # MAX_ERRNO: a result of -4095…-1 is an error number
 
 
 class ValueNames:
-    """The names of an argument's values: Flags, Enumerators, Errno or DevT. Hashable.
+    """The names of an argument's values: Flags, Enumerators, Errno, ErrnoOrAddress or DevT.
+
+    Hashable.
 
     Attributes:
         kind: the word for the class in recordings.
@@ -79,7 +82,7 @@ class ValueNames:
         If to_json() cannot have made ``data``, raise the error that ``refuse`` returns.
         """
         kind = data.get("kind") if isinstance(data, dict) else None
-        if kind not in ("flags", "symbols", "errno", "device"):
+        if kind not in ("flags", "symbols", *_FIXED):
             raise refuse("names: an object with a kind expected")
         separator, mask = data.get("separator"), data.get("mask")
         if not isinstance(separator, str) or len(separator) > 8 or type(mask) is not int:
@@ -87,7 +90,7 @@ class ValueNames:
         table, choices = (_pairs(data.get(key), refuse) for key in ("table", "choices"))
         if kind == "flags":
             return Flags(table, separator, mask, choices)
-        return Enumerators(table) if kind == "symbols" else Errno() if kind == "errno" else DevT()
+        return Enumerators(table) if kind == "symbols" else _FIXED[kind]()
 
 
 @frozen
@@ -155,6 +158,25 @@ class Errno(ValueNames):
 
 
 @frozen
+class ErrnoOrAddress(ValueNames):
+    """The results of mmap() and similar calls: negative error numbers, or addresses."""
+
+    kind = "address"
+
+    def find(self, value: int) -> str | None:
+        """Return the name of an error number, or the address in hexadecimal."""
+        return Errno().find(value) or f"{value & _ALL_BITS:#x}"
+
+    def number_of(self, name: str) -> int | None:
+        """Return the value of ``-ENOMEM``."""
+        return Errno().number_of(name)
+
+    def show_result(self, value: int) -> str:
+        """Return ``-12 ENOMEM`` for an error, else the address."""
+        return Errno().show_result(value) if Errno().find(value) else self.show(value)
+
+
+@frozen
 class DevT(ValueNames):
     """MAJOR:MINOR of the kernel's dev_t (include/linux/kdev_t.h)."""
 
@@ -163,6 +185,12 @@ class DevT(ValueNames):
     def find(self, value: int) -> str | None:
         """Return the two numbers of a device."""
         return f"{value >> 20 & 0xFFF}:{value & 0xFFFFF}"
+
+
+# Names without a table of their own, by their word in recordings.
+_FIXED: dict[str, Callable[[], ValueNames]] = {
+    made.kind: made for made in (Errno, ErrnoOrAddress, DevT)
+}
 
 
 def _pairs(data: Any, refuse: Callable[[str], Exception]) -> tuple[tuple[int, str], ...]:

@@ -29,6 +29,7 @@ from usdt.engine.compiler.record.columns import (
     FloatColumn,
     IntColumn,
     IntFormat,
+    SocketAddressColumn,
     StackColumn,
     StringColumn,
     StructColumn,
@@ -262,6 +263,8 @@ def _expression(index: int, field: RecordField, form: Formatter, order: str) -> 
             return form.text(value, length, column.size, field.key if column.kernel else "")
         case BufferColumn():
             return form.text(value, length, 0)
+        case SocketAddressColumn():
+            return form.socket_address(value, length, order)
         case StructColumn() | StructListColumn():
             return form.struct(value, length, field.key, column, order)
         case ArrayColumn():

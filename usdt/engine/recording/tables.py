@@ -93,6 +93,8 @@ class CsvFormatter(EventFormatter):
 def _cell(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()
+    if value is None:
+        return "NULL"
     if isinstance(value, Unreadable):
         value = f"?({value.reason})"
     if isinstance(value, dict):

@@ -42,6 +42,7 @@ from usdt.engine.compiler.record.columns import (
     ConstColumn,
     FloatColumn,
     IntColumn,
+    SocketAddressColumn,
     StackColumn,
     StackKind,
     StringColumn,
@@ -170,7 +171,7 @@ class KeyEmitter:
                 asm.add(R1, start)
                 asm.mov(R2, COMM_SIZE)
                 asm.call(Helper.GET_CURRENT_COMM)
-            case StringColumn() | BufferColumn():
+            case StringColumn() | BufferColumn() | SocketAddressColumn():
                 self._text(field, output, writer)
             case BytesColumn():
                 self._zero(start, field.capacity)
@@ -240,7 +241,7 @@ class KeyEmitter:
         asm.load(R0, R10, ENTRY_STATE_SLOT)
         asm.load(R0, R0, kept.offset)
         asm.jump(Jump.SLT, R0, 0, self.unread)
-        if isinstance(field.column, BufferColumn):
+        if isinstance(field.column, BufferColumn | SocketAddressColumn):
             asm.store(R10, start, R0)
             start += 8
         text = Captured(kept.offset + 8, kept.size)

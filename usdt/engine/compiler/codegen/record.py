@@ -29,6 +29,7 @@ from usdt.engine.compiler.record.columns import (
     ConstColumn,
     FloatColumn,
     IntColumn,
+    SocketAddressColumn,
     StackColumn,
     StringColumn,
     StructColumn,
@@ -148,7 +149,7 @@ class RecordEmitter:
                 emitter = ExpressionEmitter(self.asm, sleepable=False, fail=self.labels.exit)
                 size = column.prefix_size + column.size
                 emitter.copy_kept(output.captured, R7, _offset(output), size)
-            case StringColumn() | BufferColumn() | ArrayColumn():
+            case StringColumn() | BufferColumn() | ArrayColumn() | SocketAddressColumn():
                 self._text(output)
             case StructColumn() if isinstance(output.node, RegisterAggregate):
                 self._gathered(output, column, output.node)
@@ -227,9 +228,13 @@ class RecordEmitter:
 
     def _text(self, output: Output) -> None:
         asm = self.asm
-        fail, done = asm.new_label("fail"), asm.new_label("done")
+        fail, null, done = map(asm.new_label, ("fail", "null", "done"))
         emitter = self._emitter(fail)
         string = isinstance(output.column, StringColumn)
+        optional = isinstance(output.column, SocketAddressColumn)  # if NULL, its length may be too
+        if optional:
+            emitter.value(output.node)
+            asm.jump(Jump.EQ, R0, 0, null)
         helper = Helper.PROBE_READ_USER_STR if string else Helper.PROBE_READ_USER
         asm.store(*self._slot(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
@@ -240,7 +245,7 @@ class RecordEmitter:
         emitter.value(output.node)
         kernel = of_kernel(output.node) and self.plan.kernel
         if kernel and string:
-            asm.jump(Jump.EQ, R0, 0, null := asm.new_label("null"))
+            asm.jump(Jump.EQ, R0, 0, null)
         asm.mov(R3, R0)
         constant = string or isinstance(output.length, Number)
         size = output.read_size if constant else self._length(output, output.size, fail)
@@ -251,7 +256,7 @@ class RecordEmitter:
             emitter.count_nul()
             asm.store(*self._slot(output, R1), R0)
         asm.goto(done)
-        if tag:
+        if tag or optional:
             asm.label(null)
             asm.store(*self._slot(output, R1), NULL)
             asm.goto(done)
@@ -358,7 +363,7 @@ class RecordEmitter:
             if output.length is not None:
                 self._fault_in(output.length)
             match output.column:
-                case StringColumn() | BufferColumn() | BytesColumn():
+                case StringColumn() | BufferColumn() | BytesColumn() | SocketAddressColumn():
                     self._fault_in(output.node, output.size)
                 case StructColumn(capacity=capacity) | StructListColumn(capacity=capacity):
                     self._fault_in(output.node, capacity)

@@ -34,6 +34,7 @@ __all__ = (
     "FloatColumn",
     "IntColumn",
     "IntFormat",
+    "SocketAddressColumn",
     "StackColumn",
     "StackKind",
     "StringColumn",
@@ -206,6 +207,13 @@ class BufferColumn(_Prefixed):
 
 
 @frozen
+class SocketAddressColumn(_Prefixed):
+    """A ``struct sockaddr``; ``size`` is the maximum number of bytes that are kept."""
+
+    size: int
+
+
+@frozen
 class ArrayColumn(_Prefixed):
     """An array of integers.
 
@@ -282,6 +290,7 @@ Column = (
     | BytesColumn
     | StringColumn
     | BufferColumn
+    | SocketAddressColumn
     | ArrayColumn
     | StructColumn
     | StructListColumn

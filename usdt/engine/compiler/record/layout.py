@@ -39,6 +39,7 @@ from usdt.engine.compiler.record.columns import (
     FloatColumn,
     IntColumn,
     IntFormat,
+    SocketAddressColumn,
     StackColumn,
     StackKind,
     StringColumn,
@@ -142,6 +143,8 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
             return "string", _POINTER, "k" if column.kernel else ""
         case BufferColumn():
             return "buffer", _POINTER, ""
+        case SocketAddressColumn():
+            return "sockaddr", _POINTER, ""
         case ArrayColumn():
             return "array", _POINTER, column.element_code
         case StructColumn():
@@ -207,6 +210,10 @@ def _buffer(members: dict[str, Any]) -> Column:
     return BufferColumn(_size(members))
 
 
+def _socket_address(members: dict[str, Any]) -> Column:
+    return SocketAddressColumn(_size(members))
+
+
 def _array(members: dict[str, Any]) -> Column | None:
     code = _text(members, "reason")
     return ArrayColumn(_size(members), code) if code in set("bBhHiIqQ") else None
@@ -240,6 +247,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "bytes": _bytes,
     "string": _string,
     "buffer": _buffer,
+    "sockaddr": _socket_address,
     "array": _array,
     "typed": _typed,
     "ustack": _stack,

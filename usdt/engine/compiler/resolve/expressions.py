@@ -41,7 +41,7 @@ from usdt.engine.compiler.resolve.conversions import (
 from usdt.engine.compiler.resolve.names import KINDS, constant_of, resolve_integer, resolve_name
 from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.compiler.resolve.strings import StringComparisons
-from usdt.engine.compiler.value_names import Errno
+from usdt.engine.compiler.value_names import Errno, ErrnoOrAddress
 from usdt.engine.language.c_type_names import NAMED_TYPES
 from usdt.engine.language.tree import (
     Binary,
@@ -172,7 +172,7 @@ class Resolver(StringComparisons):
         for value, number in ((tree.left, tree.right), (tree.right, tree.left)):
             if tree.op in ("==", "!=") and isinstance(value, Name) and isinstance(number, Name):
                 argument = self.scope.arguments.get(value.name)
-                errors = argument is not None and isinstance(argument.names, Errno)
+                errors = argument is not None and isinstance(argument.names, Errno | ErrnoOrAddress)
                 if errors and number.name in ERROR_NUMBERS:
                     reason = f"the result of a failed call is negative: write -{number.name}"
                     raise self.scope.error(number, reason)

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
-from usdt.engine.compiler.record.length_prefix import reason_of
+from usdt.engine.compiler.record.length_prefix import NULL, reason_of
 from usdt.engine.output.formatters.formatter import (
     Event,
     FieldSource,
@@ -14,6 +14,7 @@ from usdt.engine.output.formatters.formatter import (
     decode_text,
     numbers,
 )
+from usdt.engine.output.socket_addresses import socket_address
 from usdt.engine.output.stacks import StackResolver
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class EventFormatter:
             "stacks": self._stacks,
             "text": _event_text,
             "array": _event_array,
+            "socket_address": _event_socket_address,
         }
         self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
 
@@ -73,6 +75,9 @@ class EventFormatter:
     def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
         del key
         return f"text({value}, {length}, {capacity})"
+
+    def socket_address(self, value: str, length: str, order: str) -> str:
+        return f"socket_address({value}, {length}, {order!r})"
 
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
@@ -113,6 +118,14 @@ def _event_text(value: bytes, length: int, capacity: int) -> str | Unreadable:
     if length < 0:
         return Unreadable(reason_of(length))
     return decode_text(value, length, capacity)
+
+
+def _event_socket_address(
+    value: bytes, length: int, order: str
+) -> dict[str, Any] | Unreadable | None:
+    if length == NULL:
+        return None
+    return Unreadable(reason_of(length)) if length < 0 else socket_address(value[:length], order)
 
 
 def _event_array(value: bytes, length: int, code: str) -> list[int] | Unreadable:

@@ -100,6 +100,9 @@ class Formatter(Protocol):
         whose address may still be in the process.
         """
 
+    def socket_address(self, value: str, length: str, order: str) -> str:
+        """Format a ``struct sockaddr``; ``length`` is a length prefix."""
+
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
     ) -> str:

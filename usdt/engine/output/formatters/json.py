@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
-from usdt.engine.compiler.record.length_prefix import USERS, reason_of
+from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
@@ -14,6 +15,7 @@ from usdt.engine.output.formatters.formatter import (
     numbers,
     piece,
 )
+from usdt.engine.output.socket_addresses import socket_address
 from usdt.engine.output.stacks import StackResolver
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class JsonFormatter:
             "stacks": self._stacks,
             "text": _json_text,
             "array": _json_array,
+            "socket_address": _json_socket_address,
             "labels": _json_labels,
             "address_spaces": _json_address_spaces,
             "real": _json_real,
@@ -91,6 +94,9 @@ class JsonFormatter:
             name = constant(self.names, _TextAddressSpace(key))
             self._address_spaces.append(f"({name}, {length}, b'')")
         return f"text({value}, {length}, {capacity})"
+
+    def socket_address(self, value: str, length: str, order: str) -> str:
+        return f"socket_address({value}, {length}, {order!r})"
 
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
@@ -144,6 +150,14 @@ def _json_text(value: bytes, length: int, capacity: int) -> str:
     if length < 0:
         return _json_error(reason_of(length))
     return quote(decode_text(value, length, capacity))
+
+
+def _json_socket_address(value: bytes, length: int, order: str) -> str:
+    if length == NULL:
+        return "null"
+    if length < 0:
+        return _json_error(reason_of(length))
+    return json.dumps(socket_address(value[:length], order))
 
 
 def _json_array(value: bytes, length: int, code: str) -> str:

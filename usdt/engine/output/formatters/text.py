@@ -13,7 +13,7 @@ from usdt.engine.compiler.record.columns import (
     StructColumn,
     StructListColumn,
 )
-from usdt.engine.compiler.record.length_prefix import USERS, reason_of
+from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
@@ -22,6 +22,7 @@ from usdt.engine.output.formatters.formatter import (
     numbers,
     piece,
 )
+from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.stacks import StackResolver
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class TextFormatter:
         self.names: dict[str, Any] = {
             "text": _quoted_text,
             "array": _array_text,
+            "socket_address": _socket_address_text,
             "clock": self.clock,
             "stacks": self._stacks,
         }
@@ -152,6 +154,9 @@ class TextFormatter:
         del key
         return f"text({value}, {length}, {capacity})"
 
+    def socket_address(self, value: str, length: str, order: str) -> str:
+        return f"socket_address({value}, {length}, {order!r})"
+
     def struct(
         self, value: str, length: str, key: str, column: StructColumn | StructListColumn, order: str
     ) -> str:
@@ -197,6 +202,14 @@ def _quoted_text(value: bytes, length: int, capacity: int) -> str:
     users = " /* user */" if length >= USERS else ""
     cut = "..." if capacity and length & (USERS - 1) == capacity else ""
     return _quoted(decode_text(value, length, capacity)) + cut + users
+
+
+def _socket_address_text(value: bytes, length: int, order: str) -> str:
+    if length == NULL:
+        return "NULL"
+    if length < 0:
+        return f"?({reason_of(length)})"
+    return f"{{{escape(socket_address_text(socket_address(value[:length], order)))}}}"
 
 
 def _array_text(value: bytes, length: int, code: str) -> str:

@@ -17,6 +17,7 @@ from usdt.engine.compiler.record.columns import (
     FloatColumn,
     IntColumn,
     IntFormat,
+    SocketAddressColumn,
     StackColumn,
     StringColumn,
     StructColumn,
@@ -114,6 +115,8 @@ class EventPlanner:
                 self.number(output)
             case ArrayColumn():
                 raise UnsupportedFetch("array, which an event does not record")
+            case SocketAddressColumn():
+                raise UnsupportedFetch("a socket address, which an event does not record")
             case StructColumn() | StructListColumn():
                 raise UnsupportedFetch("typed, which an event does not record")
             case StackColumn():
