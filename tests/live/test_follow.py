@@ -27,6 +27,7 @@ from tracing_tools import (
     tracing,
     until,
 )
+from tracing_tools import usdt as usdt_tool
 
 import usdt
 
@@ -358,3 +359,46 @@ def test_events_of_children_come_to_python() -> None:
     with usdt.attach("bomb:*", command=words, follow=True) as events:
         found = Counter(event.probe for event in events)
     assert found == {"bomb:parent": 2, "bomb:child": 20, "bomb:thread": 40, "bomb:grandchild": 20}
+
+
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[bytes]]:
+    """A shell that does nothing but wait for its child."""
+    words = ["sh", "-c", "sleep 1000; :"]
+    with subprocess.Popen(words, start_new_session=True) as shell:
+        until(lambda: children(shell.pid), "the child")
+        yield shell
+        os.killpg(shell.pid, signal.SIGKILL)
+
+
+def test_a_trace_without_hits_says_that_children_are_not_traced(
+    parent: subprocess.Popen[bytes],
+) -> None:
+    said = f"process {parent.pid} (sh): no hits so far, and its children are not traced; add -f"
+    with usdt_tool("trace", "-p", parent.pid, "uprobe:libc:getenv") as tool:
+        tool.wait_error(said)
+        tool.stop()
+    assert tool.errors.count(said) == 1
+    done = run_usdt("count", "-p", parent.pid, "uprobe:libc:getenv", "-d", "0.1")
+    assert said in done.stderr.splitlines()
+    done = run_usdt("count", "-f", "-p", parent.pid, "uprobe:libc:getenv", "-d", "0.1")
+    assert "add -f" not in done.stderr
+
+
+def test_a_trace_with_hits_or_without_children_does_not() -> None:
+    with waiting(build("default", "loop"), "-n", 3) as loop:
+        with tracing("-p", loop.pid, "loop:hit") as tool:
+            loop.fire()
+            tool.stop()
+        assert "not traced" not in "".join(tool.errors)
+        done = run_usdt("trace", "-p", loop.pid, "loop:hit", "-d", "0.1")
+    assert "not traced" not in done.stderr
+
+
+def test_a_probe_that_is_waited_for_is_named_with_the_one_that_was_probably_meant() -> None:
+    with waiting(build("default", "loop")) as loop:
+        done = run_usdt("trace", "-p", loop.pid, "loop:h", "-d", "0.1")
+    assert (
+        f"no probe loop:h in process {loop.pid} yet: waiting for a library with it; "
+        "did you mean loop:hit?"
+    ) in done.stderr

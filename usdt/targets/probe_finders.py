@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound
 from usdt.base.frozen import frozen
+from usdt.base.text import closest
 from usdt.probes.sites import (
     attachable,
     closest_match,
@@ -87,7 +88,11 @@ class UsdtFinder:
         )
         near = closest_match(self._name, names) if more else None
         if more and not (near and is_typo_of(near, self._name)):
-            return f"no probe {self._name} in process {pids[0]} yet: waiting for a library with it"
+            waiting = (
+                f"no probe {self._name} in process {pids[0]} yet: waiting for a library with it"
+            )
+            near = closest(self._name, names)
+            return f"{waiting}; did you mean {near}?" if near else waiting
         if files and self.text.path is not None:
             where = what = files[0].path
         elif pids:

@@ -250,6 +250,19 @@ class TargetSet(Closeable):
                     self._follower.forget(pid)
         self.ended = not self._pidfds and (self._follower is None or self._follower.empty())
 
+    def children_note(self) -> str:
+        """Return a message if the processes have children, which are not traced; else ""."""
+        if self.following or not self.pids:
+            return ""
+        from usdt.targets.follow_forks import descendants  # noqa: PLC0415 - only for this message
+
+        if not any(True for _ in descendants(self.pids)):
+            return ""
+        if len(self.pids) > 1:
+            return "no hits so far: the children of these processes are not traced; add -f"
+        who = process.describe_process(self.pids[0])
+        return f"{who}: no hits so far, and its children are not traced; add -f"
+
     def loss_notes(self) -> list[str]:
         """Return messages about children that could not be followed."""
         return [] if self._follower is None else list(self._follower.loss_notes())

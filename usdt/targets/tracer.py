@@ -115,6 +115,10 @@ class Tracer(Closeable):
         """Return the hits of each probe that were not delivered."""
         return self._session.lost()
 
+    def children_note(self) -> str:
+        """Return a message if children of the processes are not traced, else ""."""
+        return self._targets.children_note()
+
     def wake(self) -> None:
         """Let poll() return; may be called from a signal handler or another thread."""
         self._session.wake()

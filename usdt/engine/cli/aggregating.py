@@ -205,7 +205,7 @@ class AggregateJob:
         self.aggregation = aggregation
         self.resolver = resolver
         self.resolver.wanted = aggregation.names
-        self.total = 0
+        self.total = 0  # of the intervals, or of the end
         self.outputs = 0
         self.next = math.inf
         self.live = False
@@ -263,6 +263,11 @@ class AggregateJob:
             self.drawn = time.monotonic()
             self._draw(rows)
         return count is not None and sum(row.value.count for row in rows) >= count
+
+    def hits(self) -> int:
+        if self.aggregate.interval is not None or self.total:
+            return self.total
+        return sum(row.value.count for row in self.aggregates.read())
 
     def finish(self, lost: list[Lost]) -> str:
         if self.aggregate.interval is not None:

@@ -136,6 +136,10 @@ class RecordJob:
         """Return the seconds until a block is due."""
         return self._recorder.left()
 
+    def hits(self) -> int:
+        """Return the number of records so far."""
+        return self._recorder.records
+
     def finish(self, lost: list[Lost]) -> str:
         """Write the closing block; return the closing line."""
         self._recorder.end(lost)

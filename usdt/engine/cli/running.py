@@ -7,8 +7,10 @@ losses and the closing line.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError, VerifierError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ("closing_line", "report_losses", "run_command")
 
+_QUIET_SECONDS = 2.0  # time without a hit after which a run says that children are not traced
 _TERMINATION_SECONDS = 2.0  # time that a command has to end after SIGTERM
 
 
@@ -72,19 +75,45 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
         results.begin(output)
         if attached.command is not None:
             attached.command.release()
+        hint = _ChildrenHint(targets, results)
+
+        def on_idle() -> None:
+            output.check_reader()
+            hint.look()
+
         closing = run_loop(
             targets,
             results,
             stop,
             duration=options.run.duration,
             on_poll=lambda: _report_notices(targets),
-            on_idle=output.check_reader,
+            on_idle=on_idle,
         )
+        hint.look(ended=True)
         say(closing)
         if attached.command is not None:
             code = _end(attached.command)
             return code if options.run.exit_code else 0
     return 0
+
+
+class _ChildrenHint:
+    # Says once that children are not traced, if the processes have some and no probe was hit: the
+    # main process of a service often only starts others.
+    def __init__(self, targets: TracedTargets, results: ResultOutput) -> None:
+        self._targets = targets
+        self._results = results
+        self._due = time.monotonic() + _QUIET_SECONDS
+
+    def look(self, *, ended: bool = False) -> None:
+        if not ended and time.monotonic() < self._due:
+            return
+        if self._due == math.inf:
+            return
+        self._due = math.inf
+        note = "" if self._results.hits() else self._targets.children_note()
+        if note:
+            say(note)
 
 
 def _report_attached(attached: AttachedProbes, verbose: int) -> None:

@@ -165,6 +165,10 @@ class PrintJob:
         """Return infinity: there is no periodic work."""
         return math.inf
 
+    def hits(self) -> int:
+        """Return the number of events so far."""
+        return self._events
+
     def finish(self, lost: list[Lost]) -> str:
         """Report losses; return the closing line."""
         for item in lost if self._options.output.as_json else ():

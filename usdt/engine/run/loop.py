@@ -43,6 +43,9 @@ class ResultOutput(Protocol):
     def until_tick(self) -> float:
         """Return the seconds until tick() has work to do."""
 
+    def hits(self) -> int:
+        """Return the number of hits so far."""
+
     def finish(self, lost: list[Lost]) -> str:
         """Write the remaining results once everything is detached; return the closing line."""
 

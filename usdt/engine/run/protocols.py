@@ -117,6 +117,9 @@ class TracedTargets(Protocol):
     def lost(self) -> list[Lost]:
         """Return the losses of each probe."""
 
+    def children_note(self) -> str:
+        """Return a message if the processes have children that are not traced, else ""."""
+
     def wake(self) -> None:
         """Make a waiting poll() return."""
 
