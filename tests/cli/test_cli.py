@@ -252,7 +252,7 @@ def test_version() -> None:
     [
         pytest.param(["trcae"], id="no such command"),
         pytest.param(["list", "--no-such-option"], id="no such option"),
-        pytest.param(["list", "-p", "x"], id="a process that is no number"),
+        pytest.param(["list", "-p", "0"], id="process 0"),
         pytest.param(["list", "-p", "-1"], id="a negative process"),
         pytest.param(["list", "-p"], id="an option without its value"),
         pytest.param(["info"], id="info about nothing"),

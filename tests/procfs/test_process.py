@@ -29,6 +29,7 @@ from usdt.procfs.process import (
     is_kernel_thread,
     open_pidfd,
     parent,
+    processes_named,
     start_time,
     thread_group,
 )
@@ -136,3 +137,24 @@ def test_a_containers_ids_are_told_outermost_first() -> None:
         assert namespace_pids(inner) == (inner, 1)
         assert pid_visible_to_bpf(inner) == in_initial_pid_namespace()
         assert parent(inner) == child.pid
+
+
+def test_processes_are_found_by_name(tmp_path: Path) -> None:
+    program = copied_sleep(tmp_path / "a-very-long-name3.11")
+    with running(str(program), "100") as one, running(str(program), "100") as two:
+        until(lambda: command_name(two.pid) == command_name(one.pid) == "a-very-long-nam", "exec")
+        expected = sorted([one.pid, two.pid])
+        for name in (
+            "a-very-long-name3.11",
+            "a-very-long-name",
+            "a-very-long-name3",
+            "a-very-long-nam",
+        ):
+            assert processes_named(name) == expected, name
+        with pytest.raises(TargetError) as caught:
+            processes_named("a-very-long-na")
+    assert str(caught.value).startswith(
+        "-p a-very-long-na: no process of this name; did you mean a-very-long-nam"
+    )
+    with pytest.raises(TargetError, match=r"no process of this name; list them with: ps -e$"):
+        processes_named("?" * 40)

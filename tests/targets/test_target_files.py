@@ -14,7 +14,13 @@ from skips import need_program
 
 from usdt.base.errors import TargetError
 from usdt.procfs.mapped_files import mapped_files
-from usdt.targets.target_files import Target, resolve_target
+from usdt.targets.target_files import (
+    Target,
+    is_file_pattern,
+    matches_file,
+    resolve_target,
+    resolve_targets,
+)
 
 PYTHON = Path(sys.executable).resolve()
 
@@ -284,3 +290,42 @@ def test_a_process_in_a_chroot(tmp_path: Path) -> None:
 def test_a_process_that_is_not_there() -> None:
     with pytest.raises(TargetError, match=r"^no process 4194305$"):
         resolve_target("libc", pid=4194305)
+
+
+# ---------------------------------------------------------------- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("*", "/usr/lib/libc.so.6", True),
+        ("libc*", "/usr/lib/libc.so.6", True),
+        ("lib[a-b]*", "/usr/lib/libc.so.6", False),
+        ("/usr/*/libc.so.?", "/usr/lib/libc.so.6", True),
+        ("/usr/*", "/usr/lib/libc.so.6", False),
+        ("/*/*/*", "/usr/lib/libc.so.6", True),
+    ],
+)
+def test_a_pattern_matches_the_last_component_or_the_whole_path(
+    pattern: str, path: str, *, fits: bool
+) -> None:
+    assert matches_file(pattern, path) is fits
+
+
+def test_files_by_a_pattern(here: Path) -> None:
+    programs = [copied_sleep(here / name) for name in ("test_b", "test_a", "odd*name")]
+    (here / "test_text").write_text("no program")
+    (here / "test_folder").mkdir()
+    assert [one.path for one in resolve_targets("./test_*")] == [str(programs[1]), str(programs[0])]
+    assert not is_file_pattern("./odd*name")
+    assert [one.path for one in resolve_targets("./odd*name")] == [str(programs[2])]
+    with pytest.raises(TargetError, match=r"\./x\*: no program or library matches this pattern"):
+        resolve_targets("./x*")
+    with pytest.raises(TargetError, match="without a slash selects among the files of processes"):
+        resolve_targets("te*")
+    with running(str(programs[0]), "100") as process:
+        found = [one.path for one in resolve_targets("t*", pid=process.pid)]
+        assert found == [str(programs[0])]
+        assert resolve_targets(f"{here}/*", pid=process.pid)[0].path == str(programs[0])
+        with pytest.raises(TargetError, match=r"that process .* has mapped matches this pattern"):
+            resolve_targets("./test_a*", pid=process.pid)

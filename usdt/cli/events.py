@@ -59,14 +59,14 @@ def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
 
 def _function_lines(request: ProbeText, pid: int | None, names: set[str]) -> Iterator[str]:
     from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - not for --help
-    from usdt.targets.target_files import resolve_target  # noqa: PLC0415
+    from usdt.targets.target_files import resolve_targets  # noqa: PLC0415
     from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415
 
-    target = resolve_target(request.path or "", pid=pid)
     function = FunctionRequest(request)
-    yield f"# {printable(request.pattern)} in {printable(target.path)}\n"
-    for event in function_events(function, target.path, target.open_path, taken=names):
-        yield from _event_lines(event)
+    for target in resolve_targets(request.path or "", pid=pid):
+        yield f"# {printable(request.pattern)} in {printable(target.path)}\n"
+        for event in function_events(function, target.path, target.open_path, taken=names):
+            yield from _event_lines(event)
 
 
 def _event_lines(event: SiteEvent) -> Iterator[str]:

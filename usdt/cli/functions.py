@@ -16,7 +16,7 @@ from usdt.engine.compiler.record.columns import UnavailableColumn
 from usdt.engine.language import parse_probe
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.process import thread_group
-from usdt.targets.target_files import resolve_target
+from usdt.targets.target_files import is_file_pattern, resolve_targets
 from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, location_text
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.debug_package_hint import missing_debug
@@ -151,7 +151,8 @@ def _find(
                         say(note)
             except (ProbeNotFound, ElfError) as err:
                 failure = failure or err
-                if request.path is not None or arguments.targets:
+                named = [request.path] if request.path is not None else arguments.targets
+                if named and not any(map(is_file_pattern, named)):
                     raise
         if not found:
             raise failure or ProbeNotFound(f"no file with a function {request.name}")
@@ -168,8 +169,8 @@ def _files_of(
         )
     for word in named:
         for pid in pids or (None,):
-            target = resolve_target(word, pid=pid)
-            yield target.path, target.open_path, pid or 0
+            for target in resolve_targets(word, pid=pid):
+                yield target.path, target.open_path, pid or 0
     for pid in pids if not named else ():
         for mapped in mapped_files(thread_group(pid).pid):
             with contextlib.suppress(TargetError):

@@ -1,7 +1,7 @@
 """Processes and threads: which exist, their names, parents, start times and descriptors."""
 
 # These paths are handled by the thousand, and importing pathlib takes 6 ms:
-# ruff: noqa: PTH112, PTH208
+# ruff: noqa: PTH112, PTH115, PTH119, PTH208
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.base.text import closest
 from usdt.procfs.access import explain_errors, read_bytes
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ __all__ = (
     "parent",
     "pid_exists",
     "processes",
+    "processes_named",
     "start_time",
     "status_numbers",
     "thread_group",
 )
 
+_COMM = 15  # bytes of a command name: TASK_COMM_LEN of include/linux/sched.h, without its NUL
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 
 
@@ -65,6 +68,52 @@ def command_name(pid: int) -> str:
     """
     with explain_errors(pid):
         return os.fsdecode(read_bytes(f"/proc/{pid}/comm").removesuffix(b"\n"))
+
+
+def processes_named(name: str) -> list[int]:
+    """Return all processes of a name, except this one, in ascending order.
+
+    A name is the command name (``comm``), or that of the executable file; ``python3`` also stands
+    for ``python3.11``. Kernel threads are not found.
+
+    Raises:
+        TargetError: there is no such process; the message names the most similar one.
+    """
+    found: list[int] = []
+    known: set[str] = set()
+    for pid in processes():
+        names = _names(pid) if pid != os.getpid() else ()
+        known.update(names)
+        if any(_is_name(name, one) for one in names):
+            found.append(pid)
+    if not found:
+        near = closest(name, sorted(known))
+        hint = f"did you mean {near}?" if near else "list them with: ps -e"
+        raise TargetError(f"-p {name}: no process of this name; {hint}")
+    return found
+
+
+def _names(pid: int) -> tuple[str, ...]:
+    # The command name and the name of the executable; nothing for a kernel thread.
+    try:
+        if is_kernel_thread(pid):
+            return ()
+        comm = command_name(pid)
+    except TargetError:
+        return ()  # ended meanwhile
+    try:
+        program = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    except OSError:
+        return (comm,)  # of another user
+    return comm, os.path.basename(program)
+
+
+def _is_name(wanted: str, name: str) -> bool:
+    # A command name has at most 15 bytes; the rest of an executable's name may be its version.
+    if name == wanted or (len(os.fsencode(name)) == _COMM and wanted.startswith(name)):
+        return True
+    version = name.removeprefix(wanted)
+    return version != name and version.lstrip("-.").replace(".", "").isdecimal()
 
 
 def describe_process(pid: int) -> str:

@@ -9,7 +9,7 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.probes.probe import FileProbes, read_probes
 from usdt.procfs.mapped_files import files_of_processes
 from usdt.procfs.process import processes, thread_group
-from usdt.targets.target_files import resolve_target
+from usdt.targets.target_files import resolve_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ def find_probes(
     if targets:
         for word in targets:
             for pid in pids or (None,):
-                target = resolve_target(word, pid=pid)
-                yield read_probes(target.path, open_path=target.open_path)
+                for target in resolve_targets(word, pid=pid):
+                    yield read_probes(target.path, open_path=target.open_path)
         return
     # Threads stand for their processes.
     wanted = processes() if everything else (thread_group(pid).pid for pid in pids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import ProbeNotFound
+from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.text import closest
 from usdt.probes.sites import (
@@ -16,11 +16,11 @@ from usdt.probes.sites import (
     missing_probe,
 )
 from usdt.procfs.process import describe_process
+from usdt.targets.target_files import is_file_pattern, matches_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.base.errors import TracingError
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.session import BpfSession
@@ -42,20 +42,37 @@ class FoundPoints:
     declared: int = 0
 
 
-class UsdtFinder:
-    """The finder of a USDT probe, or of several that a pattern matches.
+class _Finder:
+    """What both finders have.
 
     Attributes:
         text: the parsed probe.
         found: True once a file has the probe.
+        any_file: True if the probe names no file, or files by a pattern.
+    """
+
+    def __init__(self, text: ProbeText) -> None:
+        self.text = text
+        self.found = False
+        self.any_file = text.path is None or is_file_pattern(text.path)
+
+    def wants(self, file: TracedFile) -> bool:
+        """Return whether the probe may be in a file, by the file's name."""
+        path = self.text.path
+        return path is None or not self.any_file or matches_file(path, file.path)
+
+
+class UsdtFinder(_Finder):
+    """The finder of a USDT probe, or of several that a pattern matches.
+
+    Attributes:
         notes: messages for ``-v``.
     """
 
     notes = ()
 
     def __init__(self, text: ProbeText, keys: Sequence[Item], files: KnownFiles) -> None:
-        self.text = text
-        self.found = False
+        super().__init__(text)
         self._items = (*text.items, *keys)
         self._files = files
         self._name = f"{text.provider}:{text.name}"
@@ -93,8 +110,8 @@ class UsdtFinder:
             )
             near = closest(self._name, names)
             return f"{waiting}; did you mean {near}?" if near else waiting
-        if files and self.text.path is not None:
-            where = what = files[0].path
+        if self.text.path is not None:
+            where = what = files[0].path if files and not self.any_file else self.text.path
         elif pids:
             where, what = describe_process(pids[0]), f"-p {pids[0]}"
         else:
@@ -112,15 +129,15 @@ class UsdtFinder:
         return FoundPoints(points, refused, declared_arguments(probes) if points else 0)
 
 
-class FunctionFinder:
+class FunctionFinder(_Finder):
     """The finder of functions, with the methods of :class:`UsdtFinder`."""
-
-    found = True
 
     def __init__(self, text: ProbeText, keys: Sequence[Item]) -> None:
         from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415 - not for USDT alone
 
-        self.text = text
+        super().__init__(text)
+        self.found = not self.any_file  # functions of a named file are found when it is read
+        self._without: set[str] = set()  # paths of files that have none of the functions
         self._request = FunctionRequest(text, keys=keys)
         self.notes = self._request.notes
 
@@ -128,12 +145,45 @@ class FunctionFinder:
         """Find the functions of the file; raises ProbeNotFound if there is none."""
         self._request.functions(file.path, file.open_path, file.root_pid)
 
-    def expect(self, files: Sequence[TracedFile], pids: Sequence[int], *, more: bool) -> str:  # noqa: ARG002
-        """Return "": functions are found when their file is read."""
-        return ""
+    def expect(self, files: Sequence[TracedFile], pids: Sequence[int], *, more: bool) -> str:
+        """Set ``found`` if a file has a function; else return a message that one may come later.
+
+        Raises:
+            ProbeNotFound: no file has the function, and none that may have it will come.
+        """
+        self.found = self.found or any(list(map(self._has, files)))
+        if self.found:
+            return ""
+        where = f"process {pids[0]}" if pids else "the files searched"
+        wanted = f"no function {self.text.name} in files {self.text.path} of {where}"
+        if more:
+            return f"{wanted} yet: waiting for a library with it"
+        raise ProbeNotFound(f"{wanted} ({len(files)} searched)")
+
+    def _has(self, file: TracedFile) -> bool:
+        # A pattern also selects files that have no such function, or are no programs.
+        if file.open_path in self._without:
+            return False
+        try:
+            self._request.functions(file.path, file.open_path, file.root_pid or file.pid)
+        except (ElfError, ProbeNotFound, TargetError):
+            self._without.add(file.open_path)
+            return False
+        return True
 
     def find(self, file: TracedFile, session: BpfSession) -> FoundPoints:
         """Return the attach points of the functions that have what the keys name."""
+        if not self.any_file:
+            return self._points(file, session)
+        if not self._has(file):
+            return FoundPoints()
+        self.found = True
+        try:
+            return self._points(file, session)
+        except TracingError as err:  # other files may have what the items need
+            return FoundPoints((), [err])
+
+    def _points(self, file: TracedFile, session: BpfSession) -> FoundPoints:
         points = self._request.points(file.path, file.open_path, file.pid)
         return FoundPoints(self._request.fitting(points, session), (), self._request.declared)
 

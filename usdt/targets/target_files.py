@@ -15,6 +15,11 @@ A TARGET with a slash (or a leading ``~``) is a path. Any other TARGET is search
     different files, such as two Java versions, are an error;
 7.  ``libjvm.so``: that of the ``java`` on PATH.
 
+A TARGET with ``*``, ``?`` or ``[`` is a pattern, unless a file of that name exists. With a process
+it selects among the files that the process has mapped: by their whole path if it has a slash, else
+by the last component. Without a process it must have a slash, and selects ELF files. Stars do not
+match slashes.
+
 With a process, paths and symbolic links are resolved in its mount namespace; a relative path is
 relative to the current directory of this process. A path that does not exist there is an error even
 if it exists here, unless the process has mapped that very file under another name.
@@ -27,16 +32,17 @@ from __future__ import annotations
 
 import os
 import stat
+from fnmatch import fnmatchcase
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
 from usdt.procfs.mapped_files import FileId, MappedFile, executable_of, mapped_files, same_file
-from usdt.procfs.process import command_name, processes
+from usdt.procfs.process import command_name, describe_process, processes
 from usdt.targets.executables import DEFAULT_PROGRAM_PATH, find_program
 from usdt.targets.library_search import find_library, in_root, library_names, name_rank
 
-__all__ = ("Target", "resolve_target")
+__all__ = ("Target", "is_file_pattern", "matches_file", "resolve_target", "resolve_targets")
 
 # (library, program on PATH that loads it, directories below the one above the program's own)
 _SHIPPED = (
@@ -83,6 +89,51 @@ def resolve_target(word: str, *, pid: int | None = None) -> Target:
     if target is None:
         raise TargetError(_nothing(word, pid))
     return target
+
+
+def is_file_pattern(word: str) -> bool:
+    """Return whether a TARGET argument is a pattern, not the name of a file that exists."""
+    return any(character in word for character in "*?[") and not os.path.lexists(word)
+
+
+def matches_file(pattern: str, path: str) -> bool:
+    """Return whether a file's path matches a pattern: the whole path if the pattern has a slash."""
+    if "/" not in pattern:
+        return fnmatchcase(os.path.basename(path), pattern)
+    wanted, parts = os.path.abspath(os.path.expanduser(pattern)).split("/"), path.split("/")
+    return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
+
+
+def resolve_targets(word: str, *, pid: int | None = None) -> list[Target]:
+    """Return the files that a TARGET argument names, in the order of their paths.
+
+    Args:
+        word: the argument as the user wrote it; it may be a pattern.
+        pid: the process whose files are searched, or None.
+
+    Raises:
+        TargetError: as from :func:`resolve_target`; or no file matches the pattern.
+    """
+    if not is_file_pattern(word):
+        return [resolve_target(word, pid=pid)]
+    if pid is not None:
+        mapped = [file for file in mapped_files(pid) if matches_file(word, file.path)]
+        found = [Target(one.path, one.open_path, word) for one in mapped if one.open_path]
+        where = f" that {describe_process(pid)} has mapped"
+    elif "/" not in word:
+        raise TargetError(
+            f"{word}: a pattern without a slash selects among the files of processes: add -p PID, "
+            f"-c COMMAND or -a, or write ./{word} for files of the current directory"
+        )
+    else:
+        from glob import glob  # noqa: PLC0415 - only for patterns
+
+        paths = map(os.path.abspath, glob(os.path.expanduser(word), include_hidden=True))  # noqa: PTH207
+        found = [Target(path, path, word) for path in paths if ElfFile.is_elf(path)]
+        where = ""
+    if not found:
+        raise TargetError(f"{word}: no program or library{where} matches this pattern")
+    return sorted(found, key=os.fspath)
 
 
 def _by_path(word: str) -> Target:

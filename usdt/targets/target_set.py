@@ -22,7 +22,7 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.procfs import namespaces, process
 from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
-from usdt.targets.target_files import resolve_target
+from usdt.targets.target_files import resolve_target, resolve_targets
 from usdt.targets.traced_files import TracedFile
 
 if TYPE_CHECKING:
@@ -121,6 +121,17 @@ class TargetSet(Closeable):
             self._follower.close()
 
     # ------------------------------------------------------------ files
+
+    def files_by_pattern(self, pattern: str) -> list[TracedFile]:
+        """Return the files that a pattern selects, for every process that runs them.
+
+        Raises:
+            TargetError: there is no such file.
+        """
+        return [
+            TracedFile(target.path, target.open_path, file_identity(target.open_path))
+            for target in resolve_targets(pattern)
+        ]
 
     def named_files(self, name: str, read: Callable[[TracedFile], None]) -> list[TracedFile]:
         """Return the files of a TARGET argument, one for each process.

@@ -136,11 +136,14 @@ class Tracer(Closeable):
         mapped: list[TracedFile] | None = None
         for finder in self._finders:
             path = finder.text.path
-            if path is not None:
+            if path is not None and not finder.any_file:
                 files = self._targets.named_files(path, finder.read)
+            elif path is not None and self._targets.scan_interval is None:
+                files = self._targets.files_by_pattern(path)
             else:
-                mapped = files = self._mapped_files(finder.text) if mapped is None else mapped
-            notice = finder.expect(files, pids, more=bool(pids) and path is None)
+                mapped = self._mapped_files(finder.text) if mapped is None else mapped
+                files = [file for file in mapped if finder.wants(file)]
+            notice = finder.expect(files, pids, more=bool(pids) and finder.any_file)
             self.notices += [notice] if notice else []
             found.append((finder, files))
         return found
@@ -159,7 +162,7 @@ class Tracer(Closeable):
         failures: list[TracingError] = []
         for file in files:
             known = self._files[file]
-            if (finder, file.pid) in known.searched:
+            if (finder, file.pid) in known.searched or not finder.wants(file):
                 continue
             known.searched.add((finder, file.pid))
             found = finder.find(file, self._session)
@@ -181,7 +184,7 @@ class Tracer(Closeable):
             if file.renewed:
                 self._files.forget(file)
         for finder in _in_attach_order(self._finders if files else ()):
-            if finder.text.path is None:
+            if finder.any_file:
                 try:
                     self._attach(finder, files)
                 except LanguageError:
@@ -202,8 +205,8 @@ class Tracer(Closeable):
         late = self._deadline is not None and time.monotonic() >= self._deadline
         if not self._missing or not (self.ended or late):
             return
-        files = [known.file for known in self._files if known.probes is not None]
         for finder in self._missing:
+            files = [known.file for known in self._files if finder.wants(known.file)]
             try:
                 finder.expect(files, self._targets.pids, more=False)
             except ProbeNotFound as err:

@@ -174,16 +174,31 @@ def combined(*decorators: Decorator) -> Decorator:
 
 def _pids(text: str) -> Decorator:
     return click.option(
-        "-p", "--pid", "pids", type=click.IntRange(1), multiple=True, metavar="PID", help=text
+        *("-p", "--pid", "pids"), multiple=True, metavar="PID", help=text, callback=_processes
     )
 
 
+def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple[int, ...]:
+    # An ID, or the name of processes.
+    from usdt.procfs.process import processes_named  # noqa: PLC0415 - not for --help
+
+    found: list[int] = []
+    for text in given:
+        if text.lstrip("+-").isdecimal():
+            if int(text) < 1:
+                raise click.BadParameter(f"{text} is not in the range x>=1.")
+            found.append(int(text))
+        else:
+            found += processes_named(text)
+    return tuple(dict.fromkeys(found))
+
+
 #: Adds -p (``pids``) to commands that only read files.
-pid_option = _pids("Search the files of this process; may be repeated.")
+pid_option = _pids("Search the files of this process (ID or name); may be repeated.")
 
 #: Adds -p, -c (``command``), -a (``all_processes``), -f (``follow``) and --exit-code.
 target_options = combined(
-    _pids("Trace the process with this ID; may be repeated."),
+    _pids("Trace this process, by its ID, or all of this name; may be repeated."),
     click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
     click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
     click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
