@@ -7,6 +7,7 @@ import fcntl
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -162,6 +163,21 @@ def test_closing_side_by_side_closes_everything_and_again_is_fine(program: Path)
         assert all(link.fd.closed for link in links)
         close_links(links)
     close_links([])
+
+
+def test_without_threads_links_are_closed_one_by_one(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with tracing(program, "perf") as tracer:
+        links = tracer.attach(places(program, *COOKIES))
+        assert len(links) > 1
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refused)
+            close_links(links)
+        assert all(link.fd.closed for link in links)
 
 
 def test_a_program_knows_what_it_was_loaded_for(program: Path, uprobe_multi: None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 import random
+import signal
 import sys
 import time
 import traceback
@@ -19,6 +20,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="time for all together")
     parser.add_argument("--seed", type=int, default=0, help="seed of the choices")
     options = parser.parse_args()
+    # Background jobs and nohup ignore these; tracers would inherit it.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     names = options.scenarios or [*SCENARIOS]
     done: collections.Counter[str] = collections.Counter()
     failures = 0

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -168,6 +169,34 @@ def exec_the_target(rng: random.Random) -> None:
             assert not [line for line in tool.errors if "Traceback" in line], tool.errors
 
 
+def truncate_the_file(rng: random.Random) -> None:
+    """Another process truncates and rewrites a file while commands read it."""
+    source = build(rng.choice(("default", "static", "stripped")), "sema_shared")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "restless")
+        path.write_bytes(Path(source).read_bytes())
+        words = [sys.executable, "-c", _TRUNCATE, str(path), str(os.getpid())]
+        with subprocess.Popen(words) as truncating:
+            try:
+                for words in (("list", path), ("check", path), ("info", f"uprobe:{path}:*")):
+                    done = run_usdt(*words)
+                    assert done.returncode in (0, 1), (words, done.returncode, done.stderr)
+                    assert "Traceback" not in done.stderr, done.stderr
+            finally:
+                truncating.kill()
+
+
+_TRUNCATE = """
+import os, sys
+data = open(sys.argv[1], "rb").read()
+with open(sys.argv[1], "r+b", buffering=0) as file:
+    while os.getppid() == int(sys.argv[2]):
+        for size in (len(data) // 2, 0):
+            os.ftruncate(file.fileno(), size)
+            os.pwrite(file.fileno(), data, 0)
+"""
+
+
 def fill_the_disk(rng: random.Random) -> None:
     """The output cannot be written: one line says so."""
     with _nothing_left(), _target() as target:
@@ -246,6 +275,7 @@ SCENARIOS: dict[str, Callable[[random.Random], None]] = {
         kill_the_target,
         stop_the_target,
         exec_the_target,
+        truncate_the_file,
         fill_the_disk,
         close_the_pipe,
         lower_the_limits,

@@ -349,7 +349,9 @@ def close_links(links: Iterable[Link]) -> None:
 
         many = sum(link.detach_steps for link in rest) >= _MANY
         grace_periods = expedited_rcu() if many else contextlib.nullcontext()
-        with grace_periods, ThreadPoolExecutor(min(64, len(rest))) as pool:
+        pool = ThreadPoolExecutor(min(64, len(rest)))
+        # RuntimeError: no thread can be started for lack of memory. The rest is closed below.
+        with grace_periods, contextlib.suppress(RuntimeError), pool:
             list(pool.map(lambda link: link.close(), rest))
     for link in rest:
         link.close()

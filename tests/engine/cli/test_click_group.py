@@ -121,6 +121,11 @@ _ENDS = {
         1,
         "Error: the input is nested too deeply\n",
     ),
+    "no thread": (
+        'raise RuntimeError("can\'t start new thread")',
+        1,
+        "Error: can't start new thread: too little memory or too many threads (ulimit -v, -u)\n",
+    ),
     "no memory": ("raise MemoryError", 1, "Error: out of memory\n"),
     "a broken pipe": ("raise BrokenPipeError", 0, ""),
     "a pipe broken below": ("raise OSError(errno.EPIPE, 'x')", 0, ""),

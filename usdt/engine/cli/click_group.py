@@ -176,6 +176,10 @@ def run(command: click.Command, name: str) -> NoReturn:
         code = _error("the input is nested too deeply")
     except MemoryError:
         code = _error("out of memory")
+    except RuntimeError as err:
+        if str(err) != _NO_THREAD:
+            raise
+        code = _error(f"{err}: too little memory or too many threads (ulimit -v, -u)")
     _flush()
     sys.exit(code)
 
@@ -200,6 +204,9 @@ def _repair_streams() -> None:
             errors="backslashreplace",
             write_through=True,
         )
+
+
+_NO_THREAD = "can't start new thread"  # as Python says it
 
 
 class _Messages(FileIO):
