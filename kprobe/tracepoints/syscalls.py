@@ -189,7 +189,8 @@ def _decode_socket_address(
             if not returns:
                 continue
             written = Convert(Deref(size, S32), S64)
-            passed = Compare(">=", ArgumentValue(_RETURN, S64), Number(0, S64), S64)
+            result = ArgumentValue(_RETURN, integer(KERNEL_WORD_SIZE, signed=True))
+            passed = Compare(">=", Convert(result, S64), Number(0, S64), S64)
             size = Arithmetic("*", written, Convert(passed, S64), S64)
         found[index] = replace(address, display=Display.SOCKET_ADDRESS, length=size)
 

@@ -122,6 +122,24 @@ def _registers(node: Node) -> set[tuple[int, int, bool]]:
     return {one for child in children(node) for one in _registers(child)}
 
 
+@pytest.mark.parametrize("context", [_REGISTERS, _TRACED], ids=["kprobe", "fentry"])
+def test_args_are_the_parameters_of_the_prototype(context: CallContextAbi) -> None:
+    probe = "inet_bind(args, pid, return == -EINVAL)"
+    (found,) = _places(probe)
+    plan = make_plan(
+        parse_probe(probe, default="kprobe").items,
+        arguments_of(found.btf, found.prototype, context),
+        text=probe,
+        probe=probe,
+        declared=0,
+        types=FunctionTypes(Btf.from_kernel),
+        kernel=True,
+    )
+    assert [output.key for output in plan.outputs] == ["sock", "uaddr", "addr_len", "pid"]
+    (compare,) = plan.predicates
+    assert "value=-22" in str(compare)
+
+
 def test_void_returns_nothing() -> None:
     fetch = _arguments("inet_sock_destruct", _TRACED)["return"].fetch
     assert fetch == AtFunctionReturn(Unreadable("void: nothing is returned"))

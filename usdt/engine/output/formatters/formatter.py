@@ -37,7 +37,8 @@ class Event(NamedTuple):
         probe: ``provider:name``.
         args: item as written → int, float, str (bytes that are not UTF-8 as surrogates) or
             :class:`usdt.arch.locations.Unreadable`; a stack is a list of
-            :class:`usdt.engine.output.frames.Frame`.
+            :class:`usdt.engine.output.frames.Frame`; a socket address is a dict
+            (:func:`usdt.engine.output.socket_addresses.socket_address`), or None for NULL.
         event: "return" for a function's return, else "hit".
     """
 
