@@ -107,16 +107,16 @@ _LINE = re.compile(r"^\s*(\d+): \(([0-9a-f]{2})\) (.*?)\s*(?:(?:[;\t]|//).*)?$",
 def test_the_disassembly_is_the_kernels_own(maps: dict[str, Map]) -> None:
     seen: set[str] = set()
     numbers = {name: item.fd.fileno() for name, item in maps.items()}
+    log = bytearray(1 << 27)  # a loop is in it as often as the verifier went through it
     for kind in ("texts", "predicates"):
         for items, code, flags in _programs(kind):
-            log = bytearray(1 << 24)
             license_ = b"GPL\0"
             insns = code.link(numbers)
             fields = (len(insns) // 8, insns, license_, 2, len(log), log, 0, flags)
             FD(bpf(Command.PROG_LOAD, _LAYOUT, 2, *fields, b"log", 0, AttachType.NONE)).close()
             ours = {int(line.split(":")[0]): line for line in listing(code)}
             walked = set()
-            for number, opcode, text in _LINE.findall(log.split(b"\0", 1)[0].decode()):
+            for number, opcode, text in _LINE.findall(log[: log.index(0)].decode()):
                 known = ours[int(number)]
                 walked.add(known)
                 # The kernel shows addresses of its own, and no names of maps. Linux 7.2 has made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 import subprocess
 import time
@@ -243,11 +244,18 @@ _CONSTANTS = (
     *("GET /index.html", "GET ", "GET *", "GET  *", "*", "", "x", "x*", "y*", "y" * 255),
     *("y" * 254, "y" * 254 + "*", "y" * 255 + "*", "sixteen bytes..", "sixteen *"),
     *("across the border", "across the borde*", "sixteen bytes...", "\x1b]0;*"),
+    *("*index*", "*html", "GET*.*l", "*border", "*the*", "*y", "y*y", "*x*", "*z*"),
 )
 
 
 def _equal(place: bytes, constant: str) -> bool | None:
     text = constant.encode()
+    if b"*" in text[:-1]:
+        found = _read_string(place, 257)
+        if found is None or (len(found) > 255 and not text.endswith(b"*")):
+            return None if found is None else False
+        parts = map(re.escape, text.split(b"*"))
+        return re.fullmatch(b".*".join(parts), found[:255], re.DOTALL) is not None
     if text.endswith(b"*"):
         found = _read_string(place, len(text))
         return None if found is None else found.startswith(text[:-1])

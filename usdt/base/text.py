@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-__all__ = ("closest", "encoded", "matches_parts", "printable", "printable_lines")
+__all__ = ("closest", "encoded", "printable", "printable_lines")
 
 _MAX_NAMES = 5000  # that are compared; difflib is slow
 
@@ -38,23 +38,6 @@ def encoded(name: str) -> bytes:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return name.encode("utf-8", "surrogatepass")
-
-
-def matches_parts(text: bytes, parts: Sequence[bytes]) -> bool:
-    """Return True if ``text`` is the parts in this order, with any bytes between them."""
-    first, *middle = parts
-    if not middle:
-        return text == first
-    last = middle.pop()
-    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
-        return False
-    at, end = len(first), len(text) - len(last)
-    for part in middle:
-        at = text.find(part, at, end)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
 
 
 def closest(wanted: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from typing import Any
 
 import pytest
@@ -21,7 +23,6 @@ from hits import (
 from planning import argument, plan
 
 from usdt.arch.locations import Register
-from usdt.base.errors import LanguageError
 from usdt.engine.compiler.arguments import Argument
 
 
@@ -73,61 +74,87 @@ def test_strings_compared(text: bytes, constant: str, equal: bool, old: bool) ->
         assert [*found.values()] == [int(passes)]
 
 
-_PATTERNS = {
-    "inside": (b"from orders o\0#", "*orders*", True),
-    "at the beginning": (b"orders\0", "*orders*", True),
-    "at the end": (b"my orders\0", "*orders*", True),
-    "only almost": (b"my order\0s", "*orders*", False),
-    "begun twice": (b"ororders\0", "*orders*", True),
-    "nothing in an empty string": (b"\0orders", "*orders*", False),
-    "the end": (b"a.json\0", "*.json", True),
-    "not the end": (b"a.jsonx\0", "*.json", False),
-    "the end, also earlier": (b"a.json.json\0", "*.json", True),
-    "both ends": (b"GET /x HTTP/1.1\0", "GET *HTTP/1.1", True),
-    "both ends overlap": (b"aba\0", "ab*ba", False),
-    "both ends touch": (b"abba\0", "ab*ba", True),
-    "in order": (b"SELECT a FROM b\0", "SELECT*FROM*", True),
-    "not in order": (b"FROM b SELECT a\0", "*SELECT*FROM*", False),
-    "three parts": (b"xxaybzcyy\0", "x*a*b*c*y", True),
-    "the second part missing": (b"xxayzcyy\0", "x*a*b*c*y", False),
-    "the first part leaves room": (b"aab\0", "*a*ab", True),
-    "a literal star": (b"count(*)\0", r"*(\*)", True),
-    "no literal star": (b"count(1)\0", r"*(\*)", False),
-    "the last byte searched": (b"z" * 253 + b"x\0", "*x*", True),
-    "the last byte as the end": (b"z" * 253 + b"x\0", "*x", True),
-    "a byte more": (b"z" * 254 + b"x\0", "*x*", False),
-    "an end that is not seen": (b"z" * 253 + b"xx\0", "*x", False),
-}
-
-
-@pytest.mark.parametrize(("text", "pattern", "equal"), _PATTERNS.values(), ids=_PATTERNS)
-def test_patterns(text: bytes, pattern: str, equal: bool) -> None:
-    for op, passes in (("==", equal), ("!=", not equal)):
-        found = run(f'str(arg0) {op} "{pattern}", pid', text_machine(text), POINTER)
+@pytest.mark.parametrize("old", [False, True], ids=["Linux 6.16", "before Linux 6.16"])
+@pytest.mark.parametrize(
+    ("text", "pattern", "matches"),
+    [
+        pytest.param(b"select * from orders where", "*orders*", True, id="inside"),
+        pytest.param(b"orders", "*orders*", True, id="all of it"),
+        pytest.param(b"order", "*orders*", False, id="not whole"),
+        pytest.param(b"", "*orders*", False, id="nothing"),
+        pytest.param(b"main.py", "*.py", True, id="the end"),
+        pytest.param(b"main.pyc", "*.py", False, id="not at the end"),
+        pytest.param(b".py.py", "*.py", True, id="the end, met before"),
+        pytest.param(b"abXcd", "ab*cd", True, id="both ends"),
+        pytest.param(b"abcd", "abc*bcd", False, id="ends that overlap"),
+        pytest.param(b"aXbXc", "*a*b*c*", True, id="three parts"),
+        pytest.param(b"aXcXb", "*a*b*c*", False, id="in another order"),
+        pytest.param(b"aaaab", "*aab", True, id="after a false start"),
+        pytest.param(b"x" * 254 + b"y", "*y", True, id="255 bytes"),
+        pytest.param(b"x" * 255 + b"y", "*y", False, id="beyond 255 bytes"),
+        pytest.param(b"x" * 254 + b"yx", "*y", False, id="not the end, beyond"),
+        pytest.param(bytes(range(1, 42)) + b"z", f"*{'z' * 1}", True, id="many bytes"),
+    ],
+)
+def test_strings_and_patterns(text: bytes, pattern: str, matches: bool, old: bool) -> None:
+    for op, passes in (("==", matches), ("!=", not matches)):
+        machine = text_machine(text + b"\0", old_strings=old)
+        found = run(f'str(arg0) {op} "{pattern}", pid', machine, POINTER)
         assert (found is not None) is passes
-        items = f'(str(arg0) {op} "{pattern}") + 0'
-        assert [*run(items, text_machine(text), POINTER, sleepable=True).values()] == [int(passes)]
-    node = plan(f'str(arg0) == "{pattern}"', (POINTER,)).predicates[0]
-    assert node.is_true(text.partition(b"\0")[0]) is equal  # type: ignore[union-attr]
+        machine = text_machine(text + b"\0", old_strings=old)
+        found = run(f'(str(arg0) {op} "{pattern}") + 0', machine, POINTER, sleepable=True)
+        assert [*found.values()] == [int(passes)]
+        machine = Machine(context=registers(rdi=TEXT), comm=text[:15])
+        found = run(f'(comm {op} "{pattern}") + 0', machine)
+        assert len(text) > 15 or [*found.values()] == [int(passes)]
 
 
-def test_a_pattern_sees_the_bytes_that_are_shown() -> None:
-    for text, items, truth in (
-        (b"abcdef\0", 'str(arg0, 3) == "*c"', 1),
-        (b"abcdef\0", 'str(arg0, 3) == "*d*"', 0),
-        (b"ab\0", 'str(arg0, 3) == "*b"', 1),
-        (b"abcdef\0", 'str(arg0, 6) == "a*f"', 1),
+def test_random_patterns() -> None:
+    chance = random.Random(7)
+    for _ in range(400):
+        text = bytes(chance.choices(b"ab.", k=chance.choice((0, 1, 3, 8, 20, 254, 255))))
+        pattern = "*" + "".join(chance.choices("ab.**", k=chance.randint(0, 8)))
+        pattern = pattern[chance.randint(0, 1) :] + "*"[: chance.randint(0, 1)]
+        parts = map(re.escape, re.split(r"\*+", pattern))
+        expected = re.fullmatch(".*".join(parts), text.decode()) is not None
+        machine = text_machine(text + b"\0")
+        found = run(f'str(arg0) == "{pattern}", pid', machine, POINTER)
+        assert (found is not None) is expected, (text, pattern)
+
+
+def test_a_pattern_of_what_is_shown_goes_over_pieces() -> None:
+    for text, size, matches in (
+        (b"x" * 253 + b"abc", 256, True),  # across the pieces of 255 bytes
+        (b"x" * 253 + b"abc", 255, False),
+        (b"x" * 508 + b"abc" + b"x", 511, True),
+        (b"x" * 508 + b"abc" + b"x", 510, False),
     ):
-        found = run(f"({items}) + 0", text_machine(text), POINTER)
-        assert [*found.values()] == [truth], items
+        machine = text_machine(text + b"\0")
+        found = run(f'str(arg0, {size}) == "*abc", pid', machine, POINTER)
+        assert (found is not None) is matches, size
 
 
-def test_the_search_has_a_bounded_program() -> None:
-    for pattern, limit, most in (("*" + "x" * 40, 254, 28), ("*" + "y*" * 40, 254, 0)):
-        with pytest.raises(LanguageError, match=f"in {limit} bytes: expected at most {most}"):
-            plan(f'str(arg0) == "{pattern}"', (POINTER,))
-    made = plan(f'str(arg0) == "*{"x" * 28}", str(arg0, 100) == "*{"x" * 70}"', (POINTER,))
-    assert len(program(made).insns) // 8 < 1 << 15
+@pytest.mark.parametrize("sleepable", [False, True], ids=["plain", "sleepable"])
+@pytest.mark.parametrize(
+    ("predicate", "holds"),
+    [
+        pytest.param(r'buf(arg0, 4) == "\177ELF"', False, id="other bytes"),
+        pytest.param(r'buf(arg0, 4) == "a\0b\xff"', True, id="with a NUL"),
+        pytest.param(r'buf(arg0, 4) != "a\0b\xff"', False, id="not others"),
+        pytest.param(r'buf(arg0, arg1) == "a\0b\xff"', True, id="a computed number"),
+        pytest.param(r'buf(arg0, arg1) == "a\0b"', False, id="another number"),
+        pytest.param(r'buf(arg0, arg1) == "*\xff"', True, id="their end"),
+        pytest.param(r'buf(arg0, arg1 - 1) == "*\xff"', False, id="their end without the last"),
+        pytest.param(r'contains(buf(arg0, arg1), "\0b")', True, id="inside"),
+        pytest.param(r'contains(buf(arg0, 7), "\xffmore")', False, id="beyond"),
+        pytest.param(r'contains(buf(arg0, 7), "\xffmor")', True, id="to the last"),
+    ],
+)
+def test_bytes_compared(predicate: str, holds: bool, sleepable: bool) -> None:
+    user = {TEXT: b"a\0b\xffmore" + bytes(300)}
+    machine = Machine(context=registers(rdi=TEXT, rax=4), user=user)
+    found = run(f"({predicate}) + 0", machine, POINTER, NUMBER, sleepable=sleepable)
+    assert [*found.values()] == [int(holds)]
 
 
 _LONG = b"x" * 300

@@ -111,22 +111,18 @@ def test_builtins_are_plain_names() -> None:
     assert {name.name for name in names} == BUILTINS
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", sorted(FUNCTIONS.keys() - {"contains"}))
 def test_functions_take_between_their_least_and_most_arguments(function) -> None:
     least, most = FUNCTIONS[function]
     for count in range(5):
         call = f"{function}({', '.join('a' * count)})"
-        if function == "contains":
-            call = call.replace("a, a)", 'a, "b")')
-        if function == "contains" and count == 2:
-            assert render(item(call).expression) == 'a == "*b*"'
-        elif least <= count <= most:
+        if least <= count <= most:
             assert render(item(call).expression) == call
-        else:
-            with pytest.raises(LanguageError) as caught:
-                item(call)
-            assert caught.value.column == len("p:n(")
-            assert f"found {count or 'none'}" in caught.value.reason
+            continue
+        with pytest.raises(LanguageError) as caught:
+            item(call)
+        assert caught.value.column == len("p:n(")
+        assert f"found {count or 'none'}" in caught.value.reason
 
 
 @pytest.mark.parametrize(
@@ -142,6 +138,7 @@ def test_functions_take_between_their_least_and_most_arguments(function) -> None
         pytest.param('"a*"', '"a*"', id="the beginning of a string"),
         pytest.param(r'"a*\x2a"', r'"a*\*"', id="a star that is one"),
         pytest.param('"é\t"', r'"\303\251\t"', id="strings in ASCII"),
+        pytest.param('contains(a, "b*")', r'a == "*b\**"', id="a part as a pattern"),
         pytest.param("(1).b", "(1).b", id="a number before a dot"),
     ],
 )

@@ -137,11 +137,26 @@ types = st.one_of(
 nowhere = (st.just(0), st.just(0))
 
 
+def _split(middle, first, last):
+    return (first, *middle, last)
+
+
+parts = st.one_of(
+    st.tuples(st.binary(max_size=6)),
+    st.builds(
+        _split,
+        st.lists(st.binary(min_size=1, max_size=4), max_size=2),
+        st.binary(max_size=4),
+        st.binary(max_size=4),
+    ),
+)
+
+
 def grown(trees):
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *nowhere)
         for function, (least, most) in FUNCTIONS.items()
-        if function not in ("out", "contains")
+        if function not in ("contains", "out")
         for count in range(least, most + 1)
     ]
     return st.one_of(
@@ -159,15 +174,7 @@ trees = st.recursive(
     st.one_of(
         st.builds(Name, words, *nowhere),
         integers,
-        st.builds(
-            Text,
-            st.one_of(
-                st.binary(max_size=6).map(lambda value: (value,)),
-                st.tuples(st.binary(max_size=3), st.binary(max_size=3)),
-                st.tuples(st.binary(max_size=3), st.just(b"x"), st.binary(max_size=3)),
-            ),
-            *nowhere,
-        ),
+        st.builds(Text, parts, *nowhere),
     ),
     grown,
     max_leaves=12,

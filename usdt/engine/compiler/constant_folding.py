@@ -85,7 +85,7 @@ def fold(node: Node) -> Node:
 
 
 # Their value is 0 or 1.
-_TRUTHS = (Compare, StringEqualsConst, StringMatches, StringEquals, ShortCircuit, Not)
+_TRUTHS = (Compare, StringEqualsConst, StringEquals, StringMatches, ShortCircuit, Not)
 _COMPARE = {
     "==": int.__eq__,
     "!=": int.__ne__,

@@ -218,8 +218,8 @@ def _narrowed(node: Node) -> Node:
         case StringEqualsConst(address=address) if address is not None:
             return replace(node, address=_unsigned(address))
         case StringMatches(address=address, length=length) if address is not None:
-            shorter = None if length is None else _narrowed(length)
-            return replace(node, address=_unsigned(address), length=shorter)
+            length = None if length is None else _narrowed(length)
+            return replace(node, address=_unsigned(address), length=length)
         case StringEquals(left=left, right=right):
             return replace(node, left=_unsigned(left), right=_unsigned(right))
     return _rebuilt(node, _narrowed)

@@ -19,7 +19,6 @@ from usdt.arch.locations import (
     ValueType,
 )
 from usdt.base.frozen import frozen
-from usdt.base.text import matches_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,6 +254,7 @@ class StringEqualsConst:
         text: the constant, without a NUL.
         prefix: whether the string only has to begin with ``text``.
         equal: True for ``==``, False for ``!=``.
+        counted: whether exactly the bytes of ``text`` are compared, which may be NUL.
     """
 
     address: Node | None
@@ -262,6 +262,46 @@ class StringEqualsConst:
     prefix: bool
     equal: bool
     type: ValueType = S32
+    counted: bool = False
+
+
+@frozen
+class StringMatches:
+    """A comparison of a string with a pattern.
+
+    Attributes:
+        address: where the string is in memory; None: it is ``comm``.
+        length: its number of bytes; None: a NUL ends it.
+        parts: two or more parts of the pattern; between two parts it has any bytes.
+        limit: the number of bytes that are compared.
+        cut: whether the string ends at the limit; otherwise a longer one has another end.
+        equal: True for ``==``, False for ``!=``.
+    """
+
+    address: Node | None
+    length: Node | None
+    parts: tuple[bytes, ...]
+    limit: int
+    cut: bool
+    equal: bool
+    type: ValueType = S32
+
+    def matches(self, text: bytes) -> bool:
+        """Return True if a string, without its NUL, matches the pattern."""
+        first, *middle, last = self.parts
+        if len(text) > self.limit:
+            text = text[: self.limit + (not self.cut)]
+        if not text.startswith(first):
+            return False
+        at = len(first)
+        for part in middle:
+            found = text.find(part, at)
+            if found < 0:
+                return False
+            at = found + len(part)
+        if not last:
+            return True
+        return len(text) <= self.limit and len(text) - len(last) >= at and text.endswith(last)
 
 
 @frozen
@@ -278,34 +318,6 @@ class StringEquals:
     limit: int
     equal: bool
     type: ValueType = S32
-
-
-@frozen
-class StringMatches:
-    """A comparison of a string with a pattern: constants with any bytes between them.
-
-    Attributes:
-        address: where the string is in memory; None: it is ``comm``.
-        parts: the constants, two or more; only the first and the last may be empty.
-        limit: the number of bytes of the string that are searched.
-        cut: whether a longer string counts as if it ended there; else it only matches a pattern
-            whose last part is empty.
-        length: the number of bytes of a string without a NUL at its end, else None.
-        equal: True for ``==``, False for ``!=``.
-    """
-
-    address: Node | None
-    parts: tuple[bytes, ...]
-    limit: int
-    cut: bool
-    length: Node | None
-    equal: bool
-    type: ValueType = S32
-
-    def is_true(self, text: bytes) -> bool:
-        """Return the result for this string."""
-        whole = self.cut or len(text) <= self.limit or not self.parts[-1]
-        return (whole and matches_parts(text[: self.limit], self.parts)) is self.equal
 
 
 @frozen
@@ -390,7 +402,7 @@ def children(node: Node) -> tuple[Node, ...]:
         case StringEqualsConst(address=address):
             return () if address is None else (address,)
         case StringMatches(address=address, length=length):
-            return tuple(child for child in (address, length) if child is not None)
+            return tuple(one for one in (address, length) if one is not None)
         case RegisterAggregate(parts=parts):
             return tuple(part for _, part in parts)
     return ()
@@ -421,7 +433,9 @@ def _reasons(node: Node) -> Iterator[str]:
             pass
         case Deref() | StringEquals() | ArgumentValue(fetch=Memory() | ContextArea()):
             yield "memory not readable"
-        case StringEqualsConst(address=address) | StringMatches(address=address) if address:
+        case StringEqualsConst(address=address) | StringMatches(address=address) if (
+            address is not None
+        ):
             yield "memory not readable"
         case ArgumentValue(
             fetch=Unreadable(reason=reason) | AtFunctionReturn(register=Unreadable(reason=reason))

@@ -242,7 +242,7 @@ class _Reader:
             value = character_value(token, self._text)
             self._push(Integer(value, unsigned=False, size=4, start=start, end=end), start, end)
         elif token.kind == "string":
-            self._push(_pattern(string_parts(self._text, start, end), start, end), start, end)
+            self._push(Text(string_parts(self._text, start, end), start, end), start, end)
         else:
             raise self._error(token, self._no_operand(token))
 
@@ -368,19 +368,19 @@ class _Reader:
                 arguments[0]._replace(tree=read_at_return(trees[0]), start=start, end=end)
             )
             return
+        tree: Expression = Call(function, trees, start, end)
         if function == "contains":
-            self._push(self._contains(trees, start, end), start, end, *arguments)
-            return
-        self._push(Call(function, trees, start, end), start, end, *arguments)
+            tree = self._contains(trees, start, end)
+        self._push(tree, start, end, *arguments)
 
     def _contains(self, trees: tuple[Expression, ...], start: int, end: int) -> Binary:
-        # contains(S, "x") is S == "*x*".
-        searched = trees[1]
-        if not isinstance(searched, Text):
-            reason = 'contains() searches for a constant, as in contains(str(arg0), "orders")'
-            raise LanguageError(self._text, searched.start, reason)
-        parts = (b"", *searched.parts, b"")
-        return Binary("==", trees[0], _pattern(parts, searched.start, searched.end), start, end)
+        # contains(a, "b") is a == "*b*", but a star in it is itself.
+        text, part = trees
+        if not isinstance(part, Text):
+            reason = "the second argument of contains() is a string constant"
+            raise LanguageError(self._text, part.start, reason)
+        whole = Text((b"", b"*".join(part.parts), b""), part.start, part.end)
+        return Binary("==", text, whole, start, end)
 
     def _reduce(self, level: int) -> None:
         # Build the trees of waiting operators that bind at least as tightly as ``level``, so that
@@ -399,12 +399,6 @@ class _Reader:
             else:
                 unary = Unary(waiting.token.text, right.tree, start, right.end)
                 self._push(unary, start, right.end, right)
-
-
-def _pattern(parts: tuple[bytes, ...], start: int, end: int) -> Text:
-    # Several stars in a row match what one matches.
-    inner = tuple(part for part in parts[1:-1] if part)
-    return Text(parts if len(parts) == 1 else (parts[0], *inner, parts[-1]), start, end)
 
 
 def _too_deep() -> str:

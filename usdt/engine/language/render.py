@@ -26,8 +26,17 @@ __all__ = ("caret", "render", "render_type")
 
 _AROUND = 60  # characters shown on each side of the error
 _NAMED_BYTES = {
-    7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 42: "*", 92: "\\",
-}  # fmt: skip
+    7: "a",
+    8: "b",
+    9: "t",
+    10: "n",
+    11: "v",
+    12: "f",
+    13: "r",
+    34: '"',
+    42: "*",
+    92: "\\",
+}
 
 
 def caret(error: LanguageError) -> str:
@@ -114,8 +123,7 @@ def render_type(kind: TypeName) -> str:
 
 
 def _text(tree: Text) -> str:
-    parts = ("".join(map(_byte, part)) for part in tree.parts)
-    return f'"{"*".join(parts)}"'
+    return '"' + "*".join("".join(map(_byte, part)) for part in tree.parts) + '"'
 
 
 def _integer(tree: Integer) -> str:

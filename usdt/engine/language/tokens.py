@@ -1,14 +1,14 @@
 r"""The lexer of the probe language: text → tokens, and values of constants.
 
-The rules are C's (C17 6.4), with these differences: GNU C's binary constants and ``\e``; ``\*``, a
-star that is no pattern; no floating-point constants, no comments, no concatenation of adjacent
-strings.
+The rules are C's (C17 6.4), with these differences: GNU C's binary constants, ``\e`` and ``\*``; no
+floating-point constants, no comments, no concatenation of adjacent strings.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from usdt.base.errors import LanguageError
@@ -214,6 +214,27 @@ def character_value(token: Token, text: str) -> int:
     raise LanguageError(text, token.start, reason)
 
 
+def string_parts(text: str, start: int, end: int) -> tuple[bytes, ...]:
+    """Return the bytes of the string ``text[start:end]``, split at its unescaped stars.
+
+    Stars in a row are one.
+
+    Raises:
+        LanguageError: as :func:`string_value`.
+    """
+    cuts = [start, *_stars(text, start + 1, end - 1), end - 1]
+    parts = [string_value(text, one, two + 1) for one, two in pairwise(cuts)]
+    return (parts[0], *filter(None, parts[1:-1]), *parts[1:][-1:])
+
+
+def _stars(text: str, start: int, end: int) -> list[int]:
+    # The positions of the stars that no escape has.
+    escaped_or_star = re.compile(r"\\.|\*", re.DOTALL)
+    return [
+        found.start() for found in escaped_or_star.finditer(text, start, end) if found[0] == "*"
+    ]
+
+
 def string_value(text: str, start: int, end: int) -> bytes:
     """Return the bytes of the string ``text[start:end]``, which includes the quotes.
 
@@ -221,29 +242,13 @@ def string_value(text: str, start: int, end: int) -> bytes:
         LanguageError: an escape is not one of C's or exceeds a byte, or the text has a lone
             surrogate that does not represent a byte.
     """
-    return b"*".join(string_parts(text, start, end))
-
-
-def string_parts(text: str, start: int, end: int) -> tuple[bytes, ...]:
-    """Return the bytes of the string ``text[start:end]``, split at its stars without an escape.
-
-    Raises:
-        LanguageError: as :func:`string_value`.
-    """
-    parts = [b""]
+    pieces: list[bytes] = []
     at, last = start + 1, end - 1
     for found in _escape_pattern().finditer(text, at, last):
-        _append(parts, _utf8(text, at, found.start()))
-        parts[-1] += _escaped(text, found)
+        pieces += [_utf8(text, at, found.start()), _escaped(text, found)]
         at = found.end()
-    _append(parts, _utf8(text, at, last))
-    return tuple(parts)
-
-
-def _append(parts: list[bytes], plain: bytes) -> None:
-    first, *others = plain.split(b"*")
-    parts[-1] += first
-    parts += others
+    pieces.append(_utf8(text, at, last))
+    return b"".join(pieces)
 
 
 def _utf8(text: str, start: int, end: int) -> bytes:

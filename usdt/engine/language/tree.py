@@ -52,7 +52,7 @@ BUILTINS = frozenset(
 ALL_ARGUMENTS = "args"
 
 # Functions of the language → the minimum and the maximum number of arguments. The parser replaces
-# out(), see :func:`read_at_return`, and contains(), by a comparison with a pattern.
+# out(): see :func:`read_at_return`.
 FUNCTIONS = {
     "buf": (2, 2),
     "contains": (2, 2),
@@ -133,27 +133,16 @@ class Integer:
 
 @frozen
 class Text:
-    r"""A string constant.
+    r"""A string constant, or a pattern.
 
     Attributes:
-        parts: its bytes, without a NUL at the end, split at the stars that stand for any bytes:
-            one part if there is none. (``"\*"`` is a literal star.) Only the first and the last
-            of several parts may be empty.
+        parts: its bytes, without a NUL at the end, split at its unescaped stars: a single part is a
+            constant; between two parts a pattern has any bytes. (``"\*"`` is a literal star.)
     """
 
     parts: tuple[bytes, ...]
     start: int = field(compare=False)
     end: int = field(compare=False)
-
-    @property
-    def is_pattern(self) -> bool:
-        """True if it has a star that stands for any bytes."""
-        return len(self.parts) > 1
-
-    @property
-    def value(self) -> bytes:
-        """The bytes, with every star."""
-        return b"*".join(self.parts)
 
 
 @frozen
@@ -210,10 +199,7 @@ class Index:
 
 @frozen
 class Call:
-    """A call of one of :data:`FUNCTIONS` but out() and contains().
-
-    The number of arguments has been checked.
-    """
+    """A call of one of :data:`FUNCTIONS` but out(); the number of arguments has been checked."""
 
     function: str
     arguments: tuple[Expression, ...]

@@ -304,5 +304,5 @@ def _nodes(outputs: Sequence[Output]) -> list[Node]:
 
 
 def _compares_text(node: Node) -> bool:
-    compares = isinstance(node, (StringEqualsConst, StringMatches, StringEquals))
+    compares = isinstance(node, (StringEqualsConst, StringEquals, StringMatches))
     return compares or any(map(_compares_text, children(node)))

@@ -286,7 +286,7 @@ class Resolver(StringComparisons):
 
 _MISPLACED = {
     "str": "str() stands alone as an item, or on a side of == or !=",
-    "buf": "buf() stands alone as an item",
+    "buf": 'buf() stands alone as an item, or beside a constant, as in buf(arg0, 2) == "PK"',
     "hex": "hex() stands alone as an item: it says how to show a value",
     "usym": "usym() stands alone as an item: it says how to show an address",
     "ksym": "ksym() stands alone as an item: it says how to show an address",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.base.text import closest, matches_parts
+from usdt.base.text import closest
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -25,14 +25,13 @@ from usdt.engine.compiler.resolve.operands import OperandResolver, is_string
 from usdt.engine.language.tree import Call, Member, Name, Text
 
 if TYPE_CHECKING:
-    from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Binary, Expression
 
 __all__ = ("StringComparisons",)
 
 MAX_TEXT = 255  # bytes of a string in a comparison: it must fit on the BPF stack
-_MAX_SEARCHED = 254  # bytes of a string that are compared with a pattern; one more is read
-_MAX_SEARCH = 16000  # instructions of the search of one pattern: BPF jumps reach 32767
+MAX_MATCHED = 511  # bytes that a pattern is compared with: the verifier follows each
+MAX_PATTERN = 63  # bytes of a pattern without its stars: one bit each, and one before them
 _COMM_SIZE = 16
 
 
@@ -51,7 +50,7 @@ class StringComparisons(OperandResolver):
             return named
         for side in (tree.left, tree.right):
             if (
-                not is_string(side)
+                not (is_string(side) or _is_buffer(side))
                 and self.string_address(side) is None
                 and self._container_string(side) is None
             ):
@@ -64,6 +63,10 @@ class StringComparisons(OperandResolver):
             return self._compare_constant(tree.left, tree.right, equal=equal)
         if isinstance(tree.left, Text):
             return self._compare_constant(tree.right, tree.left, equal=equal)
+        if _is_buffer(tree.left) or _is_buffer(tree.right):
+            raise self.scope.error(
+                tree, 'bytes are compared with a constant, as in buf(arg0, 4) == "\\177ELF"'
+            )
         if not isinstance(tree.left, Call) or not isinstance(tree.right, Call):
             side = tree.left if isinstance(tree.left, Name) else tree.right
             raise self.scope.error(
@@ -87,10 +90,10 @@ class StringComparisons(OperandResolver):
                 names = None if node is None else self.scope.types.names(node)
             if names is None:
                 continue
-            wanted = text.value.decode("utf-8", "replace")
-            if text.is_pattern:
-                reason = f'names of values are compared as a whole: found "{wanted}", without stars'
-                raise self.scope.error(text, f"{reason} it would be one of {_some(names)}")
+            if len(text.parts) > 1:
+                reason = r"names of values are compared whole: a star has to be written \*"
+                raise self.scope.error(text, reason)
+            wanted = text.parts[0].decode("utf-8", "replace")
             number = names.number_of(wanted)
             if number is None:
                 close = closest(wanted, [name for _, name in names.every])
@@ -103,18 +106,12 @@ class StringComparisons(OperandResolver):
         return None
 
     def _compare_constant(self, value: Expression, text: Text, *, equal: bool) -> Node:
-        parts = text.parts
-        wanted, prefix = b"".join(parts), text.is_pattern
-        if len(wanted) > MAX_TEXT:
-            raise self.scope.error(
-                text, f"a string constant has at most {MAX_TEXT} bytes, this one {len(wanted)}"
-            )
-        if b"\0" in wanted:
-            raise self.scope.error(text, "a string constant cannot hold a NUL: strings end there")
-        if isinstance(value, Text):
-            raise self.scope.error(text, "two constants: one side has to be str(…), comm or func")
-        if prefix and (len(parts) > 2 or parts[1]):
-            return self._compare_pattern(value, text, equal=equal)
+        wanted, prefix = text.parts[0], text.parts[1:] == (b"",)
+        self._check_constant(value, text)
+        if isinstance(value, Call) and value.function == "buf":
+            return self._compare_bytes(value, text, equal=equal)
+        if len(text.parts) > 1 and not prefix:
+            return self._match(value, text, equal=equal)
         if isinstance(value, Call):
             address = self.address_of(value.arguments[0])
             # Compare as many bytes as would be shown: str() cuts the string after MAX bytes.
@@ -132,49 +129,59 @@ class StringComparisons(OperandResolver):
                 return Number(int(not equal), S32)
             return fold(StringEqualsConst(inner, wanted, prefix or len(wanted) == capacity, equal))
         if isinstance(value, Name) and value.name == "func":
-            return self._compare_func(parts, equal=equal)
+            name = self.scope.function.encode("utf-8", "surrogateescape")
+            same = name.startswith(wanted) if prefix else name == wanted
+            return Number(int(same is equal), S32)
         if len(wanted) >= _COMM_SIZE:
             return Number(int(not equal), S32)  # comm has at most 15 bytes and a NUL
         return StringEqualsConst(None, wanted, prefix, equal)
 
-    def _compare_pattern(self, value: Expression, text: Text, *, equal: bool) -> Node:
-        # Resolve the comparison with a pattern that is more than a beginning.
-        limit, cut, length, address = _MAX_SEARCHED, False, None, None
-        contents = None if isinstance(value, Call) else self._container_string(value)
+    def _check_constant(self, value: Expression, text: Text) -> None:
+        size = sum(map(len, text.parts))
+        most, what = MAX_TEXT, "string constant"
+        if len(text.parts) > 1 and text.parts[1:] != (b"",):
+            most, what = MAX_PATTERN, "pattern, without its stars,"
+        if size > most:
+            raise self.scope.error(text, f"a {what} has at most {most} bytes, this one {size}")
+        if isinstance(value, Text):
+            raise self.scope.error(text, "two constants: one side has to be str(…), comm or func")
+        if b"\0" in b"".join(text.parts) and not _is_buffer(value):
+            reason = "a string constant cannot hold a NUL: strings end there; compare buf(…)"
+            raise self.scope.error(text, reason)
+
+    def _match(self, value: Expression, text: Text, *, equal: bool) -> Node:
+        address: Node | None = None
+        length, limit, cut = None, min(max(self.scope.max_string, MAX_TEXT), MAX_MATCHED), False
         if isinstance(value, Call):
             address, given = self.address_of(value.arguments[0]), self.given_limit(value)
-            if given is not None and given > _MAX_SEARCHED:
-                reason = f"a pattern is compared with at most {_MAX_SEARCHED} bytes, not {given}"
+            if given is not None and given > MAX_MATCHED:
+                reason = f"a pattern is compared with at most {MAX_MATCHED} bytes, not {given}"
                 raise self.scope.error(value.arguments[1], reason)
             limit, cut = given or limit, given is not None
-        elif contents is not None:
+        elif (contents := self._container_string(value)) is not None:
             address, length = contents
         elif (address := self.string_address(value)) is not None:
-            capacity = self.string_capacity(value)
+            capacity = self.string_capacity(value)  # an array without a free byte has no NUL
             limit, cut = min(limit, capacity), capacity <= limit
         elif isinstance(value, Name) and value.name == "func":
-            return self._compare_func(text.parts, equal=equal)
+            name = self.scope.function.encode("utf-8", "surrogateescape")
+            made = StringMatches(None, None, text.parts, len(name), cut=True, equal=True)
+            return Number(int(made.matches(name) is equal), S32)
         else:
-            limit = _COMM_SIZE - 1
-        if sum(map(len, text.parts)) > limit:
-            return Number(int(not equal), S32)
-        self._check_search(text, limit)
-        return fold(StringMatches(address, text.parts, limit, cut, length, equal))
+            limit, cut = _COMM_SIZE, True
+        return fold(StringMatches(address, length, text.parts, limit, cut, equal))
 
-    def _compare_func(self, parts: tuple[bytes, ...], *, equal: bool) -> Node:
-        name = self.scope.function.encode("utf-8", "surrogateescape")
-        return Number(int(matches_parts(name, parts) is equal), S32)
-
-    def _check_search(self, text: Text, limit: int) -> None:
-        # The program has the search for each part at each position: bound its size.
-        searched = [len(part) for part in text.parts[1:] if part]
-        found, most = sum(searched), (_MAX_SEARCH // limit - 5 * len(searched)) // 2
-        if found > most:
-            reason = (
-                f"{found} bytes after the first star are too many to search for in {limit} bytes: "
-                f"expected at most {max(most, 0)}, fewer stars, or str(…, MAX) with a smaller MAX"
-            )
+    def _compare_bytes(self, value: Call, text: Text, *, equal: bool) -> Node:
+        address, length = (self.address_of(value.arguments[0]), self.scalar(value.arguments[1]))
+        if len(text.parts) > 1:
+            size = length.value if isinstance(length, Number) else MAX_TEXT
+            most = min(max(size, 1), MAX_TEXT)
+            return fold(StringMatches(address, length, text.parts, most, cut=True, equal=equal))
+        wanted = text.parts[0]
+        if isinstance(length, Number) and length.value != len(wanted):
+            reason = f"buf() has {length.value} bytes and the constant {len(wanted)}"
             raise self.scope.error(text, reason)
+        return _compare_contents(address, length, wanted, prefix=False, equal=equal)
 
     def _container_string(self, tree: Expression) -> tuple[Node, Node] | None:
         # The address and the length of the bytes of a C++ or Rust string.
@@ -201,11 +208,6 @@ class StringComparisons(OperandResolver):
         return fold(StringEquals(one, two, limit, equal))
 
 
-def _some(names: ValueNames) -> str:
-    shown = [name for _, name in names.every[:4]]
-    return ", ".join(shown) + (", …" if len(names.every) > len(shown) else "")
-
-
 def _compare_contents(
     begin: Node, length: Node, wanted: bytes, *, prefix: bool, equal: bool
 ) -> Node:
@@ -213,6 +215,10 @@ def _compare_contents(
     size = Number(len(wanted), U64)
     same: Node = fold(Compare(">=" if prefix else "==", convert(length, U64), size, U64))
     if wanted:
-        beginning = StringEqualsConst(begin, wanted, prefix=True, equal=True)
+        beginning = fold(StringEqualsConst(begin, wanted, prefix=True, equal=True, counted=True))
         same = fold(ShortCircuit("&&", same, beginning))
     return same if equal else fold(Not(same))
+
+
+def _is_buffer(tree: Expression) -> bool:
+    return isinstance(tree, Call) and tree.function == "buf"

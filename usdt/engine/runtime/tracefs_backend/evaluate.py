@@ -41,10 +41,14 @@ def leaves(node: Node) -> Iterator[Node]:
         case ArgumentValue(fetch=Constant()) | Number() | Unavailable():
             return
         case (
-            ArgumentValue() | Deref() | Builtin() | LValue() | StringEqualsConst() | StringEquals()
+            ArgumentValue()
+            | Deref()
+            | Builtin()
+            | LValue()
+            | StringEqualsConst()
+            | StringEquals()
+            | StringMatches()
         ):
-            yield node
-        case StringMatches():
             yield node
         case _:
             for child in children(node):
@@ -80,9 +84,9 @@ def evaluate(
                 return _UNREADABLE
             same = found.startswith(wanted) if prefix else found == wanted
             return Number(int(same is equal), kind)
-        case StringMatches(address=address, type=kind):
+        case StringMatches(address=address, length=None, equal=equal, type=kind):
             found = text(address)
-            return _UNREADABLE if found is None else Number(int(node.is_true(found)), kind)
+            return _UNREADABLE if found is None else Number(int(node.matches(found) is equal), kind)
         case StringEquals(left=one, right=other, limit=limit, equal=equal, type=kind):
             both = text(one), text(other)
             if both[0] is None or both[1] is None:

@@ -83,9 +83,9 @@ def _filter_text(node: Node, naming: Naming) -> str | None:
             name = naming(address, text=True)
             parts = (text, b"") if prefix else (text,)
             return None if name is None else _matched(name, parts, equal=equal)
-        case StringMatches(address=address, parts=parts, limit=limit, length=None, equal=equal):
+        case StringMatches(address=address, parts=parts, length=None, cut=cut, equal=equal):
             name = naming(address, text=True)
-            if name is None or (limit < _LONGEST and address is not None):
+            if name is None or (cut and address is not None):
                 return None  # a filter matches the whole string
             return _matched(name, parts, equal=equal)
     return None

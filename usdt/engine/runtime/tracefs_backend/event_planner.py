@@ -79,10 +79,10 @@ class EventPlanner:
         if isinstance(node, Unavailable):
             raise UnsupportedFetch(node.reason)
         for leaf in leaves(node):
-            if isinstance(leaf, StringMatches) and leaf.length is not None:
-                raise UnsupportedFetch("a string with a length of its own")
-            if not isinstance(leaf, (StringEqualsConst, StringMatches)):
+            if not isinstance(leaf, StringEqualsConst | StringMatches):
                 self.leaf(leaf)
+            elif leaf.length is not None if isinstance(leaf, StringMatches) else leaf.counted:
+                raise UnsupportedFetch("a comparison of bytes that a NUL does not end")
             elif leaf.address is not None and leaf.address not in self.texts:
                 self.text("text", leaf.address)
 

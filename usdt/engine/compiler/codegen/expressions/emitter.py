@@ -17,10 +17,10 @@ from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions.arithmetic import emit_arithmetic
 from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
+from usdt.engine.compiler.codegen.expressions.patterns import emit_match
 from usdt.engine.compiler.codegen.expressions.strings import (
     emit_compare_strings,
     emit_compare_with_constant,
-    emit_match,
 )
 from usdt.engine.compiler.ir import (
     ArgumentValue,
@@ -97,9 +97,14 @@ class ExpressionEmitter(OperandEmitter):
                 self.read(kind, kernel=kernel)
             case Arithmetic():
                 emit_arithmetic(self, node)
-            case Compare() | StringEqualsConst() | StringEquals() | ShortCircuit() | Not():
-                self._truth(node)
-            case StringMatches():
+            case (
+                Compare()
+                | StringEqualsConst()
+                | StringEquals()
+                | StringMatches()
+                | ShortCircuit()
+                | Not()
+            ):
                 self._truth(node)
 
     def branch(self, node: Node, label: str, *, when: bool) -> None:
@@ -112,10 +117,10 @@ class ExpressionEmitter(OperandEmitter):
                 self._compare(node, label, when=when)
             case StringEqualsConst():
                 emit_compare_with_constant(self, node, label, when=when)
-            case StringMatches():
-                emit_match(self, node, label, when=when)
             case StringEquals():
                 emit_compare_strings(self, node, label, when=when)
+            case StringMatches():
+                emit_match(self, node, label, when=when)
             case Not(operand=operand):
                 self.branch(operand, label, when=not when)
             case ShortCircuit():

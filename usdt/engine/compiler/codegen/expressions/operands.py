@@ -30,8 +30,8 @@ _OWN_SLOTS: dict[type, int] = {
     Deref: 1,
     ArgumentValue: 1,
     StringEqualsConst: 2,
-    StringMatches: 3,
     StringEquals: 4,
+    StringMatches: 5,
 }
 
 
