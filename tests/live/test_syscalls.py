@@ -133,6 +133,18 @@ def test_args_are_all_arguments_beside_other_values() -> None:
     assert list(entry["args"]) == shown[1:5]
 
 
+def test_an_argument_is_also_a_member_of_args() -> None:
+    items = 'args.filename == "/no*", args.filename, args->flags & O_CLOEXEC, out(args.dfd)'
+    (bad,) = events_of(_OPENS, f"syscall:openat({items})")
+    assert bad["args"] == {
+        "args.filename": "/nowhere/at/all",
+        "args->flags&O_CLOEXEC": os.O_CLOEXEC,
+        "out(args.dfd)": -100,
+    }
+    words = ["trace", "syscall:openat(args.filname)"]
+    assert "unknown name 'filname'; did you mean filename?" in kprobe(*words, code=2).stderr
+
+
 def test_a_pattern_shows_whole_calls_and_keeps_them_in_recordings(tmp_path: Path) -> None:
     path = tmp_path / "calls.usdt"
     done = run_usdt("record", "-o", path, "-c", program(_OPENS), "syscall:*(return)")

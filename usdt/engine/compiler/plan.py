@@ -20,7 +20,7 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout
 from usdt.engine.compiler.resolve import Scope, resolve
-from usdt.engine.language.tree import ALL_ARGUMENTS
+from usdt.engine.language.tree import ALL_ARGUMENTS, without_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +122,8 @@ def make_plan(
     """
     named = {item.name: item for item in arguments}
     scope = Scope(text, probe, named, declared, function or probe, max_string, max_struct, types)
+    if ALL_ARGUMENTS not in named:
+        items = [replace(item, expression=without_args(item.expression)) for item in items]
     values = [item for item in items if not item.is_predicate]
     every = [item for item in arguments if not item.hidden]
     if not values or (whole_call and {item.text for item in values} == {"return"}):

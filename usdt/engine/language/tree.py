@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from usdt.base.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = (
     "ALL_ARGUMENTS",
@@ -38,6 +38,7 @@ __all__ = (
     "names_in",
     "read_at_return",
     "walk",
+    "without_args",
 )
 
 ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall", "fentry"]
@@ -315,19 +316,45 @@ def names_in(tree: Expression) -> Iterator[str]:
 
 def read_at_return(tree: Expression) -> Expression:
     """Return ``out(tree)``: a copy whose arguments are marked :attr:`Name.at_return`."""
+
+    def marked(node: Expression) -> Expression | None:
+        if isinstance(node, Name):
+            return replace(node, at_return=node.name != "return")
+        return None
+
+    return _replaced(tree, marked)
+
+
+def without_args(tree: Expression) -> Expression:
+    """Return a copy in which the arguments ``args.x`` and ``args->x`` are ``x``."""
+
+    def named(node: Expression) -> Expression | None:
+        if not isinstance(node, Member) or not isinstance(node.object, Name):
+            return None
+        whole = node.object
+        if whole.name != ALL_ARGUMENTS:
+            return None
+        return Name(node.name, node.end - len(node.name), node.end, whole.at_return)
+
+    return _replaced(tree, named)
+
+
+def _replaced(tree: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    # A copy of tree in which nodes are what ``change`` returns for them, if that is not None.
+    made = change(tree)
+    if made is not None:
+        return made
     match tree:
-        case Name():
-            return replace(tree, at_return=tree.name != "return")
         case Unary() | Cast():
-            return replace(tree, operand=read_at_return(tree.operand))
+            return replace(tree, operand=_replaced(tree.operand, change))
         case Binary():
-            left, right = read_at_return(tree.left), read_at_return(tree.right)
+            left, right = _replaced(tree.left, change), _replaced(tree.right, change)
             return replace(tree, left=left, right=right)
         case Member():
-            return replace(tree, object=read_at_return(tree.object))
+            return replace(tree, object=_replaced(tree.object, change))
         case Index():
-            target, index = read_at_return(tree.object), read_at_return(tree.index)
+            target, index = _replaced(tree.object, change), _replaced(tree.index, change)
             return replace(tree, object=target, index=index)
         case Call():
-            return replace(tree, arguments=tuple(map(read_at_return, tree.arguments)))
+            return replace(tree, arguments=tuple(_replaced(one, change) for one in tree.arguments))
     return tree
