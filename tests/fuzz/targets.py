@@ -20,8 +20,9 @@ from elfwriter import CODE, DATA, FORMATS, Section, note, probe_elf, symbols
 from planning import EVERY_TYPE
 from recordings import CASES, make, many
 
-from usdt.base.errors import LanguageError, TracingError
+from usdt.base.errors import BtfError, LanguageError, TracingError
 from usdt.btf.format import Kind
+from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
 from usdt.elf.file import ElfFile
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from harness import Capture
 
 __all__ = ("TARGETS", "Target")
+
+
+_MAX_TYPES = 24  # of each mutant of BTF whose values are shown
 
 
 class Target(NamedTuple):
@@ -157,6 +161,21 @@ def _run_dwarf(capture: Capture, data: bytes) -> None:
     _usdt(capture, len(data), "check", f"uprobe:{path}:walk(n->at.x, return)")
 
 
+def _run_lines(capture: Capture, data: bytes) -> None:
+    from usdt.symbolize.file_symbols import FileSymbols
+
+    path = _file(capture, data)
+    try:
+        with FileSymbols(path, debug_root="/nonexistent") as file:
+            for address in range(0x1000, 0x1400, 0x10):
+                file.find(address)
+                file.locations(address)
+            for notice in file.take_notices():
+                assert notice.isprintable(), notice
+    except TracingError as err:
+        _check_message(err)
+
+
 # ------------------------------------------------------------------------------ BTF
 
 
@@ -204,6 +223,42 @@ def _run_btf(capture: Capture, data: bytes) -> None:
         content = bytes(range(96)).hex()
         arguments = ["--btf", path, "--hex", content, "--emit-zeroes", *options]
         _kprobe(capture, len(data), "dump", *arguments, "struct node")
+
+
+def _size(btf: Btf, number: int) -> int:
+    try:
+        return btf.size_of(number)
+    except BtfError:
+        return 0
+
+
+def _run_values(_: Capture, data: bytes) -> None:
+    from usdt.btf.values import Options, Renderer, render_libbpf
+    from usdt.btf.values.compact import CompactFormatter
+    from usdt.btf.values.json_codegen import JsonCodegen
+    from usdt.btf.values.read_plan import ReadPlans, max_text
+
+    value = bytes(range(96))
+    try:
+        btf = Btf(data, name="input")
+        for number in range(btf.first, min(btf.end, btf.first + _MAX_TYPES)):
+            for show in (
+                lambda one: Renderer(btf).render(one, value).text,
+                lambda one: Renderer(btf, Options(emit_zeroes=True)).render(one, value[:7]).text,
+                lambda one: render_libbpf(btf, one, value).text,
+                lambda one: CompactFormatter(btf).line(one, value),
+                lambda one: json.dumps(ReadPlans(btf).read(one, value)),
+                lambda one: str(JsonCodegen(btf, text=True).function(one)),
+            ):
+                try:
+                    text = show(number)
+                except BtfError as err:
+                    _check_message(err)
+                else:
+                    size = _size(btf, number)
+                    assert len(text) <= 8 * max_text(max(size, len(value))), len(text)
+    except BtfError as err:
+        _check_message(err)
 
 
 # ------------------------------------------------------------------------------ recordings
@@ -371,6 +426,36 @@ def _run_sideband(capture: Capture, data: bytes) -> None:
         pass
 
 
+def _page_seeds() -> list[bytes]:
+    # Time stamp, bytes in use, then an event of 12 bytes, a long one, an extension of the time.
+    events = struct.pack("=I8s", 2 | 100 << 5, b"\1\0\0\0abcd") + struct.pack(
+        "=II8s", 0, 12, b"x" * 8
+    )
+    events += struct.pack("=II", 30 | 5 << 5, 7) + struct.pack("=II", 29 | 1 << 5, 4)
+    return [struct.pack("=QQ", 1 << 40, len(events) | flags) + events for flags in (0, 3 << 30)]
+
+
+def _run_page(_: Capture, data: bytes) -> None:
+    from usdt.tracefs.pages import PageLayout, read_page
+
+    for layout in (PageLayout(8, 8, 16, 4096), PageLayout(8, 4, 12, 4096)):
+        for _, record in read_page(data, layout).events:
+            assert len(record) <= len(data)
+
+
+def _perf_map_seeds() -> list[bytes]:
+    return [b"7f0012340000 40 py::main:/srv/app.py\n7f0012340040 1c0 lambda (x)\n0x10 0x20 a b c\n"]
+
+
+def _run_perf_map(_: Capture, data: bytes) -> None:
+    from usdt.symbolize.perfmap import PerfMap
+
+    jit = PerfMap(1)
+    jit.load(data)
+    for address in (0, 0x10, 0x7F0012340041, (1 << 64) - 1):
+        jit.find(address)
+
+
 def _split(lines: list[bytes]) -> Callable[[], list[bytes]]:
     return lambda: lines
 
@@ -380,6 +465,8 @@ TARGETS: dict[str, Target] = {
     "elf": Target(_elf_seeds, _run_elf),
     "argspec": Target(_split(_lines(_ARGSPECS)), _run_argspec),
     "dwarf": Target(_dwarf_seeds, _run_dwarf, ranges=_debug_ranges),
+    "lines": Target(_dwarf_seeds, _run_lines, ranges=_debug_ranges),
+    "values": Target(_btf_seeds, _run_values),
     "btf": Target(_btf_seeds, _run_btf),
     "recording": Target(_recording_seeds, _run_recording, repair=_repair_recording),
     "language": Target(_split(_lines(_PROBES)), _run_language),
@@ -388,5 +475,7 @@ TARGETS: dict[str, Target] = {
     "format": Target(_split([_FORMAT]), _run_format),
     "json": Target(_batch_seeds, _run_batch),
     "ldcache": Target(_ldcache_seeds, _run_ldcache),
+    "page": Target(_page_seeds, _run_page),
+    "perfmap": Target(_perf_map_seeds, _run_perf_map),
     "sideband": Target(_sideband_seeds, _run_sideband),
 }

@@ -63,6 +63,7 @@ __all__ = (
 _MAX_TEXT = 32 << 20
 _TEXT_OF_ANY = 64 << 10
 _TEXT_PER_BYTE = 3072
+_MAX_SCALAR = 64  # bytes of a number; of real ones 16
 _MAX_CHAIN = 16  # pointers, arrays and qualifiers of one declaration that are counted
 _TEXT_OF_NUMBER = 48  # of a value without its name: indentation, type, digits
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
@@ -401,6 +402,8 @@ class ReadPlans:
                 return self._composite(found, depth)
             case Array():
                 return ArrayPlan(found, self._of(found.type_id, depth))
+            case Int() | Enum() | Float() if found.size > _MAX_SCALAR:
+                return Plan(found)
             case Int() | Enum():
                 return NumberPlan(found, found.size, self.btf)
             case Pointer():
