@@ -318,9 +318,17 @@ def _numbers(command: _Next) -> Iterator[int]:
 
 def _held() -> set[str]:
     found = set()
-    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        with contextlib.suppress(OSError):  # ended, or closed meanwhile
-            text = info.read_text()
-            for kind, number in re.findall(r"^(prog|map|link)_id:\s*(\d+)$", text, re.MULTILINE):
-                found.add(f"{kind} {number}")
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            for info in list((process / "fdinfo").iterdir()):
+                found |= _objects(info)
     return found
+
+
+def _objects(info: Path) -> set[str]:
+    try:
+        text = info.read_text()
+    except OSError:  # closed meanwhile
+        return set()
+    numbers = re.findall(r"^(prog|map|link)_id:\s*(\d+)$", text, re.MULTILINE)
+    return {f"{kind} {number}" for kind, number in numbers}
