@@ -43,7 +43,7 @@ def load(path: Path, syncs: int = _SYNCS) -> None:
 
 def rows_of(lines: list[str]) -> list[tuple[str, int]]:
     """Cells and count of every row of a heatmap in text."""
-    rows = re.findall(r"^\d\d:\d\d:\d\d \|(.*)\| (\d+)$", "\n".join(lines), re.MULTILINE)
+    rows = re.findall(r"^\d\d:\d\d:\d\d(?:\.\d+)? \|(.*)\| (\d+)$", "\n".join(lines), re.MULTILINE)
     return [(cells, int(count)) for cells, count in rows]
 
 

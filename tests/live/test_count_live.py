@@ -14,6 +14,7 @@ import pytest
 from aggregating import aggregated, aggregating, beside_a_trace, outcome, stopped, tally
 from fixtures import Fixture, build, start
 from patience import patient
+from screen import Screen
 from tracing_tools import USDT, Tool, one_error, run_usdt, until, usdt
 
 from usdt.arch.locations import Unreadable
@@ -313,19 +314,23 @@ def test_results_are_drawn_again_and_again_on_a_terminal(threads: Fixture) -> No
     with subprocess.Popen(words, stdout=theirs, stderr=subprocess.PIPE, text=True) as process:
         os.close(theirs)
         try:
-            shown = _read_until(ours, b"\x1b[H\x1b[2J")
+            assert process.stderr is not None
+            assert "tracing 1 site" in process.stderr.readline()
             threads.fire()
             shown = _read_until(ours, b"threads:hit")
             process.send_signal(signal.SIGINT)
-            rest = _read_until(ours, b"")
+            rest = shown + _read_until(ours, b"")
             assert process.wait(patient(20)) == 0
         finally:
             process.kill()
             os.close(ours)
-    screen = shown.rpartition(b"\x1b[2J")[2].decode().split("\r\n")
-    assert len(screen) <= 5  # what fits, and room for a line
-    last = rest.rpartition(b"\x1b[2J")[2].decode().split("\r\n")
-    assert [line.split() for line in last if "threads:hit" in line] == [
+    screen = Screen()
+    screen.feed("$ usdt count\n" + shown.decode())
+    assert len(screen.lines) <= 6  # what fits, and room for a line, below the command
+    screen = Screen()
+    screen.feed("$ usdt count\n" + rest.decode())
+    assert screen.lines[0] == "$ usdt count"  # nothing above is wiped
+    assert [line.split() for line in screen.lines if "threads:hit" in line] == [
         ["8", "threads:hit", str(number)] for number in sorted(range(100), key=str)
     ]
 

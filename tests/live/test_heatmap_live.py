@@ -41,7 +41,7 @@ def test_rows_of_times_between_two_probes_as_text() -> None:
             *(*_PAIR, "-i", 0.05, "--unit", "us"),
         )
     assert done.returncode == 0
-    rows = re.findall(r"^\d\d:\d\d:\d\d \|(.*)\| (\d+)$", done.stdout, re.MULTILINE)
+    rows = re.findall(r"^\d\d:\d\d:\d\d\.\d{3} \|(.*)\| (\d+)$", done.stdout, re.MULTILINE)
     assert sum(int(count) for _, count in rows) == 20
     assert all(any(cells.strip()) for cells, count in rows if int(count))
     assert "us; count" in done.stdout  # the head

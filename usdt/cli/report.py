@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.engine.cli.options import lines_option
+from usdt.engine.cli.options import lines_option, realtime_option
 
 if TYPE_CHECKING:
     from usdt.engine.cli.report import ReportFormat
@@ -53,6 +53,7 @@ def _format_options(function: Any) -> Any:
     help="With --chrome: show START and END as a span, besides x__start and x__done.",
 )
 @lines_option
+@realtime_option
 @click.option("-o", "--output", metavar="FILE", help="Write results to FILE.")
 def report(file: str, **values: Any) -> int:
     """Decode a recording."""
@@ -61,13 +62,20 @@ def report(file: str, **values: Any) -> int:
         raise click.UsageError(f"--{formats[0]} and --{formats[1]} exclude one another")
     if values["spans"] and formats != ["chrome"]:
         raise click.UsageError("--span needs --chrome")
+    if values["realtime"] and formats not in ([], ["json"]):
+        raise click.UsageError("--realtime is for text and --json")
     if any(start == end for start, end in values["spans"]):
         raise click.UsageError("--span: START and END must differ")
     from usdt.engine.cli.report import ReportOptions, run_report  # noqa: PLC0415 - not for --help
 
     report_format: ReportFormat = formats[0] if formats else "text"
     options = ReportOptions(
-        report_format, values["patterns"], values["spans"], values["output"], values["lines"]
+        report_format,
+        values["patterns"],
+        values["spans"],
+        values["output"],
+        values["lines"],
+        values["realtime"],
     )
     return run_report(file, options, _symbolizer)
 

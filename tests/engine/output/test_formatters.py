@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import time
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from usdt.engine.output.formatters import (
     TextFormatter,
     escape,
 )
+from usdt.engine.output.wall_clock import WallClock
 
 # A terminal acts on C0 and C1 control characters (ECMA-48); Unicode's own change what is seen
 # where: directions of writing, invisible characters, line and paragraph separators.
@@ -160,14 +162,14 @@ def test_the_columns_of_a_line() -> None:
 
 
 def test_the_clock_shows_the_time_of_day() -> None:
-    form = TextFormatter()
+    clock = WallClock()
     now = time.monotonic_ns()
     before = time.time()
-    shown = [form.clock(now - step * 1_000_000_000) for step in (0, 1, 0)]
+    shown = [clock.time_of_day(now - step * 1_000_000_000) for step in (0, 1, 0)]
     assert shown[0] == shown[2] != shown[1]
     seconds = {time.strftime("%H:%M:%S", time.localtime(before + by)) for by in (-1, 0, 1)}
     assert shown[0].split(".")[0] in seconds
-    assert form.clock(now + 1000) != form.clock(now), "microseconds count"
+    assert clock.time_of_day(now + 1000) != clock.time_of_day(now), "microseconds count"
 
 
 def test_colour_surrounds_the_probe_alone() -> None:
@@ -185,3 +187,16 @@ def test_reasons_are_kept_once() -> None:
     assert [form.names[name] for name in names[:2]] == [Unreadable("one"), Unreadable("two")]
     text = TextFormatter()
     assert text.names[text.unreadable("odd \x1b[2J")] == "?(odd \\x1b[2J)"
+
+
+def test_dates_of_events() -> None:
+    clock = WallClock(1_700_000_000 * 1_000_000_000)
+    (line,) = _lines(JsonFormatter(clock=clock), b"c", bytes(24))
+    record = json.loads(line)
+    when = datetime.fromisoformat(record["realtime"])
+    assert int(when.timestamp()) == 1_700_000_000 + record["time"] // 1_000_000_000
+    (line,) = _lines(
+        TextFormatter(offset=1_700_000_000 * 1_000_000_000, realtime=True), b"c", bytes(24)
+    )
+    assert datetime.fromisoformat(line.split()[0]) == when
+    assert "realtime" not in _lines(JsonFormatter(), b"c", bytes(24))[0]

@@ -28,12 +28,14 @@ from usdt.engine.aggregate.spec import (
 )
 from usdt.engine.aggregate.values import NONE, total
 from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.live_display import LiveDisplay, fitted
 from usdt.engine.cli.options import parse_options, parse_requests, stacks_of
 from usdt.engine.cli.running import closing_line, run_command
 from usdt.engine.cli.trace import check_lines, symbolizer
 from usdt.engine.language import parse_items
 from usdt.engine.language.pattern import find_items
 from usdt.engine.output.stacks import StackResolver
+from usdt.engine.output.wall_clock import iso_time, time_of_day
 from usdt.engine.run.attach import uprobe_method
 from usdt.engine.run.options import AggregateOptions
 from usdt.engine.run.registry import kind_of
@@ -51,7 +53,6 @@ _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _REDRAW_SECONDS = 1.0  # seconds between two redraws of a terminal
 _CHECK_SECONDS = 0.1  # seconds between two checks of -n, or of the processes that stacks belong to
 _MAX_ROWS = 1920  # maximum rows of a picture; adjacent rows are merged if there are more
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 def run_count(kind: ProbeKind, values: dict[str, Any]) -> int:
@@ -225,6 +226,7 @@ class AggregateJob:
 
     def begin(self, output: OutputFile) -> None:
         self.output = output
+        self.display = LiveDisplay(output)
         settings = self.options.output
         plain = settings.as_json or settings.folded or settings.path
         self.live = self.aggregate.interval is None and output.terminal and not plain
@@ -276,7 +278,7 @@ class AggregateJob:
             rows = [*self.aggregates.read(), *self._zeros()]
             self.total += sum(row.value.count for row in rows)
             if self.live:
-                self.output.write([_CLEAR])
+                self.display.clear()
             self._write(rows)
         self._report_losses(lost)
         return closing_line(self.total, lost)
@@ -291,7 +293,7 @@ class AggregateJob:
             return
         self.outputs += 1
         if not self.options.output.as_json:
-            self.output.write([time.strftime("%H:%M:%S\n")])
+            self.output.write([self._clock(time.time()) + "\n"])
         self._write(rows)
         if not self.options.output.as_json:
             self.output.write(["\n"])
@@ -329,6 +331,8 @@ class AggregateJob:
         about: dict[str, Any] = {}
         if self.aggregate.interval is not None:
             about["time"] = time.monotonic_ns()
+        if self.options.output.realtime:
+            about["realtime"] = iso_time(time.time())
         if self.aggregation.pair is not None:
             about["start"] = self.requests[0].text
             about["unit"] = self.aggregate.unit
@@ -355,12 +359,16 @@ class AggregateJob:
         ]
 
     def _draw(self, rows: list[Row]) -> None:
-        width, height = os.get_terminal_size(1)
-        lines = [line.rstrip("\n")[: width - 1] + "\n" for line in self._lines(rows)]
-        available = height - 2
-        if self._tabular and len(lines) > available:  # the largest come last
-            lines = [lines[0], *lines[len(lines) - available + 1 :]]
-        self.output.write([_CLEAR, *lines[:available]])
+        width, height = self.display.size()
+        lines = [fitted(line.rstrip("\n"), width) + "\n" for line in self._lines(rows)]
+        if self._tabular and len(lines) > height:  # the largest come last
+            lines = [lines[0], *lines[len(lines) - height + 1 :]]
+        self.display.draw(lines[:height])
+
+    def _clock(self, seconds: float) -> str:
+        if self.options.output.realtime:
+            return iso_time(seconds)
+        return time_of_day(seconds, self.aggregate.interval)
 
     def _observe(self, rows: list[Row]) -> None:
         if self.aggregation.names:
@@ -411,7 +419,7 @@ class HeatmapJob(AggregateJob):
         buckets = self.aggregation.buckets
         if buckets is not None:
             colour = output.terminal and "NO_COLOR" not in os.environ
-            self.map = Heatmap(buckets, self._unit(), colour=colour)
+            self.map = Heatmap(buckets, self._unit(), colour=colour, clock=self._clock)
 
     def _unit(self) -> str:
         return self.aggregate.unit if self.aggregation.pair is not None else self._what()

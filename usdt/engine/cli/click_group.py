@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from usdt.base.errors import LanguageError
 
-__all__ = ("SIZE", "LazyGroup", "plural", "run", "say")
+__all__ = ("SIZE", "LazyGroup", "messages_said", "plural", "run", "say")
 
 
 class LazyGroup(click.Group):
@@ -136,9 +136,19 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+class _Said:
+    number = 0  # written so far
+
+
 def say(text: str) -> None:
     """Write a message on standard error."""
+    _Said.number += 1
     click.echo(printable(text), err=True)
+
+
+def messages_said() -> int:
+    """Return the number of messages that :func:`say` has written."""
+    return _Said.number
 
 
 def run(command: click.Command, name: str) -> NoReturn:

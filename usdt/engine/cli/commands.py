@@ -124,6 +124,7 @@ def _options(name: str, kind: ProbeKind) -> Decorator:
         options.target_options,
         stop,
         options.output_options,
+        options.realtime_option,
         *own,
         options.string_option,
         options.attach_options(),

@@ -50,6 +50,7 @@ __all__ = (
     "parse_options",
     "parse_requests",
     "pid_option",
+    "realtime_option",
     "stack_kinds",
     "stacks_of",
     "stop_options",
@@ -128,6 +129,7 @@ def parse_options(
         values.get("as_json", False),
         values.get("folded", False),
         values.get("lines", False),
+        realtime=values.get("realtime", False),
     )
     return CommandOptions(requests, targets, trace, run, output)
 
@@ -229,6 +231,11 @@ output_options = combined(
     click.option("-o", "--output", metavar="FILE", help="Write results to FILE."),
 )
 
+#: Adds --realtime.
+realtime_option = click.option(
+    "--realtime", is_flag=True, help="Show dates and times (ISO 8601), with --json as well."
+)
+
 #: Adds --stack, --ustack and --kstack; see :func:`stacks_of`.
 stack_kinds = combined(
     click.option("--stack", is_flag=True, help="Record user and kernel stacks."),
@@ -273,6 +280,7 @@ trace_options = combined(
     target_options,
     stop_options(),
     output_options,
+    realtime_option,
     string_option,
     struct_option,
     stack_options,

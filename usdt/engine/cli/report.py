@@ -17,6 +17,7 @@ from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line, report_losses
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
 from usdt.engine.recording.reader import Reader
 from usdt.engine.recording.spans import ChromeFormatter, Spans
@@ -46,6 +47,7 @@ class ReportOptions:
         spans: pairs of probes that begin and end a span, for the format ``chrome``.
         output: a file; None is standard output.
         lines: show user stacks with source lines and inlined functions.
+        realtime: show dates and times, in the formats ``text`` and ``json``.
     """
 
     format: ReportFormat
@@ -53,6 +55,7 @@ class ReportOptions:
     spans: tuple[tuple[str, str], ...] = ()
     output: str | None = None
     lines: bool = False
+    realtime: bool = False
 
 
 def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshots]) -> int:
@@ -146,13 +149,21 @@ class _Report:
                 assert_never(unknown)
 
     def _text(self) -> None:
-        clock = self.reader.header.clock if self.reader.header else None
         colour = self.output.terminal and "NO_COLOR" not in os.environ
-        offset = clock.realtime - clock.monotonic if clock else 0
-        self._lines(TextFormatter(colour=colour, offset=offset, stacks=self.stacks))
+        realtime = self.options.realtime
+        form = TextFormatter(
+            colour=colour, offset=self._offset(), stacks=self.stacks, realtime=realtime
+        )
+        self._lines(form)
+
+    def _offset(self) -> int:
+        # Nanoseconds from CLOCK_MONOTONIC to CLOCK_REALTIME on the recording machine.
+        clock = self.reader.header.clock if self.reader.header else None
+        return clock.realtime - clock.monotonic if clock else 0
 
     def _json(self) -> None:
-        self._lines(JsonFormatter(self.stacks))
+        clock = WallClock(self._offset()) if self.options.realtime else None
+        self._lines(JsonFormatter(self.stacks, clock=clock))
         for item in self._lost():
             self.output.write_loss(item.probe, item.lost)
 

@@ -13,6 +13,7 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
+from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import uprobe_method
 from usdt.engine.run.options import TRACEFS
 from usdt.engine.run.registry import target_provider
@@ -136,9 +137,9 @@ class PrintJob:
         if output.folded:
             return FoldedFormatter(self._resolver)
         if output.as_json:
-            return JsonFormatter(self._resolver)
+            return JsonFormatter(self._resolver, clock=WallClock() if output.realtime else None)
         colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ
-        return TextFormatter(colour=colour, stacks=self._resolver)
+        return TextFormatter(colour=colour, stacks=self._resolver, realtime=output.realtime)
 
     def begin(self, output: OutputFile) -> None:
         """Set the output and observe the traced processes."""

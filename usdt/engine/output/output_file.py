@@ -55,6 +55,14 @@ class OutputFile:
         """Return True if the output is a terminal."""
         return os.isatty(self._number)
 
+    def terminal_size(self) -> tuple[int, int]:
+        """Return the columns and rows of the terminal; 80 and 24 if it does not know."""
+        try:
+            columns, rows = os.get_terminal_size(self._number)
+        except OSError:
+            columns = rows = 0
+        return columns or 80, rows or 24
+
     def write(self, lines: Sequence[str]) -> None:
         """Write lines, each with its newline.
 

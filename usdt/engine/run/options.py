@@ -104,6 +104,7 @@ class OutputOptions:
         folded: write one line per stack, for flame graphs.
         lines: show user stacks with source lines and inlined functions.
         private: create the file for its owner only.
+        realtime: write dates and times as ISO 8601.
     """
 
     path: str | None = None
@@ -111,6 +112,7 @@ class OutputOptions:
     folded: bool = False
     lines: bool = False
     private: bool = False
+    realtime: bool = False
 
 
 @frozen

@@ -6,13 +6,13 @@ line. Shades are powers of four, so that a single hit is visible beside thousand
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from usdt.engine.aggregate.output.text import label, number, spanned
+from usdt.engine.output.wall_clock import time_of_day
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.aggregate.spec import Linear, Log2
 
@@ -22,7 +22,6 @@ _PLAIN = " .:-=+*#%@"
 # xterm's 256 colours, from dark to bright; no hits are a blank in the background colour
 _COLOURS = (None, 17, 18, 19, 55, 91, 127, 163, 203, 215, 229)
 _COLUMN = 2  # characters of a column
-_MARGIN = 8  # "HH:MM:SS"
 
 
 class Heatmap:
@@ -32,9 +31,19 @@ class Heatmap:
         buckets: the buckets, one column each.
         unit: unit of the buckets, "ns" or an expression.
         colour: whether to use a terminal's colours.
+        clock: converts the end of an interval, as from time.time(), to text.
     """
 
-    def __init__(self, buckets: Log2 | Linear, unit: str, *, colour: bool) -> None:
+    def __init__(
+        self,
+        buckets: Log2 | Linear,
+        unit: str,
+        *,
+        colour: bool,
+        clock: Callable[[float], str] = time_of_day,
+    ) -> None:
+        self._clock = clock
+        self._margin = len(clock(0))
         self.buckets = buckets
         self.unit = unit
         self.colour = colour
@@ -55,10 +64,9 @@ class Heatmap:
             if span != self._span:
                 self._span = span
                 lines += self._head()
-        clock = time.strftime("%H:%M:%S", time.localtime(seconds))
         low, high = self._span
         cells = "".join(self._cell(counts[index]) for index in range(low, high + 1))
-        lines.append(f"{clock} |{cells}| {sum(counts)}\n")
+        lines.append(f"{self._clock(seconds)} |{cells}| {sum(counts)}\n")
         return lines
 
     def _cell(self, count: int) -> str:
@@ -77,7 +85,7 @@ class Heatmap:
             text = _edge(self.buckets, index)
             if (index == low or len(line) + 2 <= column) and column + len(text) <= max(width, 8):
                 line = f"{line:<{column}}{text}"
-        return [f"{'':{_MARGIN}} |{line:<{width}}| {self.unit}; count\n"]
+        return [f"{'':{self._margin}} |{line:<{width}}| {self.unit}; count\n"]
 
     def legend(self) -> list[str]:
         """Return the lines that explain the shades and the columns."""
@@ -86,7 +94,7 @@ class Heatmap:
             return []
         cells = self._shades()
         ends = f"{label(self.buckets, low)} to {label(self.buckets, high)}"
-        return [f"{'':{_MARGIN}}  columns {ends} {self.unit}; hits: {cells}\n"]
+        return [f"{'':{self._margin}}  columns {ends} {self.unit}; hits: {cells}\n"]
 
     def _shades(self) -> str:
         number_of = len(_COLOURS if self.colour else _PLAIN)

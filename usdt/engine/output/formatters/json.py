@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
+    from usdt.engine.output.wall_clock import WallClock
 
 __all__ = ("JsonFormatter",)
 
@@ -33,9 +34,13 @@ class JsonFormatter:
 
     Args:
         stacks: resolves stacks and addresses; by default user addresses have no symbols.
+        clock: adds ``realtime``, the date and time by this clock.
     """
 
-    def __init__(self, stacks: StackResolver | None = None) -> None:
+    def __init__(
+        self, stacks: StackResolver | None = None, *, clock: WallClock | None = None
+    ) -> None:
+        self._clock = clock
         self._stacks = stacks or StackResolver()
         self._labels: list[str] = []
         self._address_spaces: list[str] = []
@@ -51,6 +56,8 @@ class JsonFormatter:
             "raw": _json_raw,
             "hexadecimal": _json_hexadecimal,
         }
+        if clock is not None:
+            self.names["iso"] = clock.iso
 
     def begin(self, layout: RecordLayout) -> None:
         self._stacks.expect(layout)
@@ -63,7 +70,8 @@ class JsonFormatter:
         return f'{context[0]}, "event": "return"', *context[1:]
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        head = '{{"time": {time}, {contexts[key][0]}, "args": '
+        when = '"time": {time}' + ("" if self._clock is None else ', "realtime": "{iso(time)}"')
+        head = f'{{{{{when}, {{contexts[key][0]}}, "args": '
         labels = ", ".join(self._labels)
         tail = f"{{labels(({labels},))}}" if labels else ""
         address_spaces = ", ".join(self._address_spaces)

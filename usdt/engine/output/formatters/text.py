@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.compiler.record.columns import (
@@ -24,6 +23,7 @@ from usdt.engine.output.formatters.formatter import (
 )
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.stacks import StackResolver
+from usdt.engine.output.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ _NAME = 35  # columns before the name of a value that has lines of its own
 _END = 31  # columns before the closing parenthesis of a hit
 PAD = 36  # columns before a value
 _HEADER = f"{'TIME':>16} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
+_REALTIME_HEADER = f"{'TIME':>35} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
 
 
 class TextFormatter:
@@ -49,6 +50,7 @@ class TextFormatter:
         offset: nanoseconds from CLOCK_MONOTONIC to CLOCK_REALTIME on the recording machine; None
             uses the current offset of this machine.
         stacks: resolves stacks and addresses; by default user addresses have no symbols.
+        realtime: whether to write dates and times as ISO 8601 instead of the time of day.
 
     Attributes:
         header: a line to write before the next record, None once written; see :func:`titled`.
@@ -60,13 +62,14 @@ class TextFormatter:
         colour: bool = False,
         offset: int | None = None,
         stacks: StackResolver | None = None,
+        realtime: bool = False,
     ) -> None:
         self._stacks = stacks or StackResolver()
         self._probe = "\x1b[36m", "\x1b[0m"
         if not colour:
             self._probe = "", ""
-        self._offset = time.time_ns() - time.monotonic_ns() if offset is None else offset
-        self._second = (-1, "")
+        clock = WallClock(offset)
+        self._realtime = realtime
         self.header: str | None = ""
         self._wide = False
         self._result: int | None = None
@@ -76,16 +79,9 @@ class TextFormatter:
             "text": _quoted_text,
             "array": _array_text,
             "socket_address": _socket_address_text,
-            "clock": self.clock,
+            "clock": clock.iso if realtime else clock.time_of_day,
             "stacks": self._stacks,
         }
-
-    def clock(self, nanoseconds: int) -> str:
-        """Return the time of day with microseconds."""
-        second, rest = divmod(nanoseconds + self._offset, 1_000_000_000)
-        if second != self._second[0]:
-            self._second = second, time.strftime("%H:%M:%S", time.localtime(second))
-        return f"{self._second[1]}.{rest // 1000:06}"
 
     def begin(self, layout: RecordLayout) -> None:
         self._stacks.expect(layout, structures=True)
@@ -93,7 +89,7 @@ class TextFormatter:
         self._result = None if self._wide else layout.result
         self._result_key = None if self._result is None else layout.fields[self._result].key
         if self._wide and self.header is not None:
-            self.header = _HEADER
+            self.header = _REALTIME_HEADER if self._realtime else _HEADER
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[Any, ...]:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
@@ -136,7 +132,8 @@ class TextFormatter:
             begin = "" if structure else f"\\n{' ' * PAD}"
             texts.append(f"{start}{begin}{f'({cast})' if cast else ''}{{{value}}}")
         args = ",\\n".join(texts)
-        return f"f'''{{time:16}} {{contexts[key][3]}}\\n{args}\\n{' ' * _END});\\n\\n'''"
+        when = "{clock(time)}" if self._realtime else "{time:16}"
+        return f"f'''{when} {{contexts[key][3]}}\\n{args}\\n{' ' * _END});\\n\\n'''"
 
     def integer(self, value: str) -> str:
         return value
