@@ -143,6 +143,14 @@ def test_predicates_on_members_enums_bit_fields_and_texts() -> None:
         'req->path != "/index.html"': 0,
         'req->path == "*dex*l"': 1,
         'contains(req->path, "x.x")': 0,
+        r'req->bytes == "\xfe\xff\xff\xff"': 1,
+        r'req->bytes != "\xfe\xff\xff\0"': 1,
+        "req->bytes == req->next->bytes": 0,
+        "req->bytes == req->bytes": 1,
+        "req->open == true && req->urgent != false": 1,
+        'buf(req->path, 6) == "/index"': 1,
+        'buf(req->path, req->headers[0].size) == "/"': 1,
+        'buf(req->path, req->headers[1].size) == "/"': 0,
         'req->method == "GET" && req->priority < -15': 1,
         'req->shade == "GREEN" && req->color == "BLUE"': 1,
         'req->shade == "RED"': 0,
@@ -182,6 +190,10 @@ def test_members_are_keys_without_an_item() -> None:
     )
     (one, *_) = rows_of("latency", "--json", "-c", path, probe, "--by", "req->next->path")
     assert one["key"] == {"req->next->path": "/next"}
+    (one,) = rows_of("count", "--json", "-c", path, probe, "--by", "req->bytes, req->shade")
+    assert one["key"]["req->bytes"] == [254, 255, 255, 255]
+    text = one_error(run_usdt("count", "-c", path, probe, "--by", "req->matrix"), code=2)
+    assert "req->matrix holds several values: name a member or element" in text
     # Of many functions those that have what the key names.
     found = rows_of("count", "--json", "-c", path, f"uprobe:{path}:[a-z]*", "--by", "head->name")
     assert {row["probe"].rpartition(":")[2] for row in found} == {"by_pointer", "hidden"}

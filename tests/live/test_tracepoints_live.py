@@ -318,9 +318,14 @@ def test_times_between_events_that_name_their_key_differently() -> None:
     assert found[1] == {"unfinished": 0, "unmatched": 0, "deep": 0}
 
 
-def test_an_array_is_no_key() -> None:
-    words = ("count", "tracepoint:raw_syscalls:sys_enter", "--by", "args")
-    assert "name an element, args[0]" in kprobe(*words, code=2).stderr
+def test_an_array_is_a_key() -> None:
+    number = numbers()["sched_get_priority_max"]
+    source = "import os\nfor policy in (1, 2, 1): os.sched_get_priority_max(policy)"
+    probe = f"tracepoint:raw_syscalls:sys_enter(id == {number})"
+    counted = results("count", probe, "--by", "args", "-c", program(source))
+    keys = [one["key"]["args"] for one in counted for _ in range(one["count"])]
+    assert sorted(key[0] for key in keys) == [1, 1, 2]
+    assert {len(key) for key in keys} == {6}
 
 
 def test_others_who_count_the_event_go_on_and_count_the_same() -> None:

@@ -4,8 +4,9 @@
     4    u32   interval
     8    …     parts, each padded to eight bytes; unused bytes are 0
 
-A buffer is preceded by a u64: its number of bytes. A stack is its ID in the map of stacks (u32) and
-the process ID (u32). An address to be shown as a symbol is followed by the process ID (u64).
+A buffer is preceded by a u64: its number of bytes. An array is its elements. A stack is its ID in
+the map of stacks (u32) and the process ID (u32). An address to be shown as a symbol is followed by
+the process ID (u64).
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class KeyField:
         )
 
     def read(self, key: bytes) -> Any:
-        """Return the value: int, float, str, :class:`Stack` or :class:`Address`."""
+        """Return the value: int, float, str, a tuple of int, :class:`Stack` or :class:`Address`."""
         start = self.offset or 0
         data = key[start : start + self.capacity]
         column = self.column
@@ -136,7 +137,12 @@ class KeyField:
                 return struct.unpack_from("=f" if column.width == 4 else "=d", data)[0]
             case IntColumn():
                 return _number(column, data)
-            case ArrayColumn() | StructColumn() | StructListColumn() | UnavailableColumn():
+            case ArrayColumn():
+                code = column.element_code
+                return struct.unpack(
+                    f"={self.size // struct.calcsize(code)}{code}", data[: self.size]
+                )
+            case StructColumn() | StructListColumn() | UnavailableColumn():
                 raise TypeError(f"{self.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)
@@ -205,6 +211,6 @@ def _field(output: Output, offset: int) -> KeyField:
             return KeyField(output.key, column, offset, column.length)
         case SymbolColumn():
             return KeyField(output.key, column, offset, 16)
-        case ArrayColumn() | StructColumn() | StructListColumn():  # by its address
+        case StructColumn() | StructListColumn():  # by its address
             return KeyField(output.key, IntColumn(output.node.type), offset, 8)
     return KeyField(output.key, column, offset, column.size)

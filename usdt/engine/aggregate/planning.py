@@ -9,7 +9,7 @@ from usdt.base.frozen import frozen
 from usdt.engine.aggregate.codegen.action import AggregateAction, Role
 from usdt.engine.aggregate.keys import KeyLayout, lay_out
 from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
-from usdt.engine.compiler.ir import Unavailable
+from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.outputs import Output, unavailable_output
 from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.compiler.record.columns import (
@@ -137,10 +137,10 @@ class AggregatePlanner:
             if plain:
                 made = planned(plain, part.text).outputs
                 for item, output in zip(plain, made, strict=False):
-                    if isinstance(output.column, ArrayColumn):
-                        reason = f"{item.text} is an array: name an element, {item.text}[0]"
-                        if output.column.element_code == "B" and output.size > 1:
-                            reason = f"{item.text} holds several values: name a member or element"
+                    if isinstance(output.column, ArrayColumn) and (
+                        output.column.raw or not isinstance(output.length, Number)
+                    ):
+                        reason = f"{item.text} holds several values: name a member or element"
                         raise LanguageError(part.text, item.expression.start, reason)
                 outputs += made
         predicates = [item for item in request.items if item.is_predicate]

@@ -128,6 +128,8 @@ class Results:
         if isinstance(value, str):
             shown = escape(value) + ("..." if isinstance(value, TruncatedStr) else "")
             return Part(name, shown, quote(value))
+        if isinstance(value, tuple):
+            return Part(name, f"[{', '.join(map(str, value))}]", json.dumps(value))
         named = value.name if isinstance(value, NamedNumber) else ""
         return Part(name, str(value), json.dumps(value), named=named, number=_number(value))
 

@@ -63,9 +63,9 @@ class Histogram(Mapping[tuple[int | None, int | None], int]):
 class Aggregate(Mapping[Any, Any]):
     """The current values of a kernel aggregate: key → value, read from the kernel at each access.
 
-    A key is the value of ``by``, or a tuple if ``by`` has several expressions. A stack is a tuple
-    of its frames, innermost first. Without ``by``, the key is the name of the probe; with ``by``
-    and several probes, the name comes first in the tuple.
+    A key is the value of ``by``, or a tuple if ``by`` has several expressions. An array is a tuple
+    of its elements, a stack one of its frames, innermost first. Without ``by``, the key is the name
+    of the probe; with ``by`` and several probes, the name comes first in the tuple.
 
     The type of a value depends on the method: an int for count(); a
     :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``min``, ``max`` and
@@ -184,4 +184,6 @@ def _plain(part: Part) -> Any:
     if part.frames:
         return part.frames
     value = json.loads(part.json)
-    return part.text if isinstance(value, (dict, list)) else value
+    if isinstance(value, list):
+        return tuple(value)
+    return part.text if isinstance(value, dict) else value

@@ -282,7 +282,8 @@ def _lvalue(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -
     if isinstance(address, Unavailable):
         return unavailable_output(key, address)
     size = min(node.type.size, MAX_READ)
-    column = ArrayColumn(size, "B" if node.element is None else _element_code(node.element))
+    raw = node.element is None
+    column = ArrayColumn(size, "B" if node.element is None else _element_code(node.element), raw)
     return Output(key, column, address_of_lvalue(node), length=Number(size, U64))
 
 

@@ -251,6 +251,10 @@ class _Reader:
         if following.kind == "operator" and following.text == "(":
             self._open_call(token)
             return False
+        if token.text in ("true", "false"):
+            value, start, end = int(token.text == "true"), token.start, token.end
+            self._push(Integer(value, unsigned=False, size=4, start=start, end=end), start, end)
+            return True
         if token.text in TYPE_WORDS:
             raise self._error(token, f"found the type {token}: a cast is written (type)value")
         self._push(Name(token.text, token.start, token.end), token.start, token.end)

@@ -1,7 +1,8 @@
 r"""The lexer of the probe language: text → tokens, and values of constants.
 
-The rules are C's (C17 6.4), with these differences: GNU C's binary constants, ``\e`` and ``\*``; no
-floating-point constants, no comments, no concatenation of adjacent strings.
+The rules are C's (C17 6.4), with these differences: GNU C's binary constants, ``\e`` and ``\*``; at
+most two digits after ``\x``; no floating-point constants, no comments, no concatenation of
+adjacent strings.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _token_pattern() -> re.Pattern[str]:
 @functools.cache
 def _escape_pattern() -> re.Pattern[str]:
     return re.compile(
-        r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]++)|u(?P<short>[0-9A-Fa-f]{4})"
+        r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{4})"
         r"|U(?P<long>[0-9A-Fa-f]{8})|(?P<other>.))",
         re.DOTALL,
     )

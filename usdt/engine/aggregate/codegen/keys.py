@@ -171,7 +171,7 @@ class KeyEmitter:
                 asm.add(R1, start)
                 asm.mov(R2, COMM_SIZE)
                 asm.call(Helper.GET_CURRENT_COMM)
-            case StringColumn() | BufferColumn() | SocketAddressColumn():
+            case StringColumn() | BufferColumn() | ArrayColumn() | SocketAddressColumn():
                 self._text(field, output, writer)
             case BytesColumn():
                 self._zero(start, field.capacity)
@@ -190,7 +190,7 @@ class KeyEmitter:
                     asm.mov(R1, R9)
                     asm.alu(Alu.RSH, R1, 32)
                     asm.store(R10, start + 8, R1)
-            case ArrayColumn() | StructColumn() | StructListColumn() | StackColumn():
+            case StructColumn() | StructListColumn() | StackColumn():
                 raise TypeError(f"{field.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)
@@ -221,7 +221,7 @@ class KeyEmitter:
         if output.captured is not None:
             self._kept(field, output.captured, writer)
             return
-        if output.length is None:
+        if output.length is None or isinstance(field.column, ArrayColumn):
             writer.value(output.node)
             asm.mov(R8, R0)
             self._read(writer, output, start, output.read_size)

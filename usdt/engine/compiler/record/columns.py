@@ -220,10 +220,12 @@ class ArrayColumn(_Prefixed):
     Attributes:
         size: the maximum number of bytes that are kept.
         element_code: the :mod:`struct` format of an element.
+        raw: whether the elements are only the bytes of a value that is no array of integers.
     """
 
     size: int
     element_code: str
+    raw: bool = False
 
 
 @frozen

@@ -1,7 +1,7 @@
 """Resolution of names and types: syntax tree → typed expressions, by C's rules.
 
 expressions   :class:`Resolver`, which handles all expressions
-strings       comparisons of strings
+strings       comparisons of strings and bytes; ``arrays``: of arrays
 operands      operands that must be integers, addresses, strings or containers
 names         arguments, built-ins, constants
 conversions   C's conversions, and arithmetic with pointers

@@ -133,7 +133,12 @@ class Resolver(StringComparisons):
             return self.compare_strings(tree)
         self._check_flags(tree)
         self._check_error(tree)
-        left, right = self.scalar(tree.left), self.scalar(tree.right)
+        left, right = self.resolve(tree.left), self.resolve(tree.right)
+        if tree.op in _ORDER:
+            arrays = self.compare_arrays(tree, left, right)
+            if arrays is not None:
+                return arrays
+        left, right = self.check_scalar(tree.left, left), self.check_scalar(tree.right, right)
         if tree.op in ("&&", "||"):
             return fold(ShortCircuit(tree.op, left, right))
         if tree.op not in _ORDER and (

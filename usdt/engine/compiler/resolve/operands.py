@@ -50,7 +50,14 @@ class OperandResolver(ABC):
         Raises:
             LanguageError: as :meth:`resolve`; also if it is a float, an aggregate or a string.
         """
-        node = self.resolve(tree)
+        return self.check_scalar(tree, self.resolve(tree))
+
+    def check_scalar(self, tree: Expression, node: Node) -> Node:
+        """Return ``node``, the typed expression of ``tree``, if it is an integer or a pointer.
+
+        Raises:
+            LanguageError: it is a float, an aggregate or a string.
+        """
         if node.type.kind is ValueClass.FLOAT:
             raise self.scope.error(
                 tree, "floating-point values can be shown, not calculated with or compared"

@@ -20,8 +20,9 @@ from usdt.engine.compiler.ir import (
     StringMatches,
     wrap,
 )
+from usdt.engine.compiler.resolve.arrays import ArrayComparisons
 from usdt.engine.compiler.resolve.conversions import convert, promote
-from usdt.engine.compiler.resolve.operands import OperandResolver, is_string
+from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.language.tree import Call, Member, Name, Text
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ MAX_PATTERN = 63  # bytes of a pattern without its stars: one bit each, and one 
 _COMM_SIZE = 16
 
 
-class StringComparisons(OperandResolver):
+class StringComparisons(ArrayComparisons):
     """Resolves comparisons with strings."""
 
     def compare_strings(self, tree: Binary) -> Node:
@@ -45,6 +46,9 @@ class StringComparisons(OperandResolver):
             LanguageError: the other side is not a string, a string is too long, or the operator is
                 not ``==`` or ``!=``.
         """
+        found = self.compare_array(tree)
+        if found is not None:
+            return found
         named = self._compare_named(tree)
         if named is not None:
             return named
@@ -65,7 +69,7 @@ class StringComparisons(OperandResolver):
             return self._compare_constant(tree.right, tree.left, equal=equal)
         if _is_buffer(tree.left) or _is_buffer(tree.right):
             raise self.scope.error(
-                tree, 'bytes are compared with a constant, as in buf(arg0, 4) == "\\177ELF"'
+                tree, 'bytes are compared with a constant, as in buf(arg0, 4) == "\\x7fELF"'
             )
         if not isinstance(tree.left, Call) or not isinstance(tree.right, Call):
             side = tree.left if isinstance(tree.left, Name) else tree.right
