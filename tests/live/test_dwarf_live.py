@@ -174,6 +174,30 @@ def test_texts_of_cxx_compare_by_their_length() -> None:
     assert hits_of(path, "strings", "little[0]", list(chosen)) == list(chosen.values())
 
 
+def test_casts_to_types_of_cxx_and_to_pointers_to_pointers() -> None:
+    path = program("gccO2v5", "objects")
+    items = [
+        "*(std::string *)arg0",
+        "*(std::basic_string<char> *)arg0",
+        "*(const std::string*)arg2",
+    ]
+    (event,) = events_of(str(path), f"uprobe:{path}:strings({', '.join(items)})")
+    assert [*event.values()][:2] == ["small", "small"]
+    items = ["*(std::vector<int> *)arg0", "(*(std::vector<shop::Price> *)arg2)[1].whole"]
+    (event,) = events_of(str(path), f"uprobe:{path}:vectors({', '.join(items)})")
+    assert [*event.values()] == [[1, -2, 3], -3]
+    prices = "((class shop::Price *)(*(long *)arg2))->whole, (*(shop::Price **)arg2)[1].whole"
+    (event,) = events_of(str(path), f"uprobe:{path}:vectors({prices})")
+    assert [*event.values()][1] == -3
+    wrong = f"uprobe:{path}:vectors(((shop::Prize *)arg2)->whole)"
+    text = one_error(run_usdt("trace", "-c", path, wrong), code=2)
+    assert "no type 'shop::Prize'; nearest is struct shop::Price" in text
+    path = program("gccO2v5", "values")
+    items = ["(*(struct header **)arg3)->size", "((struct header **)arg3)[0]->name == 0"]
+    (event,) = events_of(str(path), f"uprobe:{path}:pointers({items[0]}, ({items[1]}) + 0)")
+    assert [*event.values()] == [44, 0]
+
+
 def rows_of(*words: object) -> list[dict[str, Any]]:
     """What a command says in JSON, without what the traced program prints."""
     lines = shown(*words)

@@ -7,6 +7,7 @@ references, and strings and sequences of C++ and Rust, which are shown by their 
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ValueClass, ValueType
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ("DwarfTypeProvider",)
 
 _MAX_NESTING = 32  # nested structures
+_INLINE_NAMESPACES = re.compile("(?:__cxx11|__1|__ndk1)::")  # of libstdc++ and libc++
 _VALUES = (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer, btf_types.Composite)
 
 
@@ -144,8 +146,28 @@ class DwarfTypeProvider(BtfTypes):
         """Resolve ``(struct X *)operand``; the type is searched in all of the debug information."""
         kind = tree.type
         tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
-        self._debug.type_id(f"{tag}{kind.name}")
+        try:
+            self._debug.type_id(f"{tag}{kind.name}")
+        except BtfError:
+            name = self._full_name(kind.name) if "::" in kind.name or "<" in kind.name else None
+            if name is None:
+                raise
+            tree = replace(tree, type=replace(kind, kind="typedef", name=name))
         return super().cast(tree, operand)
+
+    def _full_name(self, name: str) -> str | None:
+        # The name of a type that is written without inline namespaces and default arguments, as in
+        # std::vector<int>; None if there is none.
+        wanted = _bare(name)
+        beginning = f"{wanted[:-1]}," if wanted.endswith(">") else wanted
+        found = [
+            known
+            for _, known in self.btf.named(btf_format.Kind.STRUCT, btf_format.Kind.TYPEDEF)
+            if known.endswith(name[-1]) and (bare := _bare(known)).startswith(wanted[:-1])
+            if bare == wanted or bare.startswith(beginning)
+        ]
+        # Parts of the type, such as its iterators, have longer names.
+        return min(found, key=len, default=None)
 
     @property
     def big_endian(self) -> bool:
@@ -268,6 +290,10 @@ class DwarfTypeProvider(BtfTypes):
         if not isinstance(found, btf_types.Composite) or "<" not in found.name:
             return lvalue
         return pointer_in(self, lvalue, found.name) or lvalue
+
+
+def _bare(name: str) -> str:
+    return _INLINE_NAMESPACES.sub("", name.replace(" ", ""))
 
 
 def _named(variant: Variant) -> list[tuple[int, str]]:

@@ -132,7 +132,27 @@ def test_casts(source: str, target: str) -> None:
         pytest.param("(void *)arg7", fetched(7), id="a pointer to anything is its address"),
         pytest.param("*(void **)arg7", Deref(fetched(7), U64), id="one to that is followed"),
         pytest.param("*(char *)arg7", Deref(fetched(7), INTEGERS["s8"]), id="a pointer followed"),
-        pytest.param("*(char **)arg7", Deref(fetched(7), U64), id="a pointer to a pointer"),
+        pytest.param(
+            "*(char **)arg7",
+            PointerExpr(Deref(fetched(7), U64), INTEGERS["s8"]),
+            id="a pointer to a pointer",
+        ),
+        pytest.param(
+            "**(char **)arg7", Deref(Deref(fetched(7), U64), INTEGERS["s8"]), id="both followed"
+        ),
+        pytest.param(
+            "(*(int **)64)[2]",
+            Deref(Arithmetic("+", Deref(Number(64, U64), U64), Number(8, U64), U64), S32),
+            id="an element of what it leads to",
+        ),
+        pytest.param(
+            "*((long **)64)[1]", Deref(Deref(Number(72, U64), U64), S64), id="pointers as elements"
+        ),
+        pytest.param(
+            "***(unsigned char ***)64",
+            Deref(Deref(Deref(Number(64, U64), U64), U64), INTEGERS["u8"]),
+            id="three pointers",
+        ),
         pytest.param("(int *)arg6", PointerExpr(Convert(fetched(6), U64), S32), id="a pointer"),
         pytest.param("*(int *)64", Deref(Number(64, U64), S32), id="at a constant address"),
         pytest.param("((int *)64)[3]", Deref(Number(76, U64), S32), id="elements"),
@@ -331,8 +351,8 @@ _REFUSED = {
     ),
     "a number followed": ("1 + *arg7", "*arg7", "only a cast pointer can be followed"),
     "a pointer whose target is an address": (
-        "**(int **)arg7",
-        "**(int",
+        "***(int **)arg7",
+        "***(int",
         "only a cast pointer can be followed",
     ),
     "elements of a number": ("arg7[1]", "arg7[1]", "only a cast pointer has elements"),

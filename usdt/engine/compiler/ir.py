@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from usdt.arch.abi.passed import RegisterPiece
     from usdt.arch.locations import Location
+    from usdt.engine.language.tree import TypeName
 
 __all__ = (
     "S32",
@@ -164,6 +165,7 @@ class PointerExpr:
         type_id: the ID of the target's type in BTF; None if it is not from there.
         kernel: whether a type of the kernel says that this is a pointer
             (:mod:`usdt.engine.compiler.codegen.expressions.memory` says why it matters).
+        points_to: the type of the target, if it is a pointer by a cast, as in ``(int **)arg0``.
     """
 
     address: Node
@@ -171,6 +173,7 @@ class PointerExpr:
     type: ValueType = U64
     type_id: int | None = None
     kernel: bool = False
+    points_to: TypeName | None = None
 
 
 @frozen

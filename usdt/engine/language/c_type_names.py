@@ -1,4 +1,4 @@
-"""Parsing of the C type names in casts."""
+"""Parsing of the type names in casts: those of C, and paths of C++ and Rust."""
 
 from __future__ import annotations
 
@@ -90,12 +90,59 @@ def read_cast(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int
         return None
     if first.text in TYPE_WORDS:
         return _closed(tokens, *_read_type(tokens, index + 1, text), text)
-    pointers, after = _stars(tokens, index + 2)
+    # "class" is also the name of parameters in C.
+    of_class = first.text == "class" and tokens[index + 2].kind == "name"
+    name, behind = _read_path(tokens, index + 2 if of_class else index + 1)
+    pointers, after = _stars(tokens, behind)
     if tokens[after].text != ")" or tokens[after].kind != "operator":
         return None
-    if not pointers and not _operand_follows(tokens[after + 1], known=first.text in NAMED_TYPES):
-        return None
-    return _named(first.text, pointers), after + 1
+    if of_class and not pointers:
+        raise LanguageError(text, tokens[after].start, _no_object(f"class {name}"))
+    if not pointers and "::" not in name:
+        known = name in NAMED_TYPES
+        if "<" in name or not _operand_follows(tokens[after + 1], known=known):
+            return None
+    return _named(name, pointers), after + 1
+
+
+def _read_path(tokens: list[Token], index: int) -> tuple[str, int]:
+    # Read the name of a type of C++ or Rust: a::b<c, d*>. Return it, and the index after it.
+    name = tokens[index].text
+    index += 1
+    while True:
+        following = tokens[index : index + 3]
+        if [token.text for token in following[:2]] == [":", ":"] and following[2].kind == "name":
+            name, index = f"{name}::{following[2].text}", index + 3
+            continue
+        arguments = _read_arguments(tokens, index) if following[0].text == "<" else None
+        if arguments is None:
+            return name, index
+        name, index = name + arguments[0], arguments[1]
+
+
+def _read_arguments(tokens: list[Token], index: int) -> tuple[str, int] | None:
+    # Read <int, std::allocator<int> >, as compilers write it in debug information; None if it does
+    # not end before the parenthesis does.
+    pieces: list[str] = []
+    depth = 0
+    while True:
+        token = tokens[index]
+        if token.kind not in ("name", "number", "operator") or token.text in ("", ")", ";"):
+            return None
+        depth += {"<": 1, ">": -1, ">>": -2}.get(token.text, 0)
+        before = pieces[-1][-1] if pieces else ""
+        if (token.text in (">", ">>") and before == ">") or (
+            token.text[0].isalnum() and (before.isalnum() or before == "_")
+        ):
+            pieces.append(" ")
+        pieces.append({",": ", ", ">>": "> >"}.get(token.text, token.text))
+        index += 1
+        if depth <= 0:
+            return None if depth else ("".join(pieces), index)
+
+
+def _no_object(shown: str) -> str:
+    return f"nothing can be cast to {shown} itself: expected '*' before ')'"
 
 
 def _operand_follows(token: Token, *, known: bool) -> bool:
@@ -126,8 +173,7 @@ def _closed(tokens: list[Token], kind: TypeName, index: int, text: str) -> tuple
         reason = f"expected ')' after the type {shown}, found {found}"
         raise LanguageError(text, found.start, reason)
     if not kind.pointers and kind.kind in ("struct", "union", "void"):
-        reason = f"nothing can be cast to {shown} itself: expected '*' before ')'"
-        raise LanguageError(text, found.start, reason)
+        raise LanguageError(text, found.start, _no_object(shown))
     return kind, index + 1
 
 
@@ -141,8 +187,9 @@ def _read_type(tokens: list[Token], index: int, text: str) -> tuple[TypeName, in
     if words and words[-1].text in _TAGS:
         return _read_tagged(tokens, words, index, text)
     if not words and tokens[index].kind == "name":  # (const foo_t *)
-        pointers, after = _stars(tokens, index + 1)
-        return _named(tokens[index].text, pointers), after
+        name, behind = _read_path(tokens, index)
+        pointers, after = _stars(tokens, behind)
+        return _named(name, pointers), after
     if not words:
         reason = f"expected a type's name after {tokens[index - 1]}, found {tokens[index]}"
         raise LanguageError(text, tokens[index].start, reason)
@@ -162,9 +209,10 @@ def _read_tagged(
         raise LanguageError(text, tag.start, reason)
     if name.kind != "name":
         raise LanguageError(text, name.start, f"expected a name after {tag}, found {name}")
-    pointers, after = _stars(tokens, index + 1)
+    path, behind = _read_path(tokens, index)
+    pointers, after = _stars(tokens, behind)
     size = 4 if tag.text == "enum" else 0
-    return TypeName(_TAGS[tag.text], name.text, size, signed=False, pointers=pointers), after
+    return TypeName(_TAGS[tag.text], path, size, signed=False, pointers=pointers), after
 
 
 def _basic(words: list[Token], first: Token, text: str) -> tuple[str, int, bool]:

@@ -244,7 +244,8 @@ class BtfTypes:
         if kind.pointers == 1:
             return self._pointer(value, number)
         if kind.pointers:
-            return self._pointers(value, f"{tag}{kind.name}", kind.pointers)
+            next_ = replace(kind, pointers=kind.pointers - 1)
+            return PointerExpr(value, U64, kernel=self._kernel, points_to=next_)
         inner = self.btf.resolve(number)
         if isinstance(inner, btf_types.Pointer):
             return self._pointer(value, inner.type_id)
@@ -253,13 +254,6 @@ class BtfTypes:
             return None
         node = Convert(_converted(operand, found), found, number)
         return self._named(node, self.btf.resolve(number))
-
-    def _pointers(self, value: Node, name: str, stars: int) -> PointerExpr:
-        # A pointer to pointers. The type of their target is known if the BTF has such a pointer.
-        try:
-            return self._pointer(value, find_type(self.btf, name + "*" * (stars - 1)))
-        except BtfError:
-            return PointerExpr(value, U64, kernel=self._kernel)
 
     # ------------------------------------------------------------ objects in memory
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import replace
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import S32, S64, U64, Arithmetic, Convert, Node, Number, PointerExpr
 
@@ -68,4 +69,4 @@ def moved(pointer: PointerExpr, count: Node, op: str) -> PointerExpr:
     size = Number(pointer.target.size, S64)
     scaled = fold(Arithmetic("*", convert(count, S64), size, S64))
     address = fold(Arithmetic(op, pointer.address, convert(scaled, U64), U64))
-    return PointerExpr(address, pointer.target, type_id=pointer.type_id, kernel=pointer.kernel)
+    return replace(pointer, address=address)

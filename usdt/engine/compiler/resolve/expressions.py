@@ -14,6 +14,7 @@ from usdt.arch.locations import (
 )
 from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.errors import BtfError, LanguageError
+from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.engine.compiler.scope import Scope, TypeProvider
-    from usdt.engine.language.tree import Expression
+    from usdt.engine.language.tree import Expression, TypeName
 
 __all__ = ("Resolver", "resolve")
 
@@ -201,29 +202,33 @@ class Resolver(StringComparisons):
 
     def _cast(self, tree: Cast) -> Node:
         kind = tree.type
+        if kind.kind not in ("integer", "void"):
+            rebound = _rebind_cast(tree, self._untyped)
+            if rebound is not None and self.scope.types is not None:
+                return self.resolve(rebound)
+            return self._cast_named(tree, lambda: self.resolve(tree.operand))
+        return self._cast_plain(kind, self.scalar(tree.operand))
+
+    def _cast_plain(self, kind: TypeName, operand: Node) -> Node:
+        # Cast to an integer, or to a pointer to integers or void.
         if kind.kind == "void":
-            operand = self.scalar(tree.operand)
             operand = operand.address if isinstance(operand, PointerExpr) else convert(operand, U64)
-            return operand if kind.pointers == 1 else PointerExpr(operand, U64)
-        if kind.kind != "integer":
-            return self._cast_named(tree)
-        operand = self.scalar(tree.operand)
+            if kind.pointers == 1:
+                return operand
+        if kind.pointers > 1:
+            inner = replace(kind, pointers=kind.pointers - 1)
+            return PointerExpr(convert(operand, U64), U64, points_to=inner)
         if kind.name in ("bool", "_Bool") and not kind.pointers:
             return fold(Not(fold(Not(operand))))  # C17 6.3.1.2: 1 for everything but 0
         target = ValueType(KINDS[kind.signed], kind.size)
         if kind.pointers == 1:
             return PointerExpr(convert(operand, U64), target)
-        if kind.pointers:
-            return PointerExpr(convert(operand, U64), U64)
         return convert(operand, target)
 
-    def _cast_named(self, tree: Cast) -> Node:
-        rebound = _rebind_cast(tree, self._untyped)
-        if rebound is not None and self.scope.types is not None:
-            return self.resolve(rebound)
+    def _cast_named(self, tree: Cast, operand: Callable[[], Node]) -> Node:
         if self.scope.types is not None:
-            operand = self.resolve(tree.operand)
-            node = self._known(tree, lambda types: types.cast(tree, operand))
+            value = operand()
+            node = self._known(tree, lambda types: types.cast(tree, value))
             if node is not None:
                 return node
         kind = tree.type
@@ -243,7 +248,9 @@ class Resolver(StringComparisons):
 
     def _index(self, tree: Index) -> Node:
         target = self.resolve(tree.object)
-        element = self._element(tree, target)
+        element = None
+        if not isinstance(target, PointerExpr) or target.points_to is None:
+            element = self._element(tree, target)
         if element is not None:
             return element
         if not isinstance(target, PointerExpr):
@@ -252,6 +259,13 @@ class Resolver(StringComparisons):
 
     def _at(self, tree: Index | Unary, target: PointerExpr) -> Node:
         # The target of a pointer that has a type from a cast, not from type information.
+        if target.points_to is not None:
+            inner = fold(Deref(target.address, U64, None, target.kernel))
+            if target.points_to.kind in ("integer", "void"):
+                return self._cast_plain(target.points_to, inner)
+            followed = tree.operand if isinstance(tree, Unary) else tree.object
+            cast = Cast(target.points_to, followed, tree.start, tree.end)
+            return self._cast_named(cast, lambda: inner)
         if target.type_id is not None or target.target.kind is ValueClass.BYTES:
             raise self.scope.error(
                 tree, "what it points at is of no known size: cast it, as in *(int *)p"
