@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -287,13 +288,16 @@ class Dumper:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def __call__(self, number: int, data: bytes, options: Options) -> Rendered:
+    def __call__(
+        self, number: int, data: bytes, options: Options, *, behind: bytes = b""
+    ) -> Rendered:
+        """What libbpf shows of the data, which the bytes ``behind``, then zeroes, follow."""
         assert self._process.stdin
         assert self._process.stdout
         words = [number, int(options.compact), int(options.skip_names), int(options.emit_zeroes)]
         words += [options.indent_level]
         indent = options.indent_str.encode().hex() or "-"
-        line = f"{' '.join(map(str, words))} {indent} {data.hex()}\n"
+        line = f"{' '.join(map(str, words))} {indent} {len(data)} {(data + behind).hex()}\n"
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
         result, length = map(int, self._process.stdout.readline().split())
@@ -394,3 +398,29 @@ def test_values_of_an_objects_types_look_as_libbpf_shows_them(
     compiled: Path, dumper: Path, quirks: frozenset[Quirk]
 ) -> None:
     compare(str(compiled), dumper, quirks, count=600)
+
+
+def test_a_structure_cut_within_another_is_begun_as_libbpf_begins_it(
+    dumper: Path, quirks: frozenset[Quirk], tmp_path: Path
+) -> None:
+    out = BtfWriter()
+    word = out.integer("int", 4, Encoding.SIGNED)
+    rows = [("a", word, 0, 0), ("b", word, 32, 0)]
+    inner = out.composite(Kind.STRUCT, "inner", 8, rows)
+    rows = [("x", word, 0, 0), ("in", inner, 32, 0), ("y", word, 96, 0)]
+    number = out.composite(Kind.STRUCT, "nest", 16, rows)
+    path = tmp_path / "nest"
+    path.write_bytes(out.data())
+    btf, whole = Btf(out.data()), struct.pack("<4i", 1, 0x200, 3, 4)
+    begun = "(struct nest){.x = (int)1,.in = (struct inner){"
+    with Dumper(dumper, str(path)) as ask:
+        for size in range(len(whole)):
+            data, options = whole[:size], Options(compact=True)
+            ours = render(btf, number, data, options)
+            assert ours == ask(number, data, options, behind=whole[size:]), size
+            assert ours.error == "E2BIG"
+            assert ours.text.startswith(begun) is (size >= 4)
+            # With zeroes behind the data, libbpf's own text does not begin what may be zero.
+            zeroes = ask(number, data, options)
+            assert render_libbpf(btf, number, data, options, quirks=quirks) == zeroes
+            assert zeroes.text.startswith(begun) is (size >= 6)

@@ -30,7 +30,8 @@ static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
 	return 0;
 }
 
-/* One request per line: ID compact skip_names emit_zeroes level indent-in-hex data-in-hex.
+/* One request per line: ID compact skip_names emit_zeroes level indent size memory.
+ * The indentation and the memory are hexadecimal. The data are the first bytes of the memory, all of it if the size is -1.
  * Answer: result and length of the text in one line, then the text and a line end. */
 int main(int argc, char **argv)
 {
@@ -53,18 +54,20 @@ int main(int argc, char **argv)
 		struct btf_dump *dump;
 		char indent[64] = "", *data;
 		size_t size, i;
-		int result;
+		int result, given;
 
 		hex[0] = 0;
-		if (sscanf(line, "%u %d %d %d %u %127s %1048575s", &id, &compact, &skip, &zeroes,
-			   &level, indent_hex, hex) < 6)
+		if (sscanf(line, "%u %d %d %d %u %127s %d %1048575s", &id, &compact, &skip, &zeroes,
+			   &level, indent_hex, &given, hex) < 7)
 			return 2;
 		for (i = 0; indent_hex[0] != '-' && i < strlen(indent_hex) / 2; i++)
 			sscanf(indent_hex + 2 * i, "%2hhx", (unsigned char *)indent + i);
 		size = strlen(hex) / 2;
-		data = calloc(1, size + 65536); /* zeroes behind the data, and plenty of them */
+		data = calloc(1, size + 65536); /* zeroes behind the memory, and plenty of them */
 		for (i = 0; i < size; i++)
 			sscanf(hex + 2 * i, "%2hhx", (unsigned char *)data + i);
+		if (given >= 0 && given < size)
+			size = given;
 		opts.compact = compact;
 		opts.skip_names = skip;
 		opts.emit_zeroes = zeroes;
