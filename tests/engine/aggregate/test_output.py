@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import xml.etree.ElementTree as ET
 
@@ -249,21 +250,55 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 def test_a_picture_holds_every_count() -> None:
     rows = tuple((float(n), buckets_of(*[3] * n, 6, of=Log2())) for n in range(1, 4))
-    text = svg(Drawing('a < b & "c"\x1b → d', "ns", Log2(), rows))
+    text = svg(Drawing('a < b & "c"\x1b → d', "arg0", Log2(), rows))
     root = ET.fromstring(text)
     titles = [title.text for title in root.iter(f"{_SVG}title")]
     assert titles[0] == 'a < b & "c"\ufffd → d'
     cells = [title.rpartition("  ")[2] for title in titles[1:] if title]
     assert cells == [
-        *("[2, 4) ns: 1", "[16, 32) ns: 1"),
-        *("[2, 4) ns: 2", "[16, 32) ns: 1"),
-        *("[2, 4) ns: 3", "[16, 32) ns: 1"),
+        *("[2, 4) arg0: 1", "[16, 32) arg0: 1"),
+        *("[2, 4) arg0: 2", "[16, 32) arg0: 1"),
+        *("[2, 4) arg0: 3", "[16, 32) arg0: 1"),
     ]
     height = float(root.get("height") or 0)
     assert all(0 <= float(r.get("y") or 0) <= height for r in root.iter(f"{_SVG}rect"))
 
 
+@pytest.mark.parametrize(
+    ("unit", "labels"),
+    [
+        (1, ["[4.10 us, 8.19 us)", "[8.19 us, 16.38 us)", "[16.38 us, 32.77 us)"]),
+        (1000, ["[4.10 ms, 8.19 ms)", "[8.19 ms, 16.38 ms)", "[16.38 ms, 32.77 ms)"]),
+        (10**9, ["[4096 s, 8192 s)", "[8192 s, 16384 s)", "[16384 s, 32768 s)"]),
+        (None, ["[4K, 8K)", "[8K, 16K)", "[16K, 32K)"]),
+    ],
+)
+def test_a_picture_labels_times_as_times(unit: int | None, labels: list[str]) -> None:
+    rows = ((0.0, buckets_of(14, 16, of=Log2())),)
+    root = ET.fromstring(svg(Drawing("a → b", "time", Log2(), rows, unit=unit)))
+    texts = [text.text or "" for text in root.iter(f"{_SVG}text")]
+    assert [text for text in texts if text.startswith("[")] == labels
+
+
+@pytest.mark.parametrize("number_of", [1, 3, 40, 1900])
+def test_a_plot_takes_the_whole_page(number_of: int) -> None:
+    rows = tuple((float(n), buckets_of(14, of=Log2())) for n in range(number_of))
+    drawing = Drawing("a", "b", Log2(), rows, clock=lambda seconds: f"second {seconds:.0f}")
+    root = ET.fromstring(svg(drawing))
+    page = float(root.get("width") or 0)
+    cells = [r for r in root.iter(f"{_SVG}rect") if r.find(f"{_SVG}title") is not None]
+    ends = [float(r.get("x") or 0) + float(r.get("width") or 0) for r in cells]
+    assert len(cells) == number_of
+    assert page - 30 < ends[-1] < page
+    times = [t for t in root.iter(f"{_SVG}text") if (t.text or "").startswith("second ")]
+    at = [float(t.get("x") or 0) for t in times]
+    assert 1 <= len(times) <= min(number_of, 14)
+    assert all(later - one > 60 for one, later in itertools.pairwise(at))
+    assert at[0] > 70
+    assert page - 180 < at[-1] < page
+
+
 @pytest.mark.parametrize("rows", [(), ((0.0, (0, 0, 0)),)], ids=["no row", "an empty row"])
 def test_a_picture_of_nothing(rows: tuple[tuple[float, tuple[int, ...]], ...]) -> None:
-    root = ET.fromstring(svg(Drawing("p:q", "ns", Linear(0, 1, 1), rows)))
+    root = ET.fromstring(svg(Drawing("p:q", "arg0", Linear(0, 1, 1), rows)))
     assert len([*root.iter(f"{_SVG}title")]) == 1

@@ -468,7 +468,15 @@ class HeatmapJob(AggregateJob):
             from usdt.engine.aggregate.output.svg import Drawing, svg  # noqa: PLC0415 - only for -o FILE.svg
 
             title = " → ".join(request.text for request in self.requests)
-            drawing = Drawing(title, self._unit(), self.aggregation.buckets, tuple(self.rows))
+            times = self.aggregation.pair is not None
+            drawing = Drawing(
+                title,
+                "time" if times else self._what(),
+                self.aggregation.buckets,
+                tuple(self.rows),
+                unit=self.aggregation.unit if times else None,
+                clock=self._clock,
+            )
             self.output.write([svg(drawing)])
         elif self.map is not None and not self.options.output.as_json:
             self.output.write(self.map.legend())

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import time
+import math
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.output.heatmap import legend, shade
-from usdt.engine.aggregate.output.text import label, number, spanned
+from usdt.engine.aggregate.output.text import duration, label, number, spanned
+from usdt.engine.output.wall_clock import time_of_day
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from usdt.engine.aggregate.spec import Linear, Log2
 
 __all__ = ("Drawing", "svg")
 
-_CELL_HEIGHT = 14  # pixels
-_WIDEST = 12  # maximum pixels of an interval
-_CANVAS = 960  # pixels for all intervals
-_LEFT, _TOP, _BOTTOM, _RIGHT = 96, 48, 64, 24
+# Pixels.
+_WIDTH, _HEIGHT = 960, 320  # of the plot, which is higher if it has many buckets
+_LOWEST, _HIGHEST = 14, 40  # height of a bucket
+_TOP, _BOTTOM, _RIGHT = 48, 64, 24
+_CHARACTER = 6.5  # the width of most characters, at most
 # From pale to dark in even steps of lightness, so that counts differ in greyscale and for the
 # colour-blind.
 _COLOURS = (
@@ -43,15 +45,33 @@ class Drawing:
 
     Attributes:
         title: the probes, as given.
-        unit: unit of the buckets.
+        what: the values in the buckets.
         buckets: rows of the picture, the lowest at the bottom.
         rows: for each interval, its end (time.time()) and its counts.
+        unit: nanoseconds in one unit of the buckets; None if the values are not times.
+        clock: converts the end of an interval to text.
     """
 
     title: str
-    unit: str
+    what: str
     buckets: Log2 | Linear
     rows: tuple[tuple[float, tuple[int, ...]], ...]
+    unit: int | None = None
+    clock: Callable[[float], str] = time_of_day
+
+
+@frozen
+class _Plot:
+    # The buckets that are shown, with their labels, and where the plot is, in pixels.
+    first: int
+    labels: tuple[str, ...]
+    left: float
+    cell_width: float
+    cell_height: float
+
+    @property
+    def bottom(self) -> float:
+        return _TOP + len(self.labels) * self.cell_height
 
 
 def svg(drawing: Drawing) -> str:
@@ -61,64 +81,86 @@ def svg(drawing: Drawing) -> str:
 
 def _elements(drawing: Drawing) -> Iterator[str]:
     sums = [sum(column) for column in zip(*(row for _, row in drawing.rows), strict=True)]
-    first, last = spanned(sums)
-    shown = max(1, last - first + 1)
-    width = min(_WIDEST, _CANVAS / max(1, len(drawing.rows)))
-    right = _LEFT + max(320.0, width * len(drawing.rows))
-    bottom = _TOP + shown * _CELL_HEIGHT
-    total = sum(sums)
+    plot = _plot(drawing, *spanned(sums))
+    width, height = plot.left + _WIDTH + _RIGHT, plot.bottom + _BOTTOM
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{right + _RIGHT:.0f}" '
-        f'height="{bottom + _BOTTOM}" font-family="sans-serif" font-size="11">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="11">'
     )
     yield f"<title>{_escaped(drawing.title)}</title>"
     yield '<rect width="100%" height="100%" fill="#ffffff"/>'
-    yield _text(_LEFT, 20, f"{drawing.title}  ({drawing.unit}, {total} in all)", size=13)
-    yield from _labels(drawing, first, last)
+    head = f"{drawing.title}  ({drawing.what}, {sum(sums)} in all)"
+    yield _text(plot.left, 20, head, size=13)
+    for index, text in enumerate(plot.labels):
+        y = plot.bottom - (index + 0.5) * plot.cell_height + 4
+        yield _text(plot.left - 6, y, text, anchor="end")
     for column in range(len(drawing.rows)):
-        yield from _column(drawing, column, range(first, last + 1), width)
+        yield from _column(drawing, column, plot)
     yield (
-        f'<rect x="{_LEFT}" y="{_TOP}" width="{right - _LEFT:.1f}" '
-        f'height="{bottom - _TOP}" fill="none" stroke="#888888"/>'
+        f'<rect x="{plot.left:.0f}" y="{_TOP}" width="{_WIDTH}" '
+        f'height="{plot.bottom - _TOP:.1f}" fill="none" stroke="#888888"/>'
     )
-    yield from _times(drawing, bottom, width)
-    yield from _legend(max(sums, default=0), bottom + 40)
+    yield from _times(drawing, plot)
+    yield from _legend(max(sums, default=0), plot)
     yield "</svg>"
 
 
-def _labels(drawing: Drawing, first: int, last: int) -> Iterator[str]:
-    for index in range(first, last + 1):
-        y = _TOP + (last - index + 1) * _CELL_HEIGHT - 3
-        yield _text(_LEFT - 6, y, label(drawing.buckets, index), anchor="end")
+def _plot(drawing: Drawing, first: int, last: int) -> _Plot:
+    labels = tuple(_label(drawing, index) for index in range(first, last + 1))
+    longest = max(map(len, labels), default=0)
+    return _Plot(
+        first,
+        labels,
+        left=round(max(64, longest * _CHARACTER + 12)),
+        cell_width=_WIDTH / max(1, len(drawing.rows)),
+        cell_height=min(max(_LOWEST, _HEIGHT / max(1, len(labels))), _HIGHEST),
+    )
 
 
-def _column(drawing: Drawing, column: int, shown: range, width: float) -> Iterator[str]:
+def _label(drawing: Drawing, index: int) -> str:
+    if drawing.unit is None:
+        return label(drawing.buckets, index)
+    edges = drawing.buckets.edges(index)
+    low, high = (None if edge is None else duration(edge * drawing.unit) for edge in edges)
+    return f"[{low}, {high or '...'})" if low is not None else f"(..., {high})"
+
+
+def _column(drawing: Drawing, column: int, plot: _Plot) -> Iterator[str]:
     when, counts = drawing.rows[column]
-    x = _LEFT + column * width
-    for index in shown:
-        count = counts[index]
+    x = plot.left + column * plot.cell_width
+    for index, bucket in enumerate(plot.labels):
+        count = counts[plot.first + index]
         if not count:
             continue
-        y = _TOP + (shown.stop - 1 - index) * _CELL_HEIGHT
+        y = plot.bottom - (index + 1) * plot.cell_height
         colour = _COLOURS[min(shade(count), len(_COLOURS)) - 1]
-        what = f"{_clock(when)}  {label(drawing.buckets, index)} {drawing.unit}: {count}"
+        what = bucket if drawing.unit is not None else f"{bucket} {drawing.what}"
         yield (
-            f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_CELL_HEIGHT}" '
-            f'fill="{colour}"><title>{_escaped(what)}</title></rect>'
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{plot.cell_width:.2f}" '
+            f'height="{plot.cell_height:.2f}" fill="{colour}">'
+            f"<title>{_escaped(f'{drawing.clock(when)}  {what}: {count}')}</title></rect>"
         )
 
 
-def _times(drawing: Drawing, bottom: int, width: float) -> Iterator[str]:
-    step = max(1, round(72 / width))
-    for column in range(0, len(drawing.rows), step):
-        yield _text(_LEFT + column * width, bottom + 14, _clock(drawing.rows[column][0]))
+def _times(drawing: Drawing, plot: _Plot) -> Iterator[str]:
+    # The end of an interval is at its right edge.
+    if not drawing.rows:
+        return
+    room = _CHARACTER * len(drawing.clock(drawing.rows[0][0])) + 16
+    step = math.ceil(room / plot.cell_width)
+    for column in range(step - 1, len(drawing.rows), step):
+        x = plot.left + (column + 1) * plot.cell_width
+        when = drawing.clock(drawing.rows[column][0])
+        yield f'<path d="M{x:.1f} {plot.bottom:.1f}v4" stroke="#888888"/>'
+        yield _text(x, plot.bottom + 16, when, anchor="end")
 
 
-def _legend(most: int, y: int) -> Iterator[str]:
-    yield _text(_LEFT - 6, y + 10, "count", anchor="end")
+def _legend(most: int, plot: _Plot) -> Iterator[str]:
+    y = plot.bottom + 40
+    yield _text(plot.left - 6, y + 10, "count", anchor="end")
     for step in range(1, max(2, min(shade(most), len(_COLOURS)) + 1)):
-        x = _LEFT + (step - 1) * 64
-        yield f'<rect x="{x}" y="{y}" width="14" height="12" fill="{_COLOURS[step - 1]}"/>'
+        x = plot.left + (step - 1) * 64
+        yield f'<rect x="{x:.0f}" y="{y:.1f}" width="14" height="12" fill="{_COLOURS[step - 1]}"/>'
         yield _text(x + 18, y + 10, f"{number(legend(step)[0])}+")
 
 
@@ -127,10 +169,6 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
         f'fill="#222222">{_escaped(text)}</text>'
     )
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def _escaped(text: str) -> str:
