@@ -142,6 +142,11 @@ class BoundedPrinter:
         """Return the state, for :meth:`undo` and :meth:`written_since`."""
         return len(self._parts), self._size, self.last
 
+    @property
+    def last_part(self) -> str:
+        """The text that was appended last; "" if there is none."""
+        return self._parts[-1] if self._parts else ""
+
     def written_since(self, mark: tuple[int, int, str]) -> bool:
         """Return True if anything was appended since ``mark``."""
         return self._size > mark[1]

@@ -68,7 +68,7 @@ class NameParser(ExpressionParser):
             if self.take("St"):
                 scope = CxxName("std")
             found = self._unqualified(scope, state)
-            if self.peek() != "I" or not self.args_allowed:
+            if self.peek() != "I":
                 return found
             self.subs.append(found)
         if state is not None:

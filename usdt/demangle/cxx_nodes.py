@@ -169,7 +169,9 @@ class CxxQualified(CxxNode):
     def left(self, out: CxxPrinter) -> None:
         with out:
             self._inner.left(out)
-        out.put(self._words)
+        # A template argument brings qualifiers along: T const is T if T has const.
+        printed = out.last_part.split()
+        out.put("".join(f" {word}" for word in self._words.split() if word not in printed))
 
     def right(self, out: CxxPrinter) -> None:
         with out:
@@ -484,14 +486,14 @@ class CxxCast(CxxNode):
 
 def print_list(out: CxxPrinter, nodes: Sequence[CxxNode]) -> None:
     """Print nodes separated by ", ", without a separator for nodes that print nothing."""
-    first = True
+    separator = ""
     for node in nodes:
         before = out.mark()
-        if not first:
-            out.put(", ")
+        out.put(separator)
         inner = out.mark()
         out.node(node)
         if out.written_since(inner):
-            first = False
+            separator = ", "
         else:
             out.undo(before)
+            out.last = separator[-1:] or out.last  # c++filt forgets the ">" before: A<B<int>>

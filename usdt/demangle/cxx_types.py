@@ -85,7 +85,8 @@ class TypeParser(NameReader):
     Attributes:
         subs: nodes that substitutions refer to.
         params: arguments that template parameters refer to.
-        args_allowed: True if template arguments may follow a name here.
+        args_allowed: True if template arguments may follow a template parameter here. Those behind
+            the type of a conversion belong to the conversion.
     """
 
     def __init__(self, text: str) -> None:
@@ -137,7 +138,7 @@ class TypeParser(NameReader):
                 return found
             if peek == "S" and self.peek(2) != "St":
                 found = self.substitution()
-                if self.peek() != "I" or not self.args_allowed:
+                if self.peek() != "I":
                     return found
                 found = CxxTemplate(found, self.template_args())
             else:
