@@ -35,6 +35,7 @@ from usdt.engine.compiler.limits import DEFAULT_STRUCT
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, value_type
 from usdt.engine.compiler.scope import DefaultFormat
 from usdt.engine.compiler.value_names import Enumerators
+from usdt.engine.language.tree import TypeKind
 from usdt.uprobes.library_types.containers import sequence_view_of
 from usdt.uprobes.library_types.smart_pointers import pointer_in, value_in
 
@@ -145,14 +146,13 @@ class DwarfTypeProvider(BtfTypes):
     def cast(self, tree: Cast, operand: Node) -> Node | None:
         """Resolve ``(struct X *)operand``; the type is searched in all of the debug information."""
         kind = tree.type
-        tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
         try:
-            self._debug.type_id(f"{tag}{kind.name}")
+            self._debug.type_id(kind.tagged_name)
         except BtfError:
             name = self._full_name(kind.name) if "::" in kind.name or "<" in kind.name else None
             if name is None:
                 raise
-            tree = replace(tree, type=replace(kind, kind="typedef", name=name))
+            tree = replace(tree, type=replace(kind, kind=TypeKind.TYPEDEF, name=name))
         return super().cast(tree, operand)
 
     def _full_name(self, name: str) -> str | None:

@@ -25,6 +25,7 @@ from usdt.engine.language.tree import (
     Member,
     Name,
     Text,
+    TypeKind,
     TypeName,
     Unary,
     read_at_return,
@@ -33,12 +34,12 @@ from usdt.engine.language.tree import (
 _TEXT = 0x7F0000001000
 _NAMES = (*(f"arg{n}" for n in range(14)), *BUILTINS, "return", "nobody")
 _TYPES = (
-    *(TypeName("integer", name, size, signed, stars)
+    *(TypeName(TypeKind.INTEGER, name, size, signed, stars)
       for name, size, signed in (("char", 1, True), ("u16", 2, False), ("int", 4, True),
                                  ("unsigned long", 8, False), ("bool", 1, False))
       for stars in (0, 1)),
-    TypeName("void", "void", 0, signed=False, pointers=1),
-    TypeName("struct", "file", 0, signed=False, pointers=1),
+    TypeName(TypeKind.VOID, "void", 0, signed=False, pointers=1),
+    TypeName(TypeKind.STRUCT, "file", 0, signed=False, pointers=1),
 )  # fmt: skip
 _NOWHERE = (st.just(0), st.just(0))
 

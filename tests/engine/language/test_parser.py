@@ -16,6 +16,7 @@ from usdt.engine.language.tree import (
     Member,
     Name,
     Text,
+    TypeKind,
     TypeName,
     Unary,
 )
@@ -218,7 +219,15 @@ def test_precedence_is_that_of_c(text, full) -> None:
 
 
 def integer(name: str, size: int, *, signed: bool, pointers: int = 0) -> TypeName:
-    return TypeName("integer", name, size, signed, pointers)
+    return TypeName(TypeKind.INTEGER, name, size, signed, pointers)
+
+
+def tagged(kind: TypeKind, name: str, pointers: int) -> TypeName:
+    return TypeName(kind, name, 0, signed=False, pointers=pointers)
+
+
+def named(name: str, pointers: int) -> TypeName:
+    return tagged(TypeKind.TYPEDEF, name, pointers)
 
 
 A = Name("a", 0, 0)
@@ -236,11 +245,11 @@ TREES = [
                                      Integer(4, False, 4, 0, 0)), 0, 0), "a string at return"),
     ("str(*out(a), 4)", Call("str", (Unary("*", Name("a", 0, 0, at_return=True), 0, 0),
                                      Integer(4, False, 4, 0, 0)), 0, 0), "the same, elsewhere"),
-    ("(a::b *)a", Cast(TypeName("typedef", "a::b", 0, False, 1), A, 0, 0), "a cast to a path"),
-    ("(a::b)a", Cast(TypeName("typedef", "a::b", 0, False, 0), A, 0, 0), "to its value"),
-    ("(class b *)a", Cast(TypeName("typedef", "b", 0, False, 1), A, 0, 0), "to a class"),
-    ("(struct a::b **)a", Cast(TypeName("struct", "a::b", 0, False, 2), A, 0, 0), "to a structure"),
-    ("(v<int,w<u *>> *)a", Cast(TypeName("typedef", "v<int, w<u*> >", 0, False, 1), A, 0, 0),
+    ("(a::b *)a", Cast(named("a::b", 1), A, 0, 0), "a cast to a path"),
+    ("(a::b)a", Cast(named("a::b", 0), A, 0, 0), "to its value"),
+    ("(class b *)a", Cast(named("b", 1), A, 0, 0), "to a class"),
+    ("(struct a::b **)a", Cast(tagged(TypeKind.STRUCT, "a::b", 2), A, 0, 0), "to a structure"),
+    ("(v<int,w<u *>> *)a", Cast(named("v<int, w<u*> >", 1), A, 0, 0),
      "to an instance of a template"),
     ("(a < a > (a))", Binary(">", Binary("<", A, A, 0, 0), A, 0, 0), "comparisons, not a template"),
     ("(class)", Name("class", 0, 0), "an argument called class"),
@@ -329,14 +338,22 @@ CASTS = [
     ("const char *", integer("char", 1, signed=True, pointers=1), "a pointer to const char"),
     ("char *const *", integer("char", 1, signed=True, pointers=2), "a pointer to a pointer"),
     ("u32 *", integer("u32", 4, signed=False, pointers=1), "a pointer to a kernel integer"),
-    ("void *", TypeName("void", "void", 0, False, 1), "a pointer to void"),
-    ("struct sk_buff *", TypeName("struct", "sk_buff", 0, False, 1), "a structure's pointer"),
-    ("const struct a **", TypeName("struct", "a", 0, False, 2), "a pointer to such"),
-    ("union u *", TypeName("union", "u", 0, False, 1), "a union's pointer"),
-    ("enum e", TypeName("enum", "e", 4, False, 0), "an enumeration"),
-    ("foo_t *", TypeName("typedef", "foo_t", 0, False, 1), "an unknown name's pointer"),
-    ("const foo_t *", TypeName("typedef", "foo_t", 0, False, 1), "an unknown const name"),
-    ("foo_t", TypeName("typedef", "foo_t", 0, False, 0), "an unknown name before an operand"),
+    ("void *", tagged(TypeKind.VOID, "void", 1), "a pointer to void"),
+    (
+        "struct sk_buff *",
+        tagged(TypeKind.STRUCT, "sk_buff", 1),
+        "a structure's pointer",
+    ),
+    ("const struct a **", tagged(TypeKind.STRUCT, "a", 2), "a pointer to such"),
+    ("union u *", tagged(TypeKind.UNION, "u", 1), "a union's pointer"),
+    ("enum e", TypeName(TypeKind.ENUM, "e", 4, False, 0), "an enumeration"),
+    ("foo_t *", named("foo_t", 1), "an unknown name's pointer"),
+    ("const foo_t *", named("foo_t", 1), "an unknown const name"),
+    (
+        "foo_t",
+        named("foo_t", 0),
+        "an unknown name before an operand",
+    ),
 ]
 
 

@@ -34,6 +34,7 @@ from usdt.engine.language.tree import (
     Member,
     Name,
     Text,
+    TypeKind,
     TypeName,
     Unary,
     read_at_return,
@@ -117,21 +118,24 @@ integers = st.builds(
 )
 types = st.one_of(
     st.builds(
-        lambda basic, pointers: TypeName("integer", *basic, pointers),
+        lambda basic, pointers: TypeName(TypeKind.INTEGER, *basic, pointers),
         st.sampled_from([*_BASIC.values(), *((name, *rest) for name, rest in NAMED_TYPES.items())]),
         st.integers(0, 2),
     ),
     st.builds(
         TypeName,
-        st.sampled_from(["struct", "union"]), words, st.just(0), st.just(False), st.integers(1, 2),
+        st.sampled_from([TypeKind.STRUCT, TypeKind.UNION]),
+        words, st.just(0), st.just(False), st.integers(1, 2),
     ),
-    st.builds(TypeName, st.just("enum"), words, st.just(4), st.just(False), st.integers(0, 2)),
+    st.builds(
+        TypeName, st.just(TypeKind.ENUM), words, st.just(4), st.just(False), st.integers(0, 2)
+    ),
     st.builds(
         TypeName,
-        st.just("typedef"), words.filter(lambda word: word not in NAMED_TYPES),
+        st.just(TypeKind.TYPEDEF), words.filter(lambda word: word not in NAMED_TYPES),
         st.just(0), st.just(False), st.integers(0, 2),
     ),
-    st.builds(TypeName, st.just("void"), st.just("void"), st.just(0), st.just(False),
+    st.builds(TypeName, st.just(TypeKind.VOID), st.just("void"), st.just(0), st.just(False),
               st.integers(1, 2)),
 )  # fmt: skip
 nowhere = (st.just(0), st.just(0))

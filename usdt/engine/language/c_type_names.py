@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError
-from usdt.engine.language.tree import TypeName
+from usdt.engine.language.tree import TypeKind, TypeName
 
 if TYPE_CHECKING:
     from usdt.engine.language.tokens import Token
@@ -56,11 +56,7 @@ for _bits in (8, 16, 32, 64):
 
 _QUALIFIERS = frozenset(("const", "volatile", "restrict", "__user", "__rcu"))
 _BASIC_WORDS = frozenset(("char", "short", "int", "long", "signed", "unsigned", "_Bool"))
-_TAGS: dict[str, Literal["struct", "union", "enum"]] = {
-    "struct": "struct",
-    "union": "union",
-    "enum": "enum",
-}
+_TAGS = {kind.value: kind for kind in (TypeKind.STRUCT, TypeKind.UNION, TypeKind.ENUM)}
 _FLOATS = frozenset(("float", "double"))
 
 # Keywords and qualifiers that can only begin a type.
@@ -153,8 +149,8 @@ def _operand_follows(token: Token, *, known: bool) -> bool:
 
 def _named(name: str, pointers: int) -> TypeName:
     if name in NAMED_TYPES:
-        return TypeName("integer", name, *NAMED_TYPES[name], pointers)
-    return TypeName("typedef", name, 0, signed=False, pointers=pointers)
+        return TypeName(TypeKind.INTEGER, name, *NAMED_TYPES[name], pointers)
+    return TypeName(TypeKind.TYPEDEF, name, 0, signed=False, pointers=pointers)
 
 
 def _stars(tokens: list[Token], index: int) -> tuple[int, int]:
@@ -168,12 +164,11 @@ def _stars(tokens: list[Token], index: int) -> tuple[int, int]:
 
 def _closed(tokens: list[Token], kind: TypeName, index: int, text: str) -> tuple[TypeName, int]:
     found = tokens[index]
-    shown = kind.name if kind.kind in ("integer", "void", "typedef") else f"{kind.kind} {kind.name}"
     if found.kind != "operator" or found.text != ")":
-        reason = f"expected ')' after the type {shown}, found {found}"
+        reason = f"expected ')' after the type {kind.tagged_name}, found {found}"
         raise LanguageError(text, found.start, reason)
-    if not kind.pointers and kind.kind in ("struct", "union", "void"):
-        raise LanguageError(text, found.start, _no_object(shown))
+    if not kind.castable:
+        raise LanguageError(text, found.start, _no_object(kind.tagged_name))
     return kind, index + 1
 
 
@@ -195,9 +190,9 @@ def _read_type(tokens: list[Token], index: int, text: str) -> tuple[TypeName, in
         raise LanguageError(text, tokens[index].start, reason)
     pointers, after = _stars(tokens, index)
     if [word.text for word in words] == ["void"]:
-        return TypeName("void", "void", 0, signed=False, pointers=pointers), after
+        return TypeName(TypeKind.VOID, "void", 0, signed=False, pointers=pointers), after
     name, size, signed = _basic(words, tokens[begin], text)
-    return TypeName("integer", name, size, signed, pointers), after
+    return TypeName(TypeKind.INTEGER, name, size, signed, pointers), after
 
 
 def _read_tagged(

@@ -38,7 +38,7 @@ def needs_types(items: Sequence[Item]) -> bool:
     return any(
         (isinstance(node, Name) and node.name == ALL_ARGUMENTS)
         or isinstance(node, Member)
-        or (isinstance(node, Cast) and node.type.kind not in ("integer", "void"))
+        or (isinstance(node, Cast) and not node.type.built_in)
         for item in items
         for node in walk(item.expression)
     )

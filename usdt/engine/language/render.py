@@ -15,6 +15,7 @@ from usdt.engine.language.tree import (
     Member,
     Name,
     Text,
+    TypeKind,
     Unary,
 )
 
@@ -97,7 +98,7 @@ def _operation(tree: Unary | Cast | Binary, *, full: bool) -> str:
     if isinstance(tree, Unary):
         blank = " " if operand.startswith(tree.op) and tree.op in ("-", "+") else ""
         return f"{tree.op}{blank}{operand}"
-    if tree.type.kind == "typedef" and not tree.type.pointers and operand[0] in "-+*":
+    if tree.type.kind is TypeKind.TYPEDEF and not tree.type.pointers and operand[0] in "-+*":
         operand = f"({operand})"  # (name)-1 would be a subtraction
     return f"({render_type(tree.type)}){operand}"
 
@@ -117,9 +118,8 @@ def _object(tree: Expression, *, full: bool) -> str:
 
 def render_type(kind: TypeName) -> str:
     """Return a type as it is written in a cast, without the parentheses."""
-    tag = f"{kind.kind} " if kind.kind in ("struct", "union", "enum") else ""
     stars = " " + "*" * kind.pointers if kind.pointers else ""
-    return f"{tag}{kind.name}{stars}"
+    return kind.tagged_name + stars
 
 
 def _text(tree: Text) -> str:

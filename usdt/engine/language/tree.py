@@ -7,7 +7,8 @@ can point at it. They do not count when nodes are compared. No tree is higher th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import enum
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from usdt.base.frozen import field, frozen, replace
 
@@ -32,6 +33,7 @@ __all__ = (
     "ProbeKind",
     "ProbeText",
     "Text",
+    "TypeKind",
     "TypeName",
     "Unary",
     "children",
@@ -77,12 +79,23 @@ PRECEDENCE = {
 _PREDICATES = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&", "||"))
 
 
+class TypeKind(enum.Enum):
+    """What a type in a cast is, as far as its name says."""
+
+    INTEGER = "integer"
+    VOID = "void"
+    STRUCT = "struct"
+    UNION = "union"
+    ENUM = "enum"
+    TYPEDEF = "typedef"
+
+
 @frozen
 class TypeName:
     """A type in a cast.
 
     Attributes:
-        kind: the kind of type; ``void`` has at least one pointer.
+        kind: what it is; ``void`` has at least one pointer.
         name: for an integer its shortest C spelling (``unsigned long``, ``u8``), else the name
             without ``struct``, ``union`` or ``enum``.
         size: bytes of an integer (LP64: ``long`` is 8) or an enum; 0 if only type information
@@ -91,11 +104,44 @@ class TypeName:
         pointers: the number of ``*``.
     """
 
-    kind: Literal["integer", "struct", "union", "enum", "typedef", "void"]
+    kind: TypeKind
     name: str
     size: int
     signed: bool
     pointers: int
+
+    @property
+    def tagged_name(self) -> str:
+        """The type without its pointers, as in C: ``struct file``, ``int``."""
+        match self.kind:
+            case TypeKind.STRUCT | TypeKind.UNION | TypeKind.ENUM:
+                return f"{self.kind.value} {self.name}"
+            case TypeKind.INTEGER | TypeKind.VOID | TypeKind.TYPEDEF:
+                return self.name
+            case _:
+                assert_never(self.kind)
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the language knows the type; all others need type information."""
+        match self.kind:
+            case TypeKind.INTEGER | TypeKind.VOID:
+                return True
+            case TypeKind.STRUCT | TypeKind.UNION | TypeKind.ENUM | TypeKind.TYPEDEF:
+                return False
+            case _:
+                assert_never(self.kind)
+
+    @property
+    def castable(self) -> bool:
+        """Whether values can be cast to it: it is a pointer, a number, or may be one."""
+        match self.kind:
+            case TypeKind.STRUCT | TypeKind.UNION | TypeKind.VOID:
+                return self.pointers > 0
+            case TypeKind.INTEGER | TypeKind.ENUM | TypeKind.TYPEDEF:
+                return True
+            case _:
+                assert_never(self.kind)
 
 
 @frozen

@@ -237,8 +237,7 @@ class BtfTypes:
             BtfError: the BTF has no such type.
         """
         kind = tree.type
-        tag = "" if kind.kind in ("typedef", "void") else f"{kind.kind} "
-        number = find_type(self.btf, f"{tag}{kind.name}")
+        number = find_type(self.btf, kind.tagged_name)
         operand = operand.address if isinstance(operand, PointerExpr | LValue) else operand
         value = _converted(operand, U64)
         if kind.pointers == 1:

@@ -53,6 +53,7 @@ from usdt.engine.language.tree import (
     Member,
     Name,
     Text,
+    TypeKind,
     Unary,
 )
 
@@ -202,7 +203,7 @@ class Resolver(StringComparisons):
 
     def _cast(self, tree: Cast) -> Node:
         kind = tree.type
-        if kind.kind not in ("integer", "void"):
+        if not kind.built_in:
             rebound = _rebind_cast(tree, self._untyped)
             if rebound is not None and self.scope.types is not None:
                 return self.resolve(rebound)
@@ -211,7 +212,7 @@ class Resolver(StringComparisons):
 
     def _cast_plain(self, kind: TypeName, operand: Node) -> Node:
         # Cast to an integer, or to a pointer to integers or void.
-        if kind.kind == "void":
+        if kind.kind is TypeKind.VOID:
             operand = operand.address if isinstance(operand, PointerExpr) else convert(operand, U64)
             if kind.pointers == 1:
                 return operand
@@ -232,8 +233,8 @@ class Resolver(StringComparisons):
             if node is not None:
                 return node
         kind = tree.type
-        name = kind.name if kind.kind == "typedef" else f"{kind.kind} {kind.name}"
-        close = closest(kind.name, NAMED_TYPES, 0.85) if kind.kind == "typedef" else ""
+        name = kind.tagged_name
+        close = closest(name, NAMED_TYPES, 0.85) if kind.kind is TypeKind.TYPEDEF else ""
         if close:
             raise self.scope.error(
                 tree, f"the type {name} is not known here; did you mean {close}?"
@@ -261,7 +262,7 @@ class Resolver(StringComparisons):
         # The target of a pointer that has a type from a cast, not from type information.
         if target.points_to is not None:
             inner = fold(Deref(target.address, U64, None, target.kernel))
-            if target.points_to.kind in ("integer", "void"):
+            if target.points_to.built_in:
                 return self._cast_plain(target.points_to, inner)
             followed = tree.operand if isinstance(tree, Unary) else tree.object
             cast = Cast(target.points_to, followed, tree.start, tree.end)
