@@ -89,6 +89,81 @@ def test_callbacks_and_patterns(shop: usdt.Provider, session: usdt.Session) -> N
     assert counts == {"kept:order": 2, "kept:begin": 1, "kept:end": 1}
 
 
+def test_callbacks_of_all_probes_are_one_stream_in_the_order_of_hits(
+    shop: usdt.Provider, session: usdt.Session
+) -> None:
+    order, begin, end = shop.probes
+    seen: list[tuple[str, int]] = []
+    for probe in ("kept:order(arg0)", "kept:begin(arg0)", "syscall:getppid", "kept:end(arg0)"):
+        session.on(probe, lambda event: seen.append((event.probe, event.time)))
+    for number in range(100):
+        begin.fire(number)
+        os.getppid()
+        order.fire(number, "x")
+        end.fire(number)
+    session.run(0.3)
+    assert [name for name, _ in seen] == [
+        "kept:begin",
+        "syscall:getppid",
+        "kept:order",
+        "kept:end",
+    ] * 100
+    times = [time for _, time in seen]
+    assert times == sorted(times)
+
+
+def test_each_callback_gets_the_events_of_its_own_probe(
+    shop: usdt.Provider, session: usdt.Session
+) -> None:
+    order, *_ = shop.probes
+    seen: list[tuple[str, dict[str, object]]] = []
+    session.on("kept:order(arg0)", lambda event: seen.append(("one", event.args)))
+    session.on("kept:order(arg0)", lambda event: seen.append(("two", event.args)))
+    session.on("kept:order(str(arg1), arg0 > 1)", lambda event: seen.append(("three", event.args)))
+    with pytest.raises(usdt.LanguageError, match="arg9 was asked for"):
+        session.on("kept:order(arg9)", lambda event: seen.append(("wrong", event.args)))
+    order.fire(1, "a")
+    order.fire(2, "b")
+    session.run(0.3)
+    # The kernel decides which of the probes at one place fires first.
+    assert sorted(seen[:2]) == [("one", {"arg0": 1}), ("two", {"arg0": 1})]
+    assert sorted(seen[2:]) == [
+        ("one", {"arg0": 2}),
+        ("three", {"str(arg1)": "b"}),
+        ("two", {"arg0": 2}),
+    ]
+
+
+@pytest.mark.parametrize("follow", [False, True], ids=["one process", "with children"])
+def test_callbacks_find_libraries_that_are_opened_before_and_after_them(*, follow: bool) -> None:
+    seen: list[str] = []
+    with (
+        start(build("default", "dlopened"), "-w", "-n", 1) as fixture,
+        usdt.Session(pid=fixture.wait_ready().pid, follow=follow) as session,
+    ):
+        listen = lambda event: seen.append(event.probe)  # noqa: E731
+        session.on("dlopened:before", listen)
+        session.on("plugin:counter", listen)  # opened later
+        fixture.send("open")
+        fixture.wait_line("opened")
+        session.run(0.3)
+        session.on("plugin:hit", listen)  # opened by now
+        fixture.fire()
+        expected = [hit["probe"] for hit in fixture.hits]
+        session.run(0.3)
+    assert len(set(expected)) == 3
+    assert seen == expected
+
+
+def test_a_probe_that_is_missing_is_said_beside_those_that_were_found(
+    session: usdt.Session,
+) -> None:
+    session.on("kept:order", lambda event: None)
+    session.on("kept:none_of_these", lambda event: None)  # it may come with a library
+    with pytest.raises(usdt.ProbeNotFound, match="no probe kept:none_of_these"):
+        session.run(10)
+
+
 def test_stacks_are_keys() -> None:
     with start(build("default", "args"), "-w", "-n", 1) as fixture:
         fixture.wait_ready()

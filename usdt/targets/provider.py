@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
-from usdt.base.frozen import replace
 from usdt.targets.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ class FileProbeProvider:
             if not targets.command:
                 raise TargetError("the command is empty")
             command = stack.enter_context(StoppedCommand(targets.command))
-        # Without probes of files, the files of all processes need not be searched.
-        targets = replace(targets, all_processes=targets.all_processes and bool(requests))
         tracer = Tracer(requests, targets, command, session, keys=options.keys)
         return stack.enter_context(tracer), command
 

@@ -188,6 +188,19 @@ class TargetSet(Closeable):
                     if not self._is_child(maps.pid):
                         raise
 
+    def files_again(self) -> Iterator[TracedFile]:
+        """Yield the files that the processes have mapped by now, also those reported before.
+
+        Raises:
+            TargetError: a process cannot be inspected.
+        """
+        if self._options.all_processes or self.following:  # a child may have mapped any file
+            yield from _mapped_anywhere()
+            return
+        self._maps = [MapsPoller(pid) for pid in self.pids]
+        for maps in self._maps:
+            yield from self._newly_mapped(maps)
+
     def _command_files(self, command: StoppedCommand) -> Iterator[TracedFile]:
         for path in command.files():
             yield TracedFile(path, path, file_identity(path), self._attach_pid(command.pid))

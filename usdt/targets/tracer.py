@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
@@ -56,19 +57,20 @@ class Tracer(Closeable):
     ) -> None:
         self.notices: list[str] = []
         self.attached = 0
+        self._keys = keys
+        self._library_timeout = targets.library_timeout
         self._files = KnownFiles()
-        self._finders = [finder_of(text, keys, self._files) for text in probes]
+        self._finders: list[ProbeFinder] = []
+        self._missing: list[_Missing] = []
+        made = [finder_of(text, keys, self._files) for text in probes]
         with contextlib.ExitStack() as undo:
             self._targets = undo.enter_context(TargetSet(targets, command, self.notices))
-            self._deadline: float | None = None
             # A command is stopped, and children may execute other programs at any time.
-            if targets.library_timeout is not None and not (command or self._targets.following):
-                self._deadline = time.monotonic() + targets.library_timeout
-            first_files = self._first_files()
-            self._missing = [finder for finder in self._finders if not finder.found]
+            if command or self._targets.following:
+                self._library_timeout = None
+            searched = self._search(made, self._targets.files)
             self._session = undo.enter_context(session(self._targets.task_filter))
-            for finder, files in _in_attach_order(first_files):
-                self._attach(finder, files)
+            self._attach_first(made, searched)
             self._targets.watch(self._session)
             self._resources = undo.pop_all()
 
@@ -88,6 +90,23 @@ class Tracer(Closeable):
         """The instructions of all programs."""
         return self._session.listings
 
+    def add(self, probes: Sequence[ProbeText]) -> None:
+        """Attach further probes.
+
+        Raises:
+            TracingError: a probe cannot be attached. Those attached before stay.
+        """
+        made = [finder_of(text, self._keys, self._files) for text in probes]
+        mapped: list[TracedFile] = []
+
+        def files() -> list[TracedFile]:
+            mapped.extend(self._targets.files_again())
+            return mapped
+
+        searched = self._search(made, files)
+        self._attach_new(mapped)  # among them may be files that the other probes do not know
+        self._attach_first(made, searched)
+
     def poll(self, timeout: float) -> list[Any]:
         """Return the next lines or events, none after ``timeout`` seconds; see Session.poll.
 
@@ -95,7 +114,8 @@ class Tracer(Closeable):
             ProbeNotFound: no library with a requested probe was loaded in time.
         """
         interval = self._targets.scan_interval
-        if interval is not None:
+        # Without probes of files, the files of all processes need not be searched.
+        if interval is not None and (self._finders or self._targets.pids):
             timeout = min(timeout, interval)
             self._attach_new(self._targets.new_files())
             self._check_missing()
@@ -129,36 +149,53 @@ class Tracer(Closeable):
 
     # ------------------------------------------------------------ at the start
 
-    def _first_files(self) -> list[tuple[ProbeFinder, list[TracedFile]]]:
+    def _search(
+        self, finders: Sequence[ProbeFinder], mapped_files: Callable[[], Iterable[TracedFile]]
+    ) -> list[list[TracedFile]]:
         # The files of each finder. Mapped files are the same for all, so they are listed once.
         pids = self._targets.pids
         found = []
         mapped: list[TracedFile] | None = None
-        for finder in self._finders:
+        for finder in finders:
             path = finder.text.path
             if path is not None and not finder.any_file:
                 files = self._targets.named_files(path, finder.read)
             elif path is not None and self._targets.scan_interval is None:
                 files = self._targets.files_by_pattern(path)
             else:
-                mapped = self._mapped_files(finder.text) if mapped is None else mapped
+                if mapped is None:
+                    self._check_target(finder.text)
+                    mapped = list(mapped_files())
                 files = [file for file in mapped if finder.wants(file)]
             notice = finder.expect(files, pids, more=bool(pids) and finder.any_file)
             self.notices += [notice] if notice else []
-            found.append((finder, files))
+            found.append(files)
         return found
 
-    def _mapped_files(self, text: ProbeText) -> list[TracedFile]:
+    def _check_target(self, text: ProbeText) -> None:
         if self._targets.scan_interval is None:
             raise TargetError(
                 f"{text.text}: no target: use -p PID, -c COMMAND, -a for all processes, or "
                 f"name the file: PATH:{text.provider}:{text.name}"
             )
-        return list(self._targets.files())
+
+    def _attach_first(
+        self, finders: Sequence[ProbeFinder], searched: Sequence[list[TracedFile]]
+    ) -> None:
+        # Attaches finders at the files in which they were searched. They are kept only if all of
+        # them can be attached.
+        before = self.attached
+        for finder, files in _in_attach_order([*zip(finders, searched, strict=True)]):
+            self._attach(finder, files, before)
+        self._finders += finders
+        limit = self._library_timeout
+        deadline = math.inf if limit is None else time.monotonic() + limit
+        self._missing.append(_Missing(finders, deadline))
 
     # ------------------------------------------------------------ attaching
 
-    def _attach(self, finder: ProbeFinder, files: Iterable[TracedFile]) -> None:
+    def _attach(self, finder: ProbeFinder, files: Iterable[TracedFile], before: int = 0) -> None:
+        # A failure is an error if no more sites than ``before`` are attached; else a message.
         failures: list[TracingError] = []
         for file in files:
             known = self._files[file]
@@ -174,7 +211,7 @@ class Tracer(Closeable):
                 self.attached += len(found.points) - len(failed)
                 known.attached = True
                 failures += [failure.error for failure in refused]
-        if failures and not self.attached:
+        if failures and self.attached == before:
             raise failures[0]
         self.notices += [f"not attached: {error}" for error in failures]
 
@@ -201,19 +238,30 @@ class Tracer(Closeable):
     def _check_missing(self) -> None:
         # A probe that was not found in time is an error, unless other probes are traced already:
         # then it is a message, so that their events are not lost.
-        self._missing = [finder for finder in self._missing if not finder.found]
-        late = self._deadline is not None and time.monotonic() >= self._deadline
-        if not self._missing or not (self.ended or late):
-            return
-        for finder in self._missing:
-            files = [known.file for known in self._files if finder.wants(known.file)]
-            try:
-                finder.expect(files, self._targets.pids, more=False)
-            except ProbeNotFound as err:
-                if not any(other.found for other in self._finders):
-                    raise
-                self.notices.append(str(err))
-        self._missing = []
+        for missing in list(self._missing):
+            finders = [finder for finder in missing.finders if not finder.found]
+            if not finders:
+                self._missing.remove(missing)
+            elif self.ended or time.monotonic() >= missing.deadline:
+                alone = len(finders) == len(missing.finders)
+                for finder in finders:
+                    self._report_missing(finder, alone=alone)
+                self._missing.remove(missing)
+
+    def _report_missing(self, finder: ProbeFinder, *, alone: bool) -> None:
+        files = [known.file for known in self._files if finder.wants(known.file)]
+        try:
+            finder.expect(files, self._targets.pids, more=False)
+        except ProbeNotFound as err:
+            if alone:
+                raise
+            self.notices.append(str(err))
+
+
+class _Missing(NamedTuple):
+    # Probes that were requested together, until the files with them are mapped.
+    finders: Sequence[ProbeFinder]
+    deadline: float
 
 
 def _in_attach_order(probes: Sequence[T]) -> Iterator[T]:

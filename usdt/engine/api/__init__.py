@@ -2,6 +2,7 @@
 
 sessions     ``Session``: several probes, callbacks and aggregates
 attach       attach probes and return their events
-events       ``Events``: the events of attached probes
+events       ``Events``: the events of attached probes; ``stream``: what it is made of
+listeners    callbacks of a ``Session``: one ordered stream
 aggregates   ``Aggregate``: a kernel aggregate as a mapping
 """

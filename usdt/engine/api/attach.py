@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import ProbeKind, ProbeText
     from usdt.engine.output.formatters import Event
     from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.run.options import TraceOptions
+    from usdt.engine.runtime.session import BpfSession
 
-__all__ = ("open_events", "parse_probes", "symbolizer", "target_options")
+__all__ = ("attach_and_release", "open_events", "parse_probes", "symbolizer", "target_options")
 
 
 def target_options(
@@ -112,8 +114,6 @@ def open_events(
         TracingError: a probe cannot be attached, or a process does not exist.
     """
     stacks = StackResolver(symbolizer, lines=lines)
-    stacks.wanted = any(map(wants_user_symbols, requests))
-    stacks.begin(())
 
     def session(tasks: TaskFilter) -> RingBufferSession:
         return RingBufferSession(
@@ -123,10 +123,37 @@ def open_events(
             max_string=options.max_string,
         )
 
+    attached, release = attach_and_release(stacks, targets, requests, session, options)
+    return Events(attached.targets, release, on_event, lambda: stacks.observe(()))
+
+
+def attach_and_release(
+    stacks: StackResolver,
+    targets: TargetOptions,
+    requests: Sequence[ProbeText],
+    session: Callable[[TaskFilter], BpfSession],
+    options: TraceOptions,
+) -> tuple[AttachedProbes, Callable[[], None]]:
+    """Attach probes and let the command of ``targets`` run.
+
+    Args:
+        stacks: resolves the stacks; closed with the probes.
+        targets: the processes to trace.
+        requests: the probes.
+        session: makes the session that traces these processes.
+        options: how to attach.
+
+    Returns:
+        What is attached, and the function that detaches it and frees everything.
+
+    Raises:
+        TracingError: a probe cannot be attached, or a process does not exist.
+    """
+    stacks.wanted = any(map(wants_user_symbols, requests))
+    stacks.begin(())
     with contextlib.ExitStack() as stack:
         stack.callback(stacks.close)
         attached = attach_probes(stack, targets, requests, session, options)
         if attached.command is not None:
             attached.command.release()
-        release = stack.pop_all().close
-    return Events(attached.targets, release, on_event, lambda: stacks.observe(()))
+        return attached, stack.pop_all().close

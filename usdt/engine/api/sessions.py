@@ -11,6 +11,7 @@ from usdt.base.errors import TracingError
 from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_linear
 from usdt.engine.api.aggregates import Aggregate
 from usdt.engine.api.attach import open_events, parse_probes, target_options
+from usdt.engine.api.listeners import Listeners
 from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
 from usdt.engine.language import parse_items
 from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
@@ -77,7 +78,9 @@ class Session:
         self._max_string = max_string
         self._lines = lines
         self._aggregates: list[Aggregate] = []
-        self._listeners: list[tuple[Events, Callable[[Event], object]]] = []
+        self._listeners = Listeners(
+            self._target_options, TraceOptions(buffer, max_string), lines=lines
+        )
         self._events: list[Events] = []
         self._closed = threading.Event()
 
@@ -101,13 +104,18 @@ class Session:
     def on(self, probe: str, callback: Callable[[Event], object]) -> None:
         """Register ``callback``: run() calls it with every event of a probe.
 
+        Events of all probes that have callbacks are one stream, in the order of the hits. Of
+        several probes at one place, the kernel decides which fires first.
+
         Raises:
             TracingError: as from attach().
 
         Example:
             >>> session.on("myapp:error(str(arg0))", lambda event: print(event.args))
         """
-        self._listeners.append((self.attach(probe), callback))
+        self._check()
+        (request,) = parse_probes([probe], self.kind)
+        self._listeners.add(request, callback)
 
     def count(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate:
         """Count hits in the kernel.
@@ -216,16 +224,16 @@ class Session:
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._closed.is_set():
-            busy = self._dispatch()
+            busy = self._listeners.dispatch()
             ended = [aggregate.look() for aggregate in self._aggregates]
             over = bool(self._target_options.pids) and not busy and all(ended)
-            over = over and all(events.ended for events, _ in self._listeners)
+            over = over and self._listeners.ended
             if over or (deadline is not None and time.monotonic() >= deadline):
                 break
             if not busy:
                 left = _PAUSE if deadline is None else max(0.0, deadline - time.monotonic())
                 self._closed.wait(min(_PAUSE, left))
-        self._dispatch()
+        self._listeners.dispatch()
 
     def close(self) -> None:
         """Detach everything; aggregates keep their values.
@@ -236,6 +244,7 @@ class Session:
         with contextlib.ExitStack() as stack:
             for aggregate in self._aggregates:
                 stack.callback(aggregate.close)
+            stack.callback(self._listeners.close)
             for events in self._events:
                 stack.callback(events.close)
 
@@ -265,15 +274,6 @@ class Session:
         made = Aggregate(aggregation, requests, self._target_options, options, lines=self._lines)
         self._aggregates.append(made)
         return made
-
-    def _dispatch(self) -> bool:
-        # Returns whether there were events.
-        busy = False
-        for events, callback in self._listeners:
-            for event in events.poll(0.0):
-                busy = True
-                callback(event)
-        return busy
 
     def _check(self) -> None:
         if self._closed.is_set():

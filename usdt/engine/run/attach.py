@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.bpf.link import UprobeMethod
+from usdt.engine.run.protocols import AttachResult
 from usdt.engine.run.registry import kind_of, provider_of, target_provider
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.options import TargetOptions, TraceOptions
-    from usdt.engine.run.protocols import AttachResult, SpawnedCommand, TracedTargets
+    from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import BpfSession
 
-__all__ = ("AttachedProbes", "attach_probes", "uprobe_method")
+__all__ = ("AttachedProbes", "attach_more", "attach_probes", "uprobe_method")
 
 
 @frozen
@@ -29,11 +30,13 @@ class AttachedProbes:
         targets: the processes and the probes of their files.
         command: the started command, stopped until release(); None without a command.
         kernel_sites: number of attached sites in the kernel.
+        session: the session that traces them.
     """
 
     targets: TracedTargets
     command: SpawnedCommand | None
     kernel_sites: int
+    session: BpfSession
 
     @property
     def sites(self) -> int:
@@ -63,8 +66,8 @@ def attach_probes(
     Raises:
         TracingError: a probe cannot be attached, or a process does not exist.
     """
-    kernel = [request for request in requests if kind_of(request).in_kernel]
-    files = [request for request in requests if not kind_of(request).in_kernel]
+    kernel, files = _by_place(requests)
+    sessions: list[BpfSession] = []
     results: list[AttachResult] = []
 
     def with_kernel_probes(tasks: TaskFilter) -> BpfSession:
@@ -72,17 +75,49 @@ def attach_probes(
         try:
             if options.progress is not None:
                 made.show_progress(options.progress)
-            results.append(provider_of(kind_of(kernel[0])).attach(made, kernel, options))
+            results.append(_attach_kernel(made, kernel, options))
         except BaseException:
             made.close()
             raise
+        sessions.append(made)
         return made
 
-    factory = with_kernel_probes if kernel else session
-    traced, command = target_provider().trace(stack, targets, files, factory, options)
-    for result in results:
-        traced.notices += result.notices
-    return AttachedProbes(traced, command, sum(result.sites for result in results))
+    traced, command = target_provider().trace(stack, targets, files, with_kernel_probes, options)
+    traced.notices += results[0].notices
+    return AttachedProbes(traced, command, results[0].sites, sessions[0])
+
+
+def attach_more(
+    attached: AttachedProbes, requests: Sequence[ProbeText], options: TraceOptions
+) -> None:
+    """Attach further probes to the session of others.
+
+    Args:
+        attached: what is attached.
+        requests: the probes.
+        options: how to attach.
+
+    Raises:
+        TracingError: a probe cannot be attached. The others stay.
+    """
+    kernel, files = _by_place(requests)
+    attached.targets.notices += _attach_kernel(attached.session, kernel, options).notices
+    if files:
+        attached.targets.add(files)
+
+
+def _by_place(requests: Sequence[ProbeText]) -> tuple[list[ProbeText], list[ProbeText]]:
+    # Probes of the kernel, and probes of files.
+    kernel = [request for request in requests if kind_of(request).in_kernel]
+    return kernel, [request for request in requests if not kind_of(request).in_kernel]
+
+
+def _attach_kernel(
+    session: BpfSession, requests: Sequence[ProbeText], options: TraceOptions
+) -> AttachResult:
+    if not requests:
+        return AttachResult(0)
+    return provider_of(kind_of(requests[0])).attach(session, requests, options)
 
 
 def uprobe_method(options: TraceOptions) -> UprobeMethod | None:

@@ -108,6 +108,13 @@ class TracedTargets(Protocol):
     def attached(self) -> int:
         """The number of attached sites."""
 
+    def add(self, requests: Sequence[ProbeText]) -> None:
+        """Attach further probes of files, as :meth:`TargetProvider.trace` does.
+
+        Raises:
+            TracingError: a probe cannot be attached. Those attached before stay.
+        """
+
     def poll(self, timeout: float) -> list[Any]:
         """Return the next records; an empty list after ``timeout`` seconds."""
 
