@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -259,3 +260,26 @@ def test_strings_arrays_bitfields_symbols_and_filters(
         shown, _ = tool.communicate(timeout=patient(30))
     assert " at=do_sys_openat2" in shown
     assert f' name="{path}" how={{0x' in shown
+
+
+@pytest.mark.usefixtures("kernel_events")
+@pytest.mark.parametrize("command", ["define", "watch"])
+def test_a_function_without_probes_is_refused_with_the_reason(command: str) -> None:
+    blacklist = Path("/sys/kernel/debug/kprobes/blacklist").read_text()
+    name = blacklist.splitlines()[0].split("\t")[1]
+    said = event(command, f"p:usdt_test/none {name}", code=1).stderr
+    assert "Failed to register probe event" in said
+    assert f"({name} is " in said
+    assert "kprobes blacklist" in said or "notrace" in said
+
+
+@pytest.mark.usefixtures("kernel_events")
+def test_watch_shows_where_probes_are_by_symbol(tmp_path: Path) -> None:
+    lines = ("p:entry do_sys_openat2", "r:back do_sys_openat2 $retval:s32")
+    with watching(*lines) as tool:
+        _open(tmp_path / "made")
+        tool.send_signal(signal.SIGINT)
+        out, _ = tool.communicate(timeout=patient(30))
+    mine = [line for line in out.splitlines() if f" {os.getpid()} " in line]
+    assert any(" kprobes/entry (do_sys_openat2+0x0)" in line for line in mine), mine
+    assert any(re.search(r" kprobes/back \(\w+\+0x\w+ <- do_sys_openat2\) ", x) for x in mine), mine

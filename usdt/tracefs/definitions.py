@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = (
     "EVENT_FILES",
     "DefinedEvent",
+    "DefinitionRefused",
     "define_event",
     "kprobe_misses",
     "list_events",
@@ -58,6 +59,20 @@ _HINTS = {
 }
 
 
+class DefinitionRefused(TracingError):  # noqa: N818 - the name states the error
+    """A definition that the kernel refuses, with the text and column of its error_log.
+
+    Attributes:
+        line: the definition.
+        reason: the kernel's text.
+    """
+
+    def __init__(self, line: str, reason: str, column: int) -> None:
+        super().__init__(f"the kernel refuses {line!r}: {reason}, at column {column + 1}")
+        self.line = line
+        self.reason = reason
+
+
 class DefinedEvent:
     """A defined event: the file with its definition, and its name ``GROUP/EVENT``."""
 
@@ -77,7 +92,8 @@ def define_event(root: Path, file: str, line: str, name: str) -> DefinedEvent:
 
     Raises:
         NotSupported: the kernel has no events of this kind.
-        TracingError: the kernel refuses; the message has the entry of its error_log.
+        DefinitionRefused: the kernel refuses.
+        SyscallError: the kernel refuses, and its error_log does not say why.
     """
     path = root / file
     try:
@@ -185,9 +201,7 @@ def _refused(root: Path, line: str, error: OSError) -> TracingError:
     for _, text, command, spaces in reversed(_LOGGED.findall(log)):
         if command.strip() == definition:
             column = max(0, len(spaces) - _CARET)
-            return TracingError(
-                f"the kernel refuses {definition!r}: {text}, at column {column + 1}"
-            )
+            return DefinitionRefused(definition, text, column)
     hint = _HINTS.get(number, "")
     tail = f" ({hint})" if hint else ""
     return SyscallError(number, f"defining {definition!r}", tail.strip(" ()"))

@@ -18,7 +18,7 @@ from usdt.base.frozen import frozen
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import combined
-from usdt.tracefs.definitions import EVENT_FILES, define_event, remove_event
+from usdt.tracefs.definitions import EVENT_FILES, DefinitionRefused, define_event, remove_event
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = (
     "define",
     "definition_arguments",
     "dialect_of",
+    "explained",
     "modernized",
     "parse_definitions",
     "read_lines",
@@ -41,6 +42,8 @@ _HELP = """Define events that stay until they are removed. DEFINITION is in the 
 kprobe event define 'p:opened do_sys_openat2 name=+0($arg2):ustring'
 kprobe event define -i definitions.txt --dry-run
 """
+
+_NOT_REGISTERED = "Failed to register probe event"  # the kernel's text for blacklisted functions
 
 #: Adds the arguments DEFINITION… (``words``) and -i (``files``).
 definition_arguments = combined(
@@ -69,10 +72,10 @@ def define(words: tuple[str, ...], files: tuple[str, ...], *, dry_run: bool) -> 
             continue
         try:
             defined.append(define_event(root, item.file, str(item.definition), item.name))
-        except TracingError:
+        except TracingError as err:
             for event in reversed(defined):
                 remove_event(root, event)
-            raise
+            raise explained(err) from err
         click.echo(printable(item.name))
 
 
@@ -127,9 +130,27 @@ def modernized(line: str, dialect: Dialect) -> str:
     return text
 
 
+def explained(error: TracingError) -> TracingError:
+    """Return an error with the reason why its function takes no probe, if the kernel omits it."""
+    if not isinstance(error, DefinitionRefused) or error.reason != _NOT_REGISTERED:
+        return error
+    named = _function(error.line)
+    if named is None:
+        return error
+    from kprobe.functions.prototypes import current_functions  # noqa: PLC0415 - only for an error
+
+    why = current_functions().why_not_traceable(named[2])
+    return TracingError(f"{error} ({named[2]} is {why})") if why else error
+
+
+def _function(line: str) -> re.Match[str] | None:
+    # (module or None, function) of a definition, if it is one on a function of the kernel.
+    return re.fullmatch(r"(?:(\w+):)?([A-Za-z_]\w*)(?:[+%].*)?", line.split()[1])
+
+
 def _parameters(line: str) -> set[str]:
     # From BTF, if the definition is of a function that is in it.
-    matched = re.fullmatch(r"(?:(\w+):)?([A-Za-z_]\w*)(?:[+%].*)?", line.split()[1])
+    matched = _function(line)
     if matched is None:
         return set()
     from usdt.btf.format import Kind  # noqa: PLC0415 - BTF, only if needed
