@@ -127,6 +127,39 @@ def test_an_event_lives_until_it_is_removed(place: str, mine: str, program: Path
     assert mine not in event("list").stdout
 
 
+def test_a_pattern_removes_a_group_once_that_is_confirmed(place: str, mine: str) -> None:
+    names = [f"{mine}/one", f"{mine}/two"]
+    event("define", f"p:{mine}/one {place}", f"p:{mine}/two {place}")
+    said = event("remove", f"{mine}/*", code=2).stderr  # there is no terminal
+    assert "The pattern matches 2 events; to remove them, add --yes." in said
+    assert all(name in event("list").stdout for name in names)
+    event("enable", names[0])
+    said = event("remove", "--yes", f"{mine}/*", code=1).stderr
+    assert f"Error: removing {names[0]}: Device or resource busy (the event is in use)" in said
+    assert names[0] in event("list").stdout
+    assert names[1] not in event("list").stdout
+    event("disable", names[0])
+    event("remove", "--yes", f"{mine}/*")
+    assert mine not in event("list").stdout
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0)])
+def test_a_terminal_is_asked(place: str, mine: str, answer: str, code: int) -> None:
+    event("define", f"p:{mine}/one {place}", f"p:{mine}/two {place}")
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [KPROBE, "event", "remove", f"{mine}/*"], stdin=theirs, stderr=subprocess.PIPE, text=True
+    ) as tool:
+        os.close(theirs)
+        os.write(ours, answer.encode())
+        _, said = tool.communicate(timeout=patient(30))
+    os.close(ours)
+    assert tool.returncode == code
+    assert f"  {mine}/one\n  {mine}/two\nRemove 2 events? [y/N]: " in said
+    assert ("nothing is removed" in said) is bool(code)
+    assert (mine in event("list").stdout) is bool(code)
+
+
 def test_definitions_come_from_files_too(tmp_path: Path, place: str, mine: str) -> None:
     path = tmp_path / "definitions"
     path.write_text(f"# mine\np:{mine}/one {place}\n\n")

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf.rcu import expedited_rcu
-from usdt.tracefs.definitions import orphaned_events, remove_event, remove_group
+from usdt.tracefs.definitions import list_events, orphaned_events, remove_event, remove_group
 from usdt.tracefs.instance import Instance, orphaned_instances, remove_instance
 from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from usdt.tracefs.definitions import DefinedEvent
     from usdt.tracefs.format import EventFormat
     from usdt.tracefs.trace_pipe_reader import RawRecord
 
-__all__ = ("EventRequest", "EventSession", "TraceRecord", "clean")
+__all__ = ("EventRequest", "EventSession", "TraceRecord", "clean", "remove_events")
 
 _MANY = 256  # events, whose removal is worth expedited grace periods
 
@@ -159,22 +161,37 @@ def clean(root: Path) -> tuple[list[str], list[str]]:
             gone.append(f"instance {path.name}")
         except SyscallError as err:
             stuck.append(str(err))
-    left = orphaned_events(root)
-    with expedited_rcu() if len(left) >= _MANY else contextlib.nullcontext():
-        _clean_events(root, left, gone, stuck)
+    removed, failures = remove_events(root, orphaned_events(root))
+    return gone + [f"event {name}" for name in removed], stuck + failures
+
+
+def remove_events(root: Path, events: Iterable[DefinedEvent]) -> tuple[list[str], list[str]]:
+    """Remove events; all of a group at once, because thousands one by one take minutes.
+
+    Returns:
+        (names of the removed events, error messages for those that could not be removed).
+    """
+    # An event is listed once for each of its attach points.
+    chosen = {(event.file, event.name): event for event in events}
+    others = {
+        _group(event) for event, _ in list_events(root) if (event.file, event.name) not in chosen
+    }
+    sizes = Counter(map(_group, chosen.values()))
+    group_removed = {group: False for group, size in sizes.items() if size == 1 or group in others}
+    gone, stuck = [], []
+    with expedited_rcu() if len(chosen) >= _MANY else contextlib.nullcontext():
+        for event in chosen.values():
+            group = _group(event)
+            if group not in group_removed:
+                group_removed[group] = remove_group(root, event)
+            try:
+                if not group_removed[group]:
+                    remove_event(root, event)
+                gone.append(event.name)
+            except SyscallError as err:
+                stuck.append(str(err))
     return gone, stuck
 
 
-def _clean_events(root: Path, left: list[DefinedEvent], gone: list[str], stuck: list[str]) -> None:
-    group_removed: dict[tuple[str, str], bool] = {}
-    # An event is listed once for each of its attach points.
-    for event in {(event.file, event.name): event for event in left}.values():
-        group = event.file, event.name.partition("/")[0]
-        if group not in group_removed:  # one by one, thousands take minutes
-            group_removed[group] = remove_group(root, event)
-        try:
-            if not group_removed[group]:
-                remove_event(root, event)
-            gone.append(f"event {event.name}")
-        except SyscallError as err:
-            stuck.append(str(err))
+def _group(event: DefinedEvent) -> tuple[str, str]:
+    return event.file, event.name.partition("/")[0]

@@ -1,8 +1,9 @@
 """``kprobe event``: define and watch events of the kernel's event tracer.
 
 definitions       read and define definitions; options that name them
-check, watch      the commands of these names
-tracefs_events    commands on events that exist: list, show, enable, disable, filter, remove, clean
+check             the command of this name; watch: that, too; rendering: the hits that it shows
+tracefs_events    commands on events that exist: list, show, enable, disable, filter
+removal           remove, clean
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ event = LazyGroup(
         "enable": (f"{_EVENTS}:enable", "Enable events in the shared buffer."),
         "disable": (f"{_EVENTS}:disable", "Disable events in the shared buffer."),
         "filter": (f"{_EVENTS}:set_filter", "Show or set the filter of an event."),
-        "remove": (f"{_EVENTS}:remove", "Remove events."),
-        "clean": (f"{_EVENTS}:clean", "Remove events that killed runs left behind."),
+        "remove": ("kprobe.cli.event.removal:remove", "Remove events, by name or pattern."),
+        "clean": ("kprobe.cli.event.removal:clean", "Remove events that killed runs left behind."),
     },
 )

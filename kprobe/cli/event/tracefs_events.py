@@ -1,4 +1,4 @@
-"""Commands on events that exist: list, show, enable, disable, filter, remove, clean."""
+"""Commands on events that exist: list, show, enable, disable, filter."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kprobe.cli.event.removal import matching_events
 from usdt.base.errors import SyscallError, TracingError
 from usdt.base.text import printable, printable_lines
-from usdt.engine.cli.click_group import plural, say
-from usdt.tracefs.definitions import list_events, remove_event
+from usdt.engine.cli.click_group import plural
+from usdt.tracefs.definitions import list_events
 from usdt.tracefs.mount import tracefs, write_control
 from usdt.tracefs.owner import is_orphan, is_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from usdt.tracefs.definitions import DefinedEvent
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("clean", "disable", "enable", "list_command", "remove", "set_filter", "show")
+__all__ = ("disable", "enable", "list_command", "set_filter", "show")
 
 _events_argument = click.argument("events", metavar="GROUP/EVENT...", nargs=-1, required=True)
 
@@ -91,7 +91,7 @@ def _to_json(event: str, event_format: EventFormat) -> dict[str, Any]:
 def _format_text(root: Path, event: str) -> str:
     full_name = event.replace(":", "/", 1)
     if "/" not in full_name:
-        matching = list(_matching(root, event))
+        matching = list(matching_events(root, event))
         full_name = matching[0] if len(matching) == 1 else event
     text = _read(_folder(root, full_name, event) / "format")
     if not text:
@@ -147,45 +147,6 @@ def _folder(root: Path, full_name: str, event: str) -> Path:
     if not group or not name or ".." in (group, name) or "/" in name:
         raise TracingError(f"{event}: expected GROUP/EVENT, such as sched/sched_switch")
     return root / "events" / group / name
-
-
-@click.command("remove")
-@click.argument("events", metavar="[GROUP/]EVENT...", nargs=-1, required=True)
-def remove(events: tuple[str, ...]) -> None:
-    """Remove events. A name without a group must be unique."""
-    root = tracefs()
-    for wanted in events:
-        matching = _matching(root, wanted)
-        if not matching:
-            raise TracingError(f"no probe event {wanted}; list them with: kprobe event list")
-        if len(matching) > 1:
-            names = ", ".join(sorted(matching))
-            raise TracingError(f"{wanted} is ambiguous: {names}; add the group")
-        remove_event(root, *matching.values())
-
-
-def _matching(root: Path, wanted: str) -> dict[str, DefinedEvent]:
-    # The probe events, by GROUP/EVENT, that ``wanted`` names with or without the group.
-    return {
-        event.name: event
-        for event, _ in list_events(root)
-        if wanted in (event.name, event.name.partition("/")[2], event.name.replace("/", ":", 1))
-    }
-
-
-@click.command("clean")
-def clean() -> int:
-    """Remove events that killed runs of this toolkit left behind, and no others."""
-    from usdt.tracefs.session import clean as remove_leftovers  # noqa: PLC0415 - with the tracer
-
-    removed, failures = remove_leftovers(tracefs())
-    for line in removed:
-        click.echo(printable(f"removed {line}"))
-    for line in failures:
-        say(line)
-    if not removed and not failures:
-        say("nothing to remove")
-    return 1 if failures else 0
 
 
 def _read(path: Path) -> str:
