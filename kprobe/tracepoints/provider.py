@@ -89,7 +89,7 @@ def _points(
 ) -> list[AttachPoint]:
     names = {*_names(request.items), *_names(keys)}
     if request.kind == "syscall":
-        return _syscalls(request, returns="return" in names)
+        return _syscalls(request, returns="return" in names, timed="duration" in names)
     if "return" in names:
         raise LanguageError(
             request.text, 0, f"a {request.kind} has no return value; a syscall: has"
@@ -100,9 +100,10 @@ def _points(
     return _events(request, names, shown=not (counts or values), notices=notices)
 
 
-def _syscalls(request: ProbeText, *, returns: bool) -> list[AttachPoint]:
+def _syscalls(request: ProbeText, *, returns: bool, timed: bool) -> list[AttachPoint]:
     from kprobe.tracepoints import syscalls  # noqa: PLC0415 - only for them
 
+    returns = returns or timed
     calls = syscalls.matching(request.name)
     if returns and len(calls) == 1 and syscalls.never_returns(calls[0]):
         raise TracingError(f"syscall:{calls[0].name} does not return")
@@ -111,7 +112,7 @@ def _syscalls(request: ProbeText, *, returns: bool) -> list[AttachPoint]:
             f"syscall:{call.name}",
             syscalls.arguments_of(call, returns=returns),
             SyscallTarget(call.number, returns),
-            syscalls.call_stack(call) if returns else None,
+            syscalls.call_stack(call, timed=timed) if returns else None,
         )
         for call in calls
         if not (returns and syscalls.never_returns(call))

@@ -64,6 +64,7 @@ _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replac
 # Entry and return have the same struct pt_regs at the top of the thread's kernel stack. The thread
 # ID may change in between: execve() makes the calling thread the leader of its process.
 _STACK = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
+_TIMED = replace(_STACK, arguments_stay=True)
 _WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
 # Arguments that are addresses, though their type is unsigned long
@@ -195,9 +196,14 @@ def _decode_socket_address(
         found[index] = replace(address, display=Display.SOCKET_ADDRESS, length=size)
 
 
-def call_stack(call: SystemCall) -> EntryReturnMatch | None:
-    """Return how entry and return are matched; None if nothing is stored at entry."""
-    return _STACK if call.name in _KEPT else None
+def call_stack(call: SystemCall, *, timed: bool = False) -> EntryReturnMatch | None:
+    """Return how entry and return are matched; None if nothing is stored at entry.
+
+    ``timed``: the time of the entry is.
+    """
+    if call.name in _KEPT:
+        return _STACK
+    return _TIMED if timed else None
 
 
 def narrow_program(pid: int) -> bool:

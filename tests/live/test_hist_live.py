@@ -132,7 +132,7 @@ def test_steps_that_are_none_are_refused() -> None:
 
 
 def test_intervals_that_are_no_number_are_refused() -> None:
-    reason = "-i: nan is not a number of seconds"
+    reason = "'nan' is not a duration; write "
     words = ("-a", "a:b(arg0)", "-i", "nan")
     assert all(reason in run_usdt(name, *words).stderr for name in ("hist", "heatmap"))
 

@@ -101,7 +101,8 @@ class FunctionRequest:
     def _check(self, file: FunctionFile, found: list[ProbeFunction]) -> list[ProbeFunction]:
         # The functions that have all values that the items need.
         names = {name for item in self.text.items for name in names_in(item.expression)}
-        bad = [one for one in found if one.no_return] if "return" in names else []
+        ends = sorted(names & {"duration", "return"})
+        bad = [one for one in found if one.no_return] if ends else []
         if bad and len(bad) == len(found):
             raise TracingError(f"{file.path}: no return probe on {bad[0].name}: {bad[0].no_return}")
         if bad:
@@ -114,8 +115,8 @@ class FunctionRequest:
         if inside is None:
             return found
         arguments = [name for name in names if name.startswith("arg") and name[3:].isdigit()]
-        if "return" in names or arguments:
-            what = "return" if "return" in names else min(arguments)
+        if ends or arguments:
+            what = min(ends or arguments)
             raise LanguageError(
                 self.text.text,
                 max(self.text.text.rfind(what), 0),

@@ -149,12 +149,21 @@ def test_addresses_of_32_bits_have_no_sign() -> None:
     assert made.outputs[2] == whole.outputs[2]
 
 
+def test_a_duration_needs_the_time_of_the_entry_alone() -> None:
+    made = split_entry_return(plan("duration > 1ms, arg0", _ARGUMENTS), arguments_stay=True)
+    assert made is not None
+    assert made.entry is not None
+    assert (made.timed, made.entry.outputs, made.entry.predicates) == (True, (), ())
+    assert split_entry_return(plan("return", _ARGUMENTS), arguments_stay=True) is None
+
+
 _SHAPES = (
     "arg0, return",
     "str(arg0), arg3, return > 0, arg1 > 2 && arg2 != 3, return",
     'str(arg0) == "x" || *(long *)arg1 == 0, buf(arg0, return), buf(arg1, arg2), return / arg2',
     "*(int *)(arg0 + 8) + return, ustack, comm, func, arg3, return == arg3",
     'out(*(int *)arg3), out(str(arg0)) == "x", buf(arg1, out(*(long *)arg2)), arg3 > 1',
+    "arg0, duration, duration / arg1 > 10ms, arg2 > 1",
 )
 
 
@@ -169,6 +178,8 @@ def test_programs_of_both_ends_are_whole(items: str, *, sleepable: bool) -> None
     for number in range(1, 12):
         for accept in (TaskFilter(), TaskFilter((1, 2), (3, 4))):
             for entry, ours in ((True, made.entry), (False, made.returned)):
-                part = EntryReturnRole(entry=entry, pair=1, size=made.size, stack=stack)
+                part = EntryReturnRole(
+                    entry=entry, pair=1, size=made.size, stack=stack, timed=made.timed
+                )
                 others = [ProgramVariant(number + 100 * n, 0, ours, part) for n in range(3)]
                 assert len(generate(others, accept, sleepable=sleepable)) > 3 * 20

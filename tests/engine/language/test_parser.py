@@ -21,6 +21,11 @@ from usdt.engine.language.tree import (
     Unary,
 )
 
+_EXPECTED = "expected a number, or a duration in ns, us, ms, s or m"
+_NO_FLOATS = (
+    "floating-point constants are not part of the language; a duration has a unit, as in 2.5ms"
+)
+
 
 def tree(text: str):
     return parse_expression(text).expression
@@ -299,6 +304,11 @@ CONSTANTS = [
     ("1uLL", 1, True, 8, "unsigned long long"),
     ("0xFFul", 255, True, 8, "hexadecimal digits are no suffix"),
     ("0" * 5000 + "1", 1, False, 4, "thousands of leading zeros"),
+    ("500ns", 500, False, 8, "a duration in nanoseconds"),
+    ("10us", 10_000, False, 8, "a duration in microseconds, not a number with the suffix u"),
+    ("2.5ms", 2_500_000, False, 8, "a fraction of a millisecond"),
+    ("1s", 10**9, False, 8, "a second"),
+    ("2m", 120 * 10**9, False, 8, "two minutes"),
     ("'A'", 65, False, 4, "a character"),
     (r"'\''", 39, False, 4, "an escaped character"),
     (r"'\x7f'", 127, False, 4, "a character by number"),
@@ -448,12 +458,14 @@ BAD_ITEMS = [
      " expected at most 18446744073709551615"), "beyond 64 bits"),
     ("§" + "9" * 9000, "'" + "9" * 39 + "…' is beyond 64 bits:"
      " expected at most 18446744073709551615", "thousands of digits"),
-    ("§1.5", "found '1.5': floating-point constants are not part of the language", "a fraction"),
-    ("§1e5", "found '1e5': floating-point constants are not part of the language", "an exponent"),
+    ("§1.5", f"found '1.5': {_NO_FLOATS}", "a fraction"),
+    ("§1e5", f"found '1e5': {_NO_FLOATS}", "an exponent"),
     ("§08", "found '08': a number that begins with 0 is octal, and 8 no octal digit", "octal 8"),
-    ("§0x", "found '0x': expected a number", "hexadecimal without digits"),
-    ("§12ab", "found '12ab': expected a number", "letters in a number"),
-    ("§1lul", "found '1lul': expected a number", "a wrong suffix"),
+    ("§10x", f"found '10x': {_EXPECTED}", "a unit that is none"),
+    ("§99999999999m", "'99999999999m' is beyond 64 bits of nanoseconds", "a long duration"),
+    ("§0x", f"found '0x': {_EXPECTED}", "hexadecimal without digits"),
+    ("§12ab", f"found '12ab': {_EXPECTED}", "letters in a number"),
+    ("§1lul", f"found '1lul': {_EXPECTED}", "a wrong suffix"),
     ("§'ab'", "found 'ab': strings stand in double quotes", "a string in single quotes"),
     ("§''", "found '': a character constant holds one character", "no character"),
     (r"§'\xff'", r"'\xff' is 255 or -1, as the CPU has it: write the number",

@@ -1,4 +1,4 @@
-"""A group that imports commands on demand; errors, exit codes, messages and sizes.
+"""A group that imports commands on demand; errors, exit codes, messages, sizes and durations.
 
 This module imports nothing of the engine, so that ``--help`` is fast.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import select
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from usdt.base.durations import nanoseconds
 from usdt.base.text import closest, printable
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from usdt.base.errors import LanguageError
 
-__all__ = ("SIZE", "LazyGroup", "messages_said", "plural", "run", "say")
+__all__ = ("SIZE", "LazyGroup", "Seconds", "messages_said", "plural", "run", "say")
 
 
 class LazyGroup(click.Group):
@@ -129,6 +131,28 @@ class Size(click.ParamType[int]):
 
 
 SIZE = Size()
+
+
+class Seconds(click.FloatRange):
+    """A click parameter type: a number of seconds, or a duration with its unit: ``500ms``, ``2m``.
+
+    The arguments are those of :class:`click.FloatRange`.
+    """
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        duration = nanoseconds(str(value))
+        if duration is not None:
+            value = duration / 1e9
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a duration; write 500us, 10ms, 1.5s, 2m or seconds.")
+        return float(super().convert(seconds, param, ctx))
 
 
 def plural(number: int, noun: str) -> str:

@@ -5,7 +5,6 @@ This module imports nothing of the engine, so that ``--help`` is fast.
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import click
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import SIZE
+from usdt.engine.cli.click_group import SIZE, Seconds
 from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
 from usdt.engine.run.options import (
     LIBRARY_TIMEOUT,
@@ -140,9 +139,6 @@ def _check(values: dict[str, Any]) -> None:
         raise click.UsageError("-p, -c and -a exclude one another")
     if values.get("folded") and values["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
-    for flag, name in (("-d", "duration"), ("-i", "interval")):
-        if math.isnan(values.get(name) or 0):  # click.FloatRange accepts nan
-            raise click.UsageError(f"{flag}: nan is not a number of seconds")
 
 
 def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
@@ -211,9 +207,9 @@ target_options = combined(
 duration_option = click.option(
     "-d",
     "--duration",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Stop after this time.",
+    type=Seconds(0, min_open=True),
+    metavar="DURATION",
+    help="Stop after this time: seconds, or 500ms, 2m, …",
 )
 
 
@@ -359,8 +355,8 @@ def interval_option(text: str, default: float | None = None) -> Decorator:
     return click.option(
         "-i",
         "--interval",
-        type=click.FloatRange(0.01, 86400),
-        metavar="SECONDS",
+        type=Seconds(0.01, 86400),
+        metavar="DURATION",
         default=default,
         show_default=True,
         help=text,

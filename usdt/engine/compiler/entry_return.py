@@ -12,6 +12,9 @@ shown.
     key     u32 thread ID or 0, u32 pair (of a probe and a plan), u64 stack pointer
     value   the key again; u64 at 16: bit n = capture n could not be read; from 24 the captures
 
+If a plan uses ``duration``, the first capture is the time of the entry, which the entry program
+stores last. The return program replaces it by the duration before it evaluates anything.
+
 The stack pointer tells the calls of a recursion apart. A counter of open calls would be wrong
 after an exception or longjmp(). Entry state that such an exit leaves behind is overwritten or
 removed by the next call at the same stack address, so no return takes it for its own. The entry
@@ -27,9 +30,11 @@ from usdt.arch.locations import AtFunctionReturn, Captured, Constant, ForReturn
 from usdt.base.errors import TracingError
 from usdt.base.frozen import fields_of, frozen, replace
 from usdt.engine.compiler.ir import (
+    DURATION,
     U32,
     U64,
     ArgumentValue,
+    Builtin,
     Convert,
     Deref,
     Node,
@@ -69,6 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "BITMAP_OFFSET",
+    "TIME_OFFSET",
     "EntryReturnMatch",
     "EntryReturnPlans",
     "EntryReturnRole",
@@ -80,7 +86,9 @@ __all__ = (
 )
 
 BITMAP_OFFSET = 16  # in entry state: the u64 bitmap of unreadable captures
+TIME_OFFSET = BITMAP_OFFSET + 8  # in entry state: the time of the entry, then the duration
 _CAPTURES = BITMAP_OFFSET + 8  # in entry state: offset of the captures
+_MEASURED = ArgumentValue(Captured(TIME_OFFSET), U64)  # the duration, at the return
 _ROUND = 64  # bytes: sizes of entry state are multiples of it, so that probes share maps
 _CAPTURED = 64  # the maximum number of captures: bits of the bitmap
 
@@ -99,6 +107,8 @@ class EntryReturnMatch:
         kernel_keeps_sp: whether the kernel keeps the stack pointer of the entry for the return.
             The return program then finds it in ``ENTRY_POINTER_SLOT``
             (:mod:`usdt.engine.compiler.codegen.stack_slots`) and does not use its registers.
+        arguments_stay: whether the arguments are still known at the return. Items are then
+            evaluated there, and entry state has no captures.
     """
 
     pointer: Register | None
@@ -106,6 +116,7 @@ class EntryReturnMatch:
     same_thread: bool = True
     mark_returns: bool = True
     kernel_keeps_sp: bool = False
+    arguments_stay: bool = False
 
 
 @frozen
@@ -117,12 +128,14 @@ class EntryReturnRole:
         pair: tells entry states of the same stack pointer apart.
         size: bytes of the entry state.
         stack: how the return is matched with the entry.
+        timed: whether the entry state has the time of the entry.
     """
 
     entry: bool
     pair: int
     size: int
     stack: EntryReturnMatch
+    timed: bool = False
 
 
 @frozen
@@ -131,6 +144,7 @@ class EntryReturnPlans:
 
     entry: ProbePlan | None
     returned: ProbePlan
+    timed: bool = False
 
     @property
     def size(self) -> int:
@@ -148,10 +162,12 @@ def blank_map(size: int) -> str:
     return f"blank.{size}"
 
 
-def split_entry_return(plan: ProbePlan, *, mark_returns: bool = True) -> EntryReturnPlans | None:
+def split_entry_return(
+    plan: ProbePlan, *, mark_returns: bool = True, arguments_stay: bool = False
+) -> EntryReturnPlans | None:
     """Split a plan into an entry plan and a return plan.
 
-    ``mark_returns`` is that of :class:`EntryReturnMatch`.
+    The options are those of :class:`EntryReturnMatch`.
 
     Returns:
         The plans, or None if nothing in ``plan`` needs the return.
@@ -164,11 +180,14 @@ def split_entry_return(plan: ProbePlan, *, mark_returns: bool = True) -> EntryRe
         nodes += [output.node] if output.length is None else [output.node, output.length]
     if not plan.returns and not any(map(needs_return, nodes)):
         return None
-    keeper = _CaptureRewriter()
+    timed = any(map(_uses_duration, nodes))
+    if arguments_stay:
+        return _split_times(plan, mark_returns=mark_returns) if timed else None
+    keeper = _CaptureRewriter(timed=timed)
     outputs = tuple(map(keeper.output, plan.outputs))
     later = tuple(keeper.node(node) for node in plan.predicates if needs_return(node))
     sooner = tuple(node for node in plan.predicates if not needs_return(node))
-    pair = keeper.captures or any(map(_needs_entry, sooner))
+    pair = timed or keeper.captures or any(map(_needs_entry, sooner))
     if not pair:
         both = sooner + later
         return EntryReturnPlans(
@@ -178,7 +197,36 @@ def split_entry_return(plan: ProbePlan, *, mark_returns: bool = True) -> EntryRe
     return EntryReturnPlans(
         ProbePlan(sooner, captures, keeper.size, BITMAP_OFFSET, kernel=plan.kernel),
         replace(plan, predicates=later, outputs=outputs, returns=mark_returns),
+        timed,
     )
+
+
+def _split_times(plan: ProbePlan, *, mark_returns: bool) -> EntryReturnPlans:
+    # Only the time of the entry is kept.
+    predicates = tuple(map(_with_duration, plan.predicates))
+    outputs = tuple(
+        replace(
+            output,
+            node=_with_duration(output.node),
+            length=None if output.length is None else _with_duration(output.length),
+        )
+        for output in plan.outputs
+    )
+    entry = ProbePlan((), (), _CAPTURES + 8, BITMAP_OFFSET, kernel=plan.kernel)
+    returned = replace(plan, predicates=predicates, outputs=outputs, returns=mark_returns)
+    return EntryReturnPlans(entry, returned, timed=True)
+
+
+def _with_duration(node: Node) -> Node:
+    return _MEASURED if _is_duration(node) else _rebuilt(node, _with_duration)
+
+
+def _is_duration(node: Node) -> bool:
+    return isinstance(node, Builtin) and node.name == DURATION
+
+
+def _uses_duration(node: Node) -> bool:
+    return _is_duration(node) or any(map(_uses_duration, children(node)))
 
 
 def _rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
@@ -233,6 +281,8 @@ def _unsigned(address: Node) -> Node:
 
 def needs_return(node: Node) -> bool:
     """Return True if a value is only known when the function returns."""
+    if _is_duration(node):
+        return True
     if isinstance(node, ArgumentValue) and isinstance(node.fetch, (AtFunctionReturn, ForReturn)):
         return True
     return any(map(needs_return, children(node)))
@@ -252,9 +302,9 @@ def _needs_entry(node: Node) -> bool:
 
 class _CaptureRewriter:
     # Replaces values of the entry by reads of entry state, and collects them as captures.
-    def __init__(self) -> None:
+    def __init__(self, *, timed: bool) -> None:
         self.captures: dict[tuple[type, Node, Node | None, int], Output] = {}
-        self.size = _CAPTURES
+        self.size = _CAPTURES + (8 if timed else 0)
 
     def output(self, output: Output) -> Output:
         match output.column:
@@ -289,6 +339,8 @@ class _CaptureRewriter:
         """Return the expression that is evaluated at return instead of ``node``."""
         if not needs_return(node):
             return self._number(node) if _needs_entry(node) else node
+        if _is_duration(node):
+            return _MEASURED
         match node:
             case ArgumentValue(fetch=ForReturn(entry=entry)):
                 return self._number(replace(node, fetch=entry))

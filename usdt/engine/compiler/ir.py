@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import TypeName
 
 __all__ = (
+    "DURATION",
     "S32",
     "S64",
     "U32",
@@ -61,6 +62,8 @@ __all__ = (
     "why_unreadable",
     "wrap",
 )
+
+DURATION = "duration"  # a built-in that is known at a function's return
 
 S32 = ValueType(ValueClass.SIGNED, 4)
 U32 = ValueType(ValueClass.UNSIGNED, 4)
@@ -140,7 +143,7 @@ class RegisterAggregate:
 
 @frozen
 class Builtin:
-    """An integer built-in: pid, tid, uid, gid, cpu, ts or cgroup."""
+    """An integer built-in: pid, tid, uid, gid, cpu, ts, cgroup or duration."""
 
     name: str
     type: ValueType

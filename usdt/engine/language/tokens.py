@@ -1,8 +1,8 @@
 r"""The lexer of the probe language: text → tokens, and values of constants.
 
 The rules are C's (C17 6.4), with these differences: GNU C's binary constants, ``\e`` and ``\*``; at
-most two digits after ``\x``; no floating-point constants, no comments, no concatenation of
-adjacent strings.
+most two digits after ``\x``; durations (``2.5ms``), which are nanoseconds; no floating-point
+constants, no comments, no concatenation of adjacent strings.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from usdt.base.durations import nanoseconds
 from usdt.base.errors import LanguageError
 from usdt.base.text import printable
 
@@ -31,6 +32,7 @@ __all__ = (
 MAX_LENGTH = 16384  # characters of a probe or of items
 _MAX_SHOWN = 40  # characters of a token in a message
 _MAX_INTEGER = (1 << 64) - 1
+_EXPECTED = "expected a number, or a duration in ns, us, ms, s or m"
 
 _BLANKS = " \t\r\n\f\v"
 # A string as a regular expression. Possessive quantifiers avoid backtracking.
@@ -142,17 +144,22 @@ def _not_a_token(character: str) -> str:
 def integer_value(token: Token, text: str) -> tuple[int, bool, int]:
     """Return the value of an integer constant, whether it is unsigned, and its size in bytes.
 
-    Its type is that of C17 6.4.4.1.
+    Its type is that of C17 6.4.4.1; a duration is a long.
 
     Raises:
         LanguageError: the token is not a number, is a floating-point number, or exceeds 64 bits.
     """
+    duration = nanoseconds(token.text)
+    if duration is not None:
+        if duration >= 1 << 63:
+            raise LanguageError(text, token.start, f"{token} is beyond 64 bits of nanoseconds")
+        return duration, False, 8
     word = token.text.lower()
     digits = word.rstrip("ul")
     suffix = word[len(digits) :]
     base, digits = _base(digits)
     if suffix not in ("", "u", "l", "ul", "lu", "ll", "ull", "llu") or not digits:
-        raise LanguageError(text, token.start, f"found {token}: expected a number")
+        raise LanguageError(text, token.start, f"found {token}: {_EXPECTED}")
     known = "0123456789abcdef"[:base]
     wrong = next((digit for digit in digits if digit not in known), "")
     if wrong:
@@ -177,10 +184,11 @@ def _base(digits: str) -> tuple[int, str]:
 
 def _wrong_digit(token: Token, base: int, wrong: str) -> str:
     if wrong == "." or (base in (8, 10) and wrong == "e"):
-        return f"found {token}: floating-point constants are not part of the language"
+        known = "floating-point constants are not part of the language"
+        return f"found {token}: {known}; a duration has a unit, as in 2.5ms"
     if base == 8 and wrong.isdigit():
         return f"found {token}: a number that begins with 0 is octal, and {wrong} no octal digit"
-    return f"found {token}: expected a number"
+    return f"found {token}: {_EXPECTED}"
 
 
 def _type_of(value: int, base: int, suffix: str) -> tuple[bool, int]:

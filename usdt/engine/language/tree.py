@@ -48,7 +48,7 @@ ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall"
 MAX_HEIGHT = 100  # levels of a tree
 
 BUILTINS = frozenset(
-    ("comm", "cgroup", "cpu", "func", "gid", "kstack", "pid", "tid", "ts", "uid", "ustack")
+    "cgroup comm cpu duration func gid kstack pid tid ts uid ustack".split()  # noqa: SIM905
 )
 
 #: The item that stands for all arguments; an argument of this name hides it.

@@ -144,7 +144,11 @@ class AttachPlanner:
         # Yields requests at both ends of the function if the plan needs both.
         plan = self._for_word_size(point, plan)
         match = point.call
-        ends = None if match is None else split_entry_return(plan, mark_returns=match.mark_returns)
+        ends = None
+        if match is not None:
+            ends = split_entry_return(
+                plan, mark_returns=match.mark_returns, arguments_stay=match.arguments_stay
+            )
         if ends is None or match is None:
             yield AttachRequest(point, self._variant(request, point.probe, plan))
             return
@@ -200,7 +204,9 @@ class AttachPlanner:
         if variant is None:
             number, role = self._next_number(), None
             if ends is not None and ends.entry is not None and match is not None:
-                role = EntryReturnRole(entry=False, pair=number, size=ends.size, stack=match)
+                role = EntryReturnRole(
+                    entry=False, pair=number, size=ends.size, stack=match, timed=ends.timed
+                )
             variant = ProgramVariant(number, min(index, MAX_COUNTERS - 1), plan, role, condition)
             self._announce(variant, probe, request)
             self._variants[key] = variant

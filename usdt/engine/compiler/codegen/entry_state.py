@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R3, R4, R6, R7, R8, R9, R10, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
 from usdt.engine.compiler.codegen.record import RecordEmitter
 from usdt.engine.compiler.codegen.stack_slots import (
@@ -18,7 +18,7 @@ from usdt.engine.compiler.codegen.stack_slots import (
     KEY_SLOT,
     STRING_SLOT,
 )
-from usdt.engine.compiler.entry_return import blank_map, frame_map
+from usdt.engine.compiler.entry_return import TIME_OFFSET, blank_map, frame_map
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
@@ -93,6 +93,9 @@ class _EntryStateEmitter(RecordEmitter):
             asm.mov(R8, 0)
             asm.label(self.again)
         self._values()
+        if self.part.timed:  # last, so that the duration does not include the captures
+            asm.call(Helper.KTIME_GET_NS)
+            asm.store(R7, TIME_OFFSET, R0)
         asm.goto(self.labels.exit)
 
     def discard(self) -> None:
@@ -123,6 +126,17 @@ def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -
     asm.goto(missing)
     asm.label(found)
     asm.store(R10, ENTRY_STATE_SLOT, R0)
+    if part.timed:
+        _measure(asm)
+
+
+def _measure(asm: Assembler) -> None:
+    # Replace the time of the entry by the duration.
+    asm.call(Helper.KTIME_GET_NS)
+    asm.load(R1, R10, ENTRY_STATE_SLOT)
+    asm.load(R2, R1, TIME_OFFSET)
+    asm.alu(Alu.SUB, R0, R2)
+    asm.store(R1, TIME_OFFSET, R0)
 
 
 def emit_remove_entry_state(asm: Assembler, size: int, missing: str) -> None:

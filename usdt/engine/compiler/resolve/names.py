@@ -21,6 +21,7 @@ from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.engine.compiler.ir import (
+    DURATION,
     S32,
     S64,
     U32,
@@ -71,6 +72,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         return node
     if tree.at_return and name in BUILTINS:
         raise scope.error(tree, f"out() reads memory that an argument leads to; {name} is none")
+    if name == "duration":
+        return _duration(tree, scope)
     if name in INTEGER_BUILTINS:
         return Builtin(name, INTEGER_BUILTINS[name])
     if name.startswith("arg") and name[3:].isdigit():
@@ -93,6 +96,17 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         kind = next(one for one in kinds if bounds(one)[0] <= number <= bounds(one)[1])
         return Number(number, kind)
     raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
+
+
+def _duration(tree: Name, scope: Scope) -> Node:
+    result = scope.arguments.get("return")
+    if result is None:
+        reason = "duration is the time from a start to an end: write it where a function is traced"
+        raise scope.error(tree, f"{reason}; {scope.probe} is a place in the code and has no end")
+    if isinstance(result.fetch, Unreadable):
+        reason = f"duration needs the return of {scope.probe}: {result.fetch.reason}"
+        raise scope.error(tree, reason)
+    return Builtin(name=DURATION, type=U64)
 
 
 def argument_of(tree: Name, scope: Scope) -> Argument:
@@ -144,7 +158,7 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 
 def _nearest(name: str, scope: Scope) -> str:
-    known = [*scope.arguments, *INTEGER_BUILTINS, "comm", "func", *_STACKS]
+    known = [*scope.arguments, *INTEGER_BUILTINS, DURATION, "comm", "func", *_STACKS]
     constants = [
         text for one in scope.arguments.values() if one.names for _, text in one.names.every
     ]

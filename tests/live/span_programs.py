@@ -1,0 +1,184 @@
+"""A program whose calls and pairs of probes last a known time; it measures them itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from symbol_programs import compiled
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+__all__ = ("measured", "span_program")
+
+_SOURCE = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sdt.h>
+#include <time.h>
+#include <unistd.h>
+#define NOIPA __attribute__((noipa))
+static long now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+NOIPA void spend(long ns)
+{
+    if (ns >= 1000000) {
+        struct timespec t = {ns / 1000000000, ns % 1000000000};
+        nanosleep(&t, 0);
+        return;
+    }
+    long end = now() + ns;
+    while (now() < end)
+        ;
+}
+/* A function with a string that it overwrites, and a result. */
+NOIPA int work(char *name, int id, long ns)
+{
+    long began = now();
+    spend(ns);
+    printf("{\"id\": %d, \"ns\": %ld}\n", id, now() - began);
+    name[0] = '!';
+    return -id;
+}
+/* The same as a pair of probes. */
+NOIPA void pair(char *name, int id, long ns)
+{
+    STAP_PROBE2(span, begin, name, id);
+    long began = now();
+    spend(ns);
+    long lasted = now() - began;
+    name[0] = '!';
+    STAP_PROBE1(span, end, id);
+    printf("{\"id\": %d, \"ns\": %ld}\n", id, lasted);
+}
+NOIPA int nest(int depth, long ns)
+{
+    STAP_PROBE2(span, begin, "nest", depth);
+    long began = now();
+    spend(ns);
+    if (depth)
+        nest(depth - 1, ns);
+    spend(ns);
+    long lasted = now() - began;
+    STAP_PROBE1(span, end, depth);
+    printf("{\"id\": %d, \"ns\": %ld}\n", depth, lasted);
+    return depth;
+}
+static jmp_buf away;
+NOIPA void jump(int id)
+{
+    STAP_PROBE2(span, begin, "jump", id);
+    spend(1000);
+    if (id % 2)
+        longjmp(away, 1);
+    STAP_PROBE1(span, end, id);
+}
+NOIPA void jumps(int rounds)
+{
+    STAP_PROBE2(span, begin, "jumps", -1);
+    for (volatile int id = 0; id < rounds; id++)
+        if (!setjmp(away))
+            jump(id);
+    STAP_PROBE1(span, end, -1);
+}
+/* Helpers fire the probes, from frames that differ. */
+NOIPA void helper_begin(int id)
+{
+    STAP_PROBE2(span, begin, "helped", id);
+}
+NOIPA void helper_end(int id)
+{
+    volatile char room[200];
+    room[0] = 1;
+    STAP_PROBE1(span, end, id);
+    room[1] = room[0];
+}
+NOIPA void helped(int depth)
+{
+    helper_begin(depth);
+    if (depth)
+        helped(depth - 1);
+    helper_end(depth);
+    __asm__ volatile("");
+}
+NOIPA void tight(long rounds, long slow)
+{
+    for (long id = 0; id < rounds; id++) {
+        STAP_PROBE2(span, begin, "tight", id);
+        if (slow && id % (rounds / slow) == 0)
+            spend(2000000);
+        STAP_PROBE1(span, end, id);
+    }
+}
+static void *other(void *id)
+{
+    spend(2000000);
+    STAP_PROBE1(span, end, (long)id);
+    return 0;
+}
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    long rounds = argc > 2 ? atol(argv[2]) : 1, ns = argc > 3 ? atol(argv[3]) : 1000;
+    for (long id = 1; id <= rounds; id++) {
+        char name[32];
+        snprintf(name, sizeof name, "name %ld", id);
+        if (!strcmp(what, "work"))
+            work(name, id, id * ns);
+        else if (!strcmp(what, "pair"))
+            pair(name, id, id * ns);
+        else if (!strcmp(what, "spins"))
+            pair(name, id, 1000 + id % 50 * ns);
+        else if (!strcmp(what, "hang")) {
+            STAP_PROBE2(span, begin, name, id);
+        }
+        else if (!strcmp(what, "interleaved")) {
+            STAP_PROBE2(span, begin, name, id);
+            if (id > 1)
+                STAP_PROBE1(span, end, id - 1);
+        }
+        else if (!strcmp(what, "threads")) {
+            pthread_t thread;
+            STAP_PROBE2(span, begin, name, id);
+            pthread_create(&thread, 0, other, (void *)id);
+            pthread_join(thread, 0);
+        }
+    }
+    if (!strcmp(what, "nest"))
+        nest(rounds, ns);
+    if (!strcmp(what, "jumps"))
+        jumps(rounds);
+    if (!strcmp(what, "helped"))
+        helped(rounds);
+    if (!strcmp(what, "tight"))
+        tight(rounds, ns);
+    if (!strcmp(what, "hang")) {
+        printf("ready\n");
+        fflush(stdout);
+        pause();
+    }
+    return 0;
+}
+"""
+
+
+def span_program(folder: Path) -> Path:
+    """Compile the program: ``PROGRAM work|pair|nest|… [ROUNDS [NANOSECONDS]]``."""
+    return compiled(folder, _SOURCE, "-O2", "-g", "-pthread", name="spans")
+
+
+def measured(done: subprocess.CompletedProcess[str]) -> tuple[dict[int, int], list[dict[str, Any]]]:
+    """Split a tool's output: nanoseconds by ID, as the program printed them, and the spans."""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    own = {line["id"]: line["ns"] for line in lines if "ns" in line}
+    return own, [line for line in lines if "ns" not in line]

@@ -1,0 +1,42 @@
+"""Durations as text: ``2.5ms`` ↔ nanoseconds."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ("UNITS", "duration_text", "nanoseconds")
+
+#: Unit → nanoseconds.
+UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
+
+_DURATION = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))?(ns|us|ms|s|m)")
+_DIGITS = 3  # digits that a text has at least
+
+
+def nanoseconds(text: str) -> int | None:
+    """Return the nanoseconds of ``500ns``, ``10us``, ``2.5ms``, ``1s`` or ``2m``, rounded down.
+
+    None: the text is not a number with a unit.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    fraction: str = found[2] or ""
+    return int(found[1] + fraction) * UNITS[found[3]] // int("1" + "0" * len(fraction))
+
+
+def duration_text(duration: int) -> str:
+    """Return nanoseconds with three digits or more in the unit that reads well: ``12.3ms``.
+
+    Minutes and more are seconds: ``754s``.
+    """
+    unit, size = next(
+        (unit for unit in (("s", 10**9), ("ms", 10**6), ("us", 1000)) if duration >= unit[1]),
+        ("ns", 1),
+    )
+    digits = max(0, _DIGITS - len(str(duration // size))) if size > 1 else 0
+    scaled = duration * 10**digits // size
+    if not digits:
+        return f"{scaled}{unit}"
+    text = f"{scaled:0{digits + 1}}"
+    return f"{text[:-digits]}.{text[-digits:]}{unit}"
