@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import time
 from typing import TYPE_CHECKING
@@ -25,6 +27,17 @@ _MOST_TYPES = 300
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No garbage collection: every file must be closed without it."""
+    gc.disable()
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - it opens none that stays
+    yield
+    after = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    gc.enable()
+    assert after == before
 
 
 def attempts(info: DebugInfo) -> Iterator[Callable[[], object]]:
@@ -250,6 +263,7 @@ def refusal(info: DebugInfo, name: str) -> str:
 # ------------------------------------------------------------ the whole way of a command
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("options", "rounds"),
     [

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
-from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ("DAMAGE", "DwarfError", "MalformedDwarf", "checked")
 
@@ -26,9 +21,29 @@ class MalformedDwarf(DwarfError):  # noqa: N818 - what it is
 DAMAGE = (DwarfError, LookupError, ValueError, struct.error, OverflowError, RecursionError)
 
 
-@contextlib.contextmanager
-def checked(name: str, what: str) -> Iterator[None]:
-    """Convert errors of reading damaged bytes (:data:`DAMAGE`) to a DwarfError.
+class _Checked:
+    # Not a generator: from CPython 3.12 on, an error that a generator converts and its frames refer
+    # to one another, and keep the files of these frames open until a garbage collection.
+
+    def __init__(self, name: str, what: str) -> None:
+        self._name = name
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, DAMAGE):
+            return
+        if isinstance(error, TracingError) and not isinstance(error, MalformedDwarf):
+            return
+        reason = str(error) or type(error).__name__
+        text = f"{self._name}: damaged debug information: {self._what}: {reason}"
+        raise DwarfError(text) from error
+
+
+def checked(name: str, what: str) -> _Checked:
+    """Return a context manager that converts errors of reading damaged bytes (:data:`DAMAGE`).
 
     Args:
         name: name of the file.
@@ -37,10 +52,4 @@ def checked(name: str, what: str) -> Iterator[None]:
     Raises:
         DwarfError: in place of errors of indexing, unpacking and conversion.
     """
-    try:
-        yield
-    except DAMAGE as err:
-        if isinstance(err, TracingError) and not isinstance(err, MalformedDwarf):
-            raise
-        reason = str(err) or type(err).__name__
-        raise DwarfError(f"{name}: damaged debug information: {what}: {reason}") from err
+    return _Checked(name, what)
