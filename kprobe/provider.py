@@ -51,17 +51,20 @@ class KernelProbeProvider:
             try:
                 source.attach(request, names, keys)
             except (ProbeNotFound, NoAttachMethod) as err:
-                raise _event_of_the_name(request, err) from err
+                raise _other_of_the_name(request, err) from err
         return AttachResult(made.sites + source.points, (*made.notices, *source.notices))
 
 
 PROVIDER = KernelProbeProvider()
 
 
-def _event_of_the_name(request: ProbeText, error: TracingError) -> TracingError:
-    # A tracepoint without "tracepoint:" before it is taken for a function: name the tracepoint.
+def _other_of_the_name(request: ProbeText, error: TracingError) -> TracingError:
+    # A name without its kind is taken for a function: name the system call or the tracepoint.
     from kprobe.tracepoints.catalog import events  # noqa: PLC0415 - only for this message
+    from kprobe.tracepoints.syscall_numbers import numbers  # noqa: PLC0415
 
+    if request.name in numbers() and not request.provider:
+        return type(error)(f"{error}; there is syscall:{request.name}")
     wanted = f"{request.provider}:{request.name}"
     try:
         named = {event.full_name: event.full_name for event in events()}

@@ -40,6 +40,17 @@ def test_probes_are_named_as_said(probe: str) -> None:
     assert parse_probe(probe).name
 
 
+@pytest.mark.parametrize("row", rows("Names of bpftrace"), ids=lambda row: row[0])
+def test_names_of_bpftrace_mean_what_is_said(row: list[str]) -> None:
+    written, meant = code(row[0]), code(row[1])
+    if "return" in meant:
+        meant = meant[:1]
+    for short, full in zip(written, meant * (len(written) // len(meant)), strict=True):
+        made = parse_probe(f"{short}name")
+        assert made.kind == parse_probe(f"{full}name").kind
+        assert [item.text for item in made.items] == ["return"] * ("return" in row[1])
+
+
 _ARGUMENTS = (
     argument(0, "u64"),
     argument(1, "s32"),

@@ -53,7 +53,9 @@ class Tracepoint:
 
 def is_tracepoint(word: str) -> bool:
     """Return True if a command-line argument names probes of these kinds."""
-    return word.partition(":")[0] in _KINDS and ":" in word
+    from usdt.engine.language import written_kind  # noqa: PLC0415 - --help does not pay for it
+
+    return written_kind(word) in _KINDS
 
 
 def matching(word: str) -> list[Tracepoint]:

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
-from usdt.engine.language.tree import BUILTINS, names_in
+from usdt.engine.language.tree import BUILTINS, RESULT_OF_BPFTRACE, names_in
 from usdt.engine.run.protocols import AttachResult
 from usdt.engine.runtime.attach.attach_points import (
     AttachPoint,
@@ -90,7 +90,7 @@ def _points(
     names = {*_names(request.items), *_names(keys)}
     if request.kind == "syscall":
         return _syscalls(request, returns="return" in names, timed="duration" in names)
-    if "return" in names:
+    if "return" in names and RESULT_OF_BPFTRACE not in names:
         raise LanguageError(
             request.text, 0, f"a {request.kind} has no return value; a syscall: has"
         )

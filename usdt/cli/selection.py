@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.base.frozen import frozen
-from usdt.engine.language import parse_probe
+from usdt.engine.language import parse_probe, written_kind
 from usdt.probes.sites import closest_match, matching
 from usdt.targets.listing_files import find_probes, split_words
 
@@ -40,7 +40,7 @@ class ListArguments:
 
 def split_arguments(words: Sequence[str]) -> ListArguments:
     """Split arguments into targets, USDT probes and functions."""
-    functions = [word for word in words if word.startswith("uprobe:")]
+    functions = [word for word in words if written_kind(word) == "uprobe"]
     targets, patterns = split_words([word for word in words if word not in functions])
     return ListArguments(targets, patterns, functions)
 

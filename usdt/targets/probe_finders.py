@@ -16,6 +16,7 @@ from usdt.probes.sites import (
     missing_probe,
 )
 from usdt.procfs.process import describe_process
+from usdt.targets.function_hint import function_hint
 from usdt.targets.target_files import is_file_pattern, matches_file
 
 if TYPE_CHECKING:
@@ -103,13 +104,14 @@ class UsdtFinder(_Finder):
         names = list(
             dict.fromkeys(probe.full_name for file in files for probe in self._files.probes(file))
         )
+        function = function_hint(self.text, ((file.path, file.open_path) for file in files))
         near = closest_match(self._name, names) if more else None
         if more and not (near and is_typo_of(near, self._name)):
             waiting = (
                 f"no probe {self._name} in process {pids[0]} yet: waiting for a library with it"
             )
             near = closest(self._name, names)
-            return f"{waiting}; did you mean {near}?" if near else waiting
+            return waiting + (function or (f"; did you mean {near}?" if near else ""))
         if self.text.path is not None:
             where = what = files[0].path if files and not self.any_file else self.text.path
         elif pids:
@@ -117,7 +119,7 @@ class UsdtFinder(_Finder):
         else:
             where, what = "all processes", "-a"
         hint = f" (list them with: usdt list {what})" if names else ""
-        raise ProbeNotFound(missing_probe(where, self._name, names) + hint)
+        raise ProbeNotFound(missing_probe(where, self._name, names) + hint + function)
 
     def find(self, file: TracedFile, session: BpfSession) -> FoundPoints:  # noqa: ARG002
         """Return the attach points in a file; none if it does not have the probe."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
+from usdt.targets.function_hint import function_hint
 from usdt.targets.probe_finders import finder_of
 from usdt.targets.target_set import TargetSet
 from usdt.targets.traced_files import KnownFiles
@@ -176,7 +177,7 @@ class Tracer(Closeable):
         if self._targets.scan_interval is None:
             raise TargetError(
                 f"{text.text}: no target: use -p PID, -c COMMAND, -a for all processes, or "
-                f"name the file: PATH:{text.provider}:{text.name}"
+                f"name the file: PATH:{text.provider}:{text.name}{function_hint(text, ())}"
             )
 
     def _attach_first(

@@ -6,7 +6,7 @@ import pytest
 from planning import EVERY_TYPE, INTEGERS, argument, memory, plan, register
 from support.planning import form
 
-from usdt.arch.locations import Unreadable
+from usdt.arch.locations import AtFunctionReturn, Unreadable
 from usdt.base.errors import LanguageError
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.ir import S32, U64, Builtin, Number, Unavailable, can_fail
@@ -334,3 +334,18 @@ def test_args_are_the_arguments_that_are_shown_without_items() -> None:
     assert names == ["pid", *(one.name for one in EVERY_TYPE), "hex(arg0)"]
     named = (Argument("args", INTEGERS["s32"], register(4)), *EVERY_TYPE[:2])
     assert [output.key for output in plan("args", named).outputs] == ["args"]
+
+
+def test_retval_is_the_result_unless_there_is_none() -> None:
+    result = Argument("return", INTEGERS["s64"], AtFunctionReturn(register()), hidden=True)
+    own = Argument("retval", INTEGERS["s32"], register(4))
+    for items in ("retval", "retval + 1", "hex(retval)"):
+        written = items.replace("retval", "return")
+        for arguments in ((result,), (own, result)):
+            (one,), (other,) = plan(items, arguments).outputs, plan(written, arguments).outputs
+            assert one.node == other.node
+    (parameter,) = plan("args.retval", (own, result)).outputs
+    (field,) = plan("retval", (own,)).outputs
+    assert parameter.node == field.node
+    with pytest.raises(LanguageError, match="a place in the code: it has no return value"):
+        plan("retval", ())

@@ -140,8 +140,6 @@ BAD_PROBES = [
     ("syscall:a§:b", "found one ':' too many: expected syscall:NAME", "two system calls"),
     ("tracepoint:a:b§:c", "found one ':' too many: expected tracepoint:CATEGORY:EVENT",
      "three parts of a tracepoint"),
-    ("§uretprobe:/x:f", ("found 'uretprobe': write uprobe: with return among the items"
-     " (for a provider of that name, usdt:uretprobe:)"), "another tool's word for a kind"),
     ("p:n§ arg0", ("found a blank in a name: expected '(' before items,"
      " or the name in double quotes"), "items without parentheses"),
     ("p:n§(arg0", "this '(' is not closed: expected ')' at the end", "items not closed"),

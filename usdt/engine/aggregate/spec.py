@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.language import parse_items
-from usdt.engine.language.tree import Call, Name
+from usdt.engine.language.tree import RESULT_OF_BPFTRACE, Call, Name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,12 +149,12 @@ class Aggregation:
         if not self.needs_value:
             # ``return`` alone is not a value: it selects the return of a function instead of its
             # entry.
-            values = [item for item in values if item.text != "return"]
-            values = [item for item in values if not is_return(item)]  # it selects where to hit
+            values = [item for item in values if not is_return(item)]
             if values:
                 what = "a predicate" if self.pair else "a predicate (for keys there is --by)"
                 raise _misplaced(request, values[0], f"expected {what}, found {values[0].text}")
             return None
+        values = [item for item in values if not item.implied] or values
         if not values:
             raise LanguageError(
                 request.text,
@@ -173,7 +173,8 @@ def is_stack(item: Item) -> bool:
 
 def is_return(item: Item) -> bool:
     """Return whether an item is ``return`` alone: the function's return is then the hit."""
-    return isinstance(item.expression, Name) and item.expression.name == "return"
+    names = ("return", RESULT_OF_BPFTRACE)
+    return isinstance(item.expression, Name) and item.expression.name in names
 
 
 def are_start_and_end(requests: Sequence[ProbeText]) -> bool:

@@ -90,6 +90,8 @@ def _return_of(kind: ProbeKind, text: str) -> str:
     (request,) = parse_requests([text], kind)
     if not kind_of(request).has_return:
         raise click.UsageError(f"{text} has no return: latency takes START END")
+    if any(item.implied for item in request.items):
+        raise click.UsageError(f"{text} is a return: latency takes START END, or a function")
     return f"{text[: find_items(text)[0]]}(return)"
 
 

@@ -20,7 +20,7 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout
 from usdt.engine.compiler.resolve import Scope, resolve
-from usdt.engine.language.tree import ALL_ARGUMENTS, without_args
+from usdt.engine.language.tree import ALL_ARGUMENTS, Name, with_result, without_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,11 +122,13 @@ def make_plan(
     """
     named = {item.name: item for item in arguments}
     scope = Scope(text, probe, named, declared, function or probe, max_string, max_struct, types)
+    if "return" in named:
+        items = [replace(item, expression=with_result(item.expression)) for item in items]
     if ALL_ARGUMENTS not in named:
         items = [replace(item, expression=without_args(item.expression)) for item in items]
     values = [item for item in items if not item.is_predicate]
     every = [item for item in arguments if not item.hidden]
-    if not values or (whole_call and {item.text for item in values} == {"return"}):
+    if not values or (whole_call and all(map(_is_result, values))):
         outputs = _argument_outputs(every, scope)
     else:
         outputs = _value_outputs(values, every, scope)
@@ -139,6 +141,10 @@ def make_plan(
         raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
     whole = whole_call and list(outputs)[: len(every)] == [item.name for item in every]
     return _lay_out(predicates, shown, kernel=kernel, result=len(every) - 1 if whole else None)
+
+
+def _is_result(item: Item) -> bool:
+    return isinstance(item.expression, Name) and item.expression.name == "return"
 
 
 def _argument_outputs(arguments: Sequence[Argument], scope: Scope) -> dict[str, Output]:

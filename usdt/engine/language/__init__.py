@@ -12,6 +12,7 @@ This package looks up no names. The compiler does that when it plans a probe.
 from __future__ import annotations
 
 from usdt.engine.language.parser import parse_expression, parse_items, parse_probe
+from usdt.engine.language.pattern import written_kind
 from usdt.engine.language.render import caret, render
 from usdt.engine.language.tree import BUILTINS, FUNCTIONS, Expression, Item, ProbeKind, ProbeText
 
@@ -27,4 +28,5 @@ __all__ = (
     "parse_items",
     "parse_probe",
     "render",
+    "written_kind",
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.error_numbers import ERROR_NUMBERS
-from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, Cast, Member, Name, names_in, walk
+from usdt.engine.language.tree import (
+    ALL_ARGUMENTS,
+    BUILTINS,
+    RESULT_OF_BPFTRACE,
+    Cast,
+    Member,
+    Name,
+    names_in,
+    walk,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +34,7 @@ def untyped_names(items: Sequence[Item]) -> list[str]:
         name
         for name in dict.fromkeys(names)
         if name not in BUILTINS
-        and name not in ("return", ALL_ARGUMENTS)
+        and name not in ("return", RESULT_OF_BPFTRACE, ALL_ARGUMENTS)
         and name not in ERROR_NUMBERS
         and not (name.startswith("arg") and name[3:].isdigit())
     ]

@@ -41,6 +41,7 @@ from usdt.engine.language.tree import (
     Text,
     TypeName,
     Unary,
+    names_in,
     read_at_return,
     walk,
 )
@@ -83,6 +84,8 @@ def parse_probe(text: str, *, default: ProbeKind = "usdt") -> ProbeText:
     opening, closing = find_items(text)
     pattern = read_pattern(text, opening, default)
     items = _items(text, opening + 1, closing) if opening < closing else ()
+    if pattern.returns and not any("return" in names_in(item.expression) for item in items):
+        items = (*items, Item("return", Name("return", opening, opening), implied=True))
     return ProbeText(
         text, pattern.kind, pattern.text, items, pattern.path, pattern.provider, pattern.name
     )

@@ -4,6 +4,7 @@
     uprobe:TARGET:FUNCTION kprobe:[MODULE:]FUNCTION fentry:[MODULE:]FUNCTION
     tracepoint:CATEGORY:EVENT                       rawtp:EVENT           syscall:NAME
 
+Kinds may be written as in bpftrace (``k:``, ``kretprobe:``): :data:`_KINDS_OF_BPFTRACE`.
 Names may be patterns with ``*``, ``?`` and ``[…]``. Double quotes take everything between them
 literally, including colons, parentheses and stars, except for C's escapes.
 """
@@ -18,7 +19,7 @@ from usdt.base.errors import LanguageError
 from usdt.engine.language.tokens import STRING, quotable, string_value
 from usdt.engine.language.tree import ProbeKind
 
-__all__ = ("Pattern", "find_items", "read_pattern")
+__all__ = ("Pattern", "find_items", "read_pattern", "written_kind")
 
 _KINDS = frozenset(get_args(ProbeKind))
 # The maximum number of separating colons after the kind.
@@ -31,15 +32,18 @@ _COLONS = {
     "syscall": 0,
     "fentry": 1,
 }
-# Kinds that other tracers have and that are written differently here. A USDT provider of such a
-# name is written usdt:provider:name.
-_OTHERS = {
-    "fexit": "write fentry: with return among the items",
-    "kfunc": "write fentry:",
-    "kretfunc": "write fentry: with return among the items",
-    "kretprobe": "write kprobe: with return among the items",
-    "raw_tracepoint": "write rawtp:",
-    "uretprobe": "write uprobe: with return among the items",
+# bpftrace's names of kinds → the kind, and whether it is the return of a function. A USDT provider
+# of such a name is written usdt:provider:name.
+_KINDS_OF_BPFTRACE: dict[str, tuple[ProbeKind, bool]] = {
+    **dict.fromkeys(("f", "kfunc"), ("fentry", False)),
+    **dict.fromkeys(("fr", "fexit", "kretfunc"), ("fentry", True)),
+    "k": ("kprobe", False),
+    **dict.fromkeys(("kr", "kretprobe"), ("kprobe", True)),
+    **dict.fromkeys(("rt", "rawtracepoint", "raw_tracepoint"), ("rawtp", False)),
+    **dict.fromkeys(("t", "tp"), ("tracepoint", False)),
+    "u": ("uprobe", False),
+    **dict.fromkeys(("ur", "uretprobe"), ("uprobe", True)),
+    "U": ("usdt", False),
 }
 _USAGE = {
     "usdt": "PROVIDER:NAME",
@@ -56,7 +60,7 @@ class Pattern(NamedTuple):
     """The parsed text before the items.
 
     The fields are those of :class:`~usdt.engine.language.tree.ProbeText`; ``text`` is its
-    ``pattern``.
+    ``pattern``. ``returns`` is whether the kind says that the probe is the return of a function.
     """
 
     kind: ProbeKind
@@ -64,6 +68,7 @@ class Pattern(NamedTuple):
     path: str | None
     provider: str
     name: str
+    returns: bool = False
 
 
 @functools.cache
@@ -106,6 +111,19 @@ def find_items(text: str) -> tuple[int, int]:
     return closed, last
 
 
+def written_kind(text: str) -> ProbeKind | None:
+    """Return the kind that the text of a probe begins with; None if it names none."""
+    word, colon, _ = text.partition(":")
+    return _known_kind(word.strip())[0] if colon else None
+
+
+def _known_kind(word: str) -> tuple[ProbeKind | None, bool]:
+    # The kind that a word names, and whether it is the return of a function.
+    if word in _KINDS:
+        return cast("ProbeKind", word), False
+    return _KINDS_OF_BPFTRACE.get(word, (None, False))
+
+
 def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
     """Parse ``text[:end]``; ``default`` is the kind if it does not name one.
 
@@ -115,7 +133,12 @@ def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
     if "\0" in text[:end]:
         raise LanguageError(text, text.index("\0"), "found a NUL, which no name can hold")
     masked = _masked(text)[:end]
-    kind, start = _read_kind(text, masked, default)
+    kind, returns, start = _read_kind(text, masked, default)
+    return _read_names(text, masked, kind, start)._replace(returns=returns)
+
+
+def _read_names(text: str, masked: str, kind: ProbeKind, start: int) -> Pattern:
+    end = len(masked)
     part = functools.partial(_part, text, masked, kind)
     colons = _separators(text, masked, kind, start)
     name = part(colons[-1] + 1 if colons else start, end)
@@ -134,17 +157,11 @@ def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
     return Pattern(kind, shown, path, part(before + 1, last), name)
 
 
-def _read_kind(text: str, masked: str, default: ProbeKind) -> tuple[ProbeKind, int]:
-    # Return the kind, and the column after its colon.
+def _read_kind(text: str, masked: str, default: ProbeKind) -> tuple[ProbeKind, bool, int]:
+    # Return the kind, whether it is the return of a function, and the column after its colon.
     colon = masked.find(":")
-    word = text[: max(colon, 0)].strip()
-    if word in _OTHERS:
-        column = text.index(word)
-        reason = f"found {word!r}: {_OTHERS[word]} (for a provider of that name, usdt:{word}:)"
-        raise LanguageError(text, column, reason)
-    if word in _KINDS:
-        return cast("ProbeKind", word), colon + 1
-    return default, 0
+    kind, returns = _known_kind(text[: max(colon, 0)].strip())
+    return (default, False, 0) if kind is None else (kind, returns, colon + 1)
 
 
 def _separators(text: str, masked: str, kind: ProbeKind, start: int) -> list[int]:

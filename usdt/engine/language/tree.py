@@ -21,6 +21,7 @@ __all__ = (
     "FUNCTIONS",
     "MAX_HEIGHT",
     "PRECEDENCE",
+    "RESULT_OF_BPFTRACE",
     "Binary",
     "Call",
     "Cast",
@@ -40,6 +41,7 @@ __all__ = (
     "names_in",
     "read_at_return",
     "walk",
+    "with_result",
     "without_args",
 )
 
@@ -53,6 +55,9 @@ BUILTINS = frozenset(
 
 #: The item that stands for all arguments; an argument of this name hides it.
 ALL_ARGUMENTS = "args"
+
+#: bpftrace's name of ``return``, for probes that have one.
+RESULT_OF_BPFTRACE = "retval"
 
 # Functions of the language → the minimum and the maximum number of arguments. The parser replaces
 # out(): see :func:`read_at_return`.
@@ -264,10 +269,12 @@ class Item:
     Attributes:
         text: the item as written, without the blanks that are not needed to separate tokens.
         expression: its tree.
+        implied: whether it was not written: the ``return`` of ``kretprobe:`` and the like.
     """
 
     text: str
     expression: Expression
+    implied: bool = False
 
     @property
     def is_predicate(self) -> bool:
@@ -351,12 +358,13 @@ def walk(tree: Expression) -> Iterator[Expression]:
 def names_in(tree: Expression) -> Iterator[str]:
     """Yield the names of arguments and built-ins from left to right, once for each use.
 
-    An argument in ``out()`` also yields ``return``, because the return is the hit.
+    An argument in ``out()`` also yields ``return``, because the return is the hit; so does
+    ``retval``.
     """
     for node in walk(tree):
         if isinstance(node, Name):
             yield node.name
-            if node.at_return:
+            if node.at_return or node.name == RESULT_OF_BPFTRACE:
                 yield "return"
 
 
@@ -369,6 +377,17 @@ def read_at_return(tree: Expression) -> Expression:
         return None
 
     return _replaced(tree, marked)
+
+
+def with_result(tree: Expression) -> Expression:
+    """Return a copy in which ``retval`` is ``return``, as it is for probes that have a return."""
+
+    def renamed(node: Expression) -> Expression | None:
+        if isinstance(node, Name) and node.name == RESULT_OF_BPFTRACE:
+            return Name("return", node.start, node.end)
+        return None
+
+    return _replaced(tree, renamed)
 
 
 def without_args(tree: Expression) -> Expression:

@@ -36,7 +36,7 @@ from usdt.engine.compiler.ir import (
     wrap,
 )
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
-from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
@@ -86,7 +86,7 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, 'func is a string: compare it, as in func == "a name"')
     if name == ALL_ARGUMENTS:
         raise scope.error(tree, "args stands alone as an item: it stands for all arguments")
-    if name == "return":
+    if name in ("return", RESULT_OF_BPFTRACE):
         raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
     if name in _STACKS:
         raise scope.error(tree, f"{name} stands alone as an item: a stack is no number")
