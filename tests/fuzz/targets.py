@@ -19,6 +19,7 @@ from debug_programs import C_SOURCE, CXX_SOURCE
 from elfwriter import CODE, DATA, FORMATS, Section, note, probe_elf, symbols
 from planning import EVERY_TYPE
 from recordings import CASES, make, many
+from unwind_target import frame_ranges, run_unwind
 
 from usdt.base.errors import BtfError, LanguageError, TracingError
 from usdt.btf.format import Kind
@@ -466,6 +467,7 @@ TARGETS: dict[str, Target] = {
     "argspec": Target(_split(_lines(_ARGSPECS)), _run_argspec),
     "dwarf": Target(_dwarf_seeds, _run_dwarf, ranges=_debug_ranges),
     "lines": Target(_dwarf_seeds, _run_lines, ranges=_debug_ranges),
+    "unwind": Target(_dwarf_seeds, run_unwind, ranges=frame_ranges),
     "values": Target(_btf_seeds, _run_values),
     "btf": Target(_btf_seeds, _run_btf),
     "recording": Target(_recording_seeds, _run_recording, repair=_repair_recording),

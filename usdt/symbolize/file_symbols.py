@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
     from usdt.elf.symbol_table import ElfSymbol
+    from usdt.unwind.frame_table import FrameTable
 
 __all__ = ("FileSymbols",)
 
@@ -107,6 +108,23 @@ class FileSymbols(Closeable):
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address."""
         return self._symbols.find(address)
+
+    def code(self, address: int, size: int) -> bytes:
+        """Return instructions at a link-time address; b"" if there are none."""
+        offset = self._elf.offset_of(address, executable=True)
+        return b"" if offset is None else self._elf.bytes_at(offset, size)
+
+    @functools.cached_property
+    def frame_table(self) -> FrameTable | None:
+        """The unwind table; None if the file has none, or one of another word size than 64 bits.
+
+        Raises:
+            ElfError, MalformedDwarf: the table is damaged.
+        """
+        from usdt.unwind.frame_table import FrameTable  # noqa: PLC0415 - only for user stacks
+
+        table = FrameTable(self._elf) if self._elf.bits == 64 else None
+        return table or None
 
     def locations(self, address: int) -> list[SourceLocation]:
         """Return the source locations of a link-time address: inlined functions first."""

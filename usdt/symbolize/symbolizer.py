@@ -13,13 +13,15 @@ a mount namespace has disappeared with its last process.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.closeable import Closeable
 from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
-from usdt.engine.output.frames import Frame
+from usdt.engine.compiler.limits import MAX_FRAMES
+from usdt.engine.output.frames import Frame, Stack
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.mmap_tracker import MmapTracker
 from usdt.symbolize.process_maps import ProcessMaps
@@ -35,7 +37,7 @@ __all__ = ("Symbolizer",)
 
 _MAX_PROCESSES = 1 << 14  # beyond this, the least recently used process is dropped
 _MAX_RESTORED = 1 << 20  # mappings and JIT-compiled functions of all restored processes
-_MAX_FRAMES = 1 << 18  # cached addresses per process
+_MAX_CACHED = 1 << 18  # cached addresses per process
 _MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
@@ -98,6 +100,34 @@ class Symbolizer(Closeable):
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of the function at an address, not of functions inlined there."""
         return self._frames(self._current(pid), address, address)[-1]
+
+    def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
+        """Return the user stack of a thread, by unwind tables and frame pointers.
+
+        Args:
+            pid: the process.
+            machine: the kernel's CPU.
+            registers: the bytes of ``struct pt_regs``.
+            stack: the top of the stack; see :class:`usdt.unwind.thread_state.ThreadState`.
+        """
+        from usdt.symbolize.process_code import ProcessCode  # noqa: PLC0415 - only for user stacks
+        from usdt.unwind.thread_state import ThreadState  # noqa: PLC0415
+        from usdt.unwind.unwinder import unwind  # noqa: PLC0415
+
+        thread = ThreadState.of(machine, registers, stack)
+        if thread is None:
+            return Stack((), "stacks of this CPU cannot be unwound; use --unwind fp")
+        process = self._current(pid)
+        code = ProcessCode(functools.partial(self._locate, process))
+        found = unwind(thread, code, max_frames=MAX_FRAMES)
+        frames = [
+            frame
+            for depth, address in enumerate(found.addresses)
+            for frame in self._frames(
+                process, address, address if depth in found.exact else address - 1
+            )
+        ]
+        return Stack(frames, found.reason)
 
     def look(self) -> None:
         """Record the mappings that processes have created since the last call."""
@@ -223,7 +253,7 @@ class Symbolizer(Closeable):
         key = (address, within)
         found = process.frames.get(key)
         if found is None:
-            if len(process.frames) >= _MAX_FRAMES:
+            if len(process.frames) >= _MAX_CACHED:
                 process.frames.clear()
             found = self._look_up(process, address, within)
             if not found[-1].symbol and within != address:
@@ -234,25 +264,33 @@ class Symbolizer(Closeable):
         return found
 
     def _look_up(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
-        mapping = process.history.find(within)
-        if mapping is not None:
-            file = process.symbols(mapping)
-            if file is None and mapping.inode:
-                tracked = self._find_tracked(process.history.pid, within)
-                file = None if tracked is None else tracked[1]
-        else:
-            mapping, file = self._find_earlier(process, within)
+        mapping, file, link = self._locate(process, within)
         if mapping is None:
             return (Frame(address),)
         if file is None:
             return (_jit_frame(process, mapping, address, within),)
-        link = within - mapping.start + mapping.offset
-        link = link if process.restored else file.address_of(link)
         symbol = file.find(link)
         offset = address - within + link - (0 if symbol is None else symbol.address)
         name = "" if symbol is None else demangle(symbol.name)
         frame = Frame(address, name, offset, _module(mapping))
         return self._with_lines(frame, file, link) if self.lines else (frame,)
+
+    def _locate(
+        self, process: ProcessMaps, address: int
+    ) -> tuple[Mapping | None, FileSymbols | None, int]:
+        # Return the mapping of an address, its file, and the link-time address in the file.
+        mapping = process.history.find(address)
+        if mapping is not None:
+            file = process.symbols(mapping)
+            if file is None and mapping.inode:
+                tracked = self._find_tracked(process.history.pid, address)
+                file = None if tracked is None else tracked[1]
+        else:
+            mapping, file = self._find_earlier(process, address)
+        if mapping is None or file is None:
+            return mapping, None, 0
+        link = address - mapping.start + mapping.offset
+        return mapping, file, link if process.restored else file.address_of(link)
 
     def _find_earlier(
         self, process: ProcessMaps, address: int

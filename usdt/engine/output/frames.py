@@ -9,9 +9,9 @@ from usdt.base.frozen import frozen
 from usdt.base.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ("Frame", "folded", "frame_json", "frame_text")
+__all__ = ("Frame", "Stack", "folded", "frame_json", "frame_text")
 
 
 @frozen
@@ -39,6 +39,18 @@ class Frame:
     file: str = ""
     line: int = 0
     inlined: bool = False
+
+
+class Stack(list[Frame]):
+    """The frames of a stack, innermost first.
+
+    Attributes:
+        reason: why the stack ends before its outermost function; "" if it does not.
+    """
+
+    def __init__(self, frames: Iterable[Frame] = (), reason: str = "") -> None:
+        super().__init__(frames)
+        self.reason = reason
 
 
 def frame_text(frame: Frame) -> str:

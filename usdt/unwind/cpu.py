@@ -1,0 +1,106 @@
+"""What unwinding needs to know of a CPU: register numbers, frame pointers, signal trampolines.
+
+Register numbers are those of the psABI of x86-64 (figure 3.36) and of "DWARF for the Arm 64-bit
+Architecture" (section 4.1).
+"""
+
+from __future__ import annotations
+
+from usdt.base.frozen import frozen
+
+__all__ = ("CPUS", "Cpu")
+
+
+@frozen
+class Cpu:
+    """What unwinding needs to know of a CPU.
+
+    Attributes:
+        word: bytes of an address.
+        registers: DWARF number → name in ``struct pt_regs``.
+        pc: name of the program counter in ``struct pt_regs``.
+        sp, frame_pointer: DWARF numbers.
+        pc_number: DWARF number of the program counter, which expressions use; None: they do not.
+        link: DWARF number of the register with the return address at a function's entry; None: it
+            is on the stack.
+        preserved: the registers that a function preserves for its caller.
+        trampoline: the instructions of a signal trampoline without unwind table; b"" if unknown.
+        context: offset from the stack pointer in the trampoline to the saved registers.
+        saved: DWARF number → offset in the saved registers; the program counter is at ``saved_pc``.
+        saved_pc: the offset of the interrupted instruction's address there.
+        code_mask: the bits of an address of code; others are a signature (pointer authentication).
+    """
+
+    word: int
+    registers: dict[int, str]
+    pc: str
+    sp: int
+    pc_number: int | None
+    frame_pointer: int
+    link: int | None
+    preserved: frozenset[int]
+    trampoline: bytes
+    context: int
+    saved: dict[int, int]
+    saved_pc: int
+    code_mask: int
+
+
+_X86_64 = [
+    *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
+    *(f"r{number}" for number in range(8, 16)),
+]
+# struct sigcontext_64, <asm/sigcontext.h>; the instruction pointer follows.
+_SIGCONTEXT = [
+    *(f"r{number}" for number in range(8, 16)),
+    *("rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp"),
+]
+
+#: CPU as ``uname -m`` names it → its data. Unwind tables of i386 are not read: frame pointers are.
+CPUS: dict[str, Cpu] = {
+    "x86_64": Cpu(
+        word=8,
+        registers=dict(enumerate(_X86_64)),
+        pc="rip",
+        sp=7,
+        pc_number=16,
+        frame_pointer=6,
+        link=None,
+        preserved=frozenset({3, 6, 12, 13, 14, 15}),
+        trampoline=bytes.fromhex("48c7c00f0000000f05"),  # mov $15 (rt_sigreturn), %rax; syscall
+        context=40,  # ucontext.uc_mcontext; the stack pointer is at the ucontext
+        saved={_X86_64.index(name): 8 * index for index, name in enumerate(_SIGCONTEXT)},
+        saved_pc=8 * len(_SIGCONTEXT),
+        code_mask=(1 << 64) - 1,
+    ),
+    "i386": Cpu(
+        word=4,
+        registers={4: "rsp", 5: "rbp"},
+        pc="rip",
+        sp=4,
+        pc_number=None,
+        frame_pointer=5,
+        link=None,
+        preserved=frozenset(),
+        trampoline=b"",
+        context=0,
+        saved={},
+        saved_pc=0,
+        code_mask=(1 << 32) - 1,
+    ),
+    "aarch64": Cpu(
+        word=8,
+        registers={**{number: f"x{number}" for number in range(31)}, 31: "sp"},
+        pc="pc",
+        sp=31,
+        pc_number=None,
+        frame_pointer=29,
+        link=30,
+        preserved=frozenset({*range(19, 30)}),
+        trampoline=bytes.fromhex("681180d2010000d4"),  # mov x8, #139 (rt_sigreturn); svc #0
+        context=128 + 176 + 8,  # siginfo, then ucontext.uc_mcontext.regs after fault_address
+        saved={number: 8 * number for number in range(32)},
+        saved_pc=8 * 32,
+        code_mask=(1 << 48) - 1,
+    ),
+}

@@ -1,0 +1,85 @@
+"""The state of a thread at a hit: its registers, and a copy of the top of its stack."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.arch.pt_regs import PT_REGS
+from usdt.base.frozen import frozen
+from usdt.unwind.cpu import CPUS, Cpu
+from usdt.unwind.expressions import MemoryNotRead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("STACK_UNIT", "ThreadState", "saved_size")
+
+STACK_UNIT = 4096  # bytes: the copy of a stack begins at a multiple of it, at or below its top
+_USER32_CS = 0x23  # x86-64, <asm/segment.h>: the code segment of 32-bit programs
+_MODE32 = 0x10  # arm64, <asm/ptrace.h>: the bit of pstate in 32-bit programs
+_WORD = struct.Struct("<Q")
+
+
+def saved_size(machine: str) -> int:
+    """Return the bytes of ``struct pt_regs``; 0 for a CPU whose stacks cannot be unwound."""
+    return 8 + max(PT_REGS[machine].values()) if machine in CPUS else 0
+
+
+@frozen
+class ThreadState:
+    """The state of a thread.
+
+    Attributes:
+        cpu: the CPU, as the program uses it.
+        registers: DWARF register number → value.
+        pc: the address of the current instruction.
+        start: the address of the first byte of ``stack``.
+        stack: a copy of the top of the stack.
+    """
+
+    cpu: Cpu
+    registers: Mapping[int, int]
+    pc: int
+    start: int
+    stack: bytes
+
+    @classmethod
+    def of(cls, machine: str, saved: bytes, stack: bytes) -> ThreadState | None:
+        """Return the state of a thread from what was recorded.
+
+        Args:
+            machine: the kernel's CPU.
+            saved: the bytes of ``struct pt_regs``.
+            stack: a copy of the stack from the last multiple of :data:`STACK_UNIT` on.
+
+        Returns:
+            None if stacks of the CPU, or of its 32-bit programs, cannot be unwound.
+        """
+        slots = PT_REGS[machine]
+        if machine not in CPUS or len(saved) < saved_size(machine):
+            return None
+        name = machine
+        if machine == "x86_64" and _WORD.unpack_from(saved, slots["cs"])[0] & 0xFFFF == _USER32_CS:
+            name = "i386"
+        elif machine == "aarch64" and saved[slots["pstate"]] & _MODE32:
+            return None
+        cpu = CPUS[name]
+        mask = (1 << 8 * cpu.word) - 1
+        registers = {
+            number: _WORD.unpack_from(saved, slots[slot])[0] & mask
+            for number, slot in cpu.registers.items()
+        }
+        pc = _WORD.unpack_from(saved, slots[cpu.pc])[0] & mask
+        return cls(cpu, registers, pc, registers[cpu.sp] & -STACK_UNIT, stack)
+
+    def read(self, address: int, size: int) -> int:
+        """Return an unsigned integer on the stack.
+
+        Raises:
+            MemoryNotRead: it was not recorded.
+        """
+        at = address - self.start
+        if not 0 <= at <= len(self.stack) - size:
+            raise MemoryNotRead(address)
+        return int.from_bytes(self.stack[at : at + size], "little")
