@@ -8,6 +8,8 @@ import pytest
 from cross import TRIPLETS, assembly_of
 
 from usdt.arch.abi import NotReadable, Passed, PassedInMemory, PassedInRegisters, Value, passing_of
+from usdt.arch.calling_convention import CONVENTIONS
+from usdt.arch.pt_regs import PT_REGS
 from usdt.base.machine import word_size
 from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
@@ -66,6 +68,12 @@ class Types:
         self._struct("single", 4, ("a", "float", 0))
         self._struct("crooked", 1 + word, ("a", "char", 0), ("b", "long", byte))
         self._struct("nothing", 0)
+        self.ids["()"] = made.integer("()", 0, 0)
+        self.ids["no float"] = made.record(Kind.FLOAT, "no float", 0)
+        self.ids["complex"] = made.record(Kind.FLOAT, "complex", 1)
+        self._struct("unit", 4, ("a", "()", 0), ("b", "int", 0))
+        self._struct("unreal", 8, ("a", "no float", 0), ("b", "complex", 8))
+        self._struct("padding", 8, ("a", "()", 0))
         self.btf = Btf(made.data())
 
     def _struct(self, name: str, size: int, *members: tuple[str, str, int]) -> None:
@@ -152,6 +160,20 @@ def test_a_large_result_takes_the_first_register() -> None:
     places, result = Types().passed("aarch64", "int", returns="struct large")
     assert places[0].where == "in register x0"
     assert isinstance(result, NotReadable)
+
+
+@pytest.mark.parametrize("kernel", [False, True], ids=["program", "kernel"])
+@pytest.mark.parametrize("machine", sorted(CONVENTIONS.keys() & PT_REGS.keys()))
+def test_members_of_no_size_do_not_stop_a_convention(machine: str, *, kernel: bool) -> None:
+    types = Types(machine)
+    names = ("()", "no float", "complex", "struct unit", "struct unreal", "struct padding", "int")
+    values = [Value(types.ids[name]) for name in names]
+    for result in values:
+        places, _ = passing_of(types.btf, machine, values, result, kernel=kernel)
+        assert len(places) == len(values)
+    if machine == "x86_64":
+        places, _ = types.passed(machine, "struct unit", "int")
+        assert [one.where for one in places] == ["in register rdi", "in register rsi"]
 
 
 def test_an_object_that_is_not_trivial_is_passed_by_its_address() -> None:

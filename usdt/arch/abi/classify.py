@@ -132,16 +132,17 @@ def _scalar_fields(btf: Btf, number: int, start: int, depth: int) -> Iterator[Sc
                     yield from _scalar_fields(btf, member.type_id, inner, depth + 1)
         case _:
             size = btf.size_of(number)
-            yield ScalarField(start, size, size)
+            if size:  # Rust's () is a number of no bytes
+                yield ScalarField(start, size, size)
 
 
 def _float(found: btf_types.Float, start: int) -> Iterator[ScalarField]:
     # A complex number is a pair of floats.
-    if "omplex" in found.name:
+    if "omplex" in found.name and found.size > 1:
         half = found.size // 2
         yield ScalarField(start, half, half, floating=True)
         yield ScalarField(start + half, half, half, floating=True)
-    else:
+    elif found.size:
         # The long double of i386 has 12 bytes and is aligned to 4.
         align = 4 if found.size == 12 else found.size
         yield ScalarField(start, found.size, align, floating=True)
