@@ -23,6 +23,7 @@ def attach(
     *probes: str,
     pid: int | Iterable[int] | None = None,
     command: str | Sequence[str] | None = None,
+    user: str | None = None,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
     max_string: int = DEFAULT_STRING,
@@ -39,7 +40,8 @@ def attach(
             may be among them.
         pid: trace one process or several; without it and ``command``, all processes.
         command: a command to start and trace: its words, or a string that is split as by a shell.
-            It runs when attach() returns.
+            It runs when attach() returns, and is ended by SIGTERM when the events are closed.
+        user: the user that ``command`` runs as, by name or number; by default that of this process.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
         max_string: bytes that str() keeps of a string.
@@ -61,7 +63,7 @@ def attach(
         ...         print(event.pid, event.args["filename"])
     """
     targets = target_options(
-        pid=pid, command=command, follow=follow, library_timeout=library_timeout
+        pid=pid, command=command, user=user, follow=follow, library_timeout=library_timeout
     )
     requests = parse_probes(probes, "kprobe")
     options = TraceOptions(buffer, max_string)

@@ -50,6 +50,7 @@ def attach(
     *probes: str,
     pid: int | Iterable[int] | None = None,
     command: str | Sequence[str] | None = None,
+    user: str | None = None,
     all_processes: bool = False,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
@@ -67,7 +68,8 @@ def attach(
         pid: trace one process or several. Without it, ``command`` and ``all_processes``, the
             probes must name their files, and every process that runs them is traced.
         command: a command to start and trace: its words, or a string that is split as by a shell.
-            It runs when attach() returns.
+            It runs when attach() returns, and is ended by SIGTERM when the events are closed.
+        user: the user that ``command`` runs as, by name or number; by default that of this process.
         all_processes: trace all processes.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
@@ -92,6 +94,7 @@ def attach(
     targets = target_options(
         pid=pid,
         command=command,
+        user=user,
         all_processes=all_processes,
         follow=follow,
         library_timeout=library_timeout,

@@ -55,6 +55,12 @@ def alive(pid: int) -> bool:
         return False
 
 
+def status_of(pid: int, name: str) -> str:
+    """A line of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(f"{name}:"))
+
+
 @WAYS
 def test_nothing_runs_before_release(tmp_path: Path, *, use_ptrace: bool) -> None:
     made = tmp_path / "made"
@@ -218,14 +224,25 @@ def test_never_released_it_is_killed(*, use_ptrace: bool) -> None:
 
 
 @WAYS
-def test_released_it_outlives_the_context(*, use_ptrace: bool) -> None:
+def test_released_it_is_ended_with_the_context(*, use_ptrace: bool) -> None:
     with StoppedCommand(["sleep", "60"], use_ptrace=use_ptrace) as command:
         command.release()
         command.release()
-    assert command.poll() is None
-    command.kill(signal.SIGTERM)
-    assert command.wait() == 128 + 15
+    assert command.poll() == 128 + 15
+    command.close()
+
+
+def test_what_ignores_sigterm_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usdt.targets.spawn.TERMINATION_SECONDS", 0.1)
+    with StoppedCommand(["sh", "-c", "trap '' TERM; echo; exec sleep 60"]) as command:
+        command.release()
+        # "ignored" is in force once SigIgn has bit 14.
+        until(lambda: int(status_of(command.pid, "SigIgn"), 16) >> 14 & 1, "the trap")
+        assert command.end() is None
+        assert command.end() is None
+    assert alive(command.pid)
     command.kill()
+    assert command.wait() == 128 + 9
 
 
 @WAYS
@@ -250,18 +267,29 @@ def test_waiting_has_an_end() -> None:
 
 
 TRACER = """
-import sys
+import sys, threading
 from usdt.targets.spawn import StoppedCommand
-command = StoppedCommand(["sleep", "60"], use_ptrace=sys.argv[1] == "True")
-print(command.pid, flush=True)
+def main():
+    global command
+    command = StoppedCommand(["sleep", "60"], use_ptrace=sys.argv[1] == "True", user=user)
+    if "release" in sys.argv:
+        command.release()
+    print(command.pid, flush=True)
+user = sys.argv[2] or None
+if "thread" in sys.argv:
+    thread = threading.Thread(target=main)
+    thread.start()
+    thread.join()
+else:
+    main()
 sys.stdin.read()
 """
 
 
-@WAYS
-def test_it_does_not_outlive_a_tracer_that_dies(*, use_ptrace: bool) -> None:
+def _kill_tracer(*words: object) -> int:
+    # Starts a tracer with a command, and kills it. Returns the process ID of the command.
     with subprocess.Popen(
-        [sys.executable, "-c", TRACER, str(use_ptrace)],
+        [sys.executable, "-c", TRACER, *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=CHECKOUT,
@@ -270,7 +298,25 @@ def test_it_does_not_outlive_a_tracer_that_dies(*, use_ptrace: bool) -> None:
         pid = int(tracer.stdout.readline())
         assert alive(pid)
         tracer.kill()
-    until(lambda: not alive(pid), "the command to be killed")
+    return pid
+
+
+@WAYS
+@pytest.mark.parametrize("state", ["held", "release"])
+@pytest.mark.parametrize("user", ["", "nobody"])
+def test_it_does_not_outlive_a_tracer_that_dies(user: str, state: str, *, use_ptrace: bool) -> None:
+    if user and os.geteuid():
+        pytest.skip("needs root")
+    pid = _kill_tracer(use_ptrace, user, state)
+    until(lambda: not alive(pid), "the command to end")
+
+
+@WAYS
+def test_a_command_of_another_thread_outlives_that_thread(*, use_ptrace: bool) -> None:
+    # PR_SET_PDEATHSIG is about threads: the end of this one would end the command at once.
+    pid = _kill_tracer(use_ptrace, "", "release", "thread")
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
 
 
 HANDED_ON = """

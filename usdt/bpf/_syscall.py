@@ -1,4 +1,4 @@
-"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), mount(2).
+"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), prctl(2), mount(2).
 
 Attributes of bpf(2) are packed from plain values, so no C structure is declared twice: the layout
 is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value is
@@ -25,6 +25,7 @@ __all__ = (
     "address_of",
     "bpf",
     "bpf_attribute",
+    "die_with_parent",
     "mount",
     "perf_attribute",
     "perf_event_open",
@@ -42,6 +43,8 @@ _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 _BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
+
+_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 # A command fails with EAGAIN when a signal interrupts the verifier. Like libbpf, try again, but not
 # so often that a real fault is hidden.
@@ -132,6 +135,16 @@ def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
         SyscallError: the kernel refuses.
     """
     return _checked(int(_libc.ptrace(request, pid, address, data)), "ptrace")
+
+
+def die_with_parent(number: int) -> None:
+    """Ask for a signal when the thread that forked this process ends (PR_SET_PDEATHSIG).
+
+    Raises:
+        SyscallError: there is no such signal.
+    """
+    words = (ctypes.c_ulong(word) for word in (number, 0, 0, 0))
+    _checked(int(_libc.prctl(_PR_SET_PDEATHSIG, *words)), "prctl(PR_SET_PDEATHSIG)")
 
 
 def mount(source: str, target: str, fstype: str) -> None:

@@ -45,7 +45,7 @@ class FileProbeProvider:
 
             if not targets.command:
                 raise TargetError("the command is empty")
-            command = stack.enter_context(StoppedCommand(targets.command))
+            command = stack.enter_context(StoppedCommand(targets.command, user=targets.user))
         tracer = Tracer(requests, targets, command, session, keys=options.keys)
         return stack.enter_context(tracer), command
 

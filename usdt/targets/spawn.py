@@ -16,6 +16,10 @@ program is the file that PATH and ``#!`` resolve to. A traced process that execu
 set-user-ID, set-group-ID or file capabilities gets none of them unless its tracer has
 CAP_SYS_PTRACE (cap_bprm_creds_from_file() in security/commoncap.c). Such a program is therefore
 never traced by ptrace here.
+
+The command ends with the tracer: close() sends it SIGTERM, and so does the kernel if the tracer is
+killed (PR_SET_PDEATHSIG). The kernel means the thread that started the command, so only commands of
+the main thread ask for this signal. It sends none to a program that it gives other privileges.
 """
 
 # Importing pathlib takes 6 ms:
@@ -29,22 +33,28 @@ import os
 import select
 import signal
 import stat
+import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import ElfError, SyscallError, TargetError
 from usdt.engine.run.options import split_command
 from usdt.procfs.mapped_files import MappedFile, executable_of, file_identity
 from usdt.procfs.process import open_pidfd
+from usdt.targets.command_user import find_user
 from usdt.targets.executables import find_program, program_chain
 from usdt.targets.library_search import dependencies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ("StoppedCommand",)
+    from usdt.targets.command_user import CommandUser
+
+__all__ = ("TERMINATION_SECONDS", "StoppedCommand")
+
+TERMINATION_SECONDS = 2.0  # time that a command has to end after SIGTERM
 
 # include/uapi/linux/ptrace.h
 PTRACE_CONT = 7
@@ -56,6 +66,7 @@ PTRACE_O_TRACEEXEC = 1 << PTRACE_EVENT_EXEC
 PTRACE_O_EXITKILL = 1 << 20  # Linux 3.8
 
 _MAX_GUESSES = 64  # tokens that are looked up as programs
+_NO_USER = 1 << 16  # in place of an errno: the child could not become the user
 _NOT_FOUND = 127  # the exit code of shells for a command that cannot be executed
 # Signals that Python ignores or handles; reset to their default in the command.
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
@@ -64,7 +75,8 @@ _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 class StoppedCommand(Closeable):
     """A command, stopped until :meth:`release`; a context manager.
 
-    Leaving the context kills a command that was not released; a released one continues.
+    Leaving the context kills a command that was not released, and ends a released one: see
+    :meth:`end`.
 
     Attributes:
         argv: the command and its arguments.
@@ -80,6 +92,7 @@ class StoppedCommand(Closeable):
         argv: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
+        user: str | None = None,
         use_ptrace: bool = True,
     ) -> None:
         """Start a command and stop it.
@@ -87,18 +100,23 @@ class StoppedCommand(Closeable):
         Args:
             argv: the command and its arguments; the command is searched on PATH if it has no slash.
             environment: its environment; None for that of this process.
+            user: the user that it runs as, by name or number; None for that of this process.
             use_ptrace: False to hold it with the pipe.
 
         Raises:
-            TargetError: the command does not exist or cannot be executed.
+            TargetError: the command or the user does not exist, or it cannot be executed.
         """
         self.argv = tuple(argv)
+        self._user = None if user is None else find_user(user)
         self.exit_code: int | None = None
         self.hold_method: Literal["ptrace", "pipe"] = "pipe"
         self._environment = dict(os.environ if environment is None else environment)
+        if self._user is not None:
+            self._environment = self._user.environment(self._environment)
         self._path = _executable(self.argv, self._environment)
         self._chain = program_chain(self._path, environment=self._environment)
         self._stopped = True
+        self._termination_sent = False
         self._pidfd = self._go = self._status = -1
         self.pid = self._fork()
         try:
@@ -186,12 +204,21 @@ class StoppedCommand(Closeable):
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def end(self) -> int | None:
+        """Send it SIGTERM, once; return its exit code, or None if it has not ended in time."""
+        if self.poll() is None and not self._termination_sent:
+            self._termination_sent = True
+            self.kill(signal.SIGTERM)
+            self.wait(TERMINATION_SECONDS)
+        return self.exit_code
+
     def close(self) -> None:
-        """Kill it if it was not released, and close descriptors; a running command continues."""
+        """Kill it if it was not released, else end it; close descriptors. Idempotent."""
         if self._stopped:
             self._stopped = False
             self.kill()
             self.wait()
+        self.end()
         for name in ("_pidfd", "_go", "_status"):
             number = getattr(self, name)
             setattr(self, name, -1)  # the number may be reused at once
@@ -199,6 +226,10 @@ class StoppedCommand(Closeable):
                 os.close(number)
 
     def _fork(self) -> int:
+        from usdt.bpf._syscall import die_with_parent  # noqa: PLC0415 - loads libc, for -c only
+
+        in_main_thread = threading.get_native_id() == os.getpid()
+        bind = die_with_parent if in_main_thread else lambda _number: None
         go_read, self._go = os.pipe()
         self._status, status_write = os.pipe()
         with warnings.catch_warnings():
@@ -207,7 +238,8 @@ class StoppedCommand(Closeable):
             pid = os.fork()
         if pid == 0:
             os.close(self._go)  # otherwise the child would not notice its parent's end
-            _child(self._chain, self.argv, self._environment, (go_read, status_write))
+            start = _Start(self._chain, self.argv, self._environment, self._user, bind)
+            _child(start, go_read, status_write)
         os.close(go_read)
         os.close(status_write)
         return pid
@@ -228,7 +260,7 @@ class StoppedCommand(Closeable):
             reason = file.read(16)
         if reason:
             self.wait()
-            raise TargetError(_refused(self._path, int(reason)))
+            raise TargetError(_refused(self._path, int(reason), self._user))
 
     def _run_to_exec(self) -> None:
         self._send_go()
@@ -289,27 +321,49 @@ def _inner_words(words: Sequence[str]) -> list[str]:
     return [word for word in found if word and word[0] != "-" and "\0" not in word]
 
 
-def _child(
-    chain: list[str], argv: tuple[str, ...], environment: dict[str, str], pipes: tuple[int, int]
-) -> NoReturn:
+class _Start(NamedTuple):
+    # What the forked child needs.
+    chain: list[str]
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    user: CommandUser | None
+    bind: Callable[[int], None]  # asks for a signal when the parent dies
+
+
+def _child(start: _Start, go: int, status: int) -> NoReturn:
     # Runs in the forked child and never returns.
-    path, (go, status) = chain[0], pipes
     try:
+        start.bind(signal.SIGTERM)
         if not os.read(go, 1):
             os._exit(_NOT_FOUND)  # the parent is gone
         for number in _DEFAULTS:
             signal.signal(number, signal.SIG_DFL)
-        try:
-            os.execve(path, argv, environment)  # noqa: S606 - no shell is wanted
-        except OSError as err:
-            if err.errno != errno.ENOEXEC or chain[-1] == path:
-                raise
-            # A text without "#!": execvp(3) and shells run it with /bin/sh.
-            os.execve("/bin/sh", ("sh", path, *argv[1:]), environment)  # noqa: S606
+        if start.user is not None:
+            _become(start.user)
+            start.bind(signal.SIGTERM)  # the kernel forgets it with the IDs
+        _execute(start)
     except OSError as err:
         os.write(status, str(err.errno or errno.EINVAL).encode())
     finally:
         os._exit(_NOT_FOUND)
+
+
+def _become(user: CommandUser) -> None:
+    try:
+        user.assume()
+    except OSError as err:
+        raise OSError(_NO_USER, "") from err
+
+
+def _execute(start: _Start) -> NoReturn:
+    path = start.chain[0]
+    try:
+        os.execve(path, start.argv, start.environment)  # noqa: S606 - no shell is wanted
+    except OSError as err:
+        if err.errno != errno.ENOEXEC or start.chain[-1] == path:
+            raise
+        # A text without "#!": execvp(3) and shells run it with /bin/sh.
+        os.execve("/bin/sh", ("sh", path, *start.argv[1:]), start.environment)  # noqa: S606
 
 
 def _executable(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
@@ -331,10 +385,14 @@ def _executable(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
     raise TargetError(f"{name}: {reason}")
 
 
-def _refused(path: str, number: int) -> str:
+def _refused(path: str, number: int, user: CommandUser | None) -> str:
+    if number == _NO_USER and user is not None:
+        needs = "running a command as another user needs root (CAP_SETUID, CAP_SETGID)"
+        return f"user {user.name}: {needs}"
     if number == errno.ENOENT:
         return f"{path}: its interpreter does not exist"
-    return f"{path}: cannot be executed: {os.strerror(number)}"
+    who = "" if user is None else f" as user {user.name}"
+    return f"{path}: cannot be executed{who}: {os.strerror(number)}"
 
 
 def _gains_privileges(chain: list[str]) -> bool:

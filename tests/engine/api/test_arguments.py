@@ -24,6 +24,7 @@ from usdt.engine.api.attach import target_options
         ({"pid": 1.5}, "pid 1.5: expected the ID of a process"),
         ({"command": 7}, "command 7: expected a string, or a list of strings"),
         ({"command": b"true"}, "command b'true': expected a string, or a list of strings"),
+        ({"command": "true", "user": 0}, "user 0: expected the name of a user, a string"),
         ({"command": ["sleep", 1]}, "command ['sleep', 1]: expected a string, or a list"),
     ],
     ids=repr,
@@ -48,6 +49,14 @@ def test_a_string_command_is_split_as_by_a_shell() -> None:
     assert made.command == ("python3", "-c", "print(1)")
     with pytest.raises(usdt.TargetError, match="No closing quotation"):
         usdt.attach(f"{sys.executable}:a:b", command="x 'y")
+
+
+@pytest.mark.parametrize("module", [usdt, kprobe], ids=["usdt", "kprobe"])
+def test_a_user_is_the_user_of_a_command(module: Any) -> None:
+    with pytest.raises(usdt.TargetError, match="user nobody: there is no command"):
+        module.attach("syscall:openat", pid=1, user="nobody")
+    with pytest.raises(usdt.TargetError, match="user nosuch: there is no such user"):
+        module.attach("syscall:openat", command="true", user="nosuch")
 
 
 @pytest.mark.parametrize("method", ["hist", "latency"])

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import TargetError
 from usdt.engine.api.events import Events
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventFormatter
@@ -33,6 +34,7 @@ def target_options(
     *,
     pid: int | Iterable[int] | None,
     command: str | Sequence[str] | None = None,
+    user: str | None = None,
     all_processes: bool = False,
     follow: bool = False,
     library_timeout: float | None,
@@ -41,14 +43,20 @@ def target_options(
 
     Raises:
         TypeError: an argument has a wrong type.
-        TargetError: ``command`` is a string that a shell could not split.
+        TargetError: ``command`` is a string that a shell could not split, or there is a ``user``
+            without a ``command``.
     """
+    if user is not None and not isinstance(user, str):
+        raise TypeError(f"user {user!r}: expected the name of a user, a string")
+    if user is not None and command is None:
+        raise TargetError(f"user {user}: there is no command to run as this user; give command=")
     return TargetOptions(
         _process_ids(pid),
         _words(command),
         all_processes,
         follow,
         library_timeout,
+        user,
     )
 
 

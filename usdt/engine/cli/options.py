@@ -111,6 +111,7 @@ def parse_options(
         values["all_processes"],
         values["follow"],
         None if values["duration"] else LIBRARY_TIMEOUT,
+        values["user"],
     )
     trace = TraceOptions(
         values.get("buffer", DEFAULT_BUFFER),
@@ -137,6 +138,8 @@ def _check(values: dict[str, Any]) -> None:
     targets = bool(values["pids"]), values["command"] is not None, values["all_processes"]
     if sum(targets) > 1:
         raise click.UsageError("-p, -c and -a exclude one another")
+    if values["user"] is not None and values["command"] is None:
+        raise click.UsageError("--user is the user of a command: add -c COMMAND")
     if values.get("folded") and values["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
 
@@ -194,10 +197,11 @@ def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple
 #: Adds -p (``pids``) to commands that only read files.
 pid_option = _pids("Search the files of this process (ID or name); may be repeated.")
 
-#: Adds -p, -c (``command``), -a (``all_processes``), -f (``follow``) and --exit-code.
+#: Adds -p, -c (``command``), --user, -a (``all_processes``), -f (``follow``) and --exit-code.
 target_options = combined(
     _pids("Trace this process, by its ID, or all of this name; may be repeated."),
     click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
+    click.option("--user", metavar="NAME", help="Run the -c command as this user."),
     click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
     click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
     click.option("--exit-code", is_flag=True, help="Exit with the status of the -c command."),

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ("closing_line", "report_losses", "run_command")
 
 _QUIET_SECONDS = 2.0  # time without a hit after which a run says that children are not traced
-_TERMINATION_SECONDS = 2.0  # time that a command has to end after SIGTERM
 
 
 def run_command(
@@ -145,10 +144,11 @@ def _without_bpf() -> str:
 
 def _end(command: SpawnedCommand) -> int:
     # Ends the command with the trace, as perf and bpftrace do. Returns the exit code.
-    if command.poll() is None:
-        command.kill(signal.SIGTERM)
-    code = command.wait(_TERMINATION_SECONDS)
-    return 128 + signal.SIGTERM if code is None else code
+    code = command.end()
+    if code is None:
+        say(f"the command (process {command.pid}) has not ended after SIGTERM and goes on")
+        return 128 + signal.SIGTERM
+    return code
 
 
 def report_losses(lost: Sequence[Lost]) -> None:

@@ -43,6 +43,7 @@ class TargetOptions:
         follow: also trace children of ``pids`` and ``command``.
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
+        user: the user that ``command`` runs as; None for that of this process.
     """
 
     pids: tuple[int, ...] = ()
@@ -50,6 +51,7 @@ class TargetOptions:
     all_processes: bool = False
     follow: bool = False
     library_timeout: float | None = LIBRARY_TIMEOUT
+    user: str | None = None
 
 
 @frozen

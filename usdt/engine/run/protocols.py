@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.base.frozen import frozen
@@ -135,16 +134,15 @@ class SpawnedCommand(Protocol):
     """A command that is stopped at its start.
 
     :class:`usdt.targets.spawn.StoppedCommand` implements it.
+
+    Attributes:
+        pid: its process ID.
     """
+
+    pid: int
 
     def release(self) -> None:
         """Let the command run."""
 
-    def poll(self) -> int | None:
-        """Return the exit code, or None while the command runs."""
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        """Return the exit code, or None after ``timeout`` seconds."""
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the command."""
+    def end(self) -> int | None:
+        """Ask it to end; return the exit code, or None if it has not ended in time."""
