@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from aggregating import aggregating, beside_a_trace, log2_buckets, stopped
+from aggregating import aggregating, beside_a_trace, log2_buckets, outcome, stopped
 from fixtures import Fixture, build, start
 from tracing_tools import one_error, run_usdt, usdt
 
@@ -96,6 +96,21 @@ def test_an_end_that_never_comes_and_one_that_never_began() -> None:
     assert not ended.results
     assert ended.pairs == {"unfinished": 0, "unmatched": 12, "deep": 0}
     assert "12 ends without a start" in ended.tool.errors
+
+
+def test_a_program_that_never_rests_leaves_at_most_its_last_pair_open() -> None:
+    # It hits both probes all the time while these are attached and detached, one after the other.
+    words = ("latency", "--json", "-n", 100, "args:count0", "args:count1")
+    with (
+        start(build("default", "args"), "-q", "-n", 1 << 30, "-s", 50) as args,
+        usdt(*words, "-p", args.pid) as tool,
+    ):
+        found = outcome(tool)
+    assert found.one["count"] >= 100
+    assert found.one["max"] < 1_000_000_000
+    assert found.pairs["unmatched"] <= 1
+    assert found.pairs["unfinished"] <= 1
+    assert found.pairs["deep"] == 0
 
 
 def test_a_key_of_the_arguments() -> None:

@@ -10,6 +10,7 @@ from bpfmachine import Machine
 from planning import EVERY_TYPE
 
 from usdt.engine.aggregate.codegen.action import (
+    GATE,
     NESTED,
     START_SIZE,
     STARTS,
@@ -185,8 +186,13 @@ class Programs:
                 self.machine.make(VALUES, size, key, entries, array=array)
             self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)
             self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, action=body))
-        for name, value in ((ZEROS, size), (EPOCH, 8), (UNPAIRED, 16)):
-            self.machine.make(name, value, 4, 1, array=True)
+        for name, value, rows in ((ZEROS, size, 1), (EPOCH, 8, 1), (UNPAIRED, 16, 2)):
+            self.machine.make(name, value, 4, rows, array=True)
+        self.set_gate(open_=True)
+
+    def set_gate(self, *, open_: bool) -> None:
+        """Let starts and ends through, or not."""
+        self.machine.tables[UNPAIRED].rows[struct.pack("=I", GATE)][1][0] = open_
 
     def hit(self, index: int = 0, context: bytes | None = None) -> None:
         """Run a program once."""

@@ -73,6 +73,7 @@ class Tracer(Closeable):
             self._session = undo.enter_context(session(self._targets.task_filter))
             self._attach_first(made, searched)
             self._targets.watch(self._session)
+            self._session.begin()
             self._resources = undo.pop_all()
 
     @property

@@ -283,6 +283,22 @@ def test_ends_without_a_start(atomics: bool) -> None:
     assert programs.odd == (2, 0)
 
 
+def test_what_hits_while_a_probe_of_the_pair_is_not_attached_is_ignored() -> None:
+    programs = pairs()
+    programs.set_gate(open_=False)
+    for index in (0, 0, 1, 1, 1):
+        programs.hit(index)
+    programs.set_gate(open_=True)
+    programs.hit(0)
+    programs.hit(1)
+    programs.hit(0)
+    programs.set_gate(open_=False)
+    programs.hit(1)
+    assert programs.values()[()].count == 1
+    assert programs.odd == (0, 0)
+    assert programs.depths() == [1]
+
+
 def test_keys_of_the_pair_and_of_the_result() -> None:
     programs = pairs(key="arg1, str(arg0)", keys="comm, arg1 % 2", user={TEXT: b"x\0", 5: b"y\0"})
     for number in (1, 2, 3):

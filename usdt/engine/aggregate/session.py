@@ -17,6 +17,8 @@ from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.engine.aggregate.codegen.action import (
+    COUNTS,
+    GATE,
     START_SIZE,
     STARTS,
     TOO_DEEP,
@@ -142,6 +144,7 @@ class AggregateSession(BpfSession):
         self._action = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
+        self._paired = False
         self._most_points = 0
         self._late_rows: dict[_RowKey, Value] = {}
         self._previous: dict[_RowKey, Value] = {}
@@ -167,6 +170,21 @@ class AggregateSession(BpfSession):
         self._make_maps(action)
         self._action.actions[variant.number] = action
 
+    def begin(self) -> None:
+        """Pair starts and ends from now on; all probes are attached."""
+        self._paired = True
+        self._set_gate()
+
+    def drain(self) -> Iterator[list[Any]]:
+        """End pairing, then detach; there are no batches."""
+        self._paired = False
+        self._set_gate()
+        return super().drain()
+
+    def _set_gate(self) -> None:
+        if UNPAIRED in self._maps:
+            self._maps[UNPAIRED].set(struct.pack("=I", GATE), struct.pack("=QQ", self._paired, 0))
+
     # ------------------------------------------------------------ maps
 
     def _make_maps(self, action: AggregateAction) -> None:
@@ -191,7 +209,8 @@ class AggregateSession(BpfSession):
         if action.role is not Role.HIT:
             key_size = self._key_size(STARTS, action.pair.size)
             self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)
-            self._need(UNPAIRED, MapType.ARRAY, 4, 16, 1)
+            self._need(UNPAIRED, MapType.ARRAY, 4, 16, 2)
+            self._set_gate()
 
     def _key_size(self, name: str, size: int) -> int:
         # All keys of a map have one size. The same items have the same size at every site, except
@@ -308,7 +327,7 @@ class AggregateSession(BpfSession):
             int(struct.unpack_from("=q", value)[0]) for _, value in self._maps[STARTS].items()
         )
         unfinished = sum(depth for depth in depths if depth > 0)
-        odd = self._maps[UNPAIRED].get(bytes(4)) or bytes(16)
+        odd = self._maps[UNPAIRED].get(struct.pack("=I", COUNTS)) or bytes(16)
         unmatched, deep = (
             int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, TOO_DEEP)
         )

@@ -109,7 +109,7 @@ class Aggregate(Mapping[Any, Any]):
 
         with contextlib.ExitStack() as stack:
             stack.callback(self._resolver.close)
-            # The end is attached first: a start without an end would stay and use up a key.
+            # At one place the end runs first: a probe is measured to its own next hit.
             order = requests[::-1] if aggregation.pair else requests
             self._targets = attach_probes(stack, targets, order, session, options).targets
             self._resources = stack.pop_all()

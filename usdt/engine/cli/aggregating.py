@@ -188,7 +188,7 @@ def _run(
     with StackResolver(names, lines=options.output.lines) as resolver:
         job = (job_type or AggregateJob)(options, aggregate, aggregation, resolver)
         resolver.begin(())
-        # The end is attached first: a start without an end would stay and use up a key.
+        # At one place the end runs first: a probe is measured to its own next hit.
         return run_command(options, job, requests[::-1] if aggregation.pair else requests)
 
 

@@ -45,6 +45,9 @@ class Pollable:
         # ends.
         return []
 
+    def begin(self) -> None:
+        """Note that all probes of a run are attached."""
+
     def watch(self, descriptor: int) -> None:
         """Make poll() return early when ``descriptor`` becomes readable (a pidfd)."""
         self._poller.register(descriptor, select.EPOLLIN)

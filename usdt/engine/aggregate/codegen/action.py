@@ -8,6 +8,9 @@ The starts of a key form a stack because functions may be recursive. It has 16 e
 nested deeper are counted, but not measured. The depth changes atomically if the kernel supports it,
 as threads may share a key. A key is removed with its last start.
 
+Starts and ends are ignored until both are attached, and again before the first is detached: a gate
+is open only in between. Otherwise a start whose end is not attached yet would stay in progress.
+
 Register use: r6 context, r7 number or time, r8 address, r9 pid_tgid.
 """
 
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.outputs import Output
 
 __all__ = (
+    "COUNTS",
+    "GATE",
     "NESTED",
     "STARTS",
     "START_SIZE",
@@ -53,8 +58,9 @@ __all__ = (
 VALUES = "values"  # hash by key, or per-CPU array by row
 ZEROS = "zeros"  # array of one value: the initial value of a new entry
 STARTS = "starts"  # hash by the pair's key: u64 depth, u64 times
-UNPAIRED = "odd"  # array of one entry: u64 ends without a start, u64 starts nested too deeply
-UNMATCHED, TOO_DEEP = 0, 8  # offsets in UNPAIRED
+UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 starts nested too deeply
+UNMATCHED, TOO_DEEP = 0, 8  # offsets in the entry COUNTS
+COUNTS, GATE = range(2)  # entries of UNPAIRED; GATE: u64 that is not 0 while the gate is open
 NESTED = 16  # maximum starts kept for one key
 START_SIZE = 8 + 8 * NESTED
 _NOEXIST = 1  # BPF_NOEXIST
@@ -186,8 +192,10 @@ class _VariantEmitter:
                     self._number(self.action.value)
                 self._add()
             case Role.START:
+                self._pass_gate()
                 self._start()
             case Role.END:
+                self._pass_gate()
                 self._end()
                 self._add()
                 self._count_unpaired(self.unmatched, UNMATCHED)
@@ -267,6 +275,11 @@ class _VariantEmitter:
         asm.label(found)
 
     # ------------------------------------------------------------ pairs
+
+    def _pass_gate(self) -> None:
+        self._find_unpaired(GATE)
+        self.asm.load(R1, R0, 0)
+        self.asm.jump(Jump.EQ, R1, 0, EXIT)
 
     def _pair(self) -> KeyEmitter:
         action = self.action
@@ -349,9 +362,13 @@ class _VariantEmitter:
     def _count_unpaired(self, label: str, counter: int) -> None:
         asm = self.asm
         asm.label(label)
-        asm.store(R10, KEY_SLOT, 0, 4)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
-        asm.jump(Jump.EQ, R0, 0, EXIT)
+        self._find_unpaired(COUNTS)
         asm.mov(R1, 1)
         asm.atomic_add(R0, counter, R1)
         asm.goto(EXIT)
+
+    def _find_unpaired(self, entry: int) -> None:
+        # Leaves the address of an entry of UNPAIRED in r0.
+        self.asm.store(R10, KEY_SLOT, entry, 4)
+        emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
+        self.asm.jump(Jump.EQ, R0, 0, EXIT)
