@@ -36,7 +36,7 @@ class KernelProbeProvider:
         """
         keys, counts = options.keys, options.aggregated
         events = [request for request in requests if request.kind not in _FUNCTIONS]
-        made = attach_events(session, events, keys, counts=counts)
+        made = attach_events(session, events, keys, counts=counts, calls=options.calls)
         functions = [request for request in requests if request.kind in _FUNCTIONS]
         if not functions:
             return made

@@ -22,6 +22,10 @@ kprobe trace 'syscall:openat(filename, flags, return)' -p 1234
 kprobe trace 'syscall:open*(return < 0)'
 kprobe trace 'rawtp:netif_receive_skb(skb->dev->name == "lo", skb->len)'
 """,
+    "spans": """
+kprobe spans 'syscall:openat(filename, return)' --slower 1ms
+kprobe spans 'rawtp:block_rq_issue' rawtp:block_rq_complete --key rq --slowest 10
+""",
     "count": """
 kprobe count 'syscall:*' -c 'ls -l'
 kprobe count 'tracepoint:sched:*' -d 5 --top 10

@@ -33,7 +33,12 @@ _MANY = 256  # show fields by default up to this many events: each takes 50 ms t
 
 
 def attach(
-    session: BpfSession, requests: Sequence[ProbeText], keys: Sequence[Item] = (), *, counts: bool
+    session: BpfSession,
+    requests: Sequence[ProbeText],
+    keys: Sequence[Item] = (),
+    *,
+    counts: bool,
+    calls: bool = False,
 ) -> AttachResult:
     """Attach probes.
 
@@ -42,6 +47,7 @@ def attach(
         requests: probes of the kinds ``tracepoint``, ``rawtp`` and ``syscall``.
         keys: items of ``--by`` and ``--key``.
         counts: True if a probe without items shows no fields, as when hits are counted.
+        calls: True if items of system calls are taken at their entry and their return.
 
     Raises:
         ProbeNotFound: there is no such probe.
@@ -50,7 +56,10 @@ def attach(
     total = 0
     notices: list[str] = []
     for request in requests:
-        points = _points(request, keys, counts=counts, notices=notices)
+        if calls and request.kind == "syscall":
+            points = _whole_calls(request)
+        else:
+            points = _points(request, keys, counts=counts, notices=notices)
         if not points:
             raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
         if request.kind == "syscall":
@@ -116,6 +125,22 @@ def _syscalls(request: ProbeText, *, returns: bool, timed: bool) -> list[AttachP
         )
         for call in calls
         if not (returns and syscalls.never_returns(call))
+    ]
+
+
+def _whole_calls(request: ProbeText) -> list[AttachPoint]:
+    # Calls whose items are taken at both ends, as those of functions.
+    from kprobe.tracepoints import syscalls  # noqa: PLC0415 - only for them
+
+    return [
+        _point(
+            f"syscall:{call.name}",
+            syscalls.arguments_of(call, returns=True, kept=True),
+            SyscallTarget(call.number, returns=True),
+            syscalls.KEPT_CALL,
+        )
+        for call in syscalls.matching(request.name)
+        if not syscalls.never_returns(call)
     ]
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from usdt.tracefs.format import FormatField
 
 __all__ = (
+    "KEPT_CALL",
     "SystemCall",
     "arguments_of",
     "by_event",
@@ -61,10 +62,10 @@ _RETURN = Register(
 _ERRNO, _ERRNO_OR_ADDRESS = Errno(), ErrnoOrAddress()
 _KEPT = frozenset(("execve", "execveat"))  # the process image is replaced
 _REPLACED = frozenset(("rt_sigreturn", "sigreturn"))  # the registers are replaced
-# Entry and return have the same struct pt_regs at the top of the thread's kernel stack. The thread
-# ID may change in between: execve() makes the calling thread the leader of its process.
-_STACK = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
-_TIMED = replace(_STACK, arguments_stay=True)
+#: Entry and return have the same struct pt_regs at the top of the thread's kernel stack. The thread
+#: ID may change in between: execve() makes the calling thread the leader of its process.
+KEPT_CALL = EntryReturnMatch(Register(0, 8), same_thread=False, mark_returns=False)
+_TIMED = replace(KEPT_CALL, arguments_stay=True)
 _WIDE = frozenset(("loff_t", "u64", "__u64", "unsigned long long", "long long"))
 _ENDLESS = frozenset(("exit", "exit_group"))
 # Arguments that are addresses, though their type is unsigned long
@@ -146,8 +147,10 @@ def _by_event() -> dict[str, SystemCall]:
 
 
 @functools.lru_cache(maxsize=2048)
-def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
+def arguments_of(call: SystemCall, *, returns: bool, kept: bool = False) -> tuple[Argument, ...]:
     """Return the arguments of a call, named as in its format; with ``returns`` also the result.
+
+    ``kept``: the entry is traced as well, and keeps what items need of it.
 
     ``arg0`` to ``arg5`` are always the six registers, independent of the format; without a format
     they are the arguments that are shown.
@@ -163,22 +166,27 @@ def arguments_of(call: SystemCall, *, returns: bool) -> tuple[Argument, ...]:
         if wide and KERNEL_MACHINE == "arm":
             position += position % 2  # two registers, starting at an even one
         if position + wide < len(offsets):
-            found.append(_argument(call, field, offsets[position], wide=wide, replaced=returns))
+            found.append(
+                _argument(call, field, offsets[position], wide=wide, replaced=returns and not kept)
+            )
         position += 1 + wide
-    _decode_socket_address(found, fields or (), returns=returns)
+    kept = kept or call.name in _KEPT
+    result = AtFunctionReturn(_RETURN) if kept else _RETURN
+    _decode_socket_address(found, fields or (), result if returns else None)
     word = integer(KERNEL_WORD_SIZE, signed=True)
     for index, offset in enumerate(offsets):
         saved = _saved(offset, KERNEL_WORD_SIZE)
         found.append(Argument(f"arg{index}", word, saved, hidden=fields is not None))
     if returns:
-        result = AtFunctionReturn(_RETURN) if call.name in _KEPT else _RETURN
         names = _ERRNO_OR_ADDRESS if call.name in _RETURN_ADDRESSES else _ERRNO
         found.append(Argument("return", word, result, names=names))
     return tuple(found)
 
 
 def _decode_socket_address(
-    found: list[Argument], fields: Sequence[FormatField], *, returns: bool
+    found: list[Argument],
+    fields: Sequence[FormatField],
+    returned: Register | AtFunctionReturn | None,
 ) -> None:
     # Show a struct sockaddr by its contents. The argument after it is its length: a number if the
     # process gives the address, a pointer to one if the kernel returns it, when the call succeeds.
@@ -187,10 +195,10 @@ def _decode_socket_address(
             continue
         size: Node = ArgumentValue(length.fetch, length.type)
         if fields[index + 1].type.endswith("*"):
-            if not returns:
+            if returned is None:
                 continue
             written = Convert(Deref(size, S32), S64)
-            result = ArgumentValue(_RETURN, integer(KERNEL_WORD_SIZE, signed=True))
+            result = ArgumentValue(returned, integer(KERNEL_WORD_SIZE, signed=True))
             passed = Compare(">=", Convert(result, S64), Number(0, S64), S64)
             size = Arithmetic("*", written, Convert(passed, S64), S64)
         found[index] = replace(address, display=Display.SOCKET_ADDRESS, length=size)
@@ -202,7 +210,7 @@ def call_stack(call: SystemCall, *, timed: bool = False) -> EntryReturnMatch | N
     ``timed``: the time of the entry is.
     """
     if call.name in _KEPT:
-        return _STACK
+        return KEPT_CALL
     return _TIMED if timed else None
 
 

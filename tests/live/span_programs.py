@@ -111,12 +111,12 @@ NOIPA void helped(int depth)
     helper_end(depth);
     __asm__ volatile("");
 }
-NOIPA void tight(long rounds, long slow)
+NOIPA void tight(long rounds, long slow, long ns)
 {
     for (long id = 0; id < rounds; id++) {
         STAP_PROBE2(span, begin, "tight", id);
         if (slow && id % (rounds / slow) == 0)
-            spend(2000000);
+            spend(ns);
         STAP_PROBE1(span, end, id);
     }
 }
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
             pair(name, id, id * ns);
         else if (!strcmp(what, "spins"))
             pair(name, id, 1000 + id % 50 * ns);
-        else if (!strcmp(what, "hang")) {
+        else if (!strcmp(what, "hang") || !strcmp(what, "many")) {
             STAP_PROBE2(span, begin, name, id);
         }
         else if (!strcmp(what, "interleaved")) {
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "helped"))
         helped(rounds);
     if (!strcmp(what, "tight"))
-        tight(rounds, ns);
+        tight(rounds, ns, argc > 4 ? atol(argv[4]) : 1000000);
     if (!strcmp(what, "hang")) {
         printf("ready\n");
         fflush(stdout);

@@ -20,6 +20,11 @@ usdt trace -c './server --port 80' 'myapp:request(str(arg1), arg2 > 100)'
 usdt trace /usr/bin/python3.11:python:gc__start
 usdt trace -p 1234 'uprobe:libc:getenv(str(arg0), return)'
 """,
+    "spans": """
+usdt spans -p 1234 'uprobe:libc:getaddrinfo(str(arg0), return)' --slower 10ms
+usdt spans -p 1234 'postgresql:query__start(str(arg0))' postgresql:query__done --slower 10ms
+usdt spans -p 1234 'uprobe:./server:handle_*' --tree
+""",
     "count": """
 usdt count -p 1234 'postgresql:*'
 usdt count -a '*:*' -d 10 --top 20

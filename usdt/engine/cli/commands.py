@@ -19,6 +19,7 @@ __all__ = ("tracing_commands",)
 
 _LINES = {
     "trace": "Print every hit.",
+    "spans": "Print calls and pairs of probes with their duration.",
     "count": "Count hits in the kernel.",
     "hist": "Show a histogram of a value, computed in the kernel.",
     "stats": "Show count, min, avg, max and sum of a value or a time.",
@@ -28,6 +29,10 @@ _LINES = {
 
 _HELP = {
     "trace": "Print every hit of PROBE, with the values of its items.",
+    "spans": (
+        "Print each call of a function, or each pair of hits of START and END, as one line with "
+        "its duration and the items of both ends. Items of START are taken at the start."
+    ),
     "count": "Count hits of PROBE in the kernel. Items are predicates.",
     "hist": (
         "Show a histogram of EXPR, computed in the kernel. Further items of PROBE are predicates."
@@ -74,6 +79,10 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
         from usdt.engine.cli.trace import run_trace  # noqa: PLC0415 - not for --help
 
         return run_trace(kind, values)
+    if name == "spans":
+        from usdt.engine.cli.spans import run_spans  # noqa: PLC0415 - not for --help
+
+        return run_spans(kind, values)
     from usdt.engine.cli import aggregating  # noqa: PLC0415 - not for --help
 
     run: Callable[[ProbeKind, dict[str, Any]], int] = {
@@ -93,6 +102,8 @@ def _options(name: str, kind: ProbeKind) -> Decorator:
     if name == "trace":
         attach = options.attach_options(tracefs=kind == "usdt")
         return options.combined(_probes("PROBE..."), options.trace_options, attach)
+    if name == "spans":
+        return _span_options()
     interval = options.interval_option("Print results and reset them after each interval.")
     stop = options.stop_options("Stop after N events; with -i, after N intervals.")
     own: tuple[Decorator, ...]
@@ -127,6 +138,28 @@ def _options(name: str, kind: ProbeKind) -> Decorator:
         options.realtime_option,
         *own,
         options.string_option,
+        options.attach_options(),
+    )
+
+
+def _span_options() -> Decorator:
+    from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
+
+    return options.combined(
+        click.argument("start", metavar="START"),
+        click.argument("end", metavar="[END]", required=False),
+        options.target_options,
+        options.stop_options("Stop after N spans."),
+        options.output_options,
+        options.realtime_option,
+        options.span_options,
+        options.span_report_options,
+        options.interval_option("Print what --slowest, --open and --tree collect, and reset it."),
+        options.string_option,
+        options.struct_option,
+        options.stack_kinds,
+        options.lines_option,
+        options.buffer_option,
         options.attach_options(),
     )
 

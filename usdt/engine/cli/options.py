@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = (
     "CommandOptions",
     "attach_options",
+    "buffer_option",
     "combined",
     "duration_option",
     "group_options",
@@ -50,6 +51,8 @@ __all__ = (
     "parse_requests",
     "pid_option",
     "realtime_option",
+    "span_options",
+    "span_report_options",
     "stack_kinds",
     "stacks_of",
     "stop_options",
@@ -91,6 +94,7 @@ def parse_options(
     *,
     keys: tuple[Item, ...] = (),
     aggregated: bool = False,
+    calls: bool = False,
 ) -> CommandOptions:
     """Convert values parsed by click to records of options.
 
@@ -99,6 +103,7 @@ def parse_options(
         values: the values parsed by click.
         keys: expressions of --by, --key and --end-key.
         aggregated: whether hits are aggregated in the kernel.
+        calls: whether each hit is a whole call.
 
     Raises:
         click.UsageError: options exclude one another, or -c cannot be split into arguments.
@@ -121,6 +126,7 @@ def parse_options(
         values["via"],
         keys,
         aggregated,
+        calls,
         progress=_show_progress if sys.stderr.isatty() else None,
     )
     run = RunOptions(values["duration"], values["count"], values["verbose"], values["exit_code"])
@@ -275,6 +281,14 @@ struct_option = click.option(
     help="Keep at most N bytes of each structure.",
 )
 
+#: Adds --buffer.
+buffer_option = click.option(
+    "--buffer",
+    type=SIZE,
+    default=DEFAULT_BUFFER,
+    help="Size of the ring buffer, default 8M.",
+)
+
 #: Adds the options of ``trace`` of both groups, except those of :func:`attach_options`.
 trace_options = combined(
     target_options,
@@ -290,12 +304,7 @@ trace_options = combined(
         is_flag=True,
         help="Show functions, and their returns, only when each is called by the one before it.",
     ),
-    click.option(
-        "--buffer",
-        type=SIZE,
-        default=DEFAULT_BUFFER,
-        help="Size of the ring buffer, default 8M.",
-    ),
+    buffer_option,
 )
 
 
@@ -382,6 +391,44 @@ pair_options = combined(
         help="Match each START to its END by EXPR,...: integers, strings; default tid.",
     ),
     click.option("--end-key", metavar="EXPR,...", help="Key at END, if it differs from --key."),
+)
+
+#: Adds the options that select spans: those of :data:`pair_options`, --slower and --max-open.
+span_options = combined(
+    pair_options,
+    click.option(
+        "--slower",
+        type=Seconds(0),
+        metavar="DURATION",
+        help="Deliver only spans of at least this duration: 10ms, 500us, 2s.",
+    ),
+    click.option(
+        "--max-open",
+        type=click.IntRange(1, 1 << 24),
+        metavar="N",
+        default=10240,
+        show_default=True,
+        help="Keep at most N spans that have not ended.",
+    ),
+)
+
+#: Adds --slowest, --open (``show_open``) and --tree.
+span_report_options = combined(
+    click.option(
+        "--slowest",
+        type=click.IntRange(1, 1 << 20),
+        metavar="N",
+        help="Show only the N longest, at the end, or after each interval.",
+    ),
+    click.option(
+        "--open",
+        "show_open",
+        is_flag=True,
+        help="Also show spans that have not ended: at the end, on SIGUSR1, after each interval.",
+    ),
+    click.option(
+        "--tree", is_flag=True, help="Show the spans of a thread inside one another, at the end."
+    ),
 )
 
 #: Adds the options of :data:`pair_options`, --unit and --linear.

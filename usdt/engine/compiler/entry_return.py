@@ -66,6 +66,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
     padded,
 )
+from usdt.engine.compiler.record.layout import DURATION_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,12 +76,14 @@ if TYPE_CHECKING:
 __all__ = (
     "BITMAP_OFFSET",
     "TIME_OFFSET",
+    "CaptureRewriter",
     "EntryReturnMatch",
     "EntryReturnPlans",
     "EntryReturnRole",
     "blank_map",
     "for_32bit_process",
     "frame_map",
+    "needs_entry",
     "needs_return",
     "split_entry_return",
 )
@@ -129,6 +132,7 @@ class EntryReturnRole:
         size: bytes of the entry state.
         stack: how the return is matched with the entry.
         timed: whether the entry state has the time of the entry.
+        start: for a span, the plan of its start; see :mod:`usdt.engine.compiler.spans`.
     """
 
     entry: bool
@@ -136,6 +140,12 @@ class EntryReturnRole:
     size: int
     stack: EntryReturnMatch
     timed: bool = False
+    start: ProbePlan | None = None
+
+    @property
+    def duration_offset(self) -> int:
+        """The offset of the duration in the entry state, once the return has been reached."""
+        return TIME_OFFSET if self.start is None else TIME_OFFSET + DURATION_OFFSET
 
 
 @frozen
@@ -183,11 +193,11 @@ def split_entry_return(
     timed = any(map(_uses_duration, nodes))
     if arguments_stay:
         return _split_times(plan, mark_returns=mark_returns) if timed else None
-    keeper = _CaptureRewriter(timed=timed)
+    keeper = CaptureRewriter(_CAPTURES + (8 if timed else 0), _MEASURED)
     outputs = tuple(map(keeper.output, plan.outputs))
     later = tuple(keeper.node(node) for node in plan.predicates if needs_return(node))
     sooner = tuple(node for node in plan.predicates if not needs_return(node))
-    pair = timed or keeper.captures or any(map(_needs_entry, sooner))
+    pair = timed or keeper.captures or any(map(needs_entry, sooner))
     if not pair:
         both = sooner + later
         return EntryReturnPlans(
@@ -288,8 +298,8 @@ def needs_return(node: Node) -> bool:
     return any(map(needs_return, children(node)))
 
 
-def _needs_entry(node: Node) -> bool:
-    # Whether node must be evaluated at entry: it uses an argument, or reads memory.
+def needs_entry(node: Node) -> bool:
+    """Return True if a value must be taken at entry: it uses an argument, or reads memory."""
     match node:
         case ArgumentValue(fetch=fetch):
             return not isinstance(fetch, (AtFunctionReturn, Constant))
@@ -297,16 +307,28 @@ def _needs_entry(node: Node) -> bool:
             return True
         case StringEqualsConst(address=address) | StringMatches(address=address):
             return address is not None
-    return any(map(_needs_entry, children(node)))
+    return any(map(needs_entry, children(node)))
 
 
-class _CaptureRewriter:
-    # Replaces values of the entry by reads of entry state, and collects them as captures.
-    def __init__(self, *, timed: bool) -> None:
+class CaptureRewriter:
+    """Replaces values of the entry by reads of entry state, and collects them as captures.
+
+    Args:
+        size: the offset of the first capture in the entry state.
+        measured: replaces ``duration``.
+
+    Attributes:
+        captures: the captures, in the order of their offsets.
+        size: the offset after the last capture.
+    """
+
+    def __init__(self, size: int, measured: Node) -> None:
         self.captures: dict[tuple[type, Node, Node | None, int], Output] = {}
-        self.size = _CAPTURES + (8 if timed else 0)
+        self.size = size
+        self._measured = measured
 
     def output(self, output: Output) -> Output:
+        """Return the output at the return instead of ``output``."""
         match output.column:
             case CommColumn() | ConstColumn() | UnavailableColumn() | StackColumn():
                 return output
@@ -333,14 +355,14 @@ class _CaptureRewriter:
         parts = [output.node] if output.length is None else [output.node, output.length]
         if any(map(needs_return, parts)):
             return self._computed(output)
-        return replace(output, node=self._text(output)) if any(map(_needs_entry, parts)) else output
+        return replace(output, node=self._text(output)) if any(map(needs_entry, parts)) else output
 
     def node(self, node: Node) -> Node:
         """Return the expression that is evaluated at return instead of ``node``."""
         if not needs_return(node):
-            return self._number(node) if _needs_entry(node) else node
+            return self._number(node) if needs_entry(node) else node
         if _is_duration(node):
-            return _MEASURED
+            return self._measured
         match node:
             case ArgumentValue(fetch=ForReturn(entry=entry)):
                 return self._number(replace(node, fetch=entry))

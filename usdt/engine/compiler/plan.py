@@ -18,7 +18,7 @@ from usdt.engine.compiler.record.columns import (
     StructListColumn,
     padded,
 )
-from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout
+from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout, SpanLayout
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, with_result, without_args
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.resolve import TypeProvider
     from usdt.engine.language.tree import Item
 
-__all__ = ("ProbePlan", "make_plan")
+__all__ = ("ProbePlan", "make_plan", "placed")
 
 _READ = StringColumn | BufferColumn | SocketAddressColumn | StructColumn | StructListColumn
 
@@ -46,6 +46,10 @@ class ProbePlan:
         returns: whether the hit is a function's return.
         kernel: whether addresses may be in the kernel.
         result: as in :class:`RecordLayout`.
+        start: for the end of a span, the plan of its start; see
+            :mod:`usdt.engine.compiler.spans`.
+        image: for the end of a span, the bytes in its record that are from the start.
+        end_probe: for a span, as in :class:`SpanLayout`.
     """
 
     predicates: tuple[Node, ...]
@@ -55,6 +59,9 @@ class ProbePlan:
     returns: bool = False
     kernel: bool = False
     result: int | None = None
+    start: ProbePlan | None = None
+    image: int = 0
+    end_probe: str = ""
 
     @property
     def faultable(self) -> bool:
@@ -70,6 +77,10 @@ class ProbePlan:
     def layout(self) -> RecordLayout:
         """The layout of its records."""
         fields = tuple(map(_field, self.outputs))
+        if self.start is not None:
+            before = tuple(map(_field, self.start.outputs))
+            span = SpanLayout(self.end_probe, len(before) - 1)
+            return RecordLayout(self.size, self.bitmap_offset, before + fields, span=span)
         return RecordLayout(self.size, self.bitmap_offset, fields, self.returns, self.result)
 
 
@@ -97,6 +108,7 @@ def make_plan(
     stacks: Sequence[StackKind] = (),
     kernel: bool = False,
     whole_call: bool = False,
+    duration: Node | None = None,
 ) -> ProbePlan:
     """Return the plan for the items of a probe and the arguments of one site.
 
@@ -115,13 +127,16 @@ def make_plan(
         kernel: whether addresses may be in the kernel.
         whole_call: whether the hit is the return of a system call, whose arguments are shown
             beside ``return`` if no other value is asked for.
+        duration: what ``duration`` is, at the end of a pair; None: known at a function's return.
 
     Raises:
         LanguageError: a name or type in an item is unknown, operands do not fit, or there are more
             than 64 values.
     """
     named = {item.name: item for item in arguments}
-    scope = Scope(text, probe, named, declared, function or probe, max_string, max_struct, types)
+    scope = Scope(
+        text, probe, named, declared, function or probe, max_string, max_struct, types, duration
+    )
     if "return" in named:
         items = [replace(item, expression=with_result(item.expression)) for item in items]
     if ALL_ARGUMENTS not in named:
@@ -173,11 +188,16 @@ def _lay_out(
     predicates: list[Node], shown: list[Output], *, kernel: bool, result: int | None
 ) -> ProbePlan:
     has_bitmap = any(output.may_fault for output in shown)
-    end = HEADER_SIZE + (8 if has_bitmap else 0)
-    placed = []
-    for output in shown:
-        column = output.column
-        placed.append(replace(output, offset=end) if column.stored else output)
-        end += column.prefix_size + padded(column.size)
+    outputs, end = placed(shown, HEADER_SIZE + (8 if has_bitmap else 0))
     bitmap = HEADER_SIZE if has_bitmap else None
-    return ProbePlan(tuple(predicates), tuple(placed), end, bitmap, kernel=kernel, result=result)
+    return ProbePlan(tuple(predicates), outputs, end, bitmap, kernel=kernel, result=result)
+
+
+def placed(outputs: Sequence[Output], start: int) -> tuple[tuple[Output, ...], int]:
+    """Return outputs with offsets in a record, from ``start`` on, and the offset after them."""
+    found = []
+    for output in outputs:
+        column = output.column
+        found.append(replace(output, offset=start) if column.stored else output)
+        start += column.prefix_size + padded(column.size)
+    return tuple(found), start

@@ -101,6 +101,7 @@ class Scope:
         max_string: bytes that str() keeps if no MAX is given.
         max_struct: bytes that are kept of a structure; 0: structures are not shown.
         types: resolves members and named types; None if no type information is available.
+        duration: the value of ``duration`` at the end of a pair; None at all other probes.
     """
 
     text: str
@@ -111,6 +112,7 @@ class Scope:
     max_string: int = DEFAULT_STRING
     max_struct: int = 0
     types: TypeProvider | None = None
+    duration: Node | None = None
 
     def error(self, where: Expression, reason: str) -> LanguageError:
         """Return an error that points at ``where``."""

@@ -238,7 +238,8 @@ def compile_renderer(
     values = []
     form.begin(layout)
     for index, field in enumerate(layout.fields):
-        values.append(FieldSource(field, _expression(index, field, form, order)))
+        expression = _expression(index, layout.bit(index), field, form, order)
+        values.append(FieldSource(field, expression))
         if field.column.prefix_size:
             names.append(f"length{index}")
         if field.column.stored:
@@ -249,7 +250,7 @@ def compile_renderer(
     return function
 
 
-def _expression(index: int, field: RecordField, form: Formatter, order: str) -> str:
+def _expression(index: int, bit: int, field: RecordField, form: Formatter, order: str) -> str:
     value, length = f"value{index}", f"length{index}"
     column = field.column
     match column:
@@ -278,15 +279,15 @@ def _expression(index: int, field: RecordField, form: Formatter, order: str) -> 
         case SymbolColumn():
             expression = form.symbol(column.kind, value)
         case IntColumn():
-            expression = _integer(index, field, column, form)
+            expression = _integer(index, bit, field, column, form)
         case _:
             assert_never(column)
     if field.may_fault:
-        return f"({form.unreadable(field.reason)} if bitmap & {1 << index} else {expression})"
+        return f"({form.unreadable(field.reason)} if bitmap & {1 << bit} else {expression})"
     return expression
 
 
-def _integer(index: int, field: RecordField, column: IntColumn, form: Formatter) -> str:
+def _integer(index: int, bit: int, field: RecordField, column: IntColumn, form: Formatter) -> str:
     value = f"value{index}"
     match column.format:
         case IntFormat.HEX:
@@ -296,7 +297,7 @@ def _integer(index: int, field: RecordField, column: IntColumn, form: Formatter)
         case IntFormat.DECIMAL:
             if column.names is None:
                 return form.integer(value)
-            shown = f"(None if bitmap & {1 << index} else {value})" if field.may_fault else value
+            shown = f"(None if bitmap & {1 << bit} else {value})" if field.may_fault else value
             return form.named(field.key, shown, column.names)
         case _:
             assert_never(column.format)

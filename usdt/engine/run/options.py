@@ -66,6 +66,7 @@ class TraceOptions:
         via: an attach method; None uses the newest that the kernel has.
         keys: expressions of ``--by``, ``--key`` and ``--end-key``.
         aggregated: whether hits are aggregated in the kernel instead of being recorded.
+        calls: whether each hit is a whole call: items are taken at its entry and its return.
         progress: called with (done, total) while functions are attached.
     """
 
@@ -76,6 +77,7 @@ class TraceOptions:
     via: str | None = None
     keys: tuple[Item, ...] = ()
     aggregated: bool = False
+    calls: bool = False
     progress: Callable[[int, int], object] | None = None
 
 

@@ -15,6 +15,8 @@ from usdt.bpf.maps import MapSpec
 from usdt.engine.compiler.entry_return import blank_map, frame_map
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.bpf.maps import Map
 
 __all__ = ("EntryStateMaps",)
@@ -27,9 +29,16 @@ _PURGE_INTERVAL = 10.0  # seconds
 
 
 class EntryStateMaps:
-    """The entry state maps of one session, one pair for each size of entry state."""
+    """The entry state maps of one session, one pair for each size of entry state.
+
+    Attributes:
+        most: the number of entries of each size; None: as many as fit some memory.
+        ended: the number of calls whose threads have ended.
+    """
 
     def __init__(self) -> None:
+        self.most: int | None = None
+        self.ended = 0
         self._maps: dict[int, list[Map]] = {}
         self._next = 0.0
 
@@ -41,7 +50,7 @@ class EntryStateMaps:
         """
         if size in self._maps:
             return {}
-        entries = max(_MIN_ENTRIES, min(_MAX_ENTRIES, _MEMORY // size))
+        entries = self.most or max(_MIN_ENTRIES, min(_MAX_ENTRIES, _MEMORY // size))
         specs = (
             MapSpec(MapType.HASH, _KEY.size, size, entries, frame_map(size)),
             MapSpec(MapType.ARRAY, 4, size, 1, blank_map(size)),
@@ -59,6 +68,11 @@ class EntryStateMaps:
         """Return the number of calls that have entered but not returned."""
         return sum(len(list(calls.keys())) for calls, *_ in self._maps.values())
 
+    def values(self) -> Iterator[bytes]:
+        """Yield the entry state of every call that has entered but not returned."""
+        for calls, *_ in self._maps.values():
+            yield from (value for _, value in calls.items())
+
     def purge(self, now: float) -> None:
         """Remove the entry state of threads that ended inside a function.
 
@@ -73,6 +87,7 @@ class EntryStateMaps:
                 thread = _KEY.unpack(key)[0]  # 0: a CPU's idle task, which never ends
                 if thread and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
                     calls.delete(key)
+                    self.ended += 1
 
     def close(self) -> None:
         """Free the maps."""

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.codegen.model import ActionEmitter
+    from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
-    from usdt.engine.runtime.attach.requests import AttachFailure
+    from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 
 __all__ = ("BpfSession", "Lost", "RingBufferSession")
 
@@ -142,7 +143,9 @@ class BpfSession(Pollable):
             TracingError: a record is larger than the ring buffer.
             SyscallError: programs cannot be loaded at all.
         """
-        requests = self._planner.plan(request, points, declared or 0)
+        return self._attach(self._planner.plan(request, points, declared or 0))
+
+    def _attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
         for role in dict.fromkeys(one.variant.call for one in requests):
             if role is not None:
                 self._attacher.add_maps(self._frames.maps(role.size))
@@ -184,7 +187,15 @@ class BpfSession(Pollable):
 
     def closing_notes(self) -> list[str]:
         """Return the messages that the user must see at the end, in addition to losses."""
+        notices = self._attach_notes()
         number = self._frames.open()
+        if not number:
+            return notices
+        what = "1 call has" if number == 1 else f"{number} calls have"
+        why = "left by longjmp() or an exception, or nested deeper than the kernel follows (64)"
+        return [*notices, f"{what} begun and not returned: still under way, {why}"]
+
+    def _attach_notes(self) -> list[str]:
         notices = (
             [f"detaching took {self._attacher.detach_seconds:.1f} s"]
             if self._attacher.detach_seconds
@@ -196,11 +207,7 @@ class BpfSession(Pollable):
             where = ", ".join(f"{name} ({number})" for name, number in self._attacher.most_missed)
             most = f"; most in {where}" if where else ""
             notices.append(f"{missed} {what} missed by the kernel, {why}{most}")
-        if not number:
-            return notices
-        what = "1 call has" if number == 1 else f"{number} calls have"
-        why = "left by longjmp() or an exception, or nested deeper than the kernel follows (64)"
-        return [*notices, f"{what} begun and not returned: still under way, {why}"]
+        return notices
 
     def close(self) -> None:
         """Detach and free everything. Idempotent."""
@@ -226,6 +233,7 @@ class RingBufferSession(BpfSession):
         max_struct: bytes that are kept of a structure.
         via: the attach method; None selects the newest method that the kernel has.
         stacks: ``ustack``, ``kstack``: recorded at every hit, in addition to the items.
+        action: writes the records.
 
     Raises:
         TracingError: max_string or max_struct is out of range.
@@ -243,6 +251,7 @@ class RingBufferSession(BpfSession):
         max_struct: int = DEFAULT_STRUCT,
         via: UprobeMethod | None = None,
         stacks: Sequence[StackKind] = (),
+        action: ActionEmitter = RECORD_ACTION,
     ) -> None:
         planner = self._make_planner(max_string=max_string, max_struct=max_struct, stacks=stacks)
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
@@ -253,6 +262,7 @@ class RingBufferSession(BpfSession):
                 {EVENTS: self._ring.map},
                 accept=accept,
                 via=via,
+                action=action,
             )
         except BaseException:
             self._ring.close()
@@ -265,12 +275,16 @@ class RingBufferSession(BpfSession):
         return AttachPlanner(self._announce, **settings)
 
     def _announce(self, variant: ProgramVariant, probe: str, request: ProbeText) -> None:  # noqa: ARG002
-        if variant.plan.size + HEADER >= self._ring.size:
+        self._add(variant.number, probe, variant.plan)
+
+    def _add(self, number: int, probe: str, plan: ProbePlan) -> None:
+        # Announces records of a number.
+        if plan.size + HEADER >= self._ring.size:
             raise TracingError(
-                f"{probe}: a record of {variant.plan.size} bytes does not fit a ring buffer of "
+                f"{probe}: a record of {plan.size} bytes does not fit a ring buffer of "
                 f"{self._ring.size}; give a larger buffer, or shorter strings"
             )
-        self._decoder.add(variant.number, probe, variant.plan)
+        self._decoder.add(number, probe, plan)
 
     def _start(self) -> None:
         self._reader.start()

@@ -26,7 +26,7 @@ from usdt.engine.aggregate.codegen.keys import KeyEmitter
 from usdt.engine.aggregate.codegen.values import ValueEmitter
 from usdt.engine.aggregate.values import value_size
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
-from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
 from usdt.engine.compiler.codegen.model import EXIT, ActionEmitter
 from usdt.engine.compiler.record.columns import UnavailableColumn
 
@@ -349,15 +349,7 @@ class _VariantEmitter:
 
     def _change_depth(self, by: int) -> None:
         # Leaves the previous depth in r1.
-        asm = self.asm
-        if self.atomics:
-            asm.mov(R1, by)
-            asm.fetch_add(R8, 0, R1)
-            return
-        asm.load(R1, R8, 0)
-        asm.mov(R2, R1)
-        asm.add(R2, by)
-        asm.store(R8, 0, R2)
+        emit_fetch_add(self.asm, R8, by, atomics=self.atomics)
 
     def _count_unpaired(self, label: str, counter: int) -> None:
         asm = self.asm

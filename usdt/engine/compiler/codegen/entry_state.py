@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import replace
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
@@ -24,8 +25,16 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.entry_return import EntryReturnRole
+    from usdt.engine.compiler.plan import ProbePlan
 
-__all__ = ("emit_entry", "emit_find_entry_state", "emit_forget", "emit_remove_entry_state")
+__all__ = (
+    "emit_entry",
+    "emit_find_entry_state",
+    "emit_forget",
+    "emit_image",
+    "emit_measure",
+    "emit_remove_entry_state",
+)
 
 _KEY = STRING_SLOT  # no string is compared while a key is in use
 _KEY_SIZE = 16
@@ -54,6 +63,38 @@ def emit_entry(
 ) -> None:
     """Emit the action of a variant at an entry: create its entry state and fill it."""
     _EntryStateEmitter(asm, variant, part, labels, sleepable=sleepable).emit()
+    if part.start is not None:
+        asm.label(_image_label(variant))
+        emit_image(asm, variant, part.start, labels, sleepable=sleepable)
+
+
+def _image_label(variant: ProgramVariant) -> str:
+    return f"image.{variant.number}"
+
+
+def emit_image(
+    asm: Assembler, variant: ProgramVariant, plan: ProbePlan, labels: Labels, *, sleepable: bool
+) -> None:
+    """Emit code that fills the image of a span's start; r7 is its entry state."""
+    may_sleep = sleepable and plan.faultable
+    _ImageEmitter(asm, replace(variant, plan=plan), labels, sleepable=may_sleep).emit()
+
+
+class _ImageEmitter(RecordEmitter):
+    # An image is a record in the entry state; its address is in r7.
+    def _body(self) -> None:
+        asm = self.asm
+        asm.add(R7, TIME_OFFSET)
+        if self.sleepable:
+            asm.mov(R8, 0)
+            asm.label(self.again)
+        self._who()
+        self._values()
+        self._time()  # last, so that the duration does not include the values
+        asm.goto(self.labels.exit)
+
+    def discard(self) -> None:
+        """Emit nothing, as for entry state."""
 
 
 class _EntryStateEmitter(RecordEmitter):
@@ -93,6 +134,9 @@ class _EntryStateEmitter(RecordEmitter):
             asm.mov(R8, 0)
             asm.label(self.again)
         self._values()
+        if self.part.start is not None:
+            asm.goto(_image_label(self.variant))
+            return
         if self.part.timed:  # last, so that the duration does not include the captures
             asm.call(Helper.KTIME_GET_NS)
             asm.store(R7, TIME_OFFSET, R0)
@@ -127,16 +171,16 @@ def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -
     asm.label(found)
     asm.store(R10, ENTRY_STATE_SLOT, R0)
     if part.timed:
-        _measure(asm)
+        emit_measure(asm, part.duration_offset)
 
 
-def _measure(asm: Assembler) -> None:
-    # Replace the time of the entry by the duration.
+def emit_measure(asm: Assembler, duration: int) -> None:
+    """Emit code that stores the time since the entry in the entry state, at this offset."""
     asm.call(Helper.KTIME_GET_NS)
     asm.load(R1, R10, ENTRY_STATE_SLOT)
     asm.load(R2, R1, TIME_OFFSET)
     asm.alu(Alu.SUB, R0, R2)
-    asm.store(R1, TIME_OFFSET, R0)
+    asm.store(R1, duration, R0)
 
 
 def emit_remove_entry_state(asm: Assembler, size: int, missing: str) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
 
-__all__ = ("emit_map_call", "emit_map_key", "emit_unique_thread")
+__all__ = ("emit_fetch_add", "emit_map_call", "emit_map_key", "emit_unique_thread")
 
 
 def emit_map_key(asm: Assembler, name: str, slot: int = KEY_SLOT) -> None:
@@ -29,6 +29,21 @@ def emit_map_call(asm: Assembler, helper: Helper, name: str, slot: int = KEY_SLO
     """
     emit_map_key(asm, name, slot)
     asm.call(helper)
+
+
+def emit_fetch_add(asm: Assembler, address: Reg, by: int, *, atomics: bool) -> None:
+    """Emit code that adds to the u64 at ``address`` and leaves its previous value in r1.
+
+    Without atomics, of which old kernels have none that return a value, another CPU may interfere.
+    """
+    if atomics:
+        asm.mov(R1, by)
+        asm.fetch_add(address, 0, R1)
+        return
+    asm.load(R1, address, 0)
+    asm.mov(R2, R1)
+    asm.add(R2, by)
+    asm.store(address, 0, R2)
 
 
 def emit_unique_thread(asm: Assembler, thread: Reg) -> None:

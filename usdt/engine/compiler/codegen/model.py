@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = (
     "COUNTERS",
     "EXIT",
+    "UNPAIRED",
     "ActionEmitter",
     "HitCondition",
     "Labels",
+    "PairRole",
     "ProgramVariant",
     "TaskFilter",
     "TaskSetMaps",
@@ -35,6 +37,7 @@ __all__ = (
 )
 
 EXIT = "exit"  # label of a program: the end of the code for a hit
+UNPAIRED = "odd"  # array of one entry: u64 ends without a start, then others of the session
 COUNTERS = "counters"  # array: probe index → u64 lost hits, u64 hits with an unreadable predicate
 
 
@@ -48,6 +51,7 @@ class ProgramVariant:
         plan: the predicates and outputs of a hit.
         call: the role of this variant, if a function is traced from entry to return.
         condition: decides, in addition to the predicates, whether a hit counts; or None.
+        pair: the role of this variant, if it is an end of a pair of probes.
     """
 
     number: int
@@ -55,6 +59,61 @@ class ProgramVariant:
     plan: ProbePlan
     call: EntryReturnRole | None = None
     condition: HitCondition | None = None
+    pair: PairRole | None = None
+
+    @property
+    def at_entry(self) -> bool:
+        """Whether it creates entry state."""
+        role = self.pair or self.call
+        return role is not None and role.entry
+
+    @property
+    def at_end(self) -> bool:
+        """Whether it takes entry state."""
+        role = self.pair or self.call
+        return role is not None and not role.entry
+
+    @property
+    def faultable(self) -> bool:
+        """Whether a value may be unreadable, for example because a page is absent."""
+        image = None if self.call is None else self.call.start
+        return (
+            self.plan.faultable
+            or (image is not None and image.faultable)
+            or (self.pair is not None and self.pair.faultable)
+        )
+
+
+class PairRole(Protocol):
+    """The role of a variant that is the start or the end of a pair of probes. Hashable.
+
+    Its entry state is found by the pair's key. The address is in ``ENTRY_STATE_SLOT``, or 0.
+    """
+
+    @property
+    def entry(self) -> bool:
+        """True for the start, which creates entry state; False for the end."""
+
+    @property
+    def faultable(self) -> bool:
+        """Whether a part of the key may be unreadable."""
+
+    def emit_start(
+        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+    ) -> None:
+        """Emit the action of a start: create the entry state and fill it."""
+
+    def emit_refuse(self, asm: Assembler, labels: Labels, after: str, *, sleepable: bool) -> None:
+        """Emit code for a start that does not count, so that its end finds no other start.
+
+        The code continues at ``after``.
+        """
+
+    def emit_find(self, asm: Assembler, labels: Labels, missing: str, *, sleepable: bool) -> None:
+        """Emit code that finds the entry state at an end; it goes to ``missing`` without one."""
+
+    def emit_remove(self, asm: Assembler, missing: str) -> None:
+        """Emit code that removes the entry state that was found; to ``missing`` if none was."""
 
 
 class TaskSetMaps(Protocol):

@@ -28,7 +28,7 @@ from usdt.engine.compiler.codegen.entry_state import (
 )
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
-from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, Labels
+from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, UNPAIRED, Labels
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.codegen.task_filter import emit_current_process, emit_membership
@@ -80,11 +80,11 @@ def generate(
     if uprobe:
         _avoid_private_stack(asm)
     asm.mov(R6, R1)
-    roles = (variant.call for variant in variants)
-    sizes = {role.size for role in roles if role is not None and not role.entry}
-    reject = _LEAVE if sizes else EXIT
+    # All entry state of a program has one size.
+    ending = next((variant for variant in variants if variant.at_end), None)
+    reject = EXIT if ending is None else _LEAVE
     _filter_tasks(asm, task_filter, reject if reject_result is None else _REJECT)
-    if sizes:
+    if ending is not None:
         asm.store(R10, ENTRY_STATE_SLOT, 0)
     if dispatch is not None:
         dispatch.emit(asm)
@@ -95,8 +95,8 @@ def generate(
         _emit_search(asm, sorted((variant.number, variant.number) for variant in variants))
     for variant in variants:
         asm.label(_variant_label(variant.number))
-        _emit_variant(asm, variant, action, sleepable=sleepable and variant.plan.faultable)
-    _emit_tails(asm, sizes, result)
+        _emit_variant(asm, variant, action, sleepable=sleepable and variant.faultable)
+    _emit_tails(asm, ending, result)
     if reject_result is not None:
         asm.label(_REJECT)
         asm.mov(R0, reject_result)
@@ -134,7 +134,7 @@ def generate_indexed(
     lost = asm.new_label("lost")
     count(asm, lost)
     _emit_count(asm, lost, probe_index, _LOST)
-    _emit_tails(asm, set(), 0)
+    _emit_tails(asm, None, 0)
     return asm.assemble()
 
 
@@ -192,36 +192,78 @@ def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:
 def _emit_variant(
     asm: Assembler, variant: ProgramVariant, action: ActionEmitter, *, sleepable: bool
 ) -> None:
-    plan, role, condition = variant.plan, variant.call, variant.condition
+    plan, condition = variant.plan, variant.condition
     if plan.always_false:
         asm.goto(EXIT)
         return
     labels = Labels(asm.new_label("lost"), asm.new_label("undecided"))
-    if role is not None and not role.entry:
-        emit_find_entry_state(asm, role, EXIT)
+    if variant.at_end:
+        _emit_find(asm, variant, labels, sleepable=sleepable)
     if condition is not None and not condition.after_predicates:
         condition.emit(asm, labels.lost)
     elif condition is not None and plan.predicates:
         condition.prepare(asm)
     false, unreadable = EXIT, labels.undecided
-    at_entry = role is not None and role.entry
-    if at_entry:  # the return must not find the state of an earlier call at this stack address
+    if variant.at_entry:  # the return must not find the state of an earlier call at this address
         false, unreadable = asm.new_label("false"), asm.new_label("unreadable")
     emitter = ExpressionEmitter(asm, sleepable=sleepable, fail=unreadable, kernel=plan.kernel)
     for node in plan.predicates:
         emitter.branch(node, false, when=False)
     if condition is not None and condition.after_predicates:
         condition.emit(asm, labels.lost)
-    if role is not None and at_entry:
-        emit_entry(asm, variant, role, labels, sleepable=sleepable)
-        for label, after in ((false, EXIT), (unreadable, labels.undecided)):
-            asm.label(label)
-            emit_forget(asm, role)
-            asm.goto(after)
+    if variant.at_entry:
+        _emit_begin(asm, variant, labels, (false, unreadable), sleepable=sleepable)
     else:
         action.emit(asm, variant, labels, sleepable=sleepable)
     _emit_count(asm, labels.lost, variant.probe_index, _LOST)
     _emit_count(asm, labels.undecided, variant.probe_index, _UNDECIDED)
+
+
+def _emit_find(asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool) -> None:
+    # Find the entry state. The end of a span without one is counted.
+    role = variant.call
+    if role is not None and role.start is None:
+        emit_find_entry_state(asm, role, EXIT)
+        return
+    missing, found = asm.new_label("missing"), asm.new_label("found")
+    if variant.pair is not None:
+        variant.pair.emit_find(asm, labels, missing, sleepable=sleepable)
+    elif role is not None:
+        emit_find_entry_state(asm, role, missing)
+    asm.goto(found)
+    asm.label(missing)
+    asm.store(R10, KEY_SLOT, 0, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
+    asm.jump(Jump.EQ, R0, 0, EXIT)
+    asm.mov(R1, 1)
+    asm.atomic_add(R0, 0, R1)
+    asm.goto(EXIT)
+    asm.label(found)
+
+
+def _emit_begin(
+    asm: Assembler,
+    variant: ProgramVariant,
+    labels: Labels,
+    refused: tuple[str, str],
+    *,
+    sleepable: bool,
+) -> None:
+    # The action at an entry. ``refused``: labels for a predicate that is false, or undecided.
+    role, pair = variant.call, variant.pair
+    if pair is not None:
+        pair.emit_start(asm, variant, labels, sleepable=sleepable)
+    elif role is not None:
+        emit_entry(asm, variant, role, labels, sleepable=sleepable)
+    if not variant.plan.predicates:
+        return
+    for label, after in zip(refused, (EXIT, labels.undecided), strict=True):
+        asm.label(label)
+        if pair is not None:
+            pair.emit_refuse(asm, labels, after, sleepable=sleepable)
+        elif role is not None:
+            emit_forget(asm, role)
+            asm.goto(after)
 
 
 def _emit_count(asm: Assembler, label: str, probe_index: int, counter: int) -> None:
@@ -231,9 +273,9 @@ def _emit_count(asm: Assembler, label: str, probe_index: int, counter: int) -> N
     asm.goto("count")
 
 
-def _emit_tails(asm: Assembler, sizes: set[int], result: int) -> None:
-    # Emit the shared end of variants: r8 is the probe index, r7 the counter to increment. All entry
-    # state of a program has one size.
+def _emit_tails(asm: Assembler, ending: ProgramVariant | None, result: int) -> None:
+    # Emit the shared end of variants: r8 is the probe index, r7 the counter to increment.
+    # ``ending`` is a variant that takes entry state.
     asm.label("count")
     asm.store(R10, KEY_SLOT, R8, 4)
     emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, COUNTERS)
@@ -246,8 +288,11 @@ def _emit_tails(asm: Assembler, sizes: set[int], result: int) -> None:
     asm.label(second)
     asm.atomic_add(R0, 8, R1)
     asm.label(EXIT)
-    for size in sizes:
-        emit_remove_entry_state(asm, size, _LEAVE)
+    if ending is not None:
+        if ending.pair is not None:
+            ending.pair.emit_remove(asm, _LEAVE)
+        elif ending.call is not None:
+            emit_remove_entry_state(asm, ending.call.size, _LEAVE)
         asm.label(_LEAVE)
     asm.mov(R0, result)
     asm.exit()

@@ -100,12 +100,16 @@ class RecordEmitter:
         asm.call(Helper.RINGBUF_RESERVE)
         asm.jump(Jump.EQ, R0, 0, self.labels.lost)
         asm.mov(R7, R0)
-        self._header()
-        self._values()
+        self._fill()
         asm.mov(R1, R7)
         asm.mov(R2, _WAKEUP)
         asm.call(Helper.RINGBUF_SUBMIT)
         asm.goto(self.labels.exit)
+
+    def _fill(self) -> None:
+        self._time()
+        self._who()
+        self._values()
 
     def _values(self) -> None:
         if self.plan.bitmap_offset is not None:
@@ -113,10 +117,12 @@ class RecordEmitter:
         for index, output in enumerate(self.plan.outputs):
             self._output(index, output)
 
-    def _header(self) -> None:
+    def _time(self) -> None:
+        self.asm.call(Helper.KTIME_GET_NS)
+        self.asm.store(R7, 0, R0)
+
+    def _who(self) -> None:
         asm = self.asm
-        asm.call(Helper.KTIME_GET_NS)
-        asm.store(R7, 0, R0)
         asm.store(R7, 8, R9, 4)
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)

@@ -11,6 +11,9 @@ A program writes this record into the ring buffer, and :mod:`usdt.engine.output.
     40   u64   bitmap, only if a value may be unreadable: bit n = output n was not readable
     …          outputs, each padded to eight bytes
 
+The record of a span (:class:`SpanLayout`) has a bitmap, the duration after it, and then the outputs
+of both ends.
+
 An s64, the length prefix (:mod:`usdt.engine.compiler.record.length_prefix`), precedes a string,
 buffer, array, structure or stack. Between it and a structure is the structure's address.
 
@@ -21,7 +24,7 @@ compiles code from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.errors import TracingError
@@ -52,11 +55,22 @@ from usdt.engine.compiler.record.columns import (
 from usdt.engine.compiler.value_names import ValueNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ("HEADER_SIZE", "BadLayout", "RecordField", "RecordLayout")
+__all__ = (
+    "DURATION_OFFSET",
+    "END_BIT",
+    "HEADER_SIZE",
+    "BadLayout",
+    "RecordField",
+    "RecordLayout",
+    "SpanLayout",
+)
 
 HEADER_SIZE = 40
+DURATION_OFFSET = HEADER_SIZE + WORD  # in the record of a span, which has a bitmap
+T = TypeVar("T")
+END_BIT = 62  # the bit of a span's first value of its end; the others are below it
 _MAX_TEXT = 1 << 16  # characters of a key or a reason
 _MAX_RECORD = 1 << 30  # bytes: the ring buffer's own limit
 _POINTER = ValueType(ValueClass.UNSIGNED, 8)
@@ -259,6 +273,43 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
 
 
 @frozen
+class SpanLayout:
+    """What a record of a span has in addition: it is of two hits.
+
+    Attributes:
+        end_probe: the probe that ended it; "" for a span that has not ended.
+        starts: the number of fields that were taken at the start. They follow the first field,
+            which is the duration.
+    """
+
+    end_probe: str
+    starts: int
+
+    def halves(self, fields: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+        """Return the fields of the start and those of the end, of all fields of a record."""
+        return fields[1 : 1 + self.starts], fields[1 + self.starts :]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"end_probe": self.end_probe, "starts": self.starts}
+
+    @classmethod
+    def from_json(cls, data: Any, fields: tuple[RecordField, ...]) -> SpanLayout:
+        """Return the value that to_json() has made ``data`` from.
+
+        Raises:
+            BadLayout: to_json() cannot have made ``data``, or a record of ``fields`` is no span.
+        """
+        members = _members(data, "span")
+        first = fields[0] if fields else None
+        if first is None or first.offset != DURATION_OFFSET or first.may_fault:
+            raise BadLayout("span: a duration expected as the first field")
+        if not isinstance(first.column, IntColumn) or first.column.names is not None:
+            raise BadLayout("span: a duration is a number")
+        return cls(_text(members, "end_probe"), _number(members, "starts", 0, len(fields) - 1))
+
+
+@frozen
 class RecordLayout:
     """The layout of a record. Hashable: plans with equal layouts share a decoder.
 
@@ -269,6 +320,7 @@ class RecordLayout:
         returns: whether its records are of a function's return.
         result: for whole system calls: index of the field with the result, before which are the
             arguments; else None.
+        span: for records of spans, whose time and process are those of the start; else None.
     """
 
     size: int
@@ -276,6 +328,13 @@ class RecordLayout:
     fields: tuple[RecordField, ...]
     returns: bool = False
     result: int | None = None
+    span: SpanLayout | None = None
+
+    def bit(self, index: int) -> int:
+        """Return the bit of a field in the bitmap of unreadable values."""
+        if self.span is None or index <= self.span.starts:
+            return index
+        return END_BIT - (index - 1 - self.span.starts)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -286,6 +345,8 @@ class RecordLayout:
             members["returns"] = True
         if self.result is not None:
             members["result"] = self.result
+        if self.span is not None:
+            members["span"] = self.span.to_json()
         return members
 
     @classmethod
@@ -304,7 +365,7 @@ class RecordLayout:
         fields = tuple(RecordField.from_json(item) for item in given)
         if size % WORD or marks not in (-1, HEADER_SIZE):
             raise BadLayout(f"layout: a record of {size} bytes with marks at {marks}")
-        if len({field.key for field in fields}) < len(fields):
+        if "span" not in members and len({field.key for field in fields}) < len(fields):
             raise BadLayout("layout: one key is shown twice")
         end = HEADER_SIZE + (WORD if marks >= 0 else 0)
         for field in fields:
@@ -315,7 +376,8 @@ class RecordLayout:
             raise BadLayout(f"layout: {end} bytes of values in a record of {size}")
         returns = "returns" in members and _flag(members, "returns")
         result = _number(members, "result", 0, len(fields) - 1) if "result" in members else None
-        return cls(size, None if marks < 0 else marks, fields, returns, result)
+        span = SpanLayout.from_json(members["span"], fields) if "span" in members else None
+        return cls(size, None if marks < 0 else marks, fields, returns, result, span)
 
 
 def _end(field: RecordField, start: int) -> int:

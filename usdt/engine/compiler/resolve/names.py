@@ -99,6 +99,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
 
 
 def _duration(tree: Name, scope: Scope) -> Node:
+    if scope.duration is not None:
+        return scope.duration
     result = scope.arguments.get("return")
     if result is None:
         reason = "duration is the time from a start to an end: write it where a function is traced"

@@ -10,6 +10,7 @@ from usdt.engine.compiler.record.length_prefix import NULL, reason_of
 from usdt.engine.output.formatters.formatter import (
     Event,
     FieldSource,
+    Span,
     constant,
     decode_text,
     numbers,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
-    from usdt.engine.compiler.record.layout import RecordLayout
+    from usdt.engine.compiler.record.layout import RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("EventFormatter",)
@@ -36,8 +37,10 @@ class EventFormatter:
 
     def __init__(self, stacks: StackResolver | None = None) -> None:
         self._stacks = stacks or StackResolver()
+        self._span: SpanLayout | None = None
         self.names: dict[str, Any] = {
             "Event": Event,
+            "Span": Span,
             "stacks": self._stacks,
             "text": _event_text,
             "array": _event_array,
@@ -47,6 +50,7 @@ class EventFormatter:
 
     def begin(self, layout: RecordLayout) -> None:
         self._stacks.expect(layout)
+        self._span = layout.span
 
     def context(
         self, pid: int, tid: int, cpu: int, comm: str, probe: str
@@ -57,8 +61,11 @@ class EventFormatter:
         return context
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        args = ", ".join(f"{field.key!r}: {value}" for field, value in values)
-        return f"Event(time, *contexts[key], {{{args}}})"
+        if self._span is None:
+            return f"Event(time, *contexts[key], {_dict(values)})"
+        starts, ends = map(_dict, self._span.halves(values))
+        end = repr(self._span.end_probe)
+        return f"Span(time, {values[0].source}, *contexts[key], {end}, {starts}, {ends})"
 
     def integer(self, value: str) -> str:
         return value
@@ -112,6 +119,10 @@ class EventFormatter:
 
     def symbol(self, kind: StackKind, value: str) -> str:
         return f"stacks.frame({kind!r}, contexts[key][0], {value})"
+
+
+def _dict(values: Sequence[FieldSource]) -> str:
+    return f"{{{', '.join(f'{field.key!r}: {value}' for field, value in values)}}}"
 
 
 def _event_text(value: bytes, length: int, capacity: int) -> str | Unreadable:

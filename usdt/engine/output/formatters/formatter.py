@@ -18,6 +18,7 @@ __all__ = (
     "Event",
     "FieldSource",
     "Formatter",
+    "Span",
     "constant",
     "decode_text",
     "escape",
@@ -50,6 +51,31 @@ class Event(NamedTuple):
     probe: str
     args: dict[str, Any]
     event: str = "hit"
+
+
+class Span(NamedTuple):
+    """A call, or a pair of hits, with its duration.
+
+    Attributes:
+        start: CLOCK_MONOTONIC, nanoseconds.
+        duration: nanoseconds.
+        pid, tid, cpu, comm: as in :class:`Event`, at the start.
+        probe: the probe that began it.
+        end_probe: the probe that ended it; a function's own return has the same name.
+        args: the items of the start, as in :class:`Event`.
+        end_args: those of the end.
+    """
+
+    start: int
+    duration: int
+    pid: int
+    tid: int
+    cpu: int
+    comm: str
+    probe: str
+    end_probe: str
+    args: dict[str, Any]
+    end_args: dict[str, Any]
 
 
 class FieldSource(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
-    from usdt.engine.compiler.record.layout import RecordLayout
+    from usdt.engine.compiler.record.layout import RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.output.wall_clock import WallClock
 
@@ -42,6 +42,7 @@ class JsonFormatter:
     ) -> None:
         self._clock = clock
         self._stacks = stacks or StackResolver()
+        self._span: SpanLayout | None = None
         self._labels: list[str] = []
         self._address_spaces: list[str] = []
         self.return_names: dict[str, Any] = {}
@@ -61,6 +62,7 @@ class JsonFormatter:
 
     def begin(self, layout: RecordLayout) -> None:
         self._stacks.expect(layout)
+        self._span = layout.span
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
         head = f'"pid": {pid}, "tid": {tid}, "cpu": {cpu}, "comm": {quote(comm)}'
@@ -72,11 +74,24 @@ class JsonFormatter:
     def record(self, values: Sequence[FieldSource]) -> str:
         when = '"time": {time}' + ("" if self._clock is None else ', "realtime": "{iso(time)}"')
         head = f'{{{{{when}, {{contexts[key][0]}}, "args": '
+        if self._span is not None:
+            head = f'{{{{{when}, {self._ends(self._span, values)}"args": '
         labels = ", ".join(self._labels)
         tail = f"{{labels(({labels},))}}" if labels else ""
         address_spaces = ", ".join(self._address_spaces)
         tail += f"{{address_spaces(({address_spaces},))}}" if address_spaces else ""
-        return f"f'''{head}{self.arguments(values)}{tail}}}}}\\n'''"
+        args = self.arguments(values)
+        if self._span is not None:
+            starts, ends = self._span.halves(values)
+            args = f"{self.arguments(starts)}"
+            args += f', "end_args": {self.arguments(ends)}' if self._span.end_probe else ""
+        return f"f'''{head}{args}{tail}}}}}\\n'''"
+
+    def _ends(self, span: SpanLayout, values: Sequence[FieldSource]) -> str:
+        # The members of a span before its values.
+        end = f', "end_probe": {piece(quote(span.end_probe))}' if span.end_probe else ""
+        lasted = "duration" if end else "age"
+        return f'"{lasted}": {{{values[0].source}}}, {{contexts[key][0]}}{end}, '
 
     def arguments(self, values: Sequence[FieldSource]) -> str:
         """Return the part of an f-string that makes the object of all values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.durations import duration_text
 from usdt.engine.compiler.record.columns import (
     BytesColumn,
     FloatColumn,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import StackKind
-    from usdt.engine.compiler.record.layout import RecordField, RecordLayout
+    from usdt.engine.compiler.record.layout import RecordField, RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("FoldedFormatter", "TextFormatter")
@@ -51,6 +52,7 @@ class TextFormatter:
             uses the current offset of this machine.
         stacks: resolves stacks and addresses; by default user addresses have no symbols.
         realtime: whether to write dates and times as ISO 8601 instead of the time of day.
+        marks: texts to write behind the duration of a span, and before its name.
 
     Attributes:
         header: a line to write before the next record, None once written; see :func:`titled`.
@@ -63,7 +65,9 @@ class TextFormatter:
         offset: int | None = None,
         stacks: StackResolver | None = None,
         realtime: bool = False,
+        marks: tuple[str, str] = ("", ""),
     ) -> None:
+        self._marks = marks
         self._stacks = stacks or StackResolver()
         self._probe = "\x1b[36m", "\x1b[0m"
         if not colour:
@@ -72,6 +76,7 @@ class TextFormatter:
         self._realtime = realtime
         self.header: str | None = ""
         self._wide = False
+        self._span: SpanLayout | None = None
         self._result: int | None = None
         self._result_key: str | None = None
         self.return_names: dict[str, Any] = {}
@@ -85,7 +90,8 @@ class TextFormatter:
 
     def begin(self, layout: RecordLayout) -> None:
         self._stacks.expect(layout, structures=True)
-        self._wide = any(map(_is_wide, layout.fields))
+        self._wide = layout.span is None and any(map(_is_wide, layout.fields))
+        self._span = layout.span
         self._result = None if self._wide else layout.result
         self._result_key = None if self._result is None else layout.fields[self._result].key
         if self._wide and self.header is not None:
@@ -95,7 +101,7 @@ class TextFormatter:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
         name = escape(comm)
         before, after = self._probe
-        head = f"{cpu:3}  {who:>9}  {name:<15}  {before}{escape(probe)}"
+        head = f"{cpu:3}  {who:>9}  {name:<15}  {self._marks[1]}{before}{escape(probe)}"
         line = f"{head}{' ' * (24 - len(escape(probe)))}{after}"
         function = escape(probe.removeprefix("kprobe:").removeprefix("fentry:"))
         wide = f"{cpu:4} {pid:8} {before}{function}{after}("
@@ -105,13 +111,24 @@ class TextFormatter:
         return f"{context[0]}  returned", *context[1:]
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        # Frames have lines of their own, so stacks come last.
-        values = sorted(values, key=lambda value: isinstance(value.field.column, StackColumn))
+        if self._span is not None:
+            return self._ended(values)
+        values = _stacks_last(values)
         if self._wide:
             return self._lines(values)
         if self._result is not None:
             return self._call(values, self._result)
         return f"f'''{{clock(time)}}  {{contexts[key][0]}}  {_named_values(values, '  ')}\\n'''"
+
+    def _ended(self, values: Sequence[FieldSource]) -> str:
+        # A span: its duration, or its age, comes after its time.
+        self.names["lasted"] = duration_text
+        shown = f"  {_named_values(_stacks_last(values[1:]), '  ')}" if len(values) > 1 else ""
+        self.names["behind"] = self._marks[0]
+        when = f"{{clock(time)}}  {{lasted({values[0].source}):>8}}{{behind}}"
+        is_open = "" if self._span is not None and self._span.end_probe else "  (open)"
+        head = 0 if shown else 4
+        return f"f'''{when}  {{contexts[key][{head}]}}{shown}{is_open}\\n'''"
 
     def _call(self, values: Sequence[FieldSource], result: int) -> str:
         # A system call as strace shows it: name(arguments) = result.
@@ -186,6 +203,11 @@ class TextFormatter:
 
     def symbol(self, kind: StackKind, value: str) -> str:
         return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
+
+
+def _stacks_last(values: Sequence[FieldSource]) -> list[FieldSource]:
+    # Frames have lines of their own.
+    return sorted(values, key=lambda value: isinstance(value.field.column, StackColumn))
 
 
 def _named_values(values: Sequence[FieldSource], separator: str) -> str:

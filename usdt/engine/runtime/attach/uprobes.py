@@ -90,7 +90,7 @@ class UprobeAttacher:
 
     def _program(self, variants: tuple[ProgramVariant, ...]) -> Program:
         if variants not in self._programs:
-            faultable = any(variant.plan.faultable for variant in variants)
+            faultable = any(variant.faultable for variant in variants)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
             note = "sleepable " if sleepable else ""
             if faultable and not sleepable:

@@ -1,0 +1,227 @@
+"""``usdt spans``: calls and pairs of probes, as the program measured them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from patience import patient
+from span_programs import measured, span_program
+from tracing_tools import USDT, one_error, run_usdt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("ringbuf")
+
+_BEGIN, _END = "span:begin(str(arg0), arg1)", "span:end"
+_BY_ID = ("--key", "arg1", "--end-key", "arg0")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return span_program(tmp_path_factory.mktemp("spans"))
+
+
+def spans(
+    program: Path, words: str, *options: object
+) -> tuple[dict[int, int], list[dict[str, Any]], str]:
+    output = program.parent / "spans.json"  # long outputs of two programs would mix
+    done = run_usdt("spans", "--json", "-o", output, "-c", f"{program} {words}", *options)
+    assert done.returncode == 0, done.stderr
+    own, _ = measured(done)
+    return own, [json.loads(line) for line in output.read_text().splitlines()], done.stderr
+
+
+def by_id(found: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {span["args"]["arg1"]: span for span in found}
+
+
+def check(found: list[dict[str, Any]], own: dict[int, int]) -> None:
+    # Probes and a busy machine only add to what the program measured between them.
+    assert {span["args"]["arg1"] for span in found} == own.keys()
+    for span in found:
+        least = own[span["args"]["arg1"]]
+        assert least <= span["duration"], span
+        assert span["end_args"]["arg0"] == span["args"]["arg1"]
+
+
+def test_a_pair_has_the_items_of_both_ends(program: Path) -> None:
+    own, found, errors = spans(program, "pair 3 2000000", _BEGIN, _END)
+    check(found, own)
+    for number, span in by_id(found).items():
+        assert span["args"]["str(arg0)"] == f"name {number}"  # before it was overwritten
+        assert (span["probe"], span["end_probe"], span["comm"]) == (
+            "span:begin",
+            "span:end",
+            "spans",
+        )
+        assert span["pid"] == span["tid"]
+    assert "3 events, 0 lost" in errors
+
+
+def test_a_function_alone_is_its_call(program: Path) -> None:
+    probe = f"uprobe:{program}:work(str(arg0), arg1, return, duration > 1ms, duration / 1000)"
+    own, found, _ = spans(program, "work 3 2000000", probe)
+    assert [span["args"] for span in found] == [
+        {"str(arg0)": f"name {number}", "arg1": number} for number in own
+    ]
+    for number, span in by_id(found).items():
+        assert span["end_args"] == {"return": -number, "duration/1000": span["duration"] // 1000}
+        assert own[number] <= span["duration"]
+        assert span["probe"] == span["end_probe"] == "uprobe:spans:work"
+
+
+def test_ten_thousand_durations_are_those_of_the_program(program: Path) -> None:
+    own, found, errors = spans(program, "spins 10000 400", "span:begin(arg1)", _END)
+    check(found, own)
+    more = sorted(span["duration"] - own[span["args"]["arg1"]] * 1.05 for span in found)
+    assert "10000 events, 0 lost" in errors
+    assert more[len(more) // 2] < 5000  # preemption between the clocks is not the tracer's
+
+
+def test_calls_nest(program: Path) -> None:
+    own, found, errors = spans(program, "nest 5 100000", "span:begin(arg1)", _END)
+    check(found, own)
+    assert [span["args"]["arg1"] for span in found] == [0, 1, 2, 3, 4, 5]
+    assert "span was" not in errors
+
+
+def test_the_deepest_of_many_replaces_the_one_before(program: Path) -> None:
+    _, found, errors = spans(program, "helped 30", "span:begin(arg1)", _END)
+    assert {span["args"]["arg1"] for span in found} == {0, *range(16, 31)}
+    assert all(span["args"]["arg1"] == span["end_args"]["arg0"] for span in found)
+    assert "15 spans were nested deeper than 16" in errors
+
+
+def test_helpers_may_fire_the_probes(program: Path) -> None:
+    _, found, errors = spans(program, "helped 7", "span:begin(arg1)", _END)
+    assert [span["args"]["arg1"] for span in found] == [*range(8)]
+    assert "span was" not in errors
+
+
+@pytest.mark.parametrize("rounds", [4, 200])
+def test_longjmp_loses_no_other_span(program: Path, rounds: int) -> None:
+    _, found, errors = spans(program, f"jumps {rounds}", "span:begin(arg1)", _END)
+    assert [span["args"]["arg1"] for span in found] == [*range(0, rounds, 2), -1]
+    assert all(span["args"]["arg1"] == span["end_args"]["arg0"] for span in found)
+    left = sum(int(number) for number in re.findall(r"^(\d+) spans? w", errors, re.MULTILINE))
+    assert left == rounds // 2
+
+
+def test_refused_starts_keep_their_ends(program: Path) -> None:
+    _, found, errors = spans(program, "nest 5 1000", "span:begin(arg1 % 2 == 0, arg1)", _END)
+    assert [(span["args"]["arg1"], span["end_args"]["arg0"]) for span in found] == [
+        (0, 0), (2, 2), (4, 4),
+    ]  # fmt: skip
+    assert "1 span was ended without a start" in errors
+
+
+def test_a_key_pairs_what_interleaves(program: Path) -> None:
+    _, found, errors = spans(program, "interleaved 5", _BEGIN, _END, *_BY_ID)
+    assert [(span["args"]["arg1"], span["end_args"]["arg0"]) for span in found] == [
+        (number, number) for number in range(1, 5)
+    ]
+    assert "1 span was begun and not ended" in errors
+
+
+def test_a_key_pairs_threads_and_kinds(program: Path) -> None:
+    _, found, _ = spans(program, "threads 3", _BEGIN, _END, *_BY_ID)
+    assert [span["end_args"]["arg0"] for span in found] == [1, 2, 3]
+    assert all(span["duration"] >= 2_000_000 and span["pid"] == span["tid"] for span in found)
+    _, found, _ = spans(program, "pair 2 1000000", _BEGIN, "syscall:clock_nanosleep(return)")
+    assert [(span["args"]["arg1"], span["end_args"]["return"]) for span in found] == [
+        (1, 0),
+        (2, 0),
+    ]
+
+
+def test_a_million_of_which_ten_are_slow(program: Path) -> None:
+    # A busy machine makes others slow as well.
+    options = ("span:begin(arg1)", _END, "--slower", "20ms")
+    _, found, errors = spans(program, "tight 1000000 10 20000000", *options)
+    assert {number * 100_000 for number in range(10)} <= by_id(found).keys()
+    assert len(found) < 1000
+    assert all(span["duration"] >= 20_000_000 for span in found)
+    assert all(span["args"]["arg1"] == span["end_args"]["arg0"] for span in found)
+    assert ", 0 lost" in errors
+    assert "span was" not in errors
+
+
+def test_what_found_no_room_is_counted(program: Path) -> None:
+    done = run_usdt("spans", *_BY_ID, "--max-open", 3, "-c", f"{program} many 20", _BEGIN, _END)
+    assert "3 spans were begun and not ended" in done.stderr
+    assert "17 spans were not kept; a --max-open above 3 may help" in done.stderr
+
+
+def test_open_spans_are_shown_when_asked(program: Path) -> None:
+    words = [USDT, "spans", "--json", "--open", "-c", f"{program} hang 3", _BEGIN, _END]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tool:
+        assert tool.stdout is not None
+        assert tool.stdout.readline() == "ready\n"
+        tool.send_signal(signal.SIGUSR1)
+        first = [json.loads(tool.stdout.readline()) for _ in range(3)]
+        tool.send_signal(signal.SIGINT)
+        rest, errors = tool.communicate(timeout=patient(30))
+    last = [json.loads(line) for line in rest.splitlines()]
+    assert [span["args"]["arg1"] for span in first] == [1, 2, 3]
+    assert all(before["age"] < after["age"] for before, after in zip(first, last, strict=True))
+    assert "3 spans were begun and not ended" in errors
+
+
+def test_calls_that_hang_are_shown(program: Path) -> None:
+    options = ("--open", "-d", "200ms", "syscall:pause")
+    done = run_usdt("spans", *options, "-c", f"{program} hang")
+    assert re.search(
+        r" syscall:pause +\(open\)$|syscall:pause  \(open\)$", done.stdout, re.MULTILINE
+    )
+
+
+def test_a_tree_has_self_times(program: Path) -> None:
+    _, found, _ = spans(program, "nest 3 1000000", "span:begin(arg1)", _END, "--tree")
+    assert [(span["depth"], span["args"]["arg1"]) for span in found] == [
+        (0, 3),
+        (1, 2),
+        (2, 1),
+        (3, 0),
+    ]
+    for outer, inner in pairwise(found):
+        assert outer["self"] == outer["duration"] - inner["duration"]
+    done = run_usdt("spans", "--tree", "-c", f"{program} nest 2 1000", f"uprobe:{program}:nest")
+    lines = [line for line in done.stdout.splitlines() if "ns" not in line.split(":")[0]]
+    indents = [line.index("uprobe:") for line in lines if "uprobe:" in line]
+    assert indents == [indents[0] + 2 * depth for depth in range(3)]
+
+
+def test_the_slowest_come_first(program: Path) -> None:
+    _, found, errors = spans(program, "spins 200 1000", "span:begin(arg1)", _END, "--slowest", 5)
+    times = [span["duration"] for span in found]
+    assert times == sorted(times, reverse=True)
+    assert len(times) == 5
+    assert "200 events, 0 lost" in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("span:begin",), "has no return: write START END"),
+        (("uprobe:{}:work", "--key", "tid"), "START with END, which is missing"),
+        (("span:begin", "span:end", "--key", "str(arg0)", "--end-key", "arg0"), "is a number of 8"),
+        (("span:begin", "span:end", "--key", "arg0", "--end-key", "arg0, tid"), "as many"),
+        (("span:begin(duration > 1ms)", "span:end"), "has no end"),
+        (("span:begin", "uprobe:{}:work(arg0, return)"), "trace the function alone"),
+        (("span:begin", "span:end", "--slower", "5x"), "is not a duration"),
+        (("span:begin", "span:end", "-i", "1s"), "--slowest, --open or --tree"),
+        (("span:begin", "span:end", "--tree", "--slowest", "3"), "exclude one another"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_mistakes_are_one_line(program: Path, options: tuple[str, ...], reason: str) -> None:
+    words = [option.replace("{}", str(program)) for option in options]
+    done = run_usdt("spans", "-c", program, *words)
+    assert reason in one_error(done, code=2)

@@ -1,0 +1,285 @@
+"""The code that pairs starts with ends by a key.
+
+    depths    key → u64 number of open starts
+    spans     key and slot → entry state; :mod:`usdt.engine.compiler.spans` defines its contents
+
+The starts of a key form a stack. A start at depth d has slot d, or the last slot from depth 15 on,
+where a deeper start replaces the one before. The state has its depth, so that an end whose start
+was replaced finds no other. Starts that a predicate refused are on the stack too if another is
+open, because their ends come as well.
+
+If the key is the thread, and both ends are in programs, the state has the stack pointer of the
+start. An end whose stack pointer is above that of the last start, and equal to that of an earlier
+start, belongs to the earlier one: the starts after it were left by an exception or longjmp().
+
+Register use: r6 context, r7 entry state, r8 depth, r9 pid_tgid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.bpf._uapi import Helper
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R10, Alu, Jump
+from usdt.engine.aggregate.codegen.keys import KeyEmitter
+from usdt.engine.compiler.codegen.entry_state import emit_image, emit_measure
+from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
+from usdt.engine.compiler.codegen.model import EXIT, UNPAIRED, PairRole
+from usdt.engine.compiler.codegen.stack_slots import (
+    ENTRY_STATE_SLOT,
+    KEY_SLOT,
+    READ_SLOT,
+    TEMPORARIES,
+)
+from usdt.engine.compiler.entry_return import TIME_OFFSET
+from usdt.engine.compiler.record.layout import DURATION_OFFSET
+
+if TYPE_CHECKING:
+    from usdt.arch.locations import Register
+    from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.aggregate.keys import KeyLayout
+    from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
+    from usdt.engine.compiler.outputs import Output
+
+__all__ = ("BLANK", "DEEP", "DEPTHS", "DROPPED", "NESTED", "SPANS", "PairEnd")
+
+DEPTHS = "depths"
+SPANS = "spans"
+BLANK = "blank"  # array of one blank entry state
+NESTED = 16  # slots of a key
+DEEP, DROPPED = 8, 16  # offsets in UNPAIRED
+_DEPTH, _POINTER = 0, 8  # offsets in the entry state
+_NOEXIST = 1  # BPF_NOEXIST
+_LAST = NESTED - 1
+
+
+@frozen
+class PairEnd(PairRole):
+    """The start or the end of a pair.
+
+    Attributes:
+        entry: True for the start.
+        faultable: whether a part of the key may be unreadable.
+        key: layout of the key.
+        outputs: the expressions of the key.
+        text: the key as written, for errors.
+        key_offset: offset of the key in the entry state.
+        pointer: location of the stack pointer; None: ends are paired by the key alone.
+        atomics: whether the kernel has atomic instructions that return the previous value.
+        kernel: whether addresses may be in the kernel.
+    """
+
+    entry: bool
+    faultable: bool
+    key: KeyLayout
+    outputs: tuple[Output, ...]
+    text: str
+    key_offset: int
+    pointer: Register | None
+    atomics: bool
+    kernel: bool
+
+    def emit_start(
+        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+    ) -> None:
+        """Emit the action of a start."""
+        key = self._key(asm, labels, sleepable=sleepable)
+        self._push(asm, key, labels, None)
+        emit_image(asm, variant, variant.plan, labels, sleepable=sleepable)
+
+    def emit_refuse(self, asm: Assembler, labels: Labels, after: str, *, sleepable: bool) -> None:
+        """Emit code for a start that does not count: its state remains blank."""
+        key = self._key(asm, labels, sleepable=sleepable)
+        self._push(asm, key, labels, after)
+        asm.goto(after)
+
+    def emit_find(self, asm: Assembler, labels: Labels, missing: str, *, sleepable: bool) -> None:
+        """Emit code that finds the entry state of the last start."""
+        taken, found = asm.new_label("taken"), asm.new_label("found")
+        key = self._key(asm, labels, sleepable=sleepable)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+        asm.jump(Jump.EQ, R0, 0, missing)
+        asm.mov(R8, R0)
+        emit_fetch_add(asm, R8, -1, atomics=self.atomics)
+        asm.jump(Jump.SGT, R1, 0, taken)
+        emit_fetch_add(asm, R8, 1, atomics=self.atomics)
+        asm.goto(missing)
+        asm.label(taken)
+        asm.mov(R8, R1)
+        asm.add(R8, -1)
+        self._forget_key(asm, key)
+        self._slot(asm, key)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
+        if self.pointer is None:
+            asm.jump(Jump.EQ, R0, 0, EXIT)  # it was counted at its start
+            asm.load(R1, R0, _DEPTH)
+            asm.jump(Jump.NE, R1, R8, EXIT)
+        else:
+            self._check_pointer(asm, key, self.pointer, found)
+        asm.label(found)
+        asm.store(R10, ENTRY_STATE_SLOT, R0)
+        asm.load(R1, R0, TIME_OFFSET)
+        asm.jump(Jump.EQ, R1, 0, EXIT)  # a predicate refused the start
+        emit_measure(asm, TIME_OFFSET + DURATION_OFFSET)
+
+    def emit_remove(self, asm: Assembler, missing: str) -> None:
+        """Emit code that removes the entry state that was found."""
+        asm.load(R7, R10, ENTRY_STATE_SLOT)
+        asm.jump(Jump.EQ, R7, 0, missing)
+        for offset in range(0, self.key.size, 8):
+            asm.load(R1, R7, self.key_offset + offset)
+            asm.store(R10, TEMPORARIES + offset, R1)
+        emit_map_call(asm, Helper.MAP_DELETE_ELEM, SPANS, TEMPORARIES)
+
+    def _key(self, asm: Assembler, labels: Labels, *, sleepable: bool) -> KeyEmitter:
+        key = KeyEmitter(
+            asm,
+            self.key,
+            self.outputs,
+            text=self.text,
+            sleepable=sleepable,
+            unread=labels.undecided,
+            lost=labels.lost,
+            kernel=self.kernel,
+            tasks=True,
+        )
+        key.write(0, intervals=False)
+        return key
+
+    def _push(self, asm: Assembler, key: KeyEmitter, labels: Labels, alone: str | None) -> None:
+        # Leaves the address of a blank entry state in r7. Goes to ``alone``, if given, if no other
+        # start is open.
+        nested, depth = asm.new_label("nested"), asm.new_label("depth")
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+        if alone is None:
+            asm.jump(Jump.NE, R0, 0, nested)
+            asm.store(R10, key.free, 1)
+            asm.mov(R3, R10)
+            asm.add(R3, key.free)
+            asm.mov(R4, _NOEXIST)
+            asm.mov(R8, 0)
+            emit_map_call(asm, Helper.MAP_UPDATE_ELEM, DEPTHS, key.base)
+            asm.jump(Jump.EQ, R0, 0, depth)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+            asm.jump(Jump.EQ, R0, 0, labels.lost)
+            asm.label(nested)
+        else:
+            asm.jump(Jump.EQ, R0, 0, alone)
+        asm.mov(R8, R0)
+        emit_fetch_add(asm, R8, 1, atomics=self.atomics)
+        asm.mov(R8, R1)
+        asm.label(depth)
+        self._slot(asm, key)
+        self._count_replaced(asm, key)
+        asm.store(R10, KEY_SLOT, 0, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, BLANK)
+        asm.jump(Jump.EQ, R0, 0, labels.lost)
+        asm.mov(R3, R0)
+        asm.mov(R4, 0)
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, SPANS, key.base)
+        asm.jump(Jump.NE, R0, 0, labels.lost)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
+        asm.jump(Jump.EQ, R0, 0, labels.lost)
+        asm.mov(R7, R0)
+        self._identify(asm, key)
+
+    def _identify(self, asm: Assembler, key: KeyEmitter) -> None:
+        asm.store(R7, _DEPTH, R8)
+        if self.pointer is not None:
+            asm.load(R1, R6, self.pointer.offset, self.pointer.size)
+            asm.store(R7, _POINTER, R1)
+        for offset in range(0, self.key.size, 8):
+            asm.load(R1, R10, key.base + offset)
+            asm.store(R7, self.key_offset + offset, R1)
+
+    def _slot(self, asm: Assembler, key: KeyEmitter) -> None:
+        # Make the key that of the slot for the depth in r8.
+        self._clamp(asm)
+        asm.store(R10, key.base, R1, 4)
+
+    def _clamp(self, asm: Assembler) -> None:
+        # Leaves the slot for the depth in r8 in r1.
+        within = asm.new_label("within")
+        asm.mov(R1, R8)
+        asm.jump(Jump.LE, R1, _LAST, within)
+        asm.mov(R1, _LAST)
+        asm.label(within)
+
+    def _count_replaced(self, asm: Assembler, key: KeyEmitter) -> None:
+        # Count the start in the last slot, which a deeper one replaces.
+        free = asm.new_label("free")
+        asm.jump(Jump.LE, R8, _LAST, free)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
+        asm.jump(Jump.EQ, R0, 0, free)
+        asm.load(R1, R0, TIME_OFFSET)
+        asm.jump(Jump.EQ, R1, 0, free)
+        asm.mov(R1, 1)
+        asm.store(R10, READ_SLOT, R1)
+        self._count(asm, DEEP)
+        asm.label(free)
+
+    def _count(self, asm: Assembler, counter: int) -> None:
+        # Add the number in READ_SLOT to a counter.
+        done = asm.new_label("counted")
+        asm.store(R10, KEY_SLOT, 0, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
+        asm.jump(Jump.EQ, R0, 0, done)
+        asm.load(R1, R10, READ_SLOT)
+        asm.atomic_add(R0, counter, R1)
+        asm.label(done)
+
+    def _forget_key(self, asm: Assembler, key: KeyEmitter) -> None:
+        # Remove the key if the depth in r8 is 0. Its slot must be 0.
+        more = asm.new_label("more")
+        asm.jump(Jump.NE, R8, 0, more)
+        emit_map_call(asm, Helper.MAP_DELETE_ELEM, DEPTHS, key.base)
+        asm.label(more)
+
+    def _check_pointer(
+        self, asm: Assembler, key: KeyEmitter, pointer: Register, found: str
+    ) -> None:
+        # Leaves the state to take in r0: the last start's, which r0 is, or that of an earlier
+        # start.
+        search, exact = asm.new_label("search"), asm.new_label("exact")
+        asm.mov(R7, 0)
+        asm.jump(Jump.EQ, R0, 0, search)
+        asm.load(R1, R0, _DEPTH)
+        asm.jump(Jump.NE, R1, R8, search)
+        asm.load(R1, R0, _POINTER)
+        asm.load(R2, R6, pointer.offset, pointer.size)
+        asm.jump(Jump.GE, R1, R2, found)
+        asm.mov(R7, R0)
+        asm.label(search)
+        for slot in range(_LAST - 1, -1, -1):
+            below = asm.new_label("below")
+            asm.jump(Jump.LE, R8, slot, below)
+            asm.store(R10, key.base, slot, 4)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
+            asm.jump(Jump.EQ, R0, 0, below)
+            asm.load(R1, R0, _POINTER)
+            asm.load(R2, R6, pointer.offset, pointer.size)
+            asm.jump(Jump.EQ, R1, R2, exact)
+            asm.label(below)
+        asm.mov(R0, R7)
+        asm.jump(Jump.NE, R0, 0, found)
+        asm.goto(EXIT)
+        asm.label(exact)
+        self._drop(asm, key)
+
+    def _drop(self, asm: Assembler, key: KeyEmitter) -> None:
+        # Drop the starts above the state in r0, which is taken.
+        kept = asm.new_label("kept")
+        asm.mov(R7, R0)
+        self._clamp(asm)
+        asm.load(R8, R7, _DEPTH)
+        asm.alu(Alu.SUB, R1, R8)
+        asm.store(R10, READ_SLOT, R1)
+        self._count(asm, DROPPED)
+        asm.store(R10, key.base, 0, 4)
+        self._forget_key(asm, key)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+        asm.jump(Jump.EQ, R0, 0, kept)
+        asm.store(R0, 0, R8)
+        asm.label(kept)
+        asm.mov(R0, R7)

@@ -1,0 +1,235 @@
+"""A session that delivers spans: maps, attached programs, and the spans that have not ended."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.errors import SyscallError
+from usdt.base.frozen import frozen
+from usdt.bpf import features
+from usdt.bpf._uapi import MapType
+from usdt.bpf.maps import Map, MapSpec
+from usdt.engine.compiler.codegen.model import UNPAIRED
+from usdt.engine.compiler.codegen.span_record import SPAN_ACTION
+from usdt.engine.compiler.entry_return import TIME_OFFSET
+from usdt.engine.compiler.record.layout import DURATION_OFFSET
+from usdt.engine.output.decode import Decoder
+from usdt.engine.runtime.session import Lost, RingBufferSession
+from usdt.engine.spans.pairs import BLANK, DEEP, DEPTHS, DROPPED, NESTED, SPANS
+from usdt.engine.spans.planning import STARTED, SpanPlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.decode import RecordConsumer
+    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
+    from usdt.engine.spans.spec import SpanSpec
+
+__all__ = ("SpanCounts", "SpanSession")
+
+_PURGE_SECONDS = 10.0
+_NUMBER = 20  # offset of the number in a record
+_U64 = struct.Struct("=Q")
+
+
+@frozen
+class SpanCounts:
+    """The numbers of starts and ends that were no span.
+
+    Attributes:
+        open: starts without an end.
+        unmatched: ends without a start.
+        no_room: starts that found no room (``--max-open``).
+        deep: starts nested too deeply.
+        dropped: starts whose function was left by an exception or longjmp().
+    """
+
+    open: int
+    unmatched: int
+    no_room: int
+    deep: int
+    dropped: int
+
+
+class SpanSession(RingBufferSession):
+    """A session of spans; the other arguments are those of :class:`RingBufferSession`.
+
+    Args:
+        spec: the spans.
+        form: formats records, or consumes their bytes.
+    """
+
+    def __init__(self, spec: SpanSpec, form: Formatter | RecordConsumer, **settings: Any) -> None:
+        self._spec = spec
+        self._spans: SpanPlanner
+        self._maps: dict[str, Map] = {}
+        self._ends: list[tuple[ProbeText, Sequence[AttachPoint], int | None]] = []  # not planned
+        self._starts: list[AttachRequest] = []  # not attached
+        self._ended = False  # whether an end is attached
+        self._purge_at = 0.0
+        self._dead = 0  # starts whose threads have ended
+        super().__init__(form, action=SPAN_ACTION, **settings)
+        self._frames.most = spec.max_open
+        try:
+            self._make(MapSpec(MapType.ARRAY, 4, 24, 1, UNPAIRED))
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_planner(self, **settings: Any) -> SpanPlanner:
+        atomics = features.have_fetching_atomics()
+        self._spans = SpanPlanner(self._spec, self._report, atomics=atomics, **settings)
+        return self._spans
+
+    def _report(self, number: int, probe: str, plan: ProbePlan) -> None:
+        # A recording has no spans that have not ended.
+        if plan.end_probe or isinstance(self._decoder, Decoder):
+            self._add(number, probe, plan)
+
+    def _make(self, spec: MapSpec) -> None:
+        try:
+            made = spec.create()
+        except SyscallError as err:
+            what = f"a map of {spec.entries} open spans of {spec.value_size} bytes"
+            raise SyscallError(err.errno or 0, what, "a smaller --max-open needs less") from err
+        self._resources.callback(made.close)
+        self._maps[spec.name] = made
+        self._attacher.add_maps({spec.name: made})
+
+    # ------------------------------------------------------------ attaching
+
+    def attach(
+        self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
+    ) -> list[AttachFailure]:
+        """Attach as :meth:`BpfSession.attach`.
+
+        Of a pair, the first start is planned before the first end, which reads what the start has
+        stored. The first end is attached before the first start, so that no span lacks its end.
+        """
+        if self._spec.end is None:
+            return super().attach(request, points, declared=declared)
+        if request is self._spec.start:
+            self._starts += self._spans.plan(request, points, declared or 0)
+            self._make_pair_maps()
+        else:
+            self._ends.append((request, points, declared))
+        failures: list[AttachFailure] = []
+        if self._spans.images:
+            for end, places, number in self._ends:
+                failures += super().attach(end, places, declared=number)
+                self._ended = True
+            self._ends.clear()
+        if self._ended:
+            failures += self._attach(self._starts)
+            self._starts.clear()
+        return failures
+
+    def _make_pair_maps(self) -> None:
+        if not self._starts or SPANS in self._maps:
+            return
+        key, state, most = self._spans.key_size, self._spans.state_size, self._spec.max_open
+        self._make(MapSpec(MapType.HASH, key, 8, most, DEPTHS))
+        self._make(MapSpec(MapType.HASH, key, state, most, SPANS))
+        self._make(MapSpec(MapType.ARRAY, 4, state, 1, BLANK))
+
+    # ------------------------------------------------------------ open spans
+
+    def open_spans(self) -> list[Any]:
+        """Return the results of the formatter for spans that have not ended, oldest first."""
+        if not isinstance(self._decoder, Decoder):
+            return []
+        now = time.monotonic_ns()
+        found = []
+        for image in sorted(self._images(), key=_U64.unpack_from):
+            age = max(0, now - int(_U64.unpack_from(image)[0]))
+            made = image[:DURATION_OFFSET] + _U64.pack(age) + image[DURATION_OFFSET + 8 :]
+            data = struct.pack("=II", len(made), 0) + made
+            found += [one for batch in self._decoder.batches(data) for one in batch]
+        return found
+
+    def _images(self) -> Iterator[bytes]:
+        # Yields the records of starts without an end.
+        states = self._frames.values() if self._spec.end is None else self._pair_states()
+        for state in states:
+            (number,) = struct.unpack_from("=I", state, TIME_OFFSET + _NUMBER)
+            start = self._spans.starts.get(number)
+            if start is not None and any(state[TIME_OFFSET : TIME_OFFSET + 8]):
+                yield state[TIME_OFFSET : TIME_OFFSET + start.size]
+
+    def _pair_states(self) -> Iterator[bytes]:
+        # Yields the states on the stacks of starts, without those that an end has dropped.
+        if SPANS not in self._maps:
+            return
+        depths = dict(self._maps[DEPTHS].items())
+        for key, state in list(self._maps[SPANS].items()):
+            (depth,) = _U64.unpack_from(depths.get(bytes(4) + key[4:], bytes(8)))
+            if _U64.unpack_from(state)[0] < depth:
+                yield state
+
+    def poll(self, timeout: float) -> list[Any]:
+        """Poll as :meth:`BpfSession.poll` does; also remove the starts of threads that ended."""
+        now = time.monotonic()
+        if self._spec.by_thread and SPANS in self._maps and now >= self._purge_at:
+            self._purge_at = now + _PURGE_SECONDS
+            for name in (SPANS, DEPTHS):
+                self._purge(self._maps[name], count=name == SPANS)
+        return super().poll(timeout)
+
+    def _purge(self, states: Map, *, count: bool) -> None:
+        for key in list(states.keys()):
+            (thread,) = _U64.unpack_from(key, 8)
+            idle = thread >= 1 << 32
+            if not idle and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
+                states.delete(key)
+                self._dead += count
+
+    # ------------------------------------------------------------ counts
+
+    def lost(self) -> list[Lost]:
+        """Return the losses of each probe so far; starts are in :meth:`counts`."""
+        return [
+            one
+            if not one.probe.endswith(STARTED)
+            else Lost(one.probe[: -len(STARTED)], 0, one.unread)
+            for one in super().lost()
+            if one.unread or not one.probe.endswith(STARTED)
+        ]
+
+    def counts(self) -> SpanCounts:
+        """Return the numbers of starts and ends that were no span."""
+        odd = self._maps[UNPAIRED].get(bytes(4)) or bytes(24)
+        unmatched, deep, dropped = (
+            int(_U64.unpack_from(odd, offset)[0]) for offset in (0, DEEP, DROPPED)
+        )
+        still = sum(1 for _ in self._images()) + self._dead + self._frames.ended
+        no_room = sum(one.lost for one in super().lost() if one.probe.endswith(STARTED))
+        return SpanCounts(still, unmatched, no_room, deep, dropped)
+
+    def closing_notes(self) -> list[str]:
+        """Return the messages that the user must see at the end, in addition to losses."""
+        counts = self.counts()
+        refused = any(item.is_predicate for item in self._spec.start.items)
+        told = (
+            (counts.open, "begun and not ended"),
+            (counts.unmatched, f"ended without a start{_REFUSED if refused else _BEFORE}"),
+            (counts.no_room, f"not kept; a --max-open above {self._spec.max_open} may help"),
+            (counts.deep, f"nested deeper than {NESTED} and replaced by a later one"),
+            (counts.dropped, "left by an exception or longjmp()"),
+        )
+        notes = [f"{_spans(number)} {text}" for number, text in told if number]
+        return [*self._attach_notes(), *notes]
+
+
+_BEFORE = ": it began before the trace, or its start was lost"
+_REFUSED = ": a predicate of the start refused it, or it began before the trace"
+
+
+def _spans(number: int) -> str:
+    return "1 span was" if number == 1 else f"{number} spans were"
