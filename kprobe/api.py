@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from usdt.engine.api import sessions
-from usdt.engine.api.attach import open_events, parse_probes, target_options
-from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
-from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
+from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.run.options import LIBRARY_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +26,7 @@ def attach(
     user: str | None = None,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
+    backlog: int = DEFAULT_BACKLOG,
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
@@ -44,6 +45,8 @@ def attach(
         user: the user that ``command`` runs as, by name or number; by default that of this process.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
+        backlog: bytes of hits that are kept in memory until they are taken; hits that then do not
+            fit ``buffer`` are counted as lost.
         max_string: bytes that str() keeps of a string.
         library_timeout: for probes of files, as in :func:`usdt.attach`.
         lines: for user stacks, as in :func:`usdt.attach`.
@@ -66,7 +69,7 @@ def attach(
         pid=pid, command=command, user=user, follow=follow, library_timeout=library_timeout
     )
     requests = parse_probes(probes, "kprobe")
-    options = TraceOptions(buffer, max_string)
+    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
     return open_events(requests, targets, options, lines=lines, on_event=on_event)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.engine.api.attach import open_events, parse_probes, target_options
-from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_BUFFER, DEFAULT_STRING
 from usdt.engine.language import parse_probe
-from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
+from usdt.engine.run.options import LIBRARY_TIMEOUT
 from usdt.targets.listing_files import find_probes
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def attach(
     all_processes: bool = False,
     follow: bool = False,
     buffer: int = DEFAULT_BUFFER,
+    backlog: int = DEFAULT_BACKLOG,
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
@@ -73,6 +74,8 @@ def attach(
         all_processes: trace all processes.
         follow: also trace existing and future children of ``pid`` and ``command``.
         buffer: bytes of the ring buffer.
+        backlog: bytes of hits that are kept in memory until they are taken; hits that then do not
+            fit ``buffer`` are counted as lost.
         max_string: bytes that str() keeps of a string.
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
@@ -100,5 +103,5 @@ def attach(
         library_timeout=library_timeout,
     )
     requests = parse_probes(probes, "usdt")
-    options = TraceOptions(buffer, max_string)
+    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
     return open_events(requests, targets, options, lines=lines, on_event=on_event)

@@ -210,14 +210,18 @@ class RingBuffer(Closeable):
         """Return the number of bytes between reader and writers."""
         return int(self._producer[0]) - int(self._consumer[0]) & _POSITIONS
 
-    def take(self) -> bytes:
-        """Copy complete records, some megabytes at most, and free them in the buffer; b"": none."""
+    def take(self, most: int = _TAKE) -> bytes:
+        """Copy complete records and free them in the buffer; b"": there are none.
+
+        Args:
+            most: bytes, but at least one record is taken, and never more than some megabytes.
+        """
         position = self._consumer[0]
         length = self._producer[0] - position & _POSITIONS
         if not length:
             return b""
         start = position & (self.size - 1)
-        ready = committed_size(self._data[start : start + length], _TAKE)
+        ready = committed_size(self._data[start : start + length], min(most, _TAKE))
         data = bytes(self._data[start : start + ready])  # after the headers, see above
         self._consumer[0] = position + ready & _POSITIONS
         return data

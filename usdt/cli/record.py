@@ -10,6 +10,7 @@ from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.cli.click_group import SIZE
 from usdt.engine.cli.options import (
     attach_options,
+    backlog_option,
     stack_kinds,
     stop_options,
     string_option,
@@ -55,6 +56,7 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
     default=_BUFFER,
     help="Size of the ring buffer, default 64M (16M on 32-bit kernels).",
 )
+@backlog_option
 @attach_options()
 def record(**values: Any) -> int:
     """Write every hit of some probes to a file."""

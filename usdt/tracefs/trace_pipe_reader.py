@@ -19,7 +19,7 @@ __all__ = ("RawRecord", "TracePipeReader")
 
 RawRecord = tuple[int, int, memoryview]  # time in nanoseconds, CPU, bytes
 _MAX_PAGES_READ = 256  # of one CPU in one pass
-_MAX_BACKLOG = 256 << 20  # bytes kept; more stays in the kernel, which counts what it drops
+_BACKLOG = 64 << 20  # bytes kept by default
 _COMMIT_TIME = 2_000_000  # nanoseconds after which a record that was begun is committed
 _INTERVAL = 0.01  # seconds between two passes while there are records
 _MAX_PAGES_TAKEN = 64  # of one CPU, merged by one take()
@@ -37,17 +37,23 @@ class _Cpu:
 class TracePipeReader:
     """Reads all ``per_cpu/cpuN/trace_pipe_raw`` of an instance.
 
+    Args:
+        root: mount point of tracefs.
+        instance: the instance.
+        backlog: bytes that are kept; more stays in the kernel, which counts what it drops.
+
     Attributes:
         arrived: an eventfd that is readable when there are records.
         damaged: number of pages that could not be read completely.
     """
 
-    def __init__(self, root: Path, instance: Path) -> None:
+    def __init__(self, root: Path, instance: Path, backlog: int = _BACKLOG) -> None:
         self._layout = PageLayout.parse((root / "events/header_page").read_text())
         self._cpus: list[_Cpu] = []
         self._lock = threading.Lock()
         self._last_pass = 0
         self._size = 0
+        self._most = backlog
         self._waiting: list[RawRecord] = []
         self._ending = False
         self.damaged = 0
@@ -157,7 +163,7 @@ class TracePipeReader:
         some = False
         for cpu in self._cpus:
             pages: list[bytes] = []
-            incomplete = self._size > _MAX_BACKLOG
+            incomplete = self._size > self._most
             for _ in range(0 if incomplete else _MAX_PAGES_READ):
                 try:
                     data = os.read(cpu.file, self._layout.size)

@@ -12,7 +12,7 @@ from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_probes
-from usdt.engine.run.options import TargetOptions, split_command
+from usdt.engine.run.options import TargetOptions, TraceOptions, split_command
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from usdt.engine.output.formatters import Event
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.run.attach import AttachedProbes
-    from usdt.engine.run.options import TraceOptions
     from usdt.engine.runtime.session import BpfSession
 
-__all__ = ("attach_and_release", "open_events", "parse_probes", "symbolizer", "target_options")
+__all__ = (
+    "attach_and_release",
+    "open_events",
+    "parse_probes",
+    "symbolizer",
+    "target_options",
+    "trace_options",
+)
 
 
 def target_options(
@@ -58,6 +64,19 @@ def target_options(
         library_timeout,
         user,
     )
+
+
+def trace_options(*, buffer: int, backlog: int, max_string: int) -> TraceOptions:
+    """Return the sizes that public functions have in common as one record.
+
+    Raises:
+        TypeError: a size is not an integer.
+    """
+    sizes = {"buffer": buffer, "backlog": backlog, "max_string": max_string}
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise TypeError(f"{name} {size!r}: expected a number of bytes, an integer")
+    return TraceOptions(buffer, max_string, backlog=backlog)
 
 
 def parse_probes(probes: Iterable[str], kind: ProbeKind) -> list[ProbeText]:
@@ -128,6 +147,7 @@ def open_events(
             EventFormatter(stacks),
             accept=tasks,
             buffer=options.buffer,
+            backlog=options.backlog,
             max_string=options.max_string,
         )
 

@@ -76,7 +76,11 @@ class Listeners:
     def _session(self, tasks: TaskFilter) -> _ListenerSession:
         options = self._options
         return _ListenerSession(
-            self._form, accept=tasks, buffer=options.buffer, max_string=options.max_string
+            self._form,
+            accept=tasks,
+            buffer=options.buffer,
+            backlog=options.backlog,
+            max_string=options.max_string,
         )
 
     def dispatch(self) -> bool:

@@ -8,13 +8,14 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from usdt.base.errors import TracingError
+from usdt.base.frozen import replace
 from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_linear
 from usdt.engine.api.aggregates import Aggregate
-from usdt.engine.api.attach import open_events, parse_probes, target_options
+from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
 from usdt.engine.api.listeners import Listeners
-from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_BUFFER, DEFAULT_STRING
 from usdt.engine.language import parse_items
-from usdt.engine.run.options import LIBRARY_TIMEOUT, TraceOptions
+from usdt.engine.run.options import LIBRARY_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,6 +41,8 @@ class Session:
         all_processes: look for probes that name no file in all processes.
         follow: also trace children of ``pid``.
         buffer: bytes of each ring buffer of events.
+        backlog: bytes of hits of each that are kept in memory until they are taken; hits that then
+            do not fit ``buffer`` are counted as lost.
         max_string: bytes that str() keeps of a string.
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
@@ -67,6 +70,7 @@ class Session:
         all_processes: bool = False,
         follow: bool = False,
         buffer: int = DEFAULT_BUFFER,
+        backlog: int = DEFAULT_BACKLOG,
         max_string: int = DEFAULT_STRING,
         library_timeout: float | None = LIBRARY_TIMEOUT,
         lines: bool = False,
@@ -74,13 +78,10 @@ class Session:
         self._target_options = target_options(
             pid=pid, all_processes=all_processes, follow=follow, library_timeout=library_timeout
         )
-        self._buffer = buffer
-        self._max_string = max_string
+        self._options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
         self._lines = lines
         self._aggregates: list[Aggregate] = []
-        self._listeners = Listeners(
-            self._target_options, TraceOptions(buffer, max_string), lines=lines
-        )
+        self._listeners = Listeners(self._target_options, self._options, lines=lines)
         self._events: list[Events] = []
         self._closed = threading.Event()
 
@@ -95,9 +96,8 @@ class Session:
             ...     print(next(iter(events)).args["arg0"])
         """
         self._check()
-        options = TraceOptions(self._buffer, self._max_string)
         requests = parse_probes(probes, self.kind)
-        events = open_events(requests, self._target_options, options, lines=self._lines)
+        events = open_events(requests, self._target_options, self._options, lines=self._lines)
         self._events.append(events)
         return events
 
@@ -270,7 +270,7 @@ class Session:
             aggregation.check(request)
         texts = (by,) if given is None else given
         keys = tuple(item for text in texts if text for item in parse_items(text))
-        options = TraceOptions(max_string=self._max_string, keys=keys, aggregated=True)
+        options = replace(self._options, keys=keys, aggregated=True)
         made = Aggregate(aggregation, requests, self._target_options, options, lines=self._lines)
         self._aggregates.append(made)
         return made

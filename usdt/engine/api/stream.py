@@ -52,7 +52,7 @@ class Stream(Generic[T]):
 
     @property
     def lost(self) -> int:
-        """The number of hits lost because the ring buffer was full; if not 0, raise ``buffer``."""
+        """The number of hits lost because the ring buffer was full."""
         return sum(item.lost for item in self.losses)
 
     @property

@@ -160,6 +160,7 @@ def _span_options() -> Decorator:
         options.stack_kinds,
         options.lines_option,
         options.buffer_option,
+        options.backlog_option,
         options.attach_options(),
     )
 

@@ -13,7 +13,12 @@ import click
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import SIZE, Seconds
-from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
+from usdt.engine.compiler.limits import (
+    DEFAULT_BACKLOG,
+    DEFAULT_BUFFER,
+    DEFAULT_STRING,
+    DEFAULT_STRUCT,
+)
 from usdt.engine.run.options import (
     LIBRARY_TIMEOUT,
     TRACEFS,
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = (
     "CommandOptions",
     "attach_options",
+    "backlog_option",
     "buffer_option",
     "combined",
     "duration_option",
@@ -128,6 +134,7 @@ def parse_options(
         aggregated,
         calls,
         progress=_show_progress if sys.stderr.isatty() else None,
+        backlog=values.get("backlog", DEFAULT_BACKLOG),
     )
     run = RunOptions(values["duration"], values["count"], values["verbose"], values["exit_code"])
     output = OutputOptions(
@@ -289,6 +296,14 @@ buffer_option = click.option(
     help="Size of the ring buffer, default 8M.",
 )
 
+#: Adds --backlog (``backlog``, bytes).
+backlog_option = click.option(
+    "--backlog",
+    type=SIZE,
+    default=DEFAULT_BACKLOG,
+    help="Memory for hits that wait to be written, default 64M.",
+)
+
 #: Adds the options of ``trace`` of both groups, except those of :func:`attach_options`.
 trace_options = combined(
     target_options,
@@ -305,6 +320,7 @@ trace_options = combined(
         help="Show functions, and their returns, only when each is called by the one before it.",
     ),
     buffer_option,
+    backlog_option,
 )
 
 

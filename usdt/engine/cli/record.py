@@ -107,6 +107,7 @@ class RecordJob:
             self._build_id,
             accept=tasks,
             buffer=trace.buffer,
+            backlog=trace.backlog,
             max_string=trace.max_string,
             max_struct=trace.max_struct,
             via=uprobe_method(trace),

@@ -157,7 +157,8 @@ def report_losses(lost: Sequence[Lost]) -> None:
         if item.unread:
             say(f"{item.probe}: skipped {plural(item.unread, 'hit')} with an unreadable predicate")
         if item.lost:
-            say(f"{item.probe}: {plural(item.lost, 'event')} lost; a larger --buffer may help")
+            events = plural(item.lost, "event")
+            say(f"{item.probe}: {events} lost; a larger --buffer or --backlog may help")
 
 
 def closing_line(events: int, lost: Sequence[Lost]) -> str:

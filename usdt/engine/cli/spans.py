@@ -133,6 +133,7 @@ class SpanJob:
             cast("Formatter", _Measured(self._formatter())),
             accept=tasks,
             buffer=trace.buffer,
+            backlog=trace.backlog,
             max_string=trace.max_string,
             max_struct=trace.max_struct,
             via=uprobe_method(trace),

@@ -109,6 +109,7 @@ class PrintJob:
         settings: dict[str, Any] = {
             "accept": tasks,
             "buffer": trace.buffer,
+            "backlog": trace.backlog,
             "max_string": trace.max_string,
             "max_struct": trace.max_struct,
             "via": uprobe_method(trace),
@@ -126,7 +127,11 @@ class PrintJob:
 
         trace = self._options.trace
         session = TracefsSession(
-            self._formatter, accept=tasks, buffer=trace.buffer, max_string=trace.max_string
+            self._formatter,
+            accept=tasks,
+            buffer=trace.buffer,
+            backlog=trace.backlog,
+            max_string=trace.max_string,
         )
         return cast(
             "BpfSession", session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = (
+    "DEFAULT_BACKLOG",
     "DEFAULT_BUFFER",
     "DEFAULT_STRING",
     "DEFAULT_STRUCT",
@@ -12,6 +13,7 @@ __all__ = (
     "MAX_READ",
 )
 
+DEFAULT_BACKLOG = 64 << 20  # bytes of records that are copied from the buffer and wait
 DEFAULT_BUFFER = 8 << 20  # bytes of the ring buffer
 DEFAULT_STRING = 128  # bytes that str() keeps by default
 DEFAULT_STRUCT = 4096  # bytes that are kept of a structure by default

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
-from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
+from usdt.engine.compiler.limits import (
+    DEFAULT_BACKLOG,
+    DEFAULT_BUFFER,
+    DEFAULT_STRING,
+    DEFAULT_STRUCT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +73,7 @@ class TraceOptions:
         aggregated: whether hits are aggregated in the kernel instead of being recorded.
         calls: whether each hit is a whole call: items are taken at its entry and its return.
         progress: called with (done, total) while functions are attached.
+        backlog: bytes of records that are copied from the ring buffer and wait to be formatted.
     """
 
     buffer: int = DEFAULT_BUFFER
@@ -79,6 +85,7 @@ class TraceOptions:
     aggregated: bool = False
     calls: bool = False
     progress: Callable[[int, int], object] | None = None
+    backlog: int = DEFAULT_BACKLOG
 
 
 @frozen

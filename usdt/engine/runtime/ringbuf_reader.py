@@ -2,8 +2,9 @@
 
 Formatting, a slow disk, a full pipe or a caller's loop over events can keep the owner busy. The
 kernel's buffer would then fill within a tenth of a second. Therefore one thread only copies records
-from the ring buffer to a backlog, which is limited to BACKLOG bytes. It needs some milliseconds of
-CPU time per second, and never waits for the owner.
+from the ring buffer to a backlog of limited size. It needs some milliseconds of CPU time per
+second, and never waits for the owner. When the backlog is full, the ring buffer fills, and the
+programs count the hits that do not fit.
 
 Pace: the kernel wakes the thread when a record arrives after the buffer was empty. The thread takes
 the available records and then sleeps for PAUSE, so that the next take is a batch: a wake-up per
@@ -22,9 +23,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from usdt.bpf.ringbuf import RingBuffer
 
-__all__ = ("BACKLOG", "PAUSE", "RingBufferReader")
+__all__ = ("PAUSE", "RingBufferReader")
 
-BACKLOG = 256 << 20  # bytes copied but not yet requested; beyond it the ring buffer fills
 PAUSE = 10  # milliseconds; a fraction of the time in which the fastest program fills 8 MiB
 _USUAL = 8 << 20  # bytes of the ring buffer that PAUSE is meant for
 _BUSY_HEAD = 1  # milliseconds until a record that is still being written is checked again
@@ -33,13 +33,18 @@ _BUSY_HEAD = 1  # milliseconds until a record that is still being written is che
 class RingBufferReader:
     """A reader that copies records from a ring buffer to a backlog, in its own thread.
 
+    Args:
+        ring: the ring buffer.
+        backlog: bytes of the backlog; it has space for one record at least.
+
     Attributes:
         arrived: an eventfd, readable when the backlog is not empty.
     """
 
-    def __init__(self, ring: RingBuffer) -> None:
+    def __init__(self, ring: RingBuffer, backlog: int) -> None:
         self.arrived = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._ring = ring
+        self._most = backlog
         self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._backlog: deque[bytes] = deque()
         self._taken = self._given = 0  # bytes
@@ -84,7 +89,7 @@ class RingBufferReader:
             os.eventfd_write(self._stop, 1)
             self._thread.join()
             self._thread = None
-        while self._take():
+        while self._take(everything=True):
             pass
 
     def close(self) -> None:
@@ -96,9 +101,14 @@ class RingBufferReader:
             os.close(number)
         self._stop = self.arrived = -1
 
-    def _take(self) -> int:
+    @property
+    def held(self) -> int:
+        """The number of bytes in the backlog."""
+        return self._taken - self._given
+
+    def _take(self, *, everything: bool = False) -> int:
         with self._taking:
-            data = self._ring.take()
+            data = self._ring.take() if everything else self._ring.take(self._most - self.held)
             if data:
                 self._taken += len(data)
                 self._backlog.append(data)
@@ -107,7 +117,7 @@ class RingBufferReader:
         return len(data)
 
     def _full(self) -> bool:
-        return self._taken - self._given >= BACKLOG
+        return self.held > 0 and self.held >= self._most
 
     def _run(self) -> None:
         try:

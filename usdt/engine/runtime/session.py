@@ -18,7 +18,12 @@ from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
-from usdt.engine.compiler.limits import DEFAULT_BUFFER, DEFAULT_STRING, DEFAULT_STRUCT
+from usdt.engine.compiler.limits import (
+    DEFAULT_BACKLOG,
+    DEFAULT_BUFFER,
+    DEFAULT_STRING,
+    DEFAULT_STRUCT,
+)
 from usdt.engine.output.decode import Decoder, RecordConsumer
 from usdt.engine.runtime.attach.attacher import Attacher
 from usdt.engine.runtime.entry_state import EntryStateMaps
@@ -229,6 +234,7 @@ class RingBufferSession(BpfSession):
         form: formats records, or consumes their bytes.
         accept: the traced processes.
         buffer: bytes of the ring buffer.
+        backlog: bytes of records that are copied from it and wait to be formatted.
         max_string: bytes that str() keeps of a string.
         max_struct: bytes that are kept of a structure.
         via: the attach method; None selects the newest method that the kernel has.
@@ -247,6 +253,7 @@ class RingBufferSession(BpfSession):
         *,
         accept: TaskFilter | None = None,
         buffer: int = DEFAULT_BUFFER,
+        backlog: int = DEFAULT_BACKLOG,
         max_string: int = DEFAULT_STRING,
         max_struct: int = DEFAULT_STRUCT,
         via: UprobeMethod | None = None,
@@ -267,7 +274,7 @@ class RingBufferSession(BpfSession):
         except BaseException:
             self._ring.close()
             raise
-        self._reader = RingBufferReader(self._ring)
+        self._reader = RingBufferReader(self._ring, backlog)
         self._batches: Iterator[list[Any]] = iter(())
         self._arrive_by(self._reader.arrived)
 

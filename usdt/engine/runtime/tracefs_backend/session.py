@@ -103,6 +103,7 @@ class TracefsSession(Pollable, Closeable):
         form: formats records.
         accept: the traced processes.
         buffer: bytes of the buffer of each CPU.
+        backlog: bytes of records that are copied from it and wait to be formatted.
         max_string: bytes that str() keeps of a string.
 
     Attributes:
@@ -114,7 +115,7 @@ class TracefsSession(Pollable, Closeable):
     """
 
     def __init__(
-        self, form: Formatter, *, accept: TaskFilter, buffer: int, max_string: int
+        self, form: Formatter, *, accept: TaskFilter, buffer: int, backlog: int, max_string: int
     ) -> None:
         if accept.followed is not None:
             raise TracingError("--via tracefs does not follow children (-f)")
@@ -145,7 +146,7 @@ class TracefsSession(Pollable, Closeable):
         with contextlib.ExitStack() as undo:
             undo.push(self._resources)
             self._instance = self._resources.enter_context(Instance(self._root, buffer=buffer))
-            self._reader = TracePipeReader(self._root, self._instance.path)
+            self._reader = TracePipeReader(self._root, self._instance.path, backlog)
             self._resources.callback(self._reader.close)
             self._open(self._resources)
             self._arrive_by(self._reader.arrived)
