@@ -12,11 +12,13 @@ from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_
 from kprobe.functions.attach_methods import attach_methods_for
 from kprobe.functions.lookup import find_functions
 from kprobe.functions.prototypes import current_functions
+from usdt.arch.context_registers import ContextRegisters
 from usdt.base.errors import LanguageError, NotSupported, TracingError
 from usdt.base.frozen import replace
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
-from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, Call, Name, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint, FunctionTarget
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ class FunctionAttacher:
             )
             raise LanguageError(request.text, column, reason)
         methods = attach_methods_for(len(functions), forced)
+        methods = _with_registers(methods, request, (*request.items, *keys), forced=bool(forced))
         left = self._by_methods(request, functions, methods, typed=typed, keys=keys)
         if len(left) == len(functions):
             raise next(iter(left.values()))
@@ -186,6 +189,7 @@ class FunctionAttacher:
             call=_stack(context, method) if context.known and not function.offset else None,
             kernel_target=target,
             types=self._types_of(function, context),
+            registers=_registers(method, entry=not function.offset),
         )
 
     def _types_of(self, function: KernelFunction, context: CallContextAbi) -> FunctionTypes:
@@ -208,6 +212,32 @@ def _stack(context: CallContextAbi, method: KprobeMethod) -> EntryReturnMatch:
     return context.stack
 
 
+def _registers(method: KprobeMethod, *, entry: bool) -> ContextRegisters:
+    machine = "" if method is KprobeMethod.FENTRY else KERNEL_MACHINE
+    return ContextRegisters(machine, kernel=True, entry=entry)
+
+
+def _with_registers(
+    methods: list[KprobeMethod], request: ProbeText, items: Sequence[Item], *, forced: bool
+) -> list[KprobeMethod]:
+    # The methods whose programs have the registers that items read. fentry passes arguments only,
+    # and kprobe_multi not every register (ftrace_regs, since Linux 6.14).
+    trees = [node for item in items for node in walk(item.expression)]
+    needing = [node for node in trees if isinstance(node, Call) and node.function == "reg"]
+    lacking = {KprobeMethod.FENTRY, KprobeMethod.KPROBE_MULTI} if needing else set()
+    callers = [node for node in trees if isinstance(node, Name) and node.name == "caller"]
+    if callers:
+        lacking.add(KprobeMethod.FENTRY)
+    found = [method for method in methods if method not in lacking]
+    if found:
+        return found
+    hint = "this kernel has no other method"
+    if forced:
+        hint = f"write kprobe:{request.name}" if request.kind == "fentry" else "omit --via"
+    reason = f"programs attached by {methods[0]} do not have the register that this reads: {hint}"
+    raise LanguageError(request.text, (needing or callers)[0].start, reason)
+
+
 def _check_inside(request: ProbeText, names: AbstractSet[str], function: KernelFunction) -> None:
     asked = sorted(names - BUILTINS)
     if asked:
@@ -215,5 +245,5 @@ def _check_inside(request: ProbeText, names: AbstractSet[str], function: KernelF
             request.text,
             max(request.text.rfind(asked[0]), 0),
             f"{function.shown} is inside a function: arguments and the return are only known at a "
-            "function's entry",
+            "function's entry; reg(NAME) reads a register",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.locations import Memory, Register, Unreadable, ValueClass, ValueType
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.plan import ProbePlan, make_plan
@@ -70,7 +71,7 @@ def plan(
     declared: int | None = None,
     max_string: int = 128,
 ) -> ProbePlan:
-    """The plan of ``p:q(items)``."""
+    """The plan of ``p:q(items)``, as if it were the entry of a function of x86-64."""
     request = parse_probe(f"p:q({items})")
     return make_plan(
         request.items,
@@ -79,6 +80,7 @@ def plan(
         probe="p:q",
         declared=len(arguments) if declared is None else declared,
         max_string=max_string,
+        registers=ContextRegisters("x86_64", entry=True),
     )
 
 

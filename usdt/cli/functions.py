@@ -115,6 +115,7 @@ def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
             declared=request.declared,
             function=point.function,
             types=point.types,
+            registers=point.registers,
         )
     except TracingError as err:
         yield str(err)
@@ -224,7 +225,8 @@ def _description(
         if prototype.file:
             yield f"  {printable(prototype.file)}:{prototype.line}\n"
     if function.offset_in_function:
-        yield "  inside the function: arguments and return are only known at its entry\n"
+        yield "  inside the function: arguments and return are only known at its entry; reg(NAME)\n"
+        yield "  reads a register\n"
     elif prototype is not None and not function.is_go:
         yield from _parameters(function, prototype)
     else:

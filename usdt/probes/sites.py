@@ -7,6 +7,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
+from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of
@@ -101,6 +102,7 @@ def points_of(
         TargetError: a site is in code that the kernel cannot trace.
     """
     types = _types_of(probe.path, open_path, probe.machine, pid) if typed else None
+    registers = ContextRegisters(probe.machine)
     with ElfFile(open_path, name=probe.path) as elf, SymbolResolver(elf) as symbols:
         known: dict[tuple[str, int], tuple[Argument, ...]] = {}
         for site in probe.sites:
@@ -126,6 +128,7 @@ def points_of(
                 known[key],
                 pid,
                 types=types,
+                registers=registers,
             )
 
 

@@ -88,7 +88,12 @@ def site_events(
     taken = set() if taken is None else taken
     for number, point in enumerate(points_of(probe, probe.path)):
         plan = make_plan(
-            request.items, point.arguments, text=request.text, probe=point.probe, declared=declared
+            request.items,
+            point.arguments,
+            text=request.text,
+            probe=point.probe,
+            declared=declared,
+            registers=point.registers,
         )
         fetching = FetchArgBuilder(point.offset, word_size(probe.machine), kernel)
         name = _free(f"{event_label(point.probe)}_site{number}", taken)
@@ -129,6 +134,7 @@ def function_events(
             declared=request.declared,
             function=point.function,
             types=point.types,
+            registers=point.registers,
         )
         late = tuple(output for output in plan.outputs if needs_return(output.node))
         late_predicates = tuple(node for node in plan.predicates if needs_return(node))

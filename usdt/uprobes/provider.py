@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import ValueClass
 from usdt.base.errors import LanguageError, TracingError
@@ -121,7 +122,7 @@ class FunctionRequest:
                 self.text.text,
                 max(self.text.text.rfind(what), 0),
                 f"{inside.label} is inside a function: arguments and the return are only "
-                "known at a function's entry",
+                "known at a function's entry; reg(NAME) reads a register",
             )
         return found
 
@@ -148,6 +149,7 @@ class FunctionRequest:
                 one.name,
                 None if one.offset_in_function or one.no_return else call_stack(one.machine),
                 types=None if parameters is None else parameters.types(one),
+                registers=ContextRegisters(one.machine, entry=not one.offset_in_function),
             )
             for one in found
         ]
@@ -291,7 +293,10 @@ def _known_names(arguments: Sequence[Argument]) -> Iterator[str]:
 
 
 def _inside(function: ProbeFunction) -> str:
-    return f"{function.label} is inside a function: parameters are only known at a function's entry"
+    return (
+        f"{function.label} is inside a function: parameters are only known at a function's entry; "
+        "reg(NAME) reads a register"
+    )
 
 
 def _is_number(argument: Argument) -> bool:

@@ -156,11 +156,15 @@ parts = st.one_of(
 )
 
 
+def _register(name: bytes) -> Call:
+    return Call("reg", (Text((name,), 0, 0),), 0, 0)
+
+
 def grown(trees):
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *nowhere)
         for function, (least, most) in FUNCTIONS.items()
-        if function not in ("contains", "out")
+        if function not in ("contains", "out", "reg")
         for count in range(least, most + 1)
     ]
     return st.one_of(
@@ -179,6 +183,7 @@ trees = st.recursive(
         st.builds(Name, words, *nowhere),
         integers,
         st.builds(Text, parts, *nowhere),
+        st.builds(_register, st.binary(max_size=4)),
     ),
     grown,
     max_leaves=12,

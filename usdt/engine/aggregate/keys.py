@@ -73,7 +73,7 @@ class Stack:
 
 @frozen
 class Address:
-    """An address to be shown as a symbol; ``kind`` is ``ustack`` or ``kstack``."""
+    """An address to be shown as a symbol; ``kind`` is a ``SymbolKind``."""
 
     kind: str
     address: int

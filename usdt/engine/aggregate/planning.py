@@ -25,6 +25,7 @@ from usdt.engine.language.tree import ALL_ARGUMENTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.arch.context_registers import ContextRegisters
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.resolve import TypeProvider
@@ -101,6 +102,7 @@ class AggregatePlanner:
         function: str = "",
         types: TypeProvider | None = None,
         kernel: bool = False,
+        registers: ContextRegisters | None = None,
     ) -> ProbePlan:
         """Return the plan of one probe for one set of arguments.
 
@@ -122,6 +124,7 @@ class AggregatePlanner:
                 function=function,
                 types=types,
                 kernel=kernel,
+                registers=registers,
             )
 
         number = self.number_of(request)

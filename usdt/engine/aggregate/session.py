@@ -109,6 +109,7 @@ class _AttachPlanner(AttachPlanner):
             function=point.function,
             types=point.types,
             kernel=point.kernel_target is not None,
+            registers=point.registers,
         )
 
     def request_number(self, request: ProbeText) -> int:

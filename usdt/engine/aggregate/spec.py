@@ -135,8 +135,9 @@ class Aggregation:
     def names(self) -> bool:
         """Whether a key needs symbols."""
         return self.stacks or any(
-            isinstance(item.expression, Call) and item.expression.function in ("usym", "ksym")
-            for item in self.keys.items
+            (isinstance(tree, Call) and tree.function in ("usym", "ksym"))
+            or (isinstance(tree, Name) and tree.name == "caller")
+            for tree in (item.expression for item in self.keys.items)
         )
 
     def check(self, request: ProbeText) -> Item | None:

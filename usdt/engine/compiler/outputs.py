@@ -53,6 +53,7 @@ from usdt.engine.compiler.record.columns import (
     StructColumn,
     StructListColumn,
     SymbolColumn,
+    SymbolKind,
     UnavailableColumn,
 )
 from usdt.engine.compiler.resolve import (
@@ -61,11 +62,14 @@ from usdt.engine.compiler.resolve import (
     address_of_lvalue,
     argument_of,
     resolve,
+    resolve_caller,
 )
 from usdt.engine.compiler.value_names import Enumerators, ValueNames
 from usdt.engine.language.tree import Call, Name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from usdt.arch.locations import ValueType
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
@@ -136,15 +140,26 @@ def output_of(item: Item, scope: Scope) -> Output:
     if isinstance(tree, Name):
         if tree.name in scope.arguments:
             return argument_output(argument_of(tree, scope), key, scope)
-        if tree.name == "comm":
-            return Output(key, CommColumn())
-        if tree.name == "func":
-            return Output(key, ConstColumn(scope.function))
-        if tree.name == "ustack":
-            return stack_output("ustack", key)
-        if tree.name == "kstack":
-            return stack_output("kstack", key)
+        builtin = None if tree.at_return else _BUILTINS.get(tree.name)
+        if builtin is not None:
+            return builtin(tree, key, scope)
     return _typed(key, resolve(tree, scope), scope)
+
+
+def _caller(tree: Name, key: str, scope: Scope) -> Output:
+    node = resolve_caller(tree, scope)
+    kind: SymbolKind = "kcaller" if scope.registers.kernel else "ucaller"
+    return Output(key, SymbolColumn(node.type, kind), node, may_fault=can_fail(node))
+
+
+# The built-ins that are no numbers
+_BUILTINS: dict[str, Callable[[Name, str, Scope], Output]] = {
+    "caller": _caller,
+    "comm": lambda _, key, __: Output(key, CommColumn()),
+    "func": lambda _, key, scope: Output(key, ConstColumn(scope.function)),
+    "kstack": lambda _, key, __: stack_output("kstack", key),
+    "ustack": lambda _, key, __: stack_output("ustack", key),
+}
 
 
 def stack_output(kind: StackKind, key: str = "") -> Output:
@@ -328,6 +343,8 @@ def _plain(
 def _call(tree: Call, key: str, scope: Scope) -> Output:
     resolver = Resolver(scope)
     first = tree.arguments[0]
+    if tree.function == "reg":
+        return _plain(key, resolver.resolve(tree), Display.HEX)
     if tree.function == "hex":
         node = resolver.resolve(first)
         if node.type.kind is ValueClass.FLOAT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.context_registers import ContextRegisters
 from usdt.base.errors import LanguageError
 from usdt.base.frozen import frozen, replace
 from usdt.engine.compiler.ir import Node, Number, can_fail, why_unreadable
@@ -109,6 +110,7 @@ def make_plan(
     kernel: bool = False,
     whole_call: bool = False,
     duration: Node | None = None,
+    registers: ContextRegisters | None = None,
 ) -> ProbePlan:
     """Return the plan for the items of a probe and the arguments of one site.
 
@@ -128,6 +130,7 @@ def make_plan(
         whole_call: whether the hit is the return of a system call, whose arguments are shown
             beside ``return`` if no other value is asked for.
         duration: what ``duration`` is, at the end of a pair; None: known at a function's return.
+        registers: the registers of the context; None if it has none.
 
     Raises:
         LanguageError: a name or type in an item is unknown, operands do not fit, or there are more
@@ -135,7 +138,16 @@ def make_plan(
     """
     named = {item.name: item for item in arguments}
     scope = Scope(
-        text, probe, named, declared, function or probe, max_string, max_struct, types, duration
+        text,
+        probe,
+        named,
+        declared,
+        function or probe,
+        max_string,
+        max_struct,
+        types,
+        duration,
+        registers or ContextRegisters(),
     )
     if "return" in named:
         items = [replace(item, expression=with_result(item.expression)) for item in items]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from usdt.arch.context_registers import ContextRegisters
 from usdt.base.errors import LanguageError
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.ir import U32, U64
@@ -102,6 +103,7 @@ class Scope:
         max_struct: bytes that are kept of a structure; 0: structures are not shown.
         types: resolves members and named types; None if no type information is available.
         duration: the value of ``duration`` at the end of a pair; None at all other probes.
+        registers: the registers of the context, and the return address.
     """
 
     text: str
@@ -113,6 +115,7 @@ class Scope:
     max_struct: int = 0
     types: TypeProvider | None = None
     duration: Node | None = None
+    registers: ContextRegisters = ContextRegisters()
 
     def error(self, where: Expression, reason: str) -> LanguageError:
         """Return an error that points at ``where``."""

@@ -375,10 +375,21 @@ class _Reader:
                 arguments[0]._replace(tree=read_at_return(trees[0]), start=start, end=end)
             )
             return
+        if function == "reg":
+            trees = (self._register(trees[0]),)
         tree: Expression = Call(function, trees, start, end)
         if function == "contains":
             tree = self._contains(trees, start, end)
         self._push(tree, start, end, *arguments)
+
+    def _register(self, name: Expression) -> Text:
+        # The name of a register is not that of an argument: reg(di) is reg("di").
+        if isinstance(name, Name):
+            return Text((name.name.encode(),), name.start, name.end)
+        if isinstance(name, Text) and len(name.parts) == 1:
+            return name
+        reason = 'reg() takes the name of a register, as in reg("di")'
+        raise LanguageError(self._text, name.start, reason)
 
     def _contains(self, trees: tuple[Expression, ...], start: int, end: int) -> Binary:
         # contains(a, "b") is a == "*b*", but a star in it is itself.

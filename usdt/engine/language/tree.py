@@ -50,7 +50,7 @@ ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall"
 MAX_HEIGHT = 100  # levels of a tree
 
 BUILTINS = frozenset(
-    "cgroup comm cpu duration func gid kstack pid tid ts uid ustack".split()  # noqa: SIM905
+    "caller cgroup comm cpu duration func gid kstack pid tid ts uid ustack".split()  # noqa: SIM905
 )
 
 #: The item that stands for all arguments; an argument of this name hides it.
@@ -67,6 +67,7 @@ FUNCTIONS = {
     "hex": (1, 1),
     "ksym": (1, 1),
     "out": (1, 1),
+    "reg": (1, 1),
     "str": (1, 2),
     "usym": (1, 1),
 }

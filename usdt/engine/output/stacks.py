@@ -26,7 +26,7 @@ from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.record.columns import Column, StackKind
+    from usdt.engine.compiler.record.columns import Column, StackKind, SymbolKind
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
@@ -41,6 +41,7 @@ __all__ = (
 )
 
 _INDENT = " " * 8
+_OF_CALLERS: dict[SymbolKind, StackKind] = {"ucaller": "ustack", "kcaller": "kstack"}
 _KEPT = 1 << 14  # maximum distinct stacks whose text is kept
 
 
@@ -118,8 +119,11 @@ class StackResolver(Closeable):
             return [Frame(address) for address in addresses]
         return user.frames(pid, addresses)
 
-    def frame(self, kind: StackKind, pid: int, address: int) -> Frame:
-        """Return the frame of an address, for ``usym`` (``ustack``) or ``ksym`` (``kstack``)."""
+    def frame(self, kind: SymbolKind, pid: int, address: int) -> Frame:
+        """Return the frame of an address, or of the call before a return address."""
+        if kind in _OF_CALLERS:
+            # All addresses of a stack but the first are return addresses.
+            return self.frames(_OF_CALLERS[kind], pid, (0, address))[-1]
         if kind == "kstack":
             return self._kernel_symbols().frame(address)
         user = self._user_symbols()
@@ -198,11 +202,11 @@ class StackResolver(Closeable):
             return Unreadable(no_frames(kind, length))
         return self.frames(kind, pid, addresses_in(data[:length], self._order))
 
-    def symbol_text(self, kind: StackKind, pid: int, address: int) -> str:
+    def symbol_text(self, kind: SymbolKind, pid: int, address: int) -> str:
         """Return an address as text."""
         return frame_text(self.frame(kind, pid, address))
 
-    def symbol_json(self, kind: StackKind, pid: int, address: int) -> str:
+    def symbol_json(self, kind: SymbolKind, pid: int, address: int) -> str:
         """Return an address as JSON."""
         return frame_json(self.frame(kind, pid, address))
 
@@ -229,7 +233,7 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
     """Return whether a column can be shown only with symbols of processes."""
     match column:
         case StackColumn() | SymbolColumn():
-            return column.kind == "ustack"
+            return column.kind in ("ustack", "ucaller")
         case StructColumn():
             return structures and not column.kernel
         case StructListColumn():
@@ -238,10 +242,14 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
 
 
 def wants_user_symbols(request: ProbeText) -> bool:
-    """Return whether a probe's items show symbols of processes: ``ustack``, ``usym()``."""
+    """Return whether a probe's items show symbols of processes: ``ustack``, ``usym()``, ``caller``.
+
+    The ``caller`` of a kernel function is none.
+    """
+    user = ("ustack", "caller") if request.kind == "uprobe" else ("ustack",)
     nodes = [node for item in request.items for node in walk(item.expression)]
     return any(
-        (isinstance(node, Name) and node.name == "ustack")
+        (isinstance(node, Name) and node.name in user)
         or (isinstance(node, Call) and node.function == "usym")
         for node in nodes
     )

@@ -96,7 +96,7 @@ def _has_addresses(column: Column, kind: StackKind) -> bool:
     # (``kstack``).
     match column:
         case StackColumn() | SymbolColumn():
-            return column.kind == kind
+            return column.kind[0] == kind[0]  # u or k
         case StructColumn() | StructListColumn():
             kernel = isinstance(column, StructColumn) and column.kernel
             return kernel is (kind == "kstack") and _has_code(column.shape)

@@ -22,7 +22,7 @@ from usdt.engine.recording.blocks import RecordingError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind
+    from usdt.engine.compiler.record.columns import StackKind, SymbolKind
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.output.formatters.formatter import FieldSource
     from usdt.engine.output.stacks import StackResolver
@@ -71,7 +71,7 @@ class CsvFormatter(EventFormatter):
         """Return the expression of a stack in one cell, outermost frame first."""
         return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"
 
-    def symbol(self, kind: StackKind, value: str) -> str:
+    def symbol(self, kind: SymbolKind, value: str) -> str:
         """Return the expression of the symbol at an address, as text."""
         return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
 

@@ -95,7 +95,7 @@ class AttachPlanner:
         plans: dict[Any, ProbePlan] = {}
         requests: list[AttachRequest] = []
         for point in points:
-            key = (point.probe, point.arguments)
+            key = (point.probe, point.arguments, point.registers)
             if key not in plans:
                 plans[key] = self.plan_items(request, point, max(most, declared))
             requests += self._requests_at(request, point, plans[key])
@@ -120,6 +120,7 @@ class AttachPlanner:
             stacks=self._stacks,
             kernel=point.kernel_target is not None,
             whole_call=_is_whole_call(point),
+            registers=point.registers,
         )
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:

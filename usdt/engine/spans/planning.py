@@ -127,6 +127,7 @@ class SpanPlanner(AttachPlanner):
             "function": point.function,
             "types": point.types,
             "kernel": point.kernel_target is not None,
+            "registers": point.registers,
         }
 
     def _items_of(self, request: ProbeText) -> Items:

@@ -41,6 +41,7 @@ __all__ = (
     "StructColumn",
     "StructListColumn",
     "SymbolColumn",
+    "SymbolKind",
     "UnavailableColumn",
     "padded",
     "prefixed_code",
@@ -49,6 +50,8 @@ __all__ = (
 WORD = 8  # bytes; every value is padded to a multiple of it
 
 StackKind = Literal["ustack", "kstack"]  # the stack of the process, of the kernel
+# An address of the process, of the kernel; a return address, whose call is before it
+SymbolKind = Literal["ustack", "kstack", "ucaller", "kcaller"]
 
 
 class IntFormat(enum.Enum):
@@ -98,10 +101,10 @@ class IntColumn:
 
 @frozen
 class SymbolColumn:
-    """An address that is shown as a symbol, of the process (``ustack``) or of the kernel."""
+    """An address that is shown as a symbol; ``kind`` says of what."""
 
     type: ValueType
-    kind: StackKind
+    kind: SymbolKind
 
     size = WORD
     prefix_size = 0

@@ -49,6 +49,7 @@ from usdt.engine.compiler.record.columns import (
     StructColumn,
     StructListColumn,
     SymbolColumn,
+    SymbolKind,
     UnavailableColumn,
     padded,
 )
@@ -74,6 +75,12 @@ END_BIT = 62  # the bit of a span's first value of its end; the others are below
 _MAX_TEXT = 1 << 16  # characters of a key or a reason
 _MAX_RECORD = 1 << 30  # bytes: the ring buffer's own limit
 _POINTER = ValueType(ValueClass.UNSIGNED, 8)
+_SYMBOL_FORMS: dict[SymbolKind, str] = {
+    "ustack": "usym",
+    "kstack": "ksym",
+    "ucaller": "ucaller",
+    "kcaller": "kcaller",
+}
 
 
 class BadLayout(TracingError, ValueError):  # noqa: N818 - named for the condition
@@ -148,7 +155,7 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
         case IntColumn():
             return column.format.value, column.type, ""
         case SymbolColumn():
-            return "usym" if column.kind == "ustack" else "ksym", column.type, ""
+            return _SYMBOL_FORMS[column.kind], column.type, ""
         case FloatColumn():
             return "float", ValueType(ValueClass.FLOAT, column.width), ""
         case BytesColumn():
@@ -196,7 +203,8 @@ def _symbol(members: dict[str, Any]) -> Column | None:
     plain = _int({**members, "form": "integer"})
     if not isinstance(plain, IntColumn):
         return None
-    return SymbolColumn(plain.type, "ustack" if members["form"] == "usym" else "kstack")
+    kinds = {form: kind for kind, form in _SYMBOL_FORMS.items()}
+    return SymbolColumn(plain.type, kinds[members["form"]])
 
 
 def _float(members: dict[str, Any]) -> Column | None:
@@ -257,6 +265,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "hex": _int,
     "usym": _symbol,
     "ksym": _symbol,
+    "ucaller": _symbol,
+    "kcaller": _symbol,
     "float": _float,
     "bytes": _bytes,
     "string": _string,

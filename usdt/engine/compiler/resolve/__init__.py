@@ -15,7 +15,7 @@ unsigned one if their sizes are equal. Constants are folded during resolution.
 from __future__ import annotations
 
 from usdt.engine.compiler.resolve.expressions import Resolver, resolve
-from usdt.engine.compiler.resolve.names import argument_of
+from usdt.engine.compiler.resolve.names import argument_of, resolve_caller
 from usdt.engine.compiler.resolve.operands import address_of_lvalue
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope, TypeProvider
 
@@ -27,4 +27,5 @@ __all__ = (
     "address_of_lvalue",
     "argument_of",
     "resolve",
+    "resolve_caller",
 )

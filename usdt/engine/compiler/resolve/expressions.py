@@ -39,7 +39,13 @@ from usdt.engine.compiler.resolve.conversions import (
     pointer_arithmetic,
     promote,
 )
-from usdt.engine.compiler.resolve.names import KINDS, constant_of, resolve_integer, resolve_name
+from usdt.engine.compiler.resolve.names import (
+    KINDS,
+    constant_of,
+    resolve_integer,
+    resolve_name,
+    resolve_register,
+)
 from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.compiler.resolve.strings import StringComparisons
 from usdt.engine.compiler.value_names import Errno, ErrnoOrAddress
@@ -105,6 +111,8 @@ class Resolver(StringComparisons):
                 )
             case Member():
                 return self._member(tree)
+            case Call(function="reg"):
+                return resolve_register(tree, self.scope)
             case Call():
                 raise self.scope.error(tree, _MISPLACED[tree.function])
 

@@ -36,13 +36,21 @@ from usdt.engine.compiler.ir import (
     wrap,
 )
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
-from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE, Text
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.language.tree import Integer, Name
+    from usdt.engine.language.tree import Call, Integer, Name
 
-__all__ = ("KINDS", "argument_of", "constant_of", "resolve_integer", "resolve_name")
+__all__ = (
+    "KINDS",
+    "argument_of",
+    "constant_of",
+    "resolve_caller",
+    "resolve_integer",
+    "resolve_name",
+    "resolve_register",
+)
 
 _STACKS = ("ustack", "kstack")
 KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # whether signed → class
@@ -74,6 +82,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, f"out() reads memory that an argument leads to; {name} is none")
     if name == "duration":
         return _duration(tree, scope)
+    if name == "caller":
+        return resolve_caller(tree, scope)
     if name in INTEGER_BUILTINS:
         return Builtin(name, INTEGER_BUILTINS[name])
     if name.startswith("arg") and name[3:].isdigit():
@@ -96,6 +106,38 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         kind = next(one for one in kinds if bounds(one)[0] <= number <= bounds(one)[1])
         return Number(number, kind)
     raise scope.error(tree, f"unknown name {name!r}{_nearest(name, scope)}")
+
+
+def resolve_caller(tree: Name, scope: Scope) -> Node:
+    """Return the return address of a function.
+
+    Raises:
+        LanguageError: it is unknown at this probe.
+    """
+    found = scope.registers.caller
+    if not scope.registers.entry:
+        reason = f"caller is the return address at a function's entry, which {scope.probe} is not"
+        raise scope.error(tree, f"{reason}; ustack and kstack show the callers")
+    if isinstance(found, Unreadable):
+        raise scope.error(tree, f"caller: {found.reason}")
+    return ArgumentValue(found, scope.registers.word)
+
+
+def resolve_register(tree: Call, scope: Scope) -> Node:
+    """Return the value of ``reg(NAME)``.
+
+    Raises:
+        LanguageError: the context does not have the register.
+    """
+    (name,) = tree.arguments
+    text = b"".join(name.parts) if isinstance(name, Text) else b""
+    word = text.decode("utf-8", "replace").removeprefix("%")
+    found = scope.registers.register(word)
+    if isinstance(found, Unreadable):
+        close = closest(word, scope.registers.names)
+        hint = f"; did you mean {close}?" if close else ""
+        raise scope.error(name, f"reg(): {found.reason}{hint}")
+    return ArgumentValue(found, ValueType(ValueClass.UNSIGNED, found.size))
 
 
 def _duration(tree: Name, scope: Scope) -> Node:
@@ -160,7 +202,7 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 
 def _nearest(name: str, scope: Scope) -> str:
-    known = [*scope.arguments, *INTEGER_BUILTINS, DURATION, "comm", "func", *_STACKS]
+    known = [*scope.arguments, *INTEGER_BUILTINS, DURATION, "caller", "comm", "func", *_STACKS]
     constants = [
         text for one in scope.arguments.values() if one.names for _, text in one.names.every
     ]

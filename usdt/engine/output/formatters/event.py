@@ -21,7 +21,12 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
+    from usdt.engine.compiler.record.columns import (
+        StackKind,
+        StructColumn,
+        StructListColumn,
+        SymbolKind,
+    )
     from usdt.engine.compiler.record.layout import RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
@@ -117,7 +122,7 @@ class EventFormatter:
     def stack(self, kind: StackKind, value: str, length: str) -> str:
         return f"stacks.value({kind!r}, contexts[key][0], {value}, {length})"
 
-    def symbol(self, kind: StackKind, value: str) -> str:
+    def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.frame({kind!r}, contexts[key][0], {value})"
 
 

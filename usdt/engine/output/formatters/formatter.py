@@ -10,7 +10,12 @@ from usdt.engine.compiler.record.length_prefix import USERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
+    from usdt.engine.compiler.record.columns import (
+        StackKind,
+        StructColumn,
+        StructListColumn,
+        SymbolKind,
+    )
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
 
@@ -159,8 +164,8 @@ class Formatter(Protocol):
     def stack(self, kind: StackKind, value: str, length: str) -> str:
         """Format a ``ustack`` or ``kstack``; ``length`` is its bytes, or a negative errno."""
 
-    def symbol(self, kind: StackKind, value: str) -> str:
-        """Format the symbol at an address: of the process (``ustack``) or of the kernel."""
+    def symbol(self, kind: SymbolKind, value: str) -> str:
+        """Format the symbol at an address."""
 
 
 def escape(text: str) -> str:

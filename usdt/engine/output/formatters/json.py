@@ -21,7 +21,12 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind, StructColumn, StructListColumn
+    from usdt.engine.compiler.record.columns import (
+        StackKind,
+        StructColumn,
+        StructListColumn,
+        SymbolKind,
+    )
     from usdt.engine.compiler.record.layout import RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.output.wall_clock import WallClock
@@ -153,7 +158,7 @@ class JsonFormatter:
     def stack(self, kind: StackKind, value: str, length: str) -> str:
         return f"stacks.json({kind!r}, contexts[key][2], {value}, {length})"
 
-    def symbol(self, kind: StackKind, value: str) -> str:
+    def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_json({kind!r}, contexts[key][2], {value})"
 
 

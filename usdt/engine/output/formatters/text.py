@@ -29,7 +29,7 @@ from usdt.engine.output.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind
+    from usdt.engine.compiler.record.columns import StackKind, SymbolKind
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
@@ -201,7 +201,7 @@ class TextFormatter:
     def stack(self, kind: StackKind, value: str, length: str) -> str:
         return f"stacks.text({kind!r}, contexts[key][2], {value}, {length})"
 
-    def symbol(self, kind: StackKind, value: str) -> str:
+    def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
 
 

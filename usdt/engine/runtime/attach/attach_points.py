@@ -18,6 +18,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
+from usdt.arch.context_registers import ContextRegisters
 from usdt.base.errors import NotSupported
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
@@ -119,6 +120,7 @@ class AttachPoint:
         call: for a function's first instruction: how its return is matched to the entry.
         kernel_target: the target in the kernel, instead of a file.
         types: the source of the types of its arguments, if there is one.
+        registers: the registers of a program's context.
     """
 
     probe: str
@@ -132,6 +134,7 @@ class AttachPoint:
     call: EntryReturnMatch | None = None
     kernel_target: KernelTarget | None = None
     types: TypeProvider | None = None
+    registers: ContextRegisters = ContextRegisters()
 
 
 @frozen

@@ -179,7 +179,7 @@ class TracefsSession(Pollable, Closeable):
         seen: set[Any] = set()
         failures: list[AttachFailure] = []
         for point in points:
-            key = (point.probe, point.arguments)
+            key = (point.probe, point.arguments, point.registers)
             if key not in plans:
                 plans[key] = self._plan(request, point, max(most, declared or 0))
             with _reported(failures, (point,)):
@@ -222,6 +222,7 @@ class TracefsSession(Pollable, Closeable):
             max_string=self._max_string,
             function=point.function,
             types=point.types,
+            registers=point.registers,
         )
 
     def _start(self) -> None:
