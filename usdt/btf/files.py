@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from usdt.base.errors import BtfError
 from usdt.base.files import open_at_once
@@ -175,7 +175,7 @@ def _unxz(data: bytes) -> bytes:
     import lzma  # noqa: PLC0415 - rarely needed
 
     try:
-        return lzma.LZMADecompressor().decompress(data, _MAX_SIZE + 1)
+        return _all_of(lzma.LZMADecompressor(), data)
     except lzma.LZMAError as err:
         raise ValueError(str(err)) from err
 
@@ -186,9 +186,22 @@ def _unzstd(data: bytes) -> bytes:
     except ImportError as err:
         raise ValueError("zstd needs Python 3.14; decompress the file first: zstd -d FILE") from err
     try:
-        plain: bytes = zstd.ZstdDecompressor().decompress(data, _MAX_SIZE + 1)
+        return _all_of(zstd.ZstdDecompressor(), data)
     except zstd.ZstdError as err:
         raise ValueError(str(err)) from err
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _all_of(decompressor: _Decompressor, data: bytes) -> bytes:
+    plain = decompressor.decompress(data, _MAX_SIZE + 1)
+    if not decompressor.eof and len(plain) <= _MAX_SIZE:
+        raise ValueError("it ends too early")
     return plain
 
 
