@@ -1,0 +1,87 @@
+"""The examples of docs/services.md, and those of README.md with services, on running services."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import service_processes
+from house import ROOT
+from test_readme import README, consoles, run, shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
+
+_EXAMPLES = consoles((ROOT / "docs/services.md").read_text())
+# What takes any number of lines, and has other numbers each time.
+_TABLE = re.compile(r"\[.*\) +\d+ \|[@ ]*\|$|count \d+, min .*")
+_OF_PROCESSES = re.findall(r"^    (usdt \S+ .*-p PID.*?)(?: +#.*)?$", README, re.MULTILINE)
+_TARGETS = {
+    "postgresql:query__start syscall:fdatasync": "WRITER",
+    "postgresql:": "PSQL",
+    "hotspot:": "JAVA",
+    "python:": "PYTHON",
+    "libstdcxx:": "CXX",
+    "uprobe:": "CXX",
+}
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of the examples: the process IDs of running services."""
+    folder = tmp_path_factory.mktemp("services")
+    with contextlib.ExitStack() as stack:
+        pids = stack.enter_context(service_processes.postgresql())
+        for start in (
+            service_processes.python,
+            service_processes.java,
+            service_processes.server,
+        ):
+            pids |= stack.enter_context(start(folder))
+        yield {name: str(pid) for name, pid in pids.items()}
+
+
+def _told(lines: list[str]) -> set[str]:
+    # What does not change from run to run: that is all but numbers, and the folder of a script.
+    kept = [re.sub(r'"/\S*/', '"/', line) for line in lines if not _TABLE.match(line)]
+    return set(map(shape, kept))
+
+
+@pytest.mark.parametrize(("command", "shown"), _EXAMPLES, ids=[c for c, _ in _EXAMPLES])
+def test_examples_print_what_is_shown(
+    command: str, shown: list[str], services: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, pid in services.items():
+        monkeypatch.setenv(name, pid)
+    lines, code = run(command)
+    assert code == 0, lines
+    assert _told(shown) <= _told(lines), lines
+    assert _closing(lines) > 0
+
+
+def _closing(lines: list[str]) -> int:
+    (found,) = (m for line in lines if (m := re.fullmatch(r"(\d+) events?, 0 lost", line)))
+    return int(found[1])
+
+
+@pytest.mark.parametrize("command", _OF_PROCESSES)
+def test_examples_of_the_readme_see_hits(
+    command: str, services: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = next(target for part, target in _TARGETS.items() if part in command)
+    lines, code = run(command.replace("PID", services[target]).replace("-p", "-n 1 -p", 1))
+    assert code == 0, lines
+    assert _closing(lines) > 0
+    assert not [line for line in lines if line.startswith(("Error", "no probe"))]
+
+
+def test_every_service_has_examples() -> None:
+    used = {name for command, _ in _EXAMPLES for name in re.findall(r"\$([A-Z]+)", command)}
+    assert used == {"PSQL", "DRIVER", "WRITER", "SERVER", "PYTHON", "JAVA"}
+    assert len(_OF_PROCESSES) >= 12
