@@ -114,11 +114,12 @@ def _raw_fields(key: Any) -> Iterator[dict[str, Any]]:
     from kprobe.tracepoints.raw import arguments_of  # noqa: PLC0415
     from usdt.btf.declare import declaration  # noqa: PLC0415 - only for them
     from usdt.btf.reader import Btf  # noqa: PLC0415
+    from usdt.engine.compiler.ir import BtfType  # noqa: PLC0415
 
     for argument in arguments_of(key):
         if not argument.hidden:
             declared = argument.name
-            if argument.type_ref is not None:
+            if isinstance(argument.type_ref, BtfType):
                 declared = declaration(Btf.from_kernel(), argument.type_ref.id, argument.name)
             yield _field(argument, declared)
 

@@ -126,6 +126,7 @@ def pyelftools(path: str) -> Dynamic:
         paths = {name: tag for name, tag in tags if name in {"DT_RPATH", "DT_RUNPATH"}}
         runpath = tuple(paths["DT_RUNPATH"].runpath.split(":")) if "DT_RUNPATH" in paths else ()
         rpath = tuple(paths["DT_RPATH"].rpath.split(":")) if "DT_RPATH" in paths else ()
+        flags: dict[str, int] = {name: tag.entry.d_val for name, tag in tags}
         return Dynamic(
             bits=file.elfclass,
             machine=ENUM_E_MACHINE[file["e_machine"]],
@@ -134,6 +135,8 @@ def pyelftools(path: str) -> Dynamic:
             needed=tuple(tag.needed for name, tag in tags if name == "DT_NEEDED"),
             rpath=() if runpath else rpath,
             runpath=runpath,
+            symbolic="DT_SYMBOLIC" in flags or bool(flags.get("DT_FLAGS", 0) & 2),
+            pie=bool(flags.get("DT_FLAGS_1", 0) & 0x08000000),
         )
 
 

@@ -160,6 +160,7 @@ def _run_dwarf(capture: Capture, data: bytes) -> None:
     path = _file(capture, data)
     _usdt(capture, len(data), "info", f"uprobe:{path}:*")
     _usdt(capture, len(data), "check", f"uprobe:{path}:walk(n->at.x, return)")
+    _usdt(capture, len(data), "check", f"uprobe:{path}:main(fl.n, shop::Thing::counter_, nothing)")
 
 
 def _run_lines(capture: Capture, data: bytes) -> None:

@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 
-__all__ = ("PT_REGS", "PT_REGS_X86_64", "saved_registers")
+__all__ = (
+    "INSTRUCTION_POINTERS",
+    "PT_REGS",
+    "PT_REGS_X86_64",
+    "instruction_pointer",
+    "saved_registers",
+)
+
+#: Names of the instruction pointer; a CPU has one of them.
+INSTRUCTION_POINTERS = ("rip", "pc", "pswa", "nip", "epc", "era")
 
 
 def _slots(names: str, word: int, start: int = 0) -> dict[str, int]:
@@ -123,6 +132,15 @@ def saved_registers(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, int
     if names:
         return {name: slots[slot] + shift for name, slot in names.items()}
     return {name: offset + shift for name, offset in slots.items()}
+
+
+def instruction_pointer(machine: str, kernel: str = KERNEL_MACHINE) -> int | None:
+    """Return the offset of a process's instruction pointer; None for an unknown CPU.
+
+    The arguments are those of :func:`saved_registers`.
+    """
+    saved = saved_registers(machine, kernel)
+    return next((saved[name] for name in INSTRUCTION_POINTERS if name in saved), None)
 
 
 # Machines that only 64-bit kernels support.

@@ -1,6 +1,6 @@
 """Debug information: functions, parameters, types and source lines of programs, DWARF 2 to 5.
 
-info    DebugInfo: functions and types of one program
+info    DebugInfo: functions, types and variables of one program; ``variables``: by name
 lines   addresses → source lines and inlined functions
 types   entries → BTF types, prototypes
 index   functions by address and types by name, cached

@@ -1,4 +1,4 @@
-"""``DebugInfo``: the functions and types of a program, from its debug information."""
+"""``DebugInfo``: functions, types and variables of a program, from its debug information."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from usdt.dwarf.units.constants import TYPE_KINDS, At, Tag, TypeKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DwarfError, checked
 from usdt.dwarf.units.scopes import Scopes
+from usdt.dwarf.variables import VariableFinder
 from usdt.elf.debug_files import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.dwarf.index.files import DiePosition
+    from usdt.dwarf.types.variables import VariableDebug
     from usdt.dwarf.types.variants import VariantPart
     from usdt.dwarf.units.units import Unit
     from usdt.elf.file import ElfFile
@@ -39,7 +41,7 @@ _TAGS = {
 
 
 class DebugInfo(Closeable):
-    """Functions and types of one program; a context manager.
+    """Functions, types and variables of one program; a context manager.
 
     Attributes:
         name: the file that contains the debug information.
@@ -94,6 +96,7 @@ class DebugInfo(Closeable):
         """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
+        self.__dict__.pop("_variables", None)
         self._files.close()
 
     @property
@@ -168,6 +171,39 @@ class DebugInfo(Closeable):
         for address, die_position in self._index.functions():
             with checked(self.name, f"the function at {address:#x}"):
                 yield self._qualified(self._die(die_position)), address - self._files.bias
+
+    # ------------------------------------------------------------ variables
+
+    def variable(self, name: str, code: int) -> VariableDebug | None:
+        """Return the variable that a name means at an address of the code; None if there is none.
+
+        Args:
+            name: the name, perhaps with a path of C++ or Rust.
+            code: link-time address in the program's own file.
+
+        Raises:
+            DwarfError: the debug information is damaged.
+        """
+        with checked(self.name, f"the variable {name!r}"):
+            found = self._variables.find(name, code + self._files.bias)
+        if found is None:
+            self._raise_damage()
+        return found
+
+    def variable_names(self) -> Iterator[str]:
+        """Yield the qualified names of the variables that have an address."""
+        return self._variables.names()
+
+    @functools.cached_property
+    def _variables(self) -> VariableFinder:
+        return VariableFinder(
+            self._files,
+            self._index,
+            self._nested_functions,
+            self.btf,
+            die=self._die,
+            qualified=self._qualified,
+        )
 
     # ------------------------------------------------------------ types
 

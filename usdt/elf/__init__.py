@@ -7,4 +7,5 @@ debug_files     separate debug files, by build ID or .gnu_debuglink
 symbol_table    one table: symbols by name and by address
 symbol_tables   all tables of a file, those of its debug file included
 symbol_resolver addresses of the symbols that operands of USDT probes name
+variables       where variables are, some in other files; ``got_slots``: the words that say so
 """

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ("Dynamic", "parse_dynamic")
 
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
+DT_SYMBOLIC, DT_FLAGS, DT_FLAGS_1 = 16, 30, 0x6FFFFFFB
+DF_SYMBOLIC, DF_1_PIE = 2, 0x08000000
 
 _MAX_TAGS = 16384
 _MAX_STRING = 4096  # PATH_MAX
@@ -48,6 +50,8 @@ class Dynamic:
         needed: DT_NEEDED, in order.
         rpath: directories of DT_RPATH; empty if there is a runpath, which overrides it.
         runpath: directories of DT_RUNPATH.
+        symbolic: whether a library's own definitions of symbols precede those of the program.
+        pie: whether it is marked as a program.
     """
 
     bits: int
@@ -57,6 +61,16 @@ class Dynamic:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
+    symbolic: bool = False
+    pie: bool = False
+
+    @property
+    def is_program(self) -> bool:
+        """True for a program, whose definitions of symbols precede those of libraries.
+
+        A library may have an interpreter as well, as libc does.
+        """
+        return self.pie or (bool(self.interpreter) and not self.soname)
 
 
 _TAGS = {32: "II", 64: "QQ"}  # Elf32_Dyn, Elf64_Dyn
@@ -84,6 +98,7 @@ def parse_dynamic(data: bytes | FileBytes, name: str) -> Dynamic:
     table = next((_offset(segments, value) for tag, value in tags if tag == DT_STRTAB), None)
     strings = [(tag, _string(data, table + value)) for tag, value in tags if table is not None]
     runpath = _directories(strings, DT_RUNPATH)
+    flags = {tag: value for tag, value in tags if tag in (DT_SYMBOLIC, DT_FLAGS, DT_FLAGS_1)}
     return Dynamic(
         bits=header.bits,
         machine=header.machine,
@@ -92,6 +107,8 @@ def parse_dynamic(data: bytes | FileBytes, name: str) -> Dynamic:
         needed=tuple(text for tag, text in strings if tag == DT_NEEDED and text),
         rpath=() if runpath else _directories(strings, DT_RPATH),
         runpath=runpath,
+        symbolic=DT_SYMBOLIC in flags or bool(flags.get(DT_FLAGS, 0) & DF_SYMBOLIC),
+        pie=bool(flags.get(DT_FLAGS_1, 0) & DF_1_PIE),
     )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.text import encoded
+from usdt.elf.dynamic import Dynamic, parse_dynamic
 from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import (
     EI_NIDENT,
@@ -221,6 +222,12 @@ class ElfFile:
         offset = segment.offset + distance
         return offset if distance < segment.filesz and offset < self.size else None
 
+    def address_of(self, offset: int) -> int | None:
+        """Return the link-time address of the code at a file offset; None if there is none."""
+        _, loads = self._loads[PF_X]
+        found = (one for one in loads if 0 <= offset - one.offset < one.filesz)
+        return next((offset - one.offset + one.address for one in found), None)
+
     @functools.cached_property
     def _loads(self) -> tuple[tuple[list[int], list[Segment]], ...]:
         """PT_LOAD segments with contents by required flags, sorted by address for bisection.
@@ -243,6 +250,11 @@ class ElfFile:
         by as much as their first addresses do.
         """
         return min((one.address for one in self.segments if one.type == PT_LOAD), default=0)
+
+    @functools.cached_property
+    def dynamic(self) -> Dynamic:
+        """The information that the loader reads."""
+        return parse_dynamic(FileBytes(self._file, 0, self.size), self.path)
 
     def bytes_at(self, offset: int, size: int) -> bytes:
         """Return bytes of the file; fewer at its end."""

@@ -15,6 +15,7 @@ __all__ = (
     "CLASSES",
     "EI_NIDENT",
     "ELF_STRUCTS",
+    "ET_EXEC",
     "ET_REL",
     "MACHINES",
     "NT_GNU_BUILD_ID",
@@ -37,6 +38,7 @@ __all__ = (
     "SHT_NOTE",
     "SHT_SYMTAB",
     "STB_GLOBAL",
+    "STB_LOCAL",
     "STB_WEAK",
     "STT_FILE",
     "STT_FUNC",
@@ -44,6 +46,7 @@ __all__ = (
     "STT_NOTYPE",
     "STT_OBJECT",
     "STT_TLS",
+    "STV_DEFAULT",
     "ElfHeader",
     "ElfStructs",
     "HeaderTable",
@@ -56,14 +59,15 @@ __all__ = (
 )
 
 EI_NIDENT = 16
-ET_REL = 1
+ET_REL, ET_EXEC = 1, 2
 SHN_UNDEF, SHN_ABS, SHN_COMMON, SHN_XINDEX = 0, 0xFFF1, 0xFFF2, 0xFFFF
 PN_XNUM = 0xFFFF
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
 PF_X, PF_W = 1, 2
 SHF_EXECINSTR, SHF_COMPRESSED = 1 << 2, 1 << 11
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-STB_GLOBAL, STB_WEAK = 1, 2
+STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
+STV_DEFAULT = 0
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_FILE, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 4, 6, 10
 NT_GNU_BUILD_ID = 3
 

@@ -6,35 +6,22 @@ debug file, which is used only if it has the same build ID.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import ElfError
 from usdt.base.text import encoded
 from usdt.elf.debug_files import DEBUG_ROOT, find_by_build_id
-from usdt.elf.symbol_table import SymbolTable, symbol_addresses
+from usdt.elf.got_slots import read_slots
+from usdt.elf.symbol_table import symbol_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from usdt.elf.file import ElfFile
-    from usdt.elf.format import Section
 
 __all__ = ("SymbolResolver",)
 
 GOT = "_GLOBAL_OFFSET_TABLE_"
 GOT_SECTIONS = (".got.plt", ".got")  # the symbol is at the start of the first that exists
 GOT_SLOT = "@GOT"
-
-SHT_RELA, SHT_REL = 4, 9  # elf.h
-ADDEND = {
-    (True, SHT_RELA): "8x",
-    (True, SHT_REL): "",
-    (False, SHT_RELA): "4x",
-    (False, SHT_REL): "",
-}
-GLOB_DAT = 6  # R_X86_64_GLOB_DAT and R_386_GLOB_DAT: the slot receives the symbol's address
-MAX_SLOTS = 1 << 16  # real tables have some thousands at most
 
 
 class SymbolResolver:
@@ -113,35 +100,8 @@ class SymbolResolver:
 
     def _slot(self, name: str) -> int | str:
         if self._slots is None:
-            self._slots = dict(self._read_slots())
+            self._slots = dict(read_slots(self._elf))
         slot = self._slots.get(encoded(name))
         if slot is None:
             return f"symbol {name} has no slot in the global offset table of {self._elf.path}"
         return slot
-
-    def _read_slots(self) -> Iterator[tuple[bytes, int]]:
-        if self._elf.machine_name not in ("x86_64", "i386"):
-            return
-        number = 0
-        sections = self._elf.sections
-        for section in sections:
-            if section.type not in (SHT_RELA, SHT_REL) or not 0 < section.link < len(sections):
-                continue
-            symbols = SymbolTable(self._elf, sections[section.link])
-            for address, symbol in self._glob_dat(section):
-                number += 1
-                if number > MAX_SLOTS:
-                    return
-                name = symbols.name(symbol)
-                if name:
-                    yield name, address
-
-    def _glob_dat(self, section: Section) -> Iterator[tuple[int, int]]:
-        # (address of the slot, index of the symbol) for each relocation of that type.
-        wide = self._elf.bits == 64
-        shift = 32 if wide else 8
-        layout = struct.Struct(("<QQ" if wide else "<II") + ADDEND[wide, section.type])
-        for piece in self._elf.data(section).pieces(layout.size):
-            for address, info in layout.iter_unpack(piece):
-                if info & ((1 << shift) - 1) == GLOB_DAT:
-                    yield address, info >> shift

@@ -24,6 +24,7 @@ from usdt.elf.format import (
     SHT_DYNSYM,
     SHT_SYMTAB,
     STB_GLOBAL,
+    STB_LOCAL,
     STB_WEAK,
     STT_FILE,
     STT_FUNC,
@@ -31,6 +32,7 @@ from usdt.elf.format import (
     STT_NOTYPE,
     STT_OBJECT,
     STT_TLS,
+    STV_DEFAULT,
     excerpt,
 )
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ("ElfSymbol", "SymbolTable", "symbol_addresses")
 
 _CODE_AND_DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
+_DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_TLS))
 _NO_ADDRESS = frozenset((SHN_COMMON, SHN_ABS))
 _NOT_HERE = _NO_ADDRESS | {SHN_UNDEF}
 _DOLLAR = ord("$")
@@ -69,6 +72,7 @@ class ElfSymbol:
         thumb: whether it is Thumb code of 32-bit ARM.
         local_entry: on 64-bit PowerPC, bytes from the address to the local entry point, which
             callers in the same file use and callers in other files pass.
+        exported: whether another definition of the name may precede it.
     """
 
     name: str
@@ -79,6 +83,7 @@ class ElfSymbol:
     imported: bool = False
     thumb: bool = False
     local_entry: int = 0
+    exported: bool = False
 
 
 _Row = tuple[int, int, int, int, int, int]  # name (a position), address, size, info, section, other
@@ -133,6 +138,22 @@ class SymbolTable:
             for row in self._rows_named(wanted + b"\0", wanted + b"@"):  # memcpy@@GLIBC_2.14
                 if row[3] & 15 in _CODE_AND_DATA and row[4] not in _NO_ADDRESS:
                     yield from self._symbols(row, name)
+
+    def variables(self, name: str) -> Iterator[ElfSymbol]:
+        """Yield the symbols of data with a name, including thread-local ones, in table order."""
+        wanted = encoded(name)
+        if wanted and b"\0" not in wanted:
+            for row in self._rows_named(wanted + b"\0", wanted + b"@"):
+                if row[3] & 15 in _DATA and row[4] not in _NO_ADDRESS:
+                    yield from self._symbols(row, name)
+
+    def data_at(self, address: int) -> list[ElfSymbol]:
+        """Return the symbols of data at a link-time address."""
+        starts, _ = self._index
+        last = bisect.bisect_right(starts, address + self._bias) - 1
+        if last < 0 or starts[last] != address + self._bias:
+            return []
+        return self._with_names(row for row in self._rows_with(last) if row[3] & 15 in _DATA)
 
     def addresses(self, name: str) -> tuple[int, ...]:
         """Return the distinct addresses of symbols with exactly this name, in table order.
@@ -312,13 +333,15 @@ class SymbolTable:
         # A row as a symbol; none where it has no address.
         _, value, size, info, section, other = row
         imported = section == SHN_UNDEF
-        if not imported and not value:
+        if not imported and not value and info & 15 != STT_TLS:
             return ()
         start = self._start(row)
         local = _local_entry(other) if self._elf.machine == _EM_PPC64 else 0
         address = 0 if imported else start - self._bias
         thumb = start != value
-        return (ElfSymbol(name, address, size, info & 15, info >> 4, imported, thumb, local),)
+        exported = self.dynamic and info >> 4 != STB_LOCAL and other & 3 == STV_DEFAULT
+        kind, binding = info & 15, info >> 4
+        return (ElfSymbol(name, address, size, kind, binding, imported, thumb, local, exported),)
 
 
 def symbol_addresses(elf: ElfFile, name: str) -> tuple[int, ...]:

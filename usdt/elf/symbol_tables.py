@@ -117,6 +117,15 @@ class SymbolTables:
         """Return the symbols with exactly this name, each address once."""
         return _distinct(found for table in self._tables for found in table.named(name))
 
+    def variables(self, name: str) -> list[ElfSymbol]:
+        """Return the symbols of data with exactly this name, each address once."""
+        return _distinct(found for table in self._tables for found in table.variables(name))
+
+    def exported_at(self, address: int) -> list[ElfSymbol]:
+        """Return the symbols of data at an address of which another definition may precede it."""
+        tables = (table for table in self._tables if table.dynamic)
+        return [one for table in tables for one in table.data_at(address) if one.exported]
+
     def matching(self, wanted: Callable[[str], bool]) -> list[ElfSymbol]:
         """Return the symbols whose names ``wanted`` accepts, each name and address once."""
         return _distinct(found for table in self._tables for found in table.matching(wanted))

@@ -4,5 +4,6 @@ notes           bytes of ``.note.stapsdt`` → notes
 argspec         argument specs → operands
 probe           notes → probes and their sites
 sites           operands → arguments; sites → attach points
+program_names   types and variables of the program, for items
 uprobe_events   probes and functions as definitions for tracefs
 """

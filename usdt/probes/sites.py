@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import weakref
-from functools import partial
 from typing import TYPE_CHECKING
 
 from usdt.arch.context_registers import ContextRegisters
@@ -16,15 +14,14 @@ from usdt.base.text import closest
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.language.needs_types import needs_types
 from usdt.engine.runtime.attach.attach_points import AttachPoint
+from usdt.probes.program_names import ProgramNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.probes.probe import Probe, Site
-    from usdt.uprobes.dwarf_types import DwarfTypeProvider
 
 __all__ = (
     "arguments_of",
@@ -84,7 +81,7 @@ def points_of(
     open_path: str,
     *,
     pid: int = 0,
-    typed: bool = False,
+    items: Sequence[Item] = (),
     refused: list[TracingError] | None = None,
 ) -> Iterator[AttachPoint]:
     """Yield the attach points of a probe's live sites in the file at ``open_path``.
@@ -93,17 +90,21 @@ def points_of(
         probe: the probe.
         open_path: the path to open.
         pid: the only process to attach in; 0 for all.
-        typed: True if items name types of the program's debug information.
+        items: items, which may name types and variables of the program.
         refused: receives the errors of sites in code that the kernel cannot trace; without it, the
             first one is raised.
 
     Raises:
         ElfError: the file's symbols are needed and cannot be read.
         TargetError: a site is in code that the kernel cannot trace.
+        TracingError: the debug information is needed and damaged.
     """
-    types = _types_of(probe.path, open_path, probe.machine, pid) if typed else None
     registers = ContextRegisters(probe.machine)
-    with ElfFile(open_path, name=probe.path) as elf, SymbolResolver(elf) as symbols:
+    with (
+        ElfFile(open_path, name=probe.path) as elf,
+        SymbolResolver(elf) as symbols,
+        ProgramNames(probe.path, open_path, probe.machine, pid, items) as names,
+    ):
         known: dict[tuple[str, int], tuple[Argument, ...]] = {}
         for site in probe.sites:
             if site.offset is None:
@@ -119,35 +120,18 @@ def points_of(
             key = site.args, site.address if _symbolic(probe, site) else 0
             if key not in known:
                 known[key] = tuple(arguments_of(probe, site, elf.type, symbols))
+            passed = known[key]
             yield AttachPoint(
                 probe.full_name,
                 probe.path,
                 open_path,
                 site.offset,
                 site.semaphore_offset,
-                known[key],
+                (*names.variables(passed, site.address), *passed),
                 pid,
-                types=types,
+                types=names.types,
                 registers=registers,
             )
-
-
-_types: weakref.WeakValueDictionary[tuple[str, str, int], DwarfTypeProvider] = (
-    weakref.WeakValueDictionary()
-)
-
-
-def _types_of(path: str, open_path: str, machine: str, pid: int) -> DwarfTypeProvider:
-    # The program's own types, for casts; reads its debug information when it is needed.
-    from usdt.uprobes.debug_info import required_debug  # noqa: PLC0415 - listing needs neither
-    from usdt.uprobes.dwarf_types import DwarfTypeProvider  # noqa: PLC0415
-
-    known = _types.get((path, open_path, pid))
-    if known is None:
-        roots = (f"/proc/{pid}/root", "") if pid else ("",)
-        known = DwarfTypeProvider(partial(required_debug, path, open_path, roots), machine)
-        _types[path, open_path, pid] = known
-    return known
 
 
 def attachable(
@@ -160,9 +144,9 @@ def attachable(
     """
     points: list[AttachPoint] = []
     refused: list[TracingError] = []
-    typed, elsewhere = needs_types(items), foreign_reason(probes[0])
+    elsewhere = foreign_reason(probes[0])
     for probe in probes if elsewhere is None else ():
-        points += points_of(probe, open_path, pid=pid, typed=typed, refused=refused)
+        points += points_of(probe, open_path, pid=pid, items=items, refused=refused)
     if not points and not refused:
         reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)
         refused.append(TracingError(f"{probes[0].full_name} in {path}: {reason}"))

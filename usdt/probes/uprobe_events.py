@@ -86,7 +86,7 @@ def site_events(
     kernel = KERNEL_MACHINE if foreign_reason(probe) is None else _native(probe.machine)
     declared = declared_arguments([probe])
     taken = set() if taken is None else taken
-    for number, point in enumerate(points_of(probe, probe.path)):
+    for number, point in enumerate(points_of(probe, probe.path, items=request.items)):
         plan = make_plan(
             request.items,
             point.arguments,
@@ -94,6 +94,7 @@ def site_events(
             probe=point.probe,
             declared=declared,
             registers=point.registers,
+            types=point.types,
         )
         fetching = FetchArgBuilder(point.offset, word_size(probe.machine), kernel)
         name = _free(f"{event_label(point.probe)}_site{number}", taken)

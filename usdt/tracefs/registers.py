@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 
-from usdt.arch.pt_regs import PT_REGS
+from usdt.arch.pt_regs import INSTRUCTION_POINTERS, PT_REGS
 from usdt.arch.register_names import KERNEL_NAMES
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, word_size
 
 __all__ = ("RegisterPart", "register_part_at")
-
-_POINTERS = ("rip", "pc", "pswa", "nip", "epc", "era")  # instruction pointers
 
 
 @frozen
@@ -39,5 +37,5 @@ def register_part_at(kernel: str, offset: int, size: int) -> RegisterPart | None
         if start <= offset and offset + size <= start + word:
             below = start + word - offset - size if kernel in BIG_ENDIAN else offset - start
             own = KERNEL_NAMES.get(kernel, {}).get(name, name)
-            return RegisterPart(own, 8 * below, 8 * word, pointer=name in _POINTERS)
+            return RegisterPart(own, 8 * below, 8 * word, pointer=name in INSTRUCTION_POINTERS)
     return None

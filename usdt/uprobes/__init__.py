@@ -7,5 +7,6 @@ arguments           arg0…, ``return`` by the CPU's calling convention, without
 debug_info          a file's debug information; debug_package_hint: what to install for it
 parameters          parameters by name and type → arguments; cxx_pass_by_reference: objects of C++
 dwarf_types         members of a program's types
+variables           global and static variables → arguments
 library_types/      strings, sequences and smart pointers of C++ and Rust
 """

@@ -1,13 +1,11 @@
 """Arguments and result of a function without debug information, by the calling convention.
 
-Every argument is assumed to be an integer or a pointer in one register or stack slot. Names and
-types of parameters come from a :class:`Parameters`, if there is one.
+Every argument is assumed to be an integer or a pointer in one register or stack slot.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Protocol
 
 from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import (
@@ -23,14 +21,9 @@ from usdt.base.machine import word_size
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.entry_return import EntryReturnMatch
 
-if TYPE_CHECKING:
-    from usdt.engine.compiler.resolve import TypeProvider
-    from usdt.uprobes.functions import ProbeFunction
-
 __all__ = (
     "GO_ARGUMENTS",
     "MAX_ARGUMENTS",
-    "Parameters",
     "arguments_of",
     "call_stack",
     "location_text",
@@ -38,23 +31,6 @@ __all__ = (
 
 MAX_ARGUMENTS = 16
 GO_ARGUMENTS = "a Go function: its calling convention is not C's, and differs by version"
-
-
-class Parameters(Protocol):
-    """A source of the names and types of parameters, such as debug information."""
-
-    @property
-    def missing_reason(self) -> str:
-        """Return the part of the debug information that is missing; "" if it is complete."""
-
-    def described(self, function: ProbeFunction) -> object | None:
-        """Return the description of a function, or None if it has none."""
-
-    def arguments(self, function: ProbeFunction) -> tuple[Argument, ...]:
-        """Return the named arguments of a function, in order; empty if nothing is known."""
-
-    def types(self, function: ProbeFunction) -> TypeProvider | None:
-        """Return the provider of types and members at a function."""
 
 
 @functools.cache

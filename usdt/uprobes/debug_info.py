@@ -14,10 +14,11 @@ from usdt.elf.file import ElfFile
 from usdt.uprobes.cxx_pass_by_reference import passed_by_reference, virtual_bases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.btf.reader import Btf
     from usdt.dwarf.info import DebugInfo, FunctionDebug
+    from usdt.dwarf.types.variables import VariableDebug
     from usdt.dwarf.types.variants import VariantPart
 
 __all__ = ("Debug", "debug_of", "required_debug")
@@ -70,6 +71,18 @@ class Debug:
             return self._info.type_id(name)
         except TracingError as err:
             raise BtfError(str(err)) from err
+
+    def variable(self, name: str, code: int) -> VariableDebug | None:
+        """Return the variable that a name means at a link-time address, or None.
+
+        Raises:
+            TracingError: its description is damaged.
+        """
+        return self._info.variable(name, code)
+
+    def variable_names(self) -> Iterator[str]:
+        """Yield the names of the variables that have an address, with their paths."""
+        return self._info.variable_names()
 
     def is_reference(self, number: int) -> bool:
         """Return True if a pointer is a C++ reference."""

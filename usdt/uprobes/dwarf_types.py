@@ -38,6 +38,7 @@ from usdt.engine.compiler.value_names import Enumerators
 from usdt.engine.language.tree import TypeKind
 from usdt.uprobes.library_types.containers import sequence_view_of
 from usdt.uprobes.library_types.smart_pointers import pointer_in, value_in
+from usdt.uprobes.name_patterns import closest_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,13 +76,25 @@ class DwarfTypeProvider(BtfTypes):
         self._lists: dict[int, TypeSnapshot | None] = {}
 
     @property
-    def _debug(self) -> Debug:
+    def debug(self) -> Debug:
+        """The debug information.
+
+        Raises:
+            BtfError: there is none, or it is damaged.
+        """
         return self._opened()
+
+    def variable_like(self, name: str) -> str:
+        """Return the variable of the program whose name is most like another; "" if none is."""
+        try:
+            return closest_path(name, self.debug.variable_names())
+        except BtfError:
+            return ""
 
     def _typed(self, node: Node, number: int) -> Node:
         # A reference is replaced by the object it refers to.
         found = self.btf.resolve(number)
-        if isinstance(found, btf_types.Pointer) and self._debug.is_reference(number):
+        if isinstance(found, btf_types.Pointer) and self.debug.is_reference(number):
             return self._at(node, 0, found.type_id, 0) or node
         return super()._typed(node, number)
 
@@ -109,7 +122,7 @@ class DwarfTypeProvider(BtfTypes):
         return value_in(self, target, name) if "optional<" in name else None
 
     def _no_member(self, found: btf_types.Composite, name: str) -> str:
-        virtual = self._debug.virtual_bases(found.id)
+        virtual = self.debug.virtual_bases(found.id)
         if not virtual:
             return super()._no_member(found, name)
         return (
@@ -147,7 +160,7 @@ class DwarfTypeProvider(BtfTypes):
         """Resolve ``(struct X *)operand``; the type is searched in all of the debug information."""
         kind = tree.type
         try:
-            self._debug.type_id(kind.tagged_name)
+            self.debug.type_id(kind.tagged_name)
         except BtfError:
             name = self._full_name(kind.name) if "::" in kind.name or "<" in kind.name else None
             if name is None:
@@ -207,7 +220,7 @@ class DwarfTypeProvider(BtfTypes):
             element_size = self.btf.size_of(held.element)
             fits = 0 < element_size <= DEFAULT_STRUCT
             row = (
-                self._debug.array_type_of(held.element, DEFAULT_STRUCT // element_size)
+                self.debug.array_type_of(held.element, DEFAULT_STRUCT // element_size)
                 if fits
                 else 0
             )
@@ -221,7 +234,7 @@ class DwarfTypeProvider(BtfTypes):
 
     def _variant_number(self, lvalue: LValue) -> Node | None:
         # The active variant of a Rust enum, as a number with names.
-        part = None if lvalue.type_id is None else self._debug.variants(lvalue.type_id)
+        part = None if lvalue.type_id is None else self.debug.variants(lvalue.type_id)
         if part is None or part.discriminant is None:
             return None
         node = self.member_at(lvalue, part.discriminant.bit_offset, part.discriminant)
@@ -241,7 +254,7 @@ class DwarfTypeProvider(BtfTypes):
     def type_named(self, name: str) -> int | None:
         """Return the ID of the type with this source-level name, or None."""
         try:
-            return self._debug.type_id(name)
+            return self.debug.type_id(name)
         except BtfError:
             return None
 
@@ -254,7 +267,7 @@ class DwarfTypeProvider(BtfTypes):
 
     def _is_complete(self, number: int, depth: int) -> bool:
         found = self.btf.resolve(number)
-        forms = self._debug.variants(number)
+        forms = self.debug.variants(number)
         has_tag = forms is None or forms.discriminant is None or tagged_union_of(self.btf, found)
         if not has_tag and found.kind != btf_format.Kind.UNION:
             return False  # BTF cannot express which variant is active
@@ -269,8 +282,10 @@ class DwarfTypeProvider(BtfTypes):
     def _at(self, address: Node, bits: int, number: int, width: int) -> Node | None:
         found = self.btf.resolve(number)
         start = fold(Arithmetic("+", address, Number(bits // 8, U64), U64))
-        if isinstance(found, btf_types.Pointer) and not width and self._debug.is_reference(number):
-            return self._at(Deref(start, U64), 0, found.type_id, 0)
+        if isinstance(found, btf_types.Pointer) and not width and self.debug.is_reference(number):
+            word = Deref(start, ValueType(ValueClass.UNSIGNED, self.btf.pointer_size))
+            address = word if word.type == U64 else Convert(word, U64)
+            return self._at(address, 0, found.type_id, 0)
         if isinstance(found, btf_types.Forward):
             return LValue(start, ValueType(ValueClass.BYTES, 0), type_id=number)
         return super()._at(address, bits, number, width)

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from typing import TYPE_CHECKING
 
+from usdt.base.text import closest
 from usdt.demangle.demangle import demangle
 
-__all__ = ("bare_name", "is_mangled", "literal_of", "name_matcher", "required_text", "shown_name")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = (
+    "bare_name",
+    "closest_path",
+    "is_mangled",
+    "literal_of",
+    "name_matcher",
+    "required_text",
+    "shown_name",
+)
 
 _MANGLED = ("_Z", "__Z", "_R", "__R")
 _ESCAPED = re.compile(r"\[([*?\[])\]")
@@ -73,6 +86,14 @@ def bare_name(demangled: str) -> str:
 def shown_name(symbol: str) -> str:
     """Return the demangled name of a symbol, or the symbol."""
     return demangle(symbol) if is_mangled(symbol) else symbol
+
+
+def closest_path(wanted: str, known: Iterable[str]) -> str:
+    """Return the path among ``known`` whose last name is most like that of another, or ""."""
+    last = {one.rpartition("::")[2]: one for one in known}
+    name = wanted.rpartition("::")[2]
+    found = closest(name, sorted(last, key=lambda one: one[:1] != name[:1]), 0.7)
+    return last.get(found, "")
 
 
 def _without_templates(name: str) -> str:

@@ -89,7 +89,7 @@ class Prototype:
 
 
 class DebugParameters:
-    """The functions in a file's debug information; implements ``Parameters`` of arguments.py.
+    """The functions in a file's debug information.
 
     Args:
         debug: the debug information.

@@ -10,7 +10,7 @@ from usdt.arch.locations import ValueClass
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.arguments import Display
-from usdt.engine.language.needs_types import needs_types, untyped_names
+from usdt.engine.language.needs_types import needs_members, needs_types, untyped_names
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.uprobes.arguments import (
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import BpfSession
-    from usdt.uprobes.arguments import Parameters
     from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.parameters import DebugParameters
+    from usdt.uprobes.variables import FileVariables
 
 _MAX_TYPED = 200  # look up result types for patterns with up to this many functions
 _MAX_NAMED = 4  # functions that a message names
@@ -41,7 +41,6 @@ class FunctionRequest:
 
     Args:
         text: the parsed probe.
-        parameters: source of named arguments; by default debug information, if items need it.
         keys: items of ``--by`` and ``--key``.
         described: True to look up parameters even if no item needs them.
 
@@ -55,7 +54,6 @@ class FunctionRequest:
     def __init__(
         self,
         text: ProbeText,
-        parameters: Parameters | None = None,
         *,
         keys: Sequence[Item] = (),
         described: bool = False,
@@ -70,7 +68,6 @@ class FunctionRequest:
         self.text = text
         self.notes: list[str] = []
         self._items = (*text.items, *keys)
-        self._parameters = parameters
         self._described = described
         self._found: dict[str, list[ProbeFunction]] = {}
         self._debug: dict[str, DebugParameters | None] = {}
@@ -88,8 +85,7 @@ class FunctionRequest:
             ElfError: the file is not an ELF program or library.
         """
         if open_path not in self._found:
-            roots = (f"/proc/{pid}/root", "") if pid else ("",)
-            with FunctionFile(path, open_path, roots=roots) as file:
+            with FunctionFile(path, open_path, roots=_roots(pid)) as file:
                 found = file.find(self.text.name)
                 elsewhere = foreign_machine_reason(file.machine)
                 if elsewhere is not None:
@@ -136,7 +132,10 @@ class FunctionRequest:
         found = self.functions(path, open_path, pid)
         parameters = self._parameters_of(path, open_path, found, pid)
         arguments = {one: self._arguments(one, parameters) for one in found}
-        found = self._with_names(path, arguments, parameters)
+        if needs_types(self._items):
+            with self._variables(path, open_path, pid) as variables:
+                self._add_variables(arguments, variables)
+                found = self._with_names(arguments, parameters, variables)
         return [
             AttachPoint(
                 one.probe,
@@ -144,7 +143,7 @@ class FunctionRequest:
                 open_path,
                 one.offset,
                 0,
-                () if one.offset_in_function else arguments[one],
+                arguments[one],
                 pid,
                 one.name,
                 None if one.offset_in_function or one.no_return else call_stack(one.machine),
@@ -163,54 +162,90 @@ class FunctionRequest:
 
     def _parameters_of(
         self, path: str, open_path: str, found: list[ProbeFunction], pid: int
-    ) -> Parameters | None:
+    ) -> DebugParameters | None:
         # Debug information is read if items need it, or for the type of the result.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         needed = needs_types(self._items)
-        if self._parameters is not None or not (needed or self._described or "return" in names):
-            return self._parameters
+        if not (needed or self._described or "return" in names):
+            return None
         if not needed and len(found) > _MAX_TYPED:
             return None
         if open_path not in self._debug:
-            self._debug[open_path] = self._open(path, open_path, found, pid, needed=needed)
+            self._debug[open_path] = self._open(path, open_path, pid, needed=needed)
         return self._debug[open_path]
 
-    def _open(
-        self, path: str, open_path: str, found: list[ProbeFunction], pid: int, *, needed: bool
-    ) -> DebugParameters | None:
+    def _open(self, path: str, open_path: str, pid: int, *, needed: bool) -> DebugParameters | None:
         from usdt.uprobes.debug_info import debug_of  # noqa: PLC0415
         from usdt.uprobes.parameters import DebugParameters  # noqa: PLC0415
 
-        roots = (f"/proc/{pid}/root", "") if pid else ("",)
         try:
-            debug = debug_of(path, open_path, roots)
+            debug = debug_of(path, open_path, _roots(pid))
         except TracingError as err:
             if needed:
                 raise
             self.notes.append(f"the type of the result is unknown: {err}")
             return None
-        if debug is None and needed:
-            raise self._untyped(path, open_path, found)
         return None if debug is None else DebugParameters(debug)
 
-    def _untyped(self, path: str, open_path: str, found: list[ProbeFunction]) -> LanguageError:
-        from usdt.elf.file import ElfFile  # noqa: PLC0415
-        from usdt.uprobes.debug_package_hint import missing_debug  # noqa: PLC0415
+    # ------------------------------------------------------------ names in items
 
-        with ElfFile(open_path, name=path) as elf:
-            reason = missing_debug(path, elf.build_id)
-        names = untyped_names(self._items) + ([ALL_ARGUMENTS] if self._wants_all else [])
-        if names:
-            inside = next((_inside(one) for one in found if one.offset_in_function), None)
-            return self._unknown(names[0], inside or reason)
-        start = self.text.items[0].expression.start if self.text.items else 0
-        return LanguageError(self.text.text, start, reason)
+    def _variables(self, path: str, open_path: str, pid: int) -> FileVariables:
+        from usdt.uprobes.variables import FileVariables  # noqa: PLC0415 - only for names
+
+        known = self._debug.get(open_path)
+        debug = None if known is None else known.debug
+        return FileVariables(path, open_path, debug, roots=_roots(pid))
+
+    def _add_variables(
+        self, arguments: dict[ProbeFunction, tuple[Argument, ...]], variables: FileVariables
+    ) -> None:
+        # Parameters precede variables of the same name.
+        names = untyped_names(self._items)
+        for one, known in arguments.items():
+            taken = set(_known_names(known))
+            lacking = [name for name in names if name not in taken]
+            code = variables.address_of(one.offset)
+            arguments[one] = (*variables.arguments(lacking, code), *known)
+
+    def _with_names(
+        self,
+        arguments: dict[ProbeFunction, tuple[Argument, ...]],
+        parameters: DebugParameters | None,
+        variables: FileVariables,
+    ) -> list[ProbeFunction]:
+        # The functions of a pattern that have everything named in items.
+        wanted = untyped_names(self.text.items)
+        known = {one: set(_known_names(has)) for one, has in arguments.items()}
+        if self._wants_all:
+            wanted.append(ALL_ARGUMENTS)
+            for one in arguments:
+                described = parameters is not None and parameters.described(one) is not None
+                known[one] |= {ALL_ARGUMENTS} if described else set()
+        lacking = [one for one in arguments if not known[one].issuperset(wanted)]
+        if lacking and len(lacking) == len(arguments):
+            name = next(name for name in wanted if name not in known[lacking[0]])
+            reason = variables.missing_debug
+            if lacking[0].offset_in_function:
+                reason = _inside(lacking[0])
+            elif parameters is not None:
+                reason = _other_names(lacking[0], arguments[lacking[0]], parameters.missing_reason)
+            raise self._unknown(name, reason, variables.near(name))
+        if parameters is None and needs_members(self._items):
+            start = self.text.items[0].expression.start if self.text.items else 0
+            raise LanguageError(self.text.text, start, variables.missing_debug)
+        if lacking:
+            shown = ", ".join(one.name for one in lacking[:_MAX_NAMED])
+            names = ", ".join(wanted)
+            number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
+            path = lacking[0].path
+            self.notes.append(f"{path}: {number} left out, without parameters {names}: {shown}")
+        return [one for one in arguments if one not in lacking]
 
     @property
     def _wants_all(self) -> bool:
         return any(item.text == ALL_ARGUMENTS for item in self.text.items)
 
-    def _unknown(self, name: str, reason: str) -> LanguageError:
+    def _unknown(self, name: str, reason: str, near: str) -> LanguageError:
         positions = (
             node.start
             for item in self.text.items
@@ -218,42 +253,18 @@ class FunctionRequest:
             if isinstance(node, Name) and node.name == name
         )
         what = "args" if name == ALL_ARGUMENTS else f"unknown name {name!r}"
-        return LanguageError(self.text.text, next(positions, 0), f"{what}: {reason}")
-
-    def _with_names(
-        self,
-        path: str,
-        arguments: dict[ProbeFunction, tuple[Argument, ...]],
-        parameters: Parameters | None,
-    ) -> list[ProbeFunction]:
-        # The functions of a pattern that have all parameters named in items.
-        if parameters is None:
-            return list(arguments)
-        wanted = untyped_names(self.text.items)
-        known = {one: set(_known_names(has)) for one, has in arguments.items()}
-        if self._wants_all:
-            wanted.append(ALL_ARGUMENTS)
-            for one in arguments:
-                known[one] |= {ALL_ARGUMENTS} if parameters.described(one) is not None else set()
-        lacking = [one for one in arguments if not known[one].issuperset(wanted)]
-        if lacking and len(lacking) == len(arguments):
-            name = next(name for name in wanted if name not in known[lacking[0]])
-            reason = _other_names(lacking[0], arguments[lacking[0]], parameters.missing_reason)
-            raise self._unknown(name, reason)
-        if lacking:
-            shown = ", ".join(one.name for one in lacking[:_MAX_NAMED])
-            names = ", ".join(wanted)
-            number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
-            self.notes.append(f"{path}: {number} left out, without parameters {names}: {shown}")
-        return [one for one in arguments if one not in lacking]
+        hint = f"; did you mean the variable {near}?" if near and name != ALL_ARGUMENTS else ""
+        return LanguageError(self.text.text, next(positions, 0), f"{what}: {reason}{hint}")
 
     def _arguments(
-        self, function: ProbeFunction, parameters: Parameters | None
+        self, function: ProbeFunction, parameters: DebugParameters | None
     ) -> tuple[Argument, ...]:
+        if function.offset_in_function:
+            return ()
         numbered = arguments_of(
             function.machine, is_go=function.is_go, no_return=function.no_return
         )
-        if parameters is None or function.offset_in_function:
+        if parameters is None:
             return numbered
         named = parameters.arguments(function)
         if not (self._described or needs_types(self._items)):
@@ -272,8 +283,6 @@ class FunctionRequest:
 def _other_names(
     function: ProbeFunction, arguments: tuple[Argument, ...], absence: str | None
 ) -> str:
-    if function.offset_in_function:
-        return _inside(function)
     names = [one.name for one in arguments if not one.hidden and one.name != "return"]
     if names:
         return f"{function.name} has the parameters {', '.join(names)}"
@@ -290,6 +299,11 @@ def _known_names(arguments: Sequence[Argument]) -> Iterator[str]:
     for argument in arguments:
         yield argument.name
         yield from (name for _, name in argument.names.every) if argument.names else ()
+
+
+def _roots(pid: int) -> tuple[str, ...]:
+    # Where debug files are searched.
+    return (f"/proc/{pid}/root", "") if pid else ("",)
 
 
 def _inside(function: ProbeFunction) -> str:

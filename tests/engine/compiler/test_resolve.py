@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from planning import EVERY_TYPE, INTEGERS, argument, memory, register
 
-from usdt.arch.locations import Constant, ValueType
+from usdt.arch.locations import Address, Constant, Unreadable, ValueClass, ValueType
 from usdt.base.errors import LanguageError
+from usdt.base.frozen import replace
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.ir import (
     S32,
@@ -24,6 +25,7 @@ from usdt.engine.compiler.ir import (
     Deref,
     Node,
     Not,
+    NoValue,
     Number,
     PointerExpr,
     ShortCircuit,
@@ -299,6 +301,56 @@ def test_fronts_may_know_types() -> None:
     for text in ("((struct point *)arg7)->z", "(struct line *)arg7"):
         with pytest.raises(LanguageError):
             resolve(parse_expression(text).expression, scope)
+
+
+_AT = Address(128, 0x2000, 8)
+
+
+def of_variables(text: str) -> Node:
+    """The resolved expression, at a probe of a program with the variables v and tl."""
+    known = [
+        Argument("v", ValueType(ValueClass.BYTES, 0), _AT, type_ref=NoValue("no type of v")),
+        Argument("tl", U64, Unreadable("thread-local"), type_ref=NoValue("thread-local")),
+    ]
+    scope = Scope(text, "p:q", {one.name: one for one in known}, 0)
+    return resolve(parse_expression(text).expression, scope)
+
+
+def test_a_variable_without_a_type_has_an_address() -> None:
+    place = ArgumentValue(_AT, U64)
+    assert of_variables("&v") == PointerExpr(place, ValueType(ValueClass.BYTES, 1))
+    assert of_variables("*(int *)&v") == Deref(place, S32)
+    assert of_variables("&*(int *)&v") == PointerExpr(place, S32)
+    word = PointerExpr(Deref(place, U64), S32)
+    assert of_variables("*(int **)&v") == word
+    assert of_variables("&*(int **)&v") == PointerExpr(place, U64)
+    assert of_variables("&v + 2") == replace(
+        of_variables("&v"), address=Arithmetic("+", place, Number(2, U64), U64)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "reason"),
+    [
+        pytest.param("v", "v", "no type of v", id="a value of unknown type"),
+        pytest.param("1 + v", "v", "no type of v", id="a number of unknown type"),
+        pytest.param("tl", "tl", "thread-local", id="one without an address"),
+        pytest.param("1 + &tl", "tl", "thread-local", id="its address"),
+        pytest.param("*&v", "*", "what it points at is of no known size", id="what is there"),
+        pytest.param("&(v + 1)", "v", "no type of v", id="an address of a sum of it"),
+        pytest.param("&1", "&", "1 is a value without one", id="an address of a constant"),
+        pytest.param("&pid", "&", "pid is a value without one", id="an address of a built-in"),
+        pytest.param("& &v", "&", "&v is a value without one", id="an address of an address"),
+        pytest.param(
+            "out(*(int *)&v)", "v", "out() reads memory when a", id="out() of no function"
+        ),
+    ],
+)
+def test_variables_that_have_no_value_or_address(text: str, part: str, reason: str) -> None:
+    with pytest.raises(LanguageError) as caught:
+        of_variables(text)
+    assert reason in caught.value.reason
+    assert text[caught.value.column :].startswith(part)
 
 
 _REFUSED = {

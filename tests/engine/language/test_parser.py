@@ -273,6 +273,12 @@ TREES = [
     (r'"\0\18\1234\x41g\x041\u00e9\U0001F600"',
      Text((b"\0\x018S4Ag\x041\xc3\xa9\xf0\x9f\x98\x80",), 0, 0), "escapes by number"),
     ("!a", Unary("!", A, 0, 0), "a prefix"),
+    ("&a", Unary("&", A, 0, 0), "an address"),
+    ("a&&&a", Binary("&&", A, Unary("&", A, 0, 0), 0, 0), "the longest operator first"),
+    ("b :: c", Name("b::c", 0, 0), "a variable of a namespace"),
+    ("::a", Name("::a", 0, 0), "a global variable"),
+    ("b<int,c *>::d", Name("b<int, c*>::d", 0, 0), "one of an instance of a template"),
+    ("b::c->d", Member(Name("b::c", 0, 0), "d", True, 0, 0), "a member of it"),
     ("a<=a", Binary("<=", A, A, 0, 0), "operators need no blanks"),
 ]  # fmt: skip
 
@@ -403,7 +409,8 @@ BAD_ITEMS = [
     ("a §? b : c", "'?' begins a conditional, which the language does not have: give two items",
      "a conditional"),
     ("a§; b", "found ';': items are separated by ','", "a semicolon"),
-    ("§&a", "'&' takes an address, but a probe's values are copies and have none", "an address"),
+    ("a & §&& b", "found '&&': expected a value after '&'", "too many ampersands"),
+    ("a§::", "found '::': expected an operator, ',' or the end", "a path that does not end"),
     ("a §and b", "found 'and': expected an operator, here perhaps '&&'", "Python's and"),
     ("a §b", "found 'b': expected an operator, ',' or the end", "two names"),
     ("a §1", "found '1': expected an operator, ',' or the end", "a name and a number"),

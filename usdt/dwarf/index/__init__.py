@@ -1,4 +1,4 @@
-"""An index of functions by address and types by name, built once per file and cached.
+"""An index of functions by address, types and variables by name, built once and cached.
 
 files             the files that contain the debug information of one ELF file
 abbrev_skim       abbreviation tables prepared for skipping entries quickly

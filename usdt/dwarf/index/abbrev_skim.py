@@ -10,24 +10,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.units.constants import TYPE_KINDS, At, Form, Tag
+from usdt.dwarf.units.constants import TYPE_KINDS, At, Form, Tag, VariableKind
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.forms import EntryLayout, UnitEncoding, read_declaration, read_uleb128
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
 __all__ = (
     "FUNCTION",
     "OTHER",
     "SCOPE",
     "TYPE",
+    "VARIABLE",
     "AbbrevDecl",
     "AbbrevSection",
     "AbbrevTable",
 )
 
-OTHER, SCOPE, TYPE, FUNCTION = range(4)  # the index's interest in an entry
+OTHER, SCOPE, TYPE, FUNCTION, VARIABLE = range(5)  # the index's interest in an entry
 
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.COMPILE_UNIT, Tag.PARTIAL_UNIT, Tag.TYPE_UNIT))
 
@@ -43,6 +44,7 @@ _REST = _LEB128 + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb
 _DECLARATION = re.compile(b"(" + _CODE + b")(" + _REST + b")", re.DOTALL)
 _TABLE = re.compile(b"(?>(?:" + _CODE + _REST + b"){1,65536})(?=\0)", re.DOTALL)
 _MAX_DECLARATIONS = 1 << 18
+_EXPRESSIONS = frozenset((Form.EXPRLOC, Form.BLOCK, Form.BLOCK1, Form.BLOCK2, Form.BLOCK4))
 
 
 class AbbrevDecl:
@@ -51,8 +53,8 @@ class AbbrevDecl:
     Attributes:
         tag: ``DW_TAG_…``.
         children: True if such an entry may have children.
-        interest: OTHER, SCOPE, TYPE or FUNCTION.
-        kind: the letter of a type's kind, or "".
+        interest: OTHER, SCOPE, TYPE, FUNCTION or VARIABLE.
+        kind: the letter of the kind of a type or variable, or "".
         varlen_steps: see :class:`EntryLayout`.
         fixed_size: see :class:`EntryLayout`.
         sibling: (steps, fixed bytes after them) before a four-byte DW_AT_sibling; or None.
@@ -63,7 +65,7 @@ class AbbrevDecl:
         sibling_offset: bytes before DW_AT_sibling in an entry of interest OTHER, if no step comes
             before it; else None.
         split: True for the root of a skeleton unit (split DWARF).
-        has_specification: True if it defines a type that is declared elsewhere in the unit.
+        has_specification: True if it defines what is declared elsewhere in the unit.
     """
 
     __slots__ = (
@@ -95,6 +97,10 @@ class AbbrevDecl:
             self.name_offset = fixed if not steps and form == Form.STRP else None
         self.has_specification = At.SPECIFICATION in positions
         self.interest = self._interest(positions)
+        if self.tag == Tag.VARIABLE:
+            found = _variable_kind(positions)
+            self.kind = "" if found is None else found.value
+            self.interest = VARIABLE if found else OTHER
         self.split = At.DWO_NAME in positions or At.GNU_DWO_NAME in positions
         self.sibling: tuple[int, int] | None = None
         self.sibling_offset: int | None = None
@@ -120,6 +126,15 @@ class AbbrevDecl:
             code = At.LOW_PC in names or At.RANGES in names
             return FUNCTION if code else OTHER
         return OTHER
+
+
+def _variable_kind(positions: Mapping[int, tuple[int, int, int]]) -> VariableKind | None:
+    # None for a local variable, as far as its attributes tell.
+    if positions.get(At.LOCATION, (0, 0, 0))[2] in _EXPRESSIONS:
+        own = At.NAME in positions or At.SPECIFICATION in positions
+        return VariableKind.LOCATED if own else VariableKind.INSTANCE
+    plain = At.NAME in positions and At.LOCATION not in positions
+    return VariableKind.UNLOCATED if plain else None
 
 
 class AbbrevSection:

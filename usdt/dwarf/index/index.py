@@ -1,4 +1,4 @@
-"""The index of one file: functions by address and types by name, built once and cached.
+"""The index of one file: functions by address, types and variables by name; cached.
 
 The cached index has numbers (sorted addresses, and the positions of their entries) and a text of
 lines ``KIND NAME TAB POSITION``, which is searched as bytes. A position is a packed
@@ -20,7 +20,7 @@ from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
-from usdt.dwarf.units.constants import TypeKind
+from usdt.dwarf.units.constants import TypeKind, VariableKind
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.sections import NotCached, drop_pages
 
@@ -42,7 +42,7 @@ _KINDS = {kind.value: kind for kind in TypeKind}
 
 
 class DebugIndex:
-    """Functions by address and types by name.
+    """Functions by address, and types and global variables by name.
 
     Args:
         data: as :func:`build` returns it.
@@ -132,10 +132,36 @@ class DebugIndex:
     def types(self, start: str = "") -> Iterator[tuple[TypeKind, str, DiePosition]]:
         """Yield kind, name and position of every type with a component that starts so."""
         for line in self._text.split(b"\n"):
-            if line and not line.startswith((_DAMAGE.encode(), _SPLIT.encode())):
+            kind = _KINDS.get(line[:1].decode("ascii", "replace"))
+            if kind is not None:
                 head, _, position = line.decode("utf-8", "surrogateescape").rpartition("\t")
                 if head.startswith(start, 1) or f"::{start}" in head:
-                    yield _KINDS[head[0]], head[1:], DiePosition.unpack(int(position, 16))
+                    yield kind, head[1:], DiePosition.unpack(int(position, 16))
+
+    def variables(self, kind: VariableKind, name: str) -> list[DiePosition]:
+        """Return the positions of the variables of a kind with a qualified name."""
+        line = encoded(f"\n{kind.value}{name}\t")
+        found: list[DiePosition] = []
+        at = self._text.find(line)
+        while at >= 0 and len(found) < _MAX_HITS and "\n" not in name and "\t" not in name:
+            start = at + len(line)
+            end = self._text.find(b"\n", start)
+            found.append(DiePosition.unpack(int(self._text[start:end], 16)))
+            at = self._text.find(line, start)
+        return found
+
+    def instances(self) -> list[DiePosition]:
+        """Return the positions of the variables whose names other entries have."""
+        line = f"\n{VariableKind.INSTANCE.value}\t".encode()
+        pieces = self._text.split(line)[1:]
+        return [DiePosition.unpack(int(piece.partition(b"\n")[0], 16)) for piece in pieces]
+
+    def variable_names(self) -> Iterator[str]:
+        """Yield the qualified name of every variable with an address."""
+        mark = VariableKind.LOCATED.value.encode()
+        for line in self._text.split(b"\n"):
+            if line.startswith(mark):
+                yield line[1:].partition(b"\t")[0].decode("utf-8", "surrogateescape")
 
 
 def _stamp(path: str) -> str:
@@ -186,7 +212,7 @@ def _build(files: DebugFiles, stream: DecompressionStream | None) -> bytes:
             raise DwarfError(f"{files.name}: .debug_info has more than {_MAX_INDEXED} bytes")
         indexer = _index_part(files, part, first, damage, stream if part is files.main else None)
         functions += indexer.functions
-        lines += [f"{name}\t{position:x}" for name, position in indexer.types]
+        lines += [f"{name}\t{position:x}" for name, position in indexer.names]
         first += len(part.headers)
         _drop_pages(part)
     functions.sort()

@@ -1,4 +1,4 @@
-"""Index a unit in one pass: the addresses of its functions and the names of its types.
+"""Index a unit in one pass: addresses of functions, names of types and of global variables.
 
 Only entries at the top level or in namespaces are indexed. The children of other entries are
 skipped, by DW_AT_sibling if the compiler wrote it.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.index.abbrev_skim import FUNCTION, SCOPE, TYPE, AbbrevDecl
-from usdt.dwarf.units.constants import At, Form, Tag
+from usdt.dwarf.index.abbrev_skim import FUNCTION, SCOPE, TYPE, VARIABLE, AbbrevDecl
+from usdt.dwarf.units.constants import At, Form, Tag, VariableKind
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.forms import UNIT_REFERENCES, read_form, read_uleb128, skip_steps
 from usdt.dwarf.units.scopes import ANONYMOUS, Scopes
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 __all__ = ("UnitIndexer",)
 
 _MAX_DEPTH = 1 << 10
+_LOCATED = (VariableKind.LOCATED.value, VariableKind.INSTANCE.value)
 
 
 class UnitIndexer:
-    """A collector of the functions and types of units.
+    """A collector of the functions, types and global variables of units.
 
     Args:
         abbreviations: the abbreviation section of the units' file.
 
     Attributes:
         functions: (address, packed :class:`DiePosition`) of each function.
-        types: (letter of the kind and qualified name, packed position) of each type.
+        names: (letter of the kind and qualified name, packed position) of each type and variable.
     """
 
     def __init__(self, abbreviations: AbbrevSection) -> None:
         self._abbreviations = self._own = abbreviations
         self.functions: list[tuple[int, int]] = []
-        self.types: list[tuple[str, int]] = []
+        self.names: list[tuple[str, int]] = []
         self._seen: set[tuple[int, str, str]] = set()  # keys begin with the offset of a name
         self._named: set[str] = set()
         self._unit: _Bytes
@@ -128,14 +129,14 @@ class UnitIndexer:
 
     def _index(self, decl: AbbrevDecl, start: int, at: int) -> None:
         prefix, interest = self._prefixes[-1], decl.interest
-        if interest == TYPE:
+        if interest in (TYPE, VARIABLE):
             offset = decl.name_offset
-            if offset is not None:
+            if offset is not None and decl.kind not in _LOCATED:
                 key = (self._unit.reference(self._unit.data, at + offset)[0], decl.kind, prefix)
                 if key in self._seen:
                     return
                 self._seen.add(key)
-            self._type(decl, start, at, prefix)
+            self._named_entry(decl, start, at, prefix)
         elif interest == FUNCTION:
             address = self._unit.address(decl, start, at)
             if address:
@@ -148,20 +149,23 @@ class UnitIndexer:
                 name = self._unit.unit.file.sections.name
                 raise DwarfError(f"{name}: namespaces nested too deeply")
 
-    def _type(self, decl: AbbrevDecl, start: int, at: int, prefix: str) -> None:
+    def _named_entry(self, decl: AbbrevDecl, start: int, at: int, prefix: str) -> None:
         if decl.has_specification:
             full = self._declared_name(self._unit.unit, start)
         else:
             name = self._unit.name(decl, at)
             full = name and prefix + name
-        if full and full.isprintable():
+        located = decl.kind in _LOCATED
+        if located and not full:
+            self.names.append((VariableKind.INSTANCE.value, self._start + start))
+        elif full and full.isprintable():
             full = decl.kind + full
-            if full not in self._named:
+            if located or full not in self._named:  # every static variable counts
                 self._named.add(full)
-                self.types.append((full, self._start + start))
+                self.names.append((full, self._start + start))
 
     def _declared_name(self, unit: Unit, start: int) -> str:
-        # The name of a type that is defined outside the scope that declares it.
+        # The name of a type or variable that is defined outside the scope that declares it.
         entry = Entry(unit, start)
         raw = entry.values.get(At.SPECIFICATION)
         if raw is None or raw.form not in UNIT_REFERENCES:

@@ -44,9 +44,21 @@ class NestedFunctions:
             DwarfError: the unit is damaged.
             LookupError: likewise.
         """
+        found = self.around(address)
+        if found is None:
+            return []
+        unit = self._files.unit(found.unit)
+        begins = any(low == address for low, _ in unit.ranges(Entry(unit, found.offset)))
+        return [found] if begins else []
+
+    def around(self, address: int) -> DiePosition | None:
+        """Return the position of the innermost function that contains an address; None if none.
+
+        Raises: as :meth:`at`.
+        """
         number = self._units.find(address)
         if number is None:
-            return []
+            return None
         unit = self._files.unit(number)
         if number not in self._kept:
             if len(self._kept) >= _MAX_UNITS:
@@ -54,11 +66,7 @@ class NestedFunctions:
             self._kept[number] = read_functions(unit, nested=True)
         positions, ranges = self._kept[number]
         found = ranges.find(address)
-        if found is None:
-            return []
-        position = positions[found]
-        begins = any(low == address for low, _ in unit.ranges(Entry(unit, position)))
-        return [DiePosition(number, position)] if begins else []
+        return None if found is None else DiePosition(number, positions[found])
 
     @functools.cached_property
     def _units(self) -> RangeMap:

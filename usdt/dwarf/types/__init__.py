@@ -5,4 +5,5 @@ convert          entries → BTF types
 variants         tagged unions
 abi_known_types  types whose layout an ABI fixes
 functions        parameters and results; ``source_syntax``: their text in the source language
+variables        locations of variables
 """

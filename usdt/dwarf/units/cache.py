@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("load", "store")
 
-_VERSION = 2
+_VERSION = 3
 _MAGIC = b"usdtdwrf"
 _HEADER = struct.Struct("<8sIIQ32s8x")
 _MAX_CACHE = 4 << 30  # bytes of all files together

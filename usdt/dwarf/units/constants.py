@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ("TYPE_KINDS", "At", "Ate", "Form", "Tag", "TypeKind", "UnitType")
+__all__ = ("TYPE_KINDS", "At", "Ate", "Form", "Op", "Tag", "TypeKind", "UnitType", "VariableKind")
 
 
 class UnitType(enum.IntEnum):
@@ -25,6 +25,7 @@ class Tag:
     CLASS = 0x02
     ENUMERATION = 0x04
     PARAMETER = 0x05
+    LEXICAL_BLOCK = 0x0B
     MEMBER = 0x0D
     POINTER = 0x0F
     REFERENCE = 0x10
@@ -46,6 +47,7 @@ class Tag:
     PACKED = 0x2D
     SUBPROGRAM = 0x2E
     VARIANT_PART = 0x33
+    VARIABLE = 0x34
     VOLATILE = 0x35
     RESTRICT = 0x37
     INTERFACE = 0x38
@@ -70,6 +72,14 @@ class TypeKind(enum.Enum):
     BASE = "b"
 
 
+class VariableKind(enum.Enum):
+    """What an entry says of a variable; the value is the letter that the index stores."""
+
+    LOCATED = "V"
+    UNLOCATED = "W"  # only declared, or a constant
+    INSTANCE = "O"  # located; its name is that of another entry, perhaps of another unit
+
+
 TYPE_KINDS = {
     Tag.STRUCTURE: TypeKind.STRUCT,
     Tag.CLASS: TypeKind.STRUCT,
@@ -86,6 +96,7 @@ class At:
     """``DW_AT_*``."""
 
     SIBLING = 0x01
+    LOCATION = 0x02
     NAME = 0x03
     BYTE_SIZE = 0x0B
     BIT_OFFSET = 0x0C
@@ -142,6 +153,21 @@ class Ate:
     UNSIGNED = 0x07
     UTF = 0x10
     ASCII = 0x12
+
+
+class Op:
+    """``DW_OP_*``."""
+
+    ADDR = 0x03
+    CONST4U = 0x0C
+    CONST8U = 0x0E
+    PLUS_UCONST = 0x23
+    FORM_TLS_ADDRESS = 0x9B
+    ADDRX = 0xA1
+    CONSTX = 0xA2
+    GNU_PUSH_TLS_ADDRESS = 0xE0
+    GNU_ADDR_INDEX = 0xFB
+    GNU_CONST_INDEX = 0xFC
 
 
 class Form:

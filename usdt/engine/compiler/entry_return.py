@@ -360,15 +360,18 @@ class CaptureRewriter:
     def node(self, node: Node) -> Node:
         """Return the expression that is evaluated at return instead of ``node``."""
         if not needs_return(node):
-            return self._number(node) if needs_entry(node) else node
+            return self._passed(node)
         if _is_duration(node):
             return self._measured
         match node:
             case ArgumentValue(fetch=ForReturn(entry=entry)):
-                return self._number(replace(node, fetch=entry))
+                return self._passed(replace(node, fetch=entry))
             case RegisterAggregate(parts=parts):
                 return replace(node, parts=tuple((start, self.node(one)) for start, one in parts))
         return _rebuilt(node, self.node)
+
+    def _passed(self, node: Node) -> Node:
+        return self._number(node) if needs_entry(node) else node
 
     def _number(self, node: Node) -> Node:
         if isinstance(node, PointerExpr):  # expressions around it need its target type

@@ -43,6 +43,7 @@ __all__ = (
     "Deref",
     "InRegisters",
     "LValue",
+    "NoValue",
     "Node",
     "Not",
     "Number",
@@ -54,6 +55,7 @@ __all__ = (
     "StringMatches",
     "TypeRef",
     "Unavailable",
+    "address_in",
     "bounds",
     "can_fail",
     "children",
@@ -104,8 +106,21 @@ class InRegisters:
     for_return: bool = False
 
 
+@frozen
+class NoValue:
+    """The type of a variable that has no value here, but perhaps an address, for ``&``.
+
+    Attributes:
+        reason: why it has no value.
+        kernel: whether it is a variable of the kernel.
+    """
+
+    reason: str
+    kernel: bool = False
+
+
 #: The type of an argument in BTF, and what its location holds.
-TypeRef = BtfType | ByAddress | InRegisters
+TypeRef = BtfType | ByAddress | InRegisters | NoValue
 
 
 @frozen
@@ -362,6 +377,14 @@ Node = (
     | ShortCircuit
     | Not
 )
+
+
+def address_in(fetch: Location) -> Node:
+    """Return the address that a location holds, such as that of an object."""
+    place = fetch.entry if isinstance(fetch, ForReturn) else fetch
+    size = place.size if isinstance(place, Memory) else U64.size
+    node = ArgumentValue(fetch, ValueType(ValueClass.UNSIGNED, size))
+    return node if node.type == U64 else Convert(node, U64)
 
 
 def wrap(value: int, kind: ValueType) -> int:

@@ -232,7 +232,9 @@ def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) 
         return _lvalue(key, node, shown, scope)
     names = scope.types.names(node) if scope.types is not None else None
     if shown is None:
-        is_address = isinstance(node, PointerExpr) and node.type_id is not None
+        is_address = isinstance(node, PointerExpr) and (
+            node.type_id is not None or node.target.kind is ValueClass.BYTES
+        )
         return _plain(key, node, Display.HEX if is_address else Display.INTEGER, names)
     if shown.display is Display.STRING:
         return _string(key, node, scope.max_string + 1)

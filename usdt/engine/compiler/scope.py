@@ -88,6 +88,9 @@ class TypeProvider(Protocol):
     def member(self, tree: Member, target: Node) -> Node | None:
         """Return ``target->name`` or ``target.name``."""
 
+    def variable_like(self, name: str) -> str:
+        """Return the variable whose name is most like an unknown one; "" if none is."""
+
 
 @frozen
 class Scope:

@@ -10,7 +10,7 @@ from usdt.engine.language.tree import TypeKind, TypeName
 if TYPE_CHECKING:
     from usdt.engine.language.tokens import Token
 
-__all__ = ("NAMED_TYPES", "TYPE_WORDS", "read_cast")
+__all__ = ("NAMED_TYPES", "TYPE_WORDS", "read_cast", "read_path")
 
 # C17 6.7.2: type specifiers, in the order of _ORDER, → name, size and whether signed. "signed" is
 # left out except for "signed char", and so is the "int" of "long int". Sizes are those of LP64.
@@ -58,6 +58,7 @@ _QUALIFIERS = frozenset(("const", "volatile", "restrict", "__user", "__rcu"))
 _BASIC_WORDS = frozenset(("char", "short", "int", "long", "signed", "unsigned", "_Bool"))
 _TAGS = {kind.value: kind for kind in (TypeKind.STRUCT, TypeKind.UNION, TypeKind.ENUM)}
 _FLOATS = frozenset(("float", "double"))
+_MAX_ARGUMENTS = 512  # tokens of the arguments of a template
 
 # Keywords and qualifiers that can only begin a type.
 TYPE_WORDS = _BASIC_WORDS | _QUALIFIERS | _FLOATS | frozenset(("void", *_TAGS))
@@ -88,7 +89,7 @@ def read_cast(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int
         return _closed(tokens, *_read_type(tokens, index + 1, text), text)
     # "class" is also the name of parameters in C.
     of_class = first.text == "class" and tokens[index + 2].kind == "name"
-    name, behind = _read_path(tokens, index + 2 if of_class else index + 1)
+    name, behind = read_path(tokens, index + 2 if of_class else index + 1)
     pointers, after = _stars(tokens, behind)
     if tokens[after].text != ")" or tokens[after].kind != "operator":
         return None
@@ -101,16 +102,15 @@ def read_cast(tokens: list[Token], index: int, text: str) -> tuple[TypeName, int
     return _named(name, pointers), after + 1
 
 
-def _read_path(tokens: list[Token], index: int) -> tuple[str, int]:
-    # Read the name of a type of C++ or Rust: a::b<c, d*>. Return it, and the index after it.
+def read_path(tokens: list[Token], index: int) -> tuple[str, int]:
+    """Read a name of C++ or Rust, ``a::b<c, d*>::e``; return it, and the index after it."""
     name = tokens[index].text
     index += 1
     while True:
-        following = tokens[index : index + 3]
-        if [token.text for token in following[:2]] == [":", ":"] and following[2].kind == "name":
-            name, index = f"{name}::{following[2].text}", index + 3
+        if tokens[index].text == "::" and tokens[index + 1].kind == "name":
+            name, index = f"{name}::{tokens[index + 1].text}", index + 2
             continue
-        arguments = _read_arguments(tokens, index) if following[0].text == "<" else None
+        arguments = _read_arguments(tokens, index) if tokens[index].text == "<" else None
         if arguments is None:
             return name, index
         name, index = name + arguments[0], arguments[1]
@@ -121,8 +121,7 @@ def _read_arguments(tokens: list[Token], index: int) -> tuple[str, int] | None:
     # not end before the parenthesis does.
     pieces: list[str] = []
     depth = 0
-    while True:
-        token = tokens[index]
+    for token in tokens[index : index + _MAX_ARGUMENTS]:
         if token.kind not in ("name", "number", "operator") or token.text in ("", ")", ";"):
             return None
         depth += {"<": 1, ">": -1, ">>": -2}.get(token.text, 0)
@@ -135,6 +134,7 @@ def _read_arguments(tokens: list[Token], index: int) -> tuple[str, int] | None:
         index += 1
         if depth <= 0:
             return None if depth else ("".join(pieces), index)
+    return None
 
 
 def _no_object(shown: str) -> str:
@@ -182,7 +182,7 @@ def _read_type(tokens: list[Token], index: int, text: str) -> tuple[TypeName, in
     if words and words[-1].text in _TAGS:
         return _read_tagged(tokens, words, index, text)
     if not words and tokens[index].kind == "name":  # (const foo_t *)
-        name, behind = _read_path(tokens, index)
+        name, behind = read_path(tokens, index)
         pointers, after = _stars(tokens, behind)
         return _named(name, pointers), after
     if not words:
@@ -204,7 +204,7 @@ def _read_tagged(
         raise LanguageError(text, tag.start, reason)
     if name.kind != "name":
         raise LanguageError(text, name.start, f"expected a name after {tag}, found {name}")
-    path, behind = _read_path(tokens, index)
+    path, behind = read_path(tokens, index)
     pointers, after = _stars(tokens, behind)
     size = 4 if tag.text == "enum" else 0
     return TypeName(_TAGS[tag.text], path, size, signed=False, pointers=pointers), after

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.language.tree import Item
 
-__all__ = ("needs_types", "untyped_names")
+__all__ = ("needs_members", "needs_types", "untyped_names")
 
 
 def untyped_names(items: Sequence[Item]) -> list[str]:
@@ -41,13 +41,17 @@ def untyped_names(items: Sequence[Item]) -> list[str]:
 
 
 def needs_types(items: Sequence[Item]) -> bool:
-    """Return True if ``items`` cannot be resolved without debug information."""
-    if untyped_names(items):
+    """Return True if ``items`` cannot be resolved without debug information or symbols."""
+    if untyped_names(items) or needs_members(items):
         return True
+    nodes = (node for item in items for node in walk(item.expression))
+    return any(isinstance(node, Name) and node.name == ALL_ARGUMENTS for node in nodes)
+
+
+def needs_members(items: Sequence[Item]) -> bool:
+    """Return True if ``items`` have members, or casts to types of the program."""
     return any(
-        (isinstance(node, Name) and node.name == ALL_ARGUMENTS)
-        or isinstance(node, Member)
-        or (isinstance(node, Cast) and not node.type.built_in)
+        isinstance(node, Member) or (isinstance(node, Cast) and not node.type.built_in)
         for item in items
         for node in walk(item.expression)
     )

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from usdt.base.errors import LanguageError
 from usdt.base.text import closest
-from usdt.engine.language.c_type_names import TYPE_WORDS, read_cast
+from usdt.engine.language.c_type_names import TYPE_WORDS, read_cast, read_path
 from usdt.engine.language.pattern import find_items, read_pattern
 from usdt.engine.language.tokens import (
     Token,
@@ -48,7 +48,7 @@ from usdt.engine.language.tree import (
 
 __all__ = ("parse_expression", "parse_items", "parse_probe")
 
-_PREFIXES = frozenset(("!", "~", "-", "+", "*"))
+_PREFIXES = frozenset(("!", "~", "-", "+", "*", "&"))
 _PREFIX_LEVEL = 1 + max(PRECEDENCE.values())
 
 # Operators of C that this language does not have → why, or what to write instead.
@@ -217,6 +217,10 @@ class _Reader:
             return True
         if token.text == "(":
             self._open(token)
+        elif token.text == "::" and self._tokens[self._index].kind == "name":
+            self._index += 1
+            self._variable(token)
+            return True
         elif token.text in _PREFIXES:
             self._wait(_Waiting("prefix", _PREFIX_LEVEL, token))
         else:
@@ -224,8 +228,6 @@ class _Reader:
         return False
 
     def _no_operand(self, token: Token) -> str:
-        if token.text == "&":
-            return "'&' takes an address, but a probe's values are copies and have none"
         if token.text in _REFUSED and token.text != "=":
             return _REFUSED[token.text]
         return f"found {token}: expected a value{self._where()}"
@@ -260,8 +262,20 @@ class _Reader:
             return True
         if token.text in TYPE_WORDS:
             raise self._error(token, f"found the type {token}: a cast is written (type)value")
-        self._push(Name(token.text, token.start, token.end), token.start, token.end)
+        self._variable(token)
         return True
+
+    def _variable(self, first: Token) -> None:
+        # Push a name, perhaps a path of C++ or Rust; the token of its first name was taken.
+        start = self._index - 1
+        path, behind = read_path(self._tokens, start)
+        if "::" not in path or path.endswith(">"):  # the "<" is an operator
+            path, behind = self._tokens[start].text, self._index
+        if first.text == "::":
+            path = f"::{path}"
+        self._index = behind
+        end = self._tokens[behind - 1].end
+        self._push(Name(path, first.start, end), first.start, end)
 
     def _open_call(self, token: Token) -> None:
         if token.text not in FUNCTIONS:

@@ -96,7 +96,7 @@ def _operation(tree: Unary | Cast | Binary, *, full: bool) -> str:
         return f"{left} {tree.op} {_operand(tree.right, level + 1, full=full)}"
     operand = _operand(tree.operand, len(PRECEDENCE), full=full)
     if isinstance(tree, Unary):
-        blank = " " if operand.startswith(tree.op) and tree.op in ("-", "+") else ""
+        blank = " " if operand.startswith(tree.op) and tree.op in ("-", "+", "&") else ""
         return f"{tree.op}{blank}{operand}"
     if tree.type.kind is TypeKind.TYPEDEF and not tree.type.pointers and operand[0] in "-+*":
         operand = f"({operand})"  # (name)-1 would be a subtraction

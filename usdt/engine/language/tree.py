@@ -152,7 +152,7 @@ class TypeName:
 
 @frozen
 class Name:
-    """An argument, a built-in, or ``return``.
+    """An argument, a variable (C++ and Rust: its path), a built-in, or ``return``.
 
     Attributes:
         at_return: whether the memory that the argument leads to is read when the function returns,
@@ -200,7 +200,7 @@ class Text:
 
 @frozen
 class Unary:
-    """A unary operator; ``op`` is one of ``! ~ - + *``."""
+    """A unary operator; ``op`` is one of ``! ~ - + * &``."""
 
     op: str
     operand: Expression

@@ -3,7 +3,7 @@
 expressions   :class:`Resolver`, which handles all expressions
 strings       comparisons of strings and bytes; ``arrays``: of arrays
 operands      operands that must be integers, addresses, strings or containers
-names         arguments, built-ins, constants
+names         arguments and variables, built-ins, constants; ``addresses``: the operator &
 conversions   C's conversions, and arithmetic with pointers
 btf_types     members, elements and casts by BTF; ``in_registers``: structures in registers
 

@@ -32,10 +32,12 @@ from usdt.engine.compiler.ir import (
     InRegisters,
     LValue,
     Node,
+    NoValue,
     Number,
     PointerExpr,
     RegisterAggregate,
     Unavailable,
+    address_in,
 )
 from usdt.engine.compiler.resolve.in_registers import loaded, readable, unreadable
 from usdt.engine.compiler.scope import DefaultFormat
@@ -100,10 +102,11 @@ class BtfTypes:
                 return self._typed(node, number)
             case ByAddress(id=number):
                 reason = f"values of its type ({argument.type.size} bytes) cannot be read"
-                found = self._at(ArgumentValue(node.fetch, U64), 0, number, 0)
-                return found or Unavailable(reason)
+                return self._at(address_in(node.fetch), 0, number, 0) or Unavailable(reason)
             case InRegisters() as held:
                 return self._load_member(held, 0, held.id, 0)
+            case NoValue(reason=reason):
+                return Unavailable(reason)
             case other:
                 assert_never(other)
 
@@ -254,6 +257,10 @@ class BtfTypes:
         node = Convert(_converted(operand, found), found, number)
         return self._named(node, self.btf.resolve(number))
 
+    def variable_like(self, name: str) -> str:  # noqa: ARG002 - for overrides
+        """Return "": only some types come with variables."""
+        return ""
+
     # ------------------------------------------------------------ objects in memory
 
     def _pointer(self, node: Node, target: int) -> PointerExpr:
@@ -277,7 +284,7 @@ class BtfTypes:
         if isinstance(found, btf_types.Pointer):
             word = ValueType(ValueClass.UNSIGNED, self.btf.pointer_size)
             return self._pointer(
-                _converted(Deref(start, word, None, self._kernel), U64), found.type_id
+                _converted(Deref(start, word, number, self._kernel), U64), found.type_id
             )
         kind = self._value_type(number)
         if kind is not None:

@@ -31,6 +31,7 @@ from usdt.engine.compiler.ir import (
     ShortCircuit,
     Unavailable,
 )
+from usdt.engine.compiler.resolve.addresses import address_of
 from usdt.engine.compiler.resolve.conversions import (
     common,
     convert,
@@ -117,6 +118,8 @@ class Resolver(StringComparisons):
                 raise self.scope.error(tree, _MISPLACED[tree.function])
 
     def _unary(self, tree: Unary) -> Node:
+        if tree.op == "&":
+            return address_of(tree, self.scope, self.resolve)
         if tree.op == "*":
             target = self.resolve(tree.operand)
             if self.scope.types is not None:
@@ -220,18 +223,19 @@ class Resolver(StringComparisons):
 
     def _cast_plain(self, kind: TypeName, operand: Node) -> Node:
         # Cast to an integer, or to a pointer to integers or void.
-        if kind.kind is TypeKind.VOID:
+        kernel = isinstance(operand, PointerExpr) and operand.kernel
+        if kind.pointers:
             operand = operand.address if isinstance(operand, PointerExpr) else convert(operand, U64)
-            if kind.pointers == 1:
-                return operand
+        if kind.kind is TypeKind.VOID and kind.pointers == 1:
+            return operand
         if kind.pointers > 1:
             inner = replace(kind, pointers=kind.pointers - 1)
-            return PointerExpr(convert(operand, U64), U64, points_to=inner)
+            return PointerExpr(operand, U64, kernel=kernel, points_to=inner)
         if kind.name in ("bool", "_Bool") and not kind.pointers:
             return fold(Not(fold(Not(operand))))  # C17 6.3.1.2: 1 for everything but 0
         target = ValueType(KINDS[kind.signed], kind.size)
         if kind.pointers == 1:
-            return PointerExpr(convert(operand, U64), target)
+            return PointerExpr(operand, target, kernel=kernel)
         return convert(operand, target)
 
     def _cast_named(self, tree: Cast, operand: Callable[[], Node]) -> Node:

@@ -28,10 +28,14 @@ from usdt.engine.compiler.ir import (
     U64,
     ArgumentValue,
     Builtin,
+    ByAddress,
     InRegisters,
     Node,
+    NoValue,
     Number,
+    PointerExpr,
     Unavailable,
+    address_in,
     bounds,
     wrap,
 )
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "KINDS",
+    "address_of_untyped",
     "argument_of",
     "constant_of",
     "resolve_caller",
@@ -72,7 +77,8 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         argument = argument_of(tree, scope)
         if isinstance(argument.fetch, Unreadable):
             return Unavailable(argument.fetch.reason, argument.type)
-        if isinstance(argument.fetch, Constant) and argument.type.kind in KINDS.values():
+        is_number = argument.type.kind in KINDS.values() and not _is_address(argument)
+        if isinstance(argument.fetch, Constant) and is_number:
             return Number(wrap(argument.fetch.value, argument.type), argument.type)
         node = ArgumentValue(argument.fetch, argument.type)
         if scope.types is not None and argument.type_ref is not None:
@@ -157,11 +163,33 @@ def argument_of(tree: Name, scope: Scope) -> Argument:
     """Return the argument of this name; in ``out()``, as one for the function's return.
 
     Raises:
-        LanguageError: the probe has no return, or the argument leads to no memory.
+        LanguageError: it has no value, the probe has no return, or the argument leads to no memory.
     """
     argument = scope.arguments[tree.name]
-    if not tree.at_return:
-        return argument
+    if isinstance(argument.type_ref, NoValue):
+        raise scope.error(tree, argument.type_ref.reason)
+    return _for_return(tree, argument, scope) if tree.at_return else argument
+
+
+def address_of_untyped(tree: Name, scope: Scope) -> PointerExpr | None:
+    """Return the address of a variable without a value, as a pointer to bytes; None for others.
+
+    Raises:
+        LanguageError: it has no address either, or as :func:`argument_of`.
+    """
+    argument = scope.arguments.get(tree.name)
+    kind = None if argument is None else argument.type_ref
+    if argument is None or not isinstance(kind, NoValue):
+        return None
+    if isinstance(argument.fetch, Unreadable):
+        raise scope.error(tree, kind.reason)
+    if tree.at_return:
+        argument = _for_return(tree, argument, scope)
+    target = ValueType(ValueClass.BYTES, 1)
+    return PointerExpr(address_in(argument.fetch), target, kernel=kind.kernel)
+
+
+def _for_return(tree: Name, argument: Argument, scope: Scope) -> Argument:
     result = scope.arguments.get("return")
     if result is None:
         reason = "out() reads memory when a function returns, and this probe is no function's entry"
@@ -171,7 +199,9 @@ def argument_of(tree: Name, scope: Scope) -> Argument:
     fetch = argument.fetch
     if not isinstance(result.fetch, AtFunctionReturn):
         return argument  # the hit is the return; memory is read there
-    if isinstance(fetch, (AtFunctionReturn, Captured, Constant, ForReturn, Unreadable)):
+    if isinstance(fetch, (AtFunctionReturn, Captured, ForReturn, Unreadable)):
+        return argument
+    if isinstance(fetch, Constant) and not _is_address(argument):
         return argument
     kept, where = argument.type_ref, ForReturn(fetch)
     if isinstance(kept, InRegisters):
@@ -181,6 +211,11 @@ def argument_of(tree: Name, scope: Scope) -> Argument:
     if argument.type_ref is None and argument.type.kind not in KINDS.values():
         raise scope.error(tree, f"out() reads memory; {tree.name} leads to none: write {tree.name}")
     return replace(argument, fetch=where)
+
+
+def _is_address(argument: Argument) -> bool:
+    # True if the location holds the address of the value.
+    return isinstance(argument.type_ref, ByAddress | NoValue)
 
 
 def constant_of(name: str, scope: Scope) -> int | None:
@@ -207,4 +242,6 @@ def _nearest(name: str, scope: Scope) -> str:
         text for one in scope.arguments.values() if one.names for _, text in one.names.every
     ]
     close = closest(name, [*known, *constants, *ERROR_NUMBERS])
+    if not close and scope.types is not None:
+        close = scope.types.variable_like(name)
     return f"; did you mean {close}?" if close else f"; known here: {', '.join(known)}"

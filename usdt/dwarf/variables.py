@@ -1,0 +1,257 @@
+"""Find the variable that a name means at an address of the code, by the rules of C, C++ and Rust.
+
+A name is looked up in the function, then in the scopes around it: its class, its namespaces, and
+last the global one. In each, the variable of the function's own source file comes first; then the
+one that all files share; then a static one of another file, if there is only one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen, replace
+from usdt.dwarf.index.abbrev_skim import AbbrevSection
+from usdt.dwarf.index.files import DiePosition
+from usdt.dwarf.index.indexer import UnitIndexer
+from usdt.dwarf.types import functions as fn
+from usdt.dwarf.types.variables import REMOVED, VariableDebug, location_of, symbol_of
+from usdt.dwarf.units.constants import At, Tag, VariableKind
+from usdt.dwarf.units.dies import Die
+from usdt.dwarf.units.scopes import ANONYMOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from usdt.dwarf.index.files import DebugFiles
+    from usdt.dwarf.index.index import DebugIndex
+    from usdt.dwarf.index.nested_functions import NestedFunctions
+    from usdt.dwarf.types.dwarf_btf import DwarfTypes
+    from usdt.dwarf.units.units import Unit
+
+__all__ = ("VariableFinder",)
+
+_MAX_BLOCKS = 1 << 10  # blocks of a function that are searched for its static variables
+_MAX_UNITS = 64  # units whose variables are kept
+_MAX_SHOWN = 4  # files that a message names
+_OPEN, _CLOSE = "(<[{", ")>]}"
+_CRATE = "crate::"
+
+
+@frozen
+class _Scope:
+    # Where a name is used: the function there, the units of its source, prefixes of names.
+    function: Die | None
+    units: tuple[Unit, ...]
+    prefixes: tuple[str, ...]
+
+
+class VariableFinder:
+    """Finds the variables of one program.
+
+    Args:
+        files: the files with its debug information.
+        index: their index.
+        nested: the functions that the index omits.
+        types: the types.
+        die: returns the entry at a position.
+        qualified: returns the qualified name of an entry.
+    """
+
+    def __init__(
+        self,
+        files: DebugFiles,
+        index: DebugIndex,
+        nested: NestedFunctions,
+        types: DwarfTypes,
+        *,
+        die: Callable[[DiePosition], Die],
+        qualified: Callable[[Die], str],
+    ) -> None:
+        self._files = files
+        self._index = index
+        self._nested = nested
+        self._types = types
+        self._die = die
+        self._qualified = qualified
+        self._of_units: dict[tuple[int, int], dict[str, list[int]]] = {}
+        self._scopes: dict[int, _Scope] = {}
+
+    def find(self, name: str, code: int) -> VariableDebug | None:
+        """Return the variable that a name means at an address; None if there is none.
+
+        Args:
+            name: the name, perhaps with a path; ``::name`` is global.
+            code: address of the code, in the file of the debug information.
+
+        Raises:
+            DwarfError: an entry is damaged.
+            LookupError: likewise.
+        """
+        scope = self._scope(code)
+        if name.startswith("::"):
+            return self._in_scope(name.removeprefix("::"), scope.units)
+        if name.startswith(_CRATE):
+            return self._in_scope(f"{scope.prefixes[-2]}{name.removeprefix(_CRATE)}", scope.units)
+        if scope.function is not None and "::" not in name:
+            found = self._local(name, scope.function)
+            if found is not None:
+                return found
+        outer, colons, last = name.rpartition("::")
+        for prefix in scope.prefixes:
+            for hidden in ("", f"{ANONYMOUS}::"):
+                full = f"{prefix}{outer}{colons}{hidden}{last}"
+                found = self._in_scope(full, scope.units)
+                if found is not None:
+                    return found
+        return None
+
+    def names(self) -> Iterator[str]:
+        """Yield the qualified names of all variables with an address."""
+        yield from self._index.variable_names()
+        yield from self._named_instances
+
+    # ------------------------------------------------------------ the code that uses the name
+
+    def _scope(self, code: int) -> _Scope:
+        found = self._scopes.get(code)
+        if found is None:
+            if len(self._scopes) >= _MAX_UNITS:
+                self._scopes.clear()
+            found = self._scopes[code] = self._read_scope(code)
+        return found
+
+    def _read_scope(self, code: int) -> _Scope:
+        known = self._index.function(code)
+        found = known[0] if known else self._nested.around(code)
+        if found is None:
+            return _Scope(None, (), ("",))
+        function = self._die(found)
+        units = {_key(one.unit): one.unit for one in function.origins()}
+        return _Scope(function, tuple(units.values()), _prefixes(self._qualified(function)))
+
+    def _local(self, name: str, function: Die) -> VariableDebug | None:
+        # A static variable of the function. An instance has an address, its origin may have none.
+        best = None
+        blocks = [*function.origins()]
+        for number in range(_MAX_BLOCKS):
+            if number == len(blocks) or (best is not None and not best.problem):
+                break
+            for child in blocks[number].children(Tag.VARIABLE, Tag.LEXICAL_BLOCK):
+                if child.tag == Tag.LEXICAL_BLOCK:
+                    blocks.append(child)
+                elif fn.text(child, At.NAME) == name and _is_static(child):
+                    best = self._read(child, name) or best
+        return best
+
+    # ------------------------------------------------------------ the variables of one name
+
+    def _in_scope(self, name: str, units: tuple[Unit, ...]) -> VariableDebug | None:
+        own = [die for unit in units for die in self._in_unit(unit, name)]
+        mine = [found for die in own if (found := self._read(die, name)) is not None]
+        known = next((one for one in mine if not one.declared), None)
+        if known is not None:
+            return known
+        located = [self._die(one) for one in self._index.variables(VariableKind.LOCATED, name)]
+        located += self._named_instances.get(name, ())
+        shared = [die for die in located if fn.first(die, At.EXTERNAL) is not None]
+        for die in shared:
+            found = self._read(die, name)
+            if found is not None:
+                return found
+        if mine:
+            return mine[0]
+        return self._of_another_file(name, [die for die in located if die not in shared])
+
+    def _of_another_file(self, name: str, located: list[Die]) -> VariableDebug | None:
+        found = [(one, die) for die in located if (one := self._read(die, name)) is not None]
+        if len({one.address for one, _ in found}) > 1:
+            files = [die.unit.text(die.unit.root, At.NAME) for _, die in found]
+            shown = ", ".join(files[:_MAX_SHOWN]) + (", …" if len(files) > _MAX_SHOWN else "")
+            problem = (
+                f"{len(files)} files have a static variable of this name ({shown}): name it at a "
+                "function of its file"
+            )
+            return VariableDebug(name, name, 0, problem=problem)
+        if found:
+            return found[0][0]
+        rest = self._index.variables(VariableKind.UNLOCATED, name)
+        return self._read(self._die(rest[0]), name) if rest else None
+
+    def _in_unit(self, unit: Unit, name: str) -> list[Die]:
+        names = self._of_units.get(_key(unit))
+        if names is None:
+            if len(self._of_units) >= _MAX_UNITS:
+                self._of_units.clear()
+            names = self._of_units[_key(unit)] = self._read_unit(unit)
+        kinds = (VariableKind.LOCATED, VariableKind.UNLOCATED)
+        offsets = [at for kind in kinds for at in names.get(f"{kind.value}{name}", ())]
+        return [Die(unit, at, self._files.follow) for at in offsets]
+
+    def _read_unit(self, unit: Unit) -> dict[str, list[int]]:
+        file = unit.file
+        indexer = UnitIndexer(AbbrevSection(file.abbreviation_bytes, file.sections.name))
+        indexer.add_unit(unit, DiePosition(0, 0))
+        found: dict[str, list[int]] = {}
+        for name, packed in indexer.names:
+            found.setdefault(name, []).append(DiePosition.unpack(packed).offset)
+        return found
+
+    # ------------------------------------------------------------ one entry
+
+    def _read(self, die: Die, name: str) -> VariableDebug | None:
+        # None for a variable that the linker has dropped.
+        place = location_of(die)
+        if place is None and die.key in self._instances:
+            place = location_of(self._instances[die.key])
+        typed = fn.first(die, At.TYPE)
+        target = None if typed is None else typed.target(At.TYPE)
+        number = self._types.unknown if target is None else self._types.id_of(target)
+        made = VariableDebug(name, symbol_of(die, name.rpartition("::")[2]), number)
+        if place is None:
+            value = die.number(At.CONST_VALUE)
+            removed = value is None and fn.first(die, At.DECLARATION) is None
+            return replace(made, value=value, problem=REMOVED if removed else "")
+        if place.problem:
+            return replace(made, problem=place.problem)
+        return replace(made, address=place.address - self._files.bias) if place.address else None
+
+    # With link-time optimization, one entry has a variable's name, and another its location.
+
+    @functools.cached_property
+    def _instances(self) -> dict[tuple[int, int], Die]:
+        # Key of the entry with the name → entry with the location.
+        found: dict[tuple[int, int], Die] = {}
+        for position in self._index.instances():
+            die = self._die(position)
+            for one in die.origins():
+                found.setdefault(one.key, die)
+        return found
+
+    @functools.cached_property
+    def _named_instances(self) -> dict[str, list[Die]]:
+        # Qualified name → entries with locations.
+        found: dict[str, dict[tuple[int, int], Die]] = {}
+        for die in self._instances.values():
+            found.setdefault(self._qualified(die), {})[die.key] = die
+        return {name: [*dies.values()] for name, dies in found.items()}
+
+
+def _key(unit: Unit) -> tuple[int, int]:
+    return id(unit.file), unit.header.at
+
+
+def _is_static(die: Die) -> bool:
+    # False for a variable on the stack or in registers, and for one without a location.
+    return location_of(die) is not None or At.CONST_VALUE in die
+
+
+def _prefixes(function: str) -> tuple[str, ...]:
+    # The scopes around a function, the innermost first: a::b::f → "a::b::", "a::", "".
+    ends = [0]
+    depth = 0
+    for at, character in enumerate(function):
+        depth += (character in _OPEN) - (character in _CLOSE)
+        if not depth and function.startswith("::", at):
+            ends.append(at + 2)
+    return tuple(function[:end] for end in reversed(ends))
