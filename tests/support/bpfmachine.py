@@ -100,6 +100,7 @@ class Machine:
     process: int = 10
     thread: int = 11
     cpu: int = 3
+    task: int = 0xFFFF888000000000
     namespace: tuple[int, int] | None = None
     comm: bytes = b"comm"
     user: dict[int, bytes] = field(default_factory=dict)
@@ -206,6 +207,9 @@ class Machine:
 
     def _get_current_pid_tgid(self) -> int:
         return self.process << 32 | self.thread
+
+    def _get_current_task(self) -> int:
+        return self.task
 
     def _get_current_uid_gid(self) -> int:
         return 1000 << 32 | 500

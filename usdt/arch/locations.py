@@ -18,6 +18,7 @@ __all__ = (
     "Captured",
     "Constant",
     "ContextArea",
+    "CurrentTask",
     "ForReturn",
     "Location",
     "Memory",
@@ -135,6 +136,11 @@ class Address:
 
 
 @frozen
+class CurrentTask:
+    """The address of the kernel's ``struct task_struct`` of the thread that hit the probe."""
+
+
+@frozen
 class Unreadable:
     """A value that no program can read here; ``reason`` is shown instead."""
 
@@ -159,11 +165,23 @@ class AtFunctionReturn:
     register: Register | TypedContextWord | Unreadable
 
 
+EntryLocation = (
+    Constant
+    | Register
+    | TypedContextWord
+    | Memory
+    | Address
+    | ContextArea
+    | CurrentTask
+    | Unreadable
+)
+
+
 @frozen
 class ForReturn:
     """A location at function entry, in an expression that is evaluated at the return: ``out()``."""
 
-    entry: Constant | Register | TypedContextWord | Memory | Address | ContextArea | Unreadable
+    entry: EntryLocation
 
 
 @frozen
@@ -183,15 +201,4 @@ class Captured:
     reason: str = ""
 
 
-Location = (
-    Constant
-    | Register
-    | TypedContextWord
-    | Memory
-    | Address
-    | ContextArea
-    | Unreadable
-    | AtFunctionReturn
-    | ForReturn
-    | Captured
-)
+Location = EntryLocation | AtFunctionReturn | ForReturn | Captured

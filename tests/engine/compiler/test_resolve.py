@@ -432,9 +432,13 @@ _REFUSED = {
     "a name and a string": (
         "comm == str(arg7)",
         "comm",
-        "comm and func are compared with constants",
+        "comm, func and pcomm are compared with constants",
     ),
-    "a string and func": ("str(arg7) != func", "func", "comm and func are compared with constants"),
+    "a string and func": (
+        "str(arg7) != func",
+        "func",
+        "comm, func and pcomm are compared with constants",
+    ),
     "strings cut differently": (
         "str(arg7, 3) == str(arg7, 4)",
         "str(arg7, 4)",

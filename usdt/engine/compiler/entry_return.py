@@ -45,6 +45,7 @@ from usdt.engine.compiler.ir import (
     StringMatches,
     can_fail,
     children,
+    of_kernel,
     why_unreadable,
 )
 from usdt.engine.compiler.outputs import Output
@@ -271,6 +272,8 @@ def _narrowed_output(output: Output) -> Node:
 
 def _narrowed(node: Node) -> Node:
     match node:
+        case Deref(kernel=True):
+            return node
         case Deref(address=address):
             return replace(node, address=_unsigned(address))
         case StringEqualsConst(address=address) if address is not None:
@@ -284,7 +287,7 @@ def _narrowed(node: Node) -> Node:
 
 
 def _unsigned(address: Node) -> Node:
-    if isinstance(address, RegisterAggregate):
+    if isinstance(address, RegisterAggregate) or of_kernel(address):
         return address
     return Convert(_narrowed(address), U32)
 

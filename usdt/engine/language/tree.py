@@ -50,7 +50,7 @@ ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall"
 MAX_HEIGHT = 100  # levels of a tree
 
 BUILTINS = frozenset(
-    "caller cgroup comm cpu duration func gid kstack pid tid ts uid ustack".split()  # noqa: SIM905
+    "caller cgroup comm cpu duration func gid kstack pcomm pid ppid tid ts uid ustack".split()  # noqa: SIM905
 )
 
 #: The item that stands for all arguments; an argument of this name hides it.

@@ -249,13 +249,13 @@ class RecordEmitter:
         elif output.length is not None:
             asm.store(*self._slot(output, R1), output.size)
         emitter.value(output.node)
-        kernel = of_kernel(output.node) and self.plan.kernel
-        if kernel and string:
+        kernel = of_kernel(output.node)
+        tag = kernel and string and self.plan.kernel
+        if tag:
             asm.jump(Jump.EQ, R0, 0, null)
         asm.mov(R3, R0)
         constant = string or isinstance(output.length, Number)
         size = output.read_size if constant else self._length(output, output.size, fail)
-        tag = kernel and string
         emitter.read_to(helper, R7, _offset(output) + 8, size, kernel=kernel, tag=tag)
         asm.jump(Jump.SLT, R0, 0, fail)
         if string:

@@ -13,7 +13,7 @@ from usdt.arch.locations import (
     ValueType,
 )
 from usdt.base.error_numbers import ERROR_NUMBERS
-from usdt.base.errors import BtfError, LanguageError
+from usdt.base.errors import BtfError, LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.engine.compiler.constant_folding import fold
@@ -49,7 +49,9 @@ from usdt.engine.compiler.resolve.names import (
 )
 from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.compiler.resolve.strings import StringComparisons
+from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS, expression_of, task_scope
 from usdt.engine.compiler.value_names import Errno, ErrnoOrAddress
+from usdt.engine.language import parse_expression
 from usdt.engine.language.c_type_names import NAMED_TYPES
 from usdt.engine.language.tree import (
     Binary,
@@ -96,6 +98,8 @@ class Resolver(StringComparisons):
         match tree:
             case Integer():
                 return resolve_integer(tree)
+            case Name(name=name) if name in TASK_BUILTINS and name not in self.scope.arguments:
+                return self._of_task(tree)
             case Name():
                 return resolve_name(tree, self.scope)
             case Unary():
@@ -116,6 +120,19 @@ class Resolver(StringComparisons):
                 return resolve_register(tree, self.scope)
             case Call():
                 raise self.scope.error(tree, _MISPLACED[tree.function])
+
+    def _of_task(self, tree: Name) -> Node:
+        # The type is known to the kernel's BTF, not to the type information of the probe.
+        if tree.at_return:
+            return resolve_name(tree, self.scope)
+        try:
+            inner = parse_expression(expression_of(tree.name)).expression
+            node = Resolver(task_scope()).resolve(inner)
+        except LanguageError as err:
+            raise self.scope.error(tree, f"{tree.name}: {err.reason}") from err
+        except TracingError as err:
+            raise self.scope.error(tree, f"{tree.name}: {err}") from err
+        return replace(node, type_id=None) if isinstance(node, Deref | LValue) else node
 
     def _unary(self, tree: Unary) -> Node:
         if tree.op == "&":

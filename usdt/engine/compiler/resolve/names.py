@@ -39,6 +39,7 @@ from usdt.engine.compiler.ir import (
     bounds,
     wrap,
 )
+from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
 from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE, Text
 
@@ -237,7 +238,16 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 
 def _nearest(name: str, scope: Scope) -> str:
-    known = [*scope.arguments, *INTEGER_BUILTINS, DURATION, "caller", "comm", "func", *_STACKS]
+    known = [
+        *scope.arguments,
+        *INTEGER_BUILTINS,
+        DURATION,
+        "caller",
+        *TASK_BUILTINS,
+        "comm",
+        "func",
+        *_STACKS,
+    ]
     constants = [
         text for one in scope.arguments.values() if one.names for _, text in one.names.every
     ]

@@ -101,6 +101,9 @@ class OperandResolver(ABC):
 
     def string_address(self, tree: Expression) -> Node | None:
         """Return the address of an expression that is a string without str(); None for others."""
+        if isinstance(tree, Name) and tree.name == "pcomm" and "pcomm" not in self.scope.arguments:
+            node = self.resolve(tree)
+            return address_of_lvalue(node) if isinstance(node, LValue) else node
         if isinstance(tree, Name) and tree.name in self.scope.arguments:
             argument = self.scope.arguments[tree.name]
             if argument.display is Display.STRING:
@@ -145,7 +148,10 @@ def address_of_lvalue(lvalue: LValue) -> Node:
 
 
 def is_string(tree: Expression) -> bool:
-    """Return True if ``tree`` is a string by its syntax: a constant, ``comm``, ``func``, str()."""
+    """Return True if ``tree`` is a string by its syntax: a constant, ``comm``, str(), ….
+
+    ``func`` and ``pcomm`` are, too.
+    """
     if isinstance(tree, Name):
-        return tree.name in ("comm", "func")
+        return tree.name in ("comm", "func", "pcomm")
     return isinstance(tree, Text) or (isinstance(tree, Call) and tree.function == "str")

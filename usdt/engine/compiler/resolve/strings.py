@@ -74,7 +74,7 @@ class StringComparisons(ArrayComparisons):
         if not isinstance(tree.left, Call) or not isinstance(tree.right, Call):
             side = tree.left if isinstance(tree.left, Name) else tree.right
             raise self.scope.error(
-                side, 'comm and func are compared with constants, as in comm == "nginx"'
+                side, 'comm, func and pcomm are compared with constants, as in comm == "nginx"'
             )
         return self._compare_two(tree.left, tree.right, equal=equal)
 

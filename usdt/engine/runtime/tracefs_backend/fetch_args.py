@@ -14,6 +14,7 @@ from usdt.arch.locations import (
     Address,
     AtFunctionReturn,
     Constant,
+    CurrentTask,
     ForReturn,
     Memory,
     Register,
@@ -248,6 +249,8 @@ def _why(node: Node) -> str:
     match node:
         case Unavailable(reason=reason) | ArgumentValue(fetch=Unreadable(reason=reason)):
             return reason
+        case ArgumentValue(fetch=CurrentTask()):
+            return "the kernel's structures of the task"
         case ArgumentValue(fetch=Address()):
             return "the address of a symbol"
         case ArgumentValue(fetch=AtFunctionReturn() | ForReturn()):

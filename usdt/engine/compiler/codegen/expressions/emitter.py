@@ -8,6 +8,7 @@ from usdt.arch.locations import (
     Captured,
     Constant,
     ContextArea,
+    CurrentTask,
     Memory,
     Register,
     TypedContextWord,
@@ -78,6 +79,8 @@ class ExpressionEmitter(OperandEmitter):
                 self.record_bytes(fetch)
             case ArgumentValue(fetch=Memory(kernel=True) | TypedContextWord() as fetch, type=kind):
                 self.read_kernels(fetch, kind)
+            case ArgumentValue(fetch=CurrentTask()):
+                self.asm.call(Helper.GET_CURRENT_TASK)
             case ArgumentValue(fetch=Unreadable()) | Unavailable() | RegisterAggregate():
                 self.asm.goto(self.fail)
             case ArgumentValue(fetch=fetch, type=kind):

@@ -1,10 +1,10 @@
 """Code for reads of memory, and temporaries on the BPF stack.
 
 User and kernel memory have different read helpers. At a user probe, all addresses are in the
-process. At a kernel probe, the highest bit of an address tells them apart on most CPUs: only
-kernel addresses have it. Where the address spaces overlap (s390x) or are divided elsewhere (32-bit
-CPUs), a pointer by the kernel's types is read as a kernel address first, and as a user address if
-that fails; every other address is a user address.
+process, except pointers by the kernel's types. At a kernel probe, the highest bit of an address
+tells them apart on most CPUs: only kernel addresses have it. Where the address spaces overlap
+(s390x) or are divided elsewhere (32-bit CPUs), a pointer by the kernel's types is read as a kernel
+address first, and as a user address if that fails; every other address is a user address.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class MemoryReadEmitter:
         self.sleepable = sleepable
         self.fail = fail
         # How to read at any address, and at a pointer by the kernel's types.
-        self._read_address = self._read_pointer = self._read_directly
+        self._read_address, self._read_pointer = self._read_directly, self._read_kernel
         if kernel and (_ADDRESS_SPACES_DISJOINT if split is None else split):
             self._read_address = self._read_pointer = self._read_by_highest_bit
         elif kernel:
@@ -205,6 +205,13 @@ class MemoryReadEmitter:
         prepare()
         self._call(helper, done, tag=tag)
 
+    def _read_kernel(
+        self, helper: Helper, prepare: Callable[[], None], done: str, *, tag: bool
+    ) -> None:
+        del done, tag  # the pointer is the kernel's: at a user probe, one of its own structures
+        prepare()
+        self.asm.call(_KERNEL_HELPER[helper])
+
     def _read_by_highest_bit(
         self, helper: Helper, prepare: Callable[[], None], done: str, *, tag: bool
     ) -> None:
@@ -276,7 +283,7 @@ class MemoryReadEmitter:
     def read(self, kind: ValueType, *, kernel: bool = False) -> None:
         """Read the number at the address in r3 into r0; ``kernel`` as in read_to()."""
         asm = self.asm
-        if self.sleepable:
+        if self.sleepable and not kernel:
             slot = self.push(R3)
             done = asm.new_label("read")
             self.read_to(Helper.PROBE_READ_USER, R10, READ_SLOT, kind.size)
