@@ -1,4 +1,4 @@
-"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), prctl(2), mount(2).
+"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), prctl(2), fsmount(2).
 
 Attributes of bpf(2) are packed from plain values, so no C structure is declared twice: the layout
 is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value is
@@ -12,9 +12,10 @@ import errno
 import struct
 from typing import TYPE_CHECKING
 
+from usdt.base.closeable import FD
 from usdt.base.errors import SyscallError
 from usdt.base.machine import PROCESS_MACHINE
-from usdt.bpf._uapi import SYSCALLS, Command
+from usdt.bpf._uapi import MOUNT_SYSCALLS, SYSCALLS, Command
 from usdt.bpf.capabilities import privilege_hint
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = (
     "bpf",
     "bpf_attribute",
     "die_with_parent",
-    "mount",
+    "mount_privately",
     "perf_attribute",
     "perf_event_open",
     "prlimit_memlock",
@@ -44,6 +45,8 @@ _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_
 
 _BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
 
+_FSOPEN_CLOEXEC = _FSMOUNT_CLOEXEC = 1  # include/uapi/linux/mount.h
+_FSCONFIG_CMD_CREATE = 6
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 # A command fails with EAGAIN when a signal interrupts the verifier. Like libbpf, try again, but not
@@ -147,14 +150,25 @@ def die_with_parent(number: int) -> None:
     _checked(int(_libc.prctl(_PR_SET_PDEATHSIG, *words)), "prctl(PR_SET_PDEATHSIG)")
 
 
-def mount(source: str, target: str, fstype: str) -> None:
-    """Mount a file system without options.
+def mount_privately(fstype: str) -> FD:
+    """Mount a file system where no path leads to, and return its root folder.
+
+    The mount is gone when the descriptor is closed, and when the process ends.
 
     Raises:
-        SyscallError: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel has no such file system.
+        SyscallError: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel has no such file system,
+            ENOSYS before Linux 5.2.
     """
-    names = (source.encode(), target.encode(), fstype.encode())
-    _checked(int(_libc.mount(*names, ctypes.c_ulong(0), None)), f"mount({target})")
+    fsopen, fsconfig, fsmount = MOUNT_SYSCALLS
+    with FD(_call("fsopen", fsopen, fstype.encode(), _FSOPEN_CLOEXEC)) as context:
+        number = context.fileno()
+        _call("fsconfig", fsconfig, number, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return FD(_call("fsmount", fsmount, number, _FSMOUNT_CLOEXEC, 0))
+
+
+def _call(name: str, number: int, *words: int | bytes | None) -> int:
+    result = _libc.syscall(ctypes.c_long(number), *words)
+    return _checked(int(result), name)
 
 
 def prlimit_memlock(size: int) -> None:

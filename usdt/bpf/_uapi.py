@@ -15,6 +15,7 @@ __all__ = (
     "BPF_F_SLEEPABLE",
     "BPF_F_UPROBE_MULTI_RETURN",
     "ENOTSUPP",
+    "MOUNT_SYSCALLS",
     "PERF_ATTR_SIZE",
     "SYSCALLS",
     "AttachType",
@@ -39,6 +40,11 @@ SYSCALLS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("sparc", "sparc64"), (349, 327)),
     "generic": (280, 241),  # arm64, riscv, loongarch
 }
+
+# fsopen, fsconfig, fsmount: system calls since Linux 5.1 have the same numbers on all CPUs, but for
+# the offset of MIPS.
+_OFFSET = {"mips64": 5000, "mips64el": 5000, "mips": 4000, "mipsel": 4000}.get(PROCESS_MACHINE, 0)
+MOUNT_SYSCALLS = (430 + _OFFSET, 431 + _OFFSET, 432 + _OFFSET)
 
 # asm-generic/ioctl.h: the direction is in bits 30 and 31. On these CPUs it has three bits, and
 # "none" is not 0 (arch/*/include/uapi/asm/ioctl.h).

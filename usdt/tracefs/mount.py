@@ -1,16 +1,24 @@
 """tracefs, the file system of the kernel's event tracer: find its mount point, or mount it.
 
+A mount of our own is attached to no folder (fsmount(2), Linux 5.2): nobody else sees it, several
+runs do not depend on one another, and nothing is left of it, however the process ends.
+
 It has the definitions of probe events, the formats of events and the error log.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, SyscallError, TracingError
-from usdt.bpf._syscall import mount
+from usdt.bpf._syscall import mount_privately
+
+if TYPE_CHECKING:
+    from usdt.base.closeable import FD
 
 __all__ = ("MOUNT_POINT", "find_tracefs", "tracefs", "write_control")
 
@@ -38,31 +46,30 @@ def find_tracefs() -> Path | None:
 
 
 def tracefs() -> Path:
-    """Return the mount point of tracefs; mount it if it is not mounted.
+    """Return a path to tracefs: its mount point, or else a mount that only this process has.
+
+    That mount has no place in the file system. It ends with the process.
 
     Raises:
         TracingError: this process may not see it, or may not mount it.
         NotSupported: the kernel has no tracefs (CONFIG_TRACING).
     """
-    found = find_tracefs()
-    if found is not None:
-        return found
+    return find_tracefs() or Path(f"/proc/self/fd/{_own_mount().fileno()}")
+
+
+@functools.cache
+def _own_mount() -> FD:
     if not Path(MOUNT_POINT).is_dir():
         raise NotSupported("tracefs", None)
     try:
-        mount("tracefs", MOUNT_POINT, "tracefs")
+        return mount_privately("tracefs")
     except SyscallError as err:
         if err.errno == errno.ENODEV:
             raise NotSupported("tracefs", None) from err
-        if err.errno == errno.EBUSY and (
-            found := find_tracefs()
-        ):  # mounted by another process meanwhile
-            return found
         raise TracingError(
             f"{MOUNT_POINT}: tracefs is not mounted, or not visible to this user, and mounting it "
             f"failed: {err.strerror}; as root: mount -t tracefs tracefs {MOUNT_POINT}"
         ) from err
-    return Path(MOUNT_POINT)
 
 
 def write_control(path: Path, text: str) -> None:
