@@ -16,7 +16,18 @@ import pytest
 from fixtures import Fixture, build, start
 from patience import patient
 from skips import need_program
-from tracing_tools import USDT, leftovers, one_error, private, run_usdt, tracing, until, usdt
+from tracing_tools import (
+    USDT,
+    before_main,
+    leftovers,
+    one_error,
+    private,
+    run_usdt,
+    tracebacks,
+    tracing,
+    until,
+    usdt,
+)
 
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType
@@ -326,14 +337,11 @@ def test_an_interrupt_during_the_start(target: Fixture, milliseconds: int) -> No
         code = tool.process.wait(patient(10))
         tool.kill()
         # Python itself had not yet come to what is ours.
-        started = tool.errors != ["KeyboardInterrupt"]  # what it says while it imports site
-        said = "".join(tool.errors)
-        started = started and "Fatal Python error" not in said and "<frozen site>" not in said
-        if code == -signal.SIGINT or not started:
+        if code == -signal.SIGINT or before_main(tool.errors):
             assert not [line for line in tool.errors if "/cli/" in line], tool.errors
         else:
             assert code in (0, 130), tool.errors
-            assert not [line for line in tool.errors if "Traceback" in line], tool.errors
+            assert not tracebacks(tool.errors), tool.errors
 
 
 def test_the_end_of_a_process_that_fires_all_the_time() -> None:

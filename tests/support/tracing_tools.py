@@ -28,12 +28,13 @@ from usdt.bpf._syscall import bpf_attribute
 from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = (
     "KPROBE",
     "USDT",
     "Tool",
+    "before_main",
     "bias",
     "by_thread",
     "leftovers",
@@ -41,6 +42,7 @@ __all__ = (
     "private",
     "run_usdt",
     "semaphores",
+    "tracebacks",
     "tracing",
     "until",
     "usdt",
@@ -281,6 +283,23 @@ def by_thread(hits: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]
     for hit in hits:
         found.setdefault(hit["tid"], []).append(hit)
     return found
+
+
+def before_main(errors: Sequence[str]) -> bool:
+    """Whether a command ended before Python ran main(), by what it wrote.
+
+    A signal, or a limit that Python cannot live with, may meet it while it imports ``site`` or the
+    package.
+    """
+    text = "\n".join(errors)
+    imports = r'/(usdt|kprobe)", line \d+, in <module>\n(?!\s*sys\.exit)'
+    reasons = rf"Fatal Python error|<frozen site>|{imports}"
+    return text == "KeyboardInterrupt" or re.search(reasons, text) is not None
+
+
+def tracebacks(errors: Sequence[str]) -> list[str]:
+    """The tracebacks that a command wrote, but for those of Python itself."""
+    return [line for line in errors if "Traceback" in line and not before_main(errors)]
 
 
 class _Next(enum.IntEnum):
