@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from usdt.engine.api import sessions
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
-from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def attach(
     command: str | Sequence[str] | None = None,
     user: str | None = None,
     follow: bool = False,
-    buffer: int = DEFAULT_BUFFER,
+    buffer: int | None = None,
     backlog: int = DEFAULT_BACKLOG,
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
@@ -44,7 +44,7 @@ def attach(
             It runs when attach() returns, and is ended by SIGTERM when the events are closed.
         user: the user that ``command`` runs as, by name or number; by default that of this process.
         follow: also trace existing and future children of ``pid`` and ``command``.
-        buffer: bytes of the ring buffer.
+        buffer: bytes of the ring buffer; None: 8 MiB, or 64 MiB with user stacks.
         backlog: bytes of hits that are kept in memory until they are taken; hits that then do not
             fit ``buffer`` are counted as lost.
         max_string: bytes that str() keeps of a string.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
-from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
 from usdt.engine.language import parse_probe
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 from usdt.targets.listing_files import find_probes
@@ -53,7 +53,7 @@ def attach(
     user: str | None = None,
     all_processes: bool = False,
     follow: bool = False,
-    buffer: int = DEFAULT_BUFFER,
+    buffer: int | None = None,
     backlog: int = DEFAULT_BACKLOG,
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
@@ -73,7 +73,7 @@ def attach(
         user: the user that ``command`` runs as, by name or number; by default that of this process.
         all_processes: trace all processes.
         follow: also trace existing and future children of ``pid`` and ``command``.
-        buffer: bytes of the ring buffer.
+        buffer: bytes of the ring buffer; None: 8 MiB, or 64 MiB with user stacks.
         backlog: bytes of hits that are kept in memory until they are taken; hits that then do not
             fit ``buffer`` are counted as lost.
         max_string: bytes that str() keeps of a string.

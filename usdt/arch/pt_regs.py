@@ -16,6 +16,7 @@ __all__ = (
     "PT_REGS",
     "PT_REGS_X86_64",
     "instruction_pointer",
+    "pt_regs_size",
     "saved_registers",
 )
 
@@ -108,6 +109,11 @@ _ON_64_BIT = {
     ("mipsel", "mips64el"): _SAME,
     ("riscv32", "riscv64"): _SAME,
 }
+
+
+def pt_regs_size(machine: str) -> int:
+    """Return the bytes of a 64-bit kernel's ``struct pt_regs``, as far as :data:`PT_REGS` goes."""
+    return 8 + max(PT_REGS[machine].values())
 
 
 def saved_registers(machine: str, kernel: str = KERNEL_MACHINE) -> dict[str, int]:

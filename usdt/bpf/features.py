@@ -35,6 +35,7 @@ __all__ = (
     "have_raw_cookies",
     "have_ringbuf",
     "have_sleepable_uprobes",
+    "have_task_pt_regs",
     "have_uprobe_multi",
     "have_uprobe_pmu",
     "have_vmlinux_btf",
@@ -80,6 +81,18 @@ def have_cookies() -> bool:
 def have_sleepable_uprobes() -> bool:
     """Programs on uprobes that may take page faults. Linux 6.0, commit 8c7dcb84e3b7."""
     return _loads(_empty(flags=BPF_F_SLEEPABLE))
+
+
+@functools.cache
+def have_task_pt_regs() -> bool:
+    """bpf_task_pt_regs(), which needs BTF. Linux 5.15, commit dd6e10fbd9fb."""
+    asm = Assembler()
+    asm.call(Helper.GET_CURRENT_TASK_BTF)
+    asm.mov(R1, R0)
+    asm.call(Helper.TASK_PT_REGS)
+    asm.mov(R0, 0)
+    asm.exit()
+    return _loads(ProgramSpec(asm.assemble(), ProgType.KPROBE, AttachType.NONE, 0, "probe"))
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from usdt.engine.cli.options import (
     string_option,
     struct_option,
     target_options,
+    unwind_options,
 )
 
 __all__ = ("record",)
@@ -50,6 +51,7 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
 @string_option
 @struct_option
 @stack_kinds
+@unwind_options
 @click.option(
     "--buffer",
     type=SIZE,

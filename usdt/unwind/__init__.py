@@ -4,7 +4,6 @@ rules            where a function's caller has its registers: one row of a table
 instructions     call frame instructions → rows
 frame_table      ``.eh_frame``, ``.eh_frame_hdr`` and ``.debug_frame`` of a file
 expressions      DWARF expressions in rows
-cpu              registers and conventions of x86-64 and arm64
 thread_state     what was recorded of a thread: registers and the top of its stack
 unwinder         the state of a thread → return addresses
 """

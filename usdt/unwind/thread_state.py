@@ -5,25 +5,19 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from usdt.arch.pt_regs import PT_REGS
+from usdt.arch.pt_regs import PT_REGS, pt_regs_size
+from usdt.arch.unwinding import CPUS, STACK_UNIT, Cpu
 from usdt.base.frozen import frozen
-from usdt.unwind.cpu import CPUS, Cpu
 from usdt.unwind.expressions import MemoryNotRead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("STACK_UNIT", "ThreadState", "saved_size")
+__all__ = ("ThreadState",)
 
-STACK_UNIT = 4096  # bytes: the copy of a stack begins at a multiple of it, at or below its top
 _USER32_CS = 0x23  # x86-64, <asm/segment.h>: the code segment of 32-bit programs
 _MODE32 = 0x10  # arm64, <asm/ptrace.h>: the bit of pstate in 32-bit programs
 _WORD = struct.Struct("<Q")
-
-
-def saved_size(machine: str) -> int:
-    """Return the bytes of ``struct pt_regs``; 0 for a CPU whose stacks cannot be unwound."""
-    return 8 + max(PT_REGS[machine].values()) if machine in CPUS else 0
 
 
 @frozen
@@ -51,14 +45,14 @@ class ThreadState:
         Args:
             machine: the kernel's CPU.
             saved: the bytes of ``struct pt_regs``.
-            stack: a copy of the stack from the last multiple of :data:`STACK_UNIT` on.
+            stack: a copy of the stack from the last multiple of ``STACK_UNIT`` on.
 
         Returns:
             None if stacks of the CPU, or of its 32-bit programs, cannot be unwound.
         """
-        slots = PT_REGS[machine]
-        if machine not in CPUS or len(saved) < saved_size(machine):
+        if machine not in CPUS or len(saved) < pt_regs_size(machine):
             return None
+        slots = PT_REGS[machine]
         name = machine
         if machine == "x86_64" and _WORD.unpack_from(saved, slots["cs"])[0] & 0xFFFF == _USER32_CS:
             name = "i386"

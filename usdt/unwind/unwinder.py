@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("CodeMap", "Unwound", "unwind")
 
 _MASK = (1 << 64) - 1
+_RETURN_PROBES = "[uprobes]"  # the mapping to which functions with return probes return
 _LONGEST_CALL = 7  # bytes of a call instruction on x86-64
 
 
@@ -226,8 +227,11 @@ class _Thread:
         )
 
     def _enter(self, pc: int, registers: dict[int, int]) -> None:
-        if self.code.module(pc) is None:
+        where = self.code.module(pc)
+        if where is None:
             raise _End(f"the return address {pc:#x} is not in a program or library")
+        if where == _RETURN_PROBES:
+            raise _End("a return probe has replaced the return address")
         self.pc, self.registers = pc, registers
         self._know_pc()
 

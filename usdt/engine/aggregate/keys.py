@@ -29,6 +29,7 @@ from usdt.engine.compiler.record.columns import (
     IntFormat,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StackKind,
     StringColumn,
     StructColumn,
@@ -142,7 +143,7 @@ class KeyField:
                 return struct.unpack(
                     f"={self.size // struct.calcsize(code)}{code}", data[: self.size]
                 )
-            case StructColumn() | StructListColumn() | UnavailableColumn():
+            case StackCopyColumn() | StructColumn() | StructListColumn() | UnavailableColumn():
                 raise TypeError(f"{self.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)

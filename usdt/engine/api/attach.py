@@ -12,7 +12,7 @@ from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_probes
-from usdt.engine.run.options import TargetOptions, TraceOptions, split_command
+from usdt.engine.run.options import TargetOptions, TraceOptions, ring_buffer_size, split_command
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
@@ -66,7 +66,7 @@ def target_options(
     )
 
 
-def trace_options(*, buffer: int, backlog: int, max_string: int) -> TraceOptions:
+def trace_options(*, buffer: int | None, backlog: int, max_string: int) -> TraceOptions:
     """Return the sizes that public functions have in common as one record.
 
     Raises:
@@ -74,7 +74,7 @@ def trace_options(*, buffer: int, backlog: int, max_string: int) -> TraceOptions
     """
     sizes = {"buffer": buffer, "backlog": backlog, "max_string": max_string}
     for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool):
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
             raise TypeError(f"{name} {size!r}: expected a number of bytes, an integer")
     return TraceOptions(buffer, max_string, backlog=backlog)
 
@@ -146,7 +146,7 @@ def open_events(
         return RingBufferSession(
             EventFormatter(stacks),
             accept=tasks,
-            buffer=options.buffer,
+            buffer=ring_buffer_size(options, requests),
             backlog=options.backlog,
             max_string=options.max_string,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from usdt.engine.api.stream import Stream
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_more
+from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
@@ -60,7 +62,11 @@ class Listeners:
     def _attach(self, request: ProbeText) -> None:
         if self._open is None:
             attached, release = attach_and_release(
-                self._stacks, self._targets, [request], self._session, self._options
+                self._stacks,
+                self._targets,
+                [request],
+                functools.partial(self._session, request),
+                self._options,
             )
             stream: Stream[tuple[_Listener, Event]] = Stream(
                 attached.targets, release, lambda: self._stacks.observe(())
@@ -73,12 +79,12 @@ class Listeners:
         attached = self._open.attached
         self._open.stream.extend(lambda: attach_more(attached, [request], self._options))
 
-    def _session(self, tasks: TaskFilter) -> _ListenerSession:
+    def _session(self, request: ProbeText, tasks: TaskFilter) -> _ListenerSession:
         options = self._options
         return _ListenerSession(
             self._form,
             accept=tasks,
-            buffer=options.buffer,
+            buffer=ring_buffer_size(options, [request]),
             backlog=options.backlog,
             max_string=options.max_string,
         )

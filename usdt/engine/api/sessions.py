@@ -13,7 +13,7 @@ from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_line
 from usdt.engine.api.aggregates import Aggregate
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
 from usdt.engine.api.listeners import Listeners
-from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_BUFFER, DEFAULT_STRING
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
 from usdt.engine.language import parse_items
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 
@@ -69,7 +69,7 @@ class Session:
         pid: int | Iterable[int] | None = None,
         all_processes: bool = False,
         follow: bool = False,
-        buffer: int = DEFAULT_BUFFER,
+        buffer: int | None = None,
         backlog: int = DEFAULT_BACKLOG,
         max_string: int = DEFAULT_STRING,
         library_timeout: float | None = LIBRARY_TIMEOUT,

@@ -15,9 +15,10 @@ from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import SIZE, Seconds
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
-    DEFAULT_BUFFER,
+    DEFAULT_STACK,
     DEFAULT_STRING,
     DEFAULT_STRUCT,
+    UNWIND_METHODS,
 )
 from usdt.engine.run.options import (
     LIBRARY_TIMEOUT,
@@ -66,6 +67,7 @@ __all__ = (
     "struct_option",
     "target_options",
     "trace_options",
+    "unwind_options",
 )
 
 # Attach methods of uprobes and of kernel functions. Probes ignore methods of other kinds.
@@ -125,10 +127,12 @@ def parse_options(
         values["user"],
     )
     trace = TraceOptions(
-        values.get("buffer", DEFAULT_BUFFER),
+        values.get("buffer"),
         values["max_string"],
         values.get("max_struct", TraceOptions().max_struct),
         stacks_of(values),
+        values.get("unwind", "auto"),
+        values.get("stack_bytes", DEFAULT_STACK),
         values["via"],
         keys,
         aggregated,
@@ -268,6 +272,23 @@ stack_options = combined(
     lines_option,
 )
 
+#: Adds --unwind and --stack-bytes (``stack_bytes``).
+unwind_options = combined(
+    click.option(
+        "--unwind",
+        type=click.Choice(UNWIND_METHODS),
+        default="auto",
+        show_default=True,
+        help="Unwind user stacks by unwind tables (dwarf), or by frame pointers (fp).",
+    ),
+    click.option(
+        "--stack-bytes",
+        type=SIZE,
+        default=DEFAULT_STACK,
+        help="Copy this much of each user stack, to unwind it by unwind tables; default 16K.",
+    ),
+)
+
 #: Adds --max-string (``max_string``, bytes).
 string_option = click.option(
     "--max-string",
@@ -292,8 +313,7 @@ struct_option = click.option(
 buffer_option = click.option(
     "--buffer",
     type=SIZE,
-    default=DEFAULT_BUFFER,
-    help="Size of the ring buffer, default 8M.",
+    help="Size of the ring buffer; default 8M, or 64M if user stacks are copied.",
 )
 
 #: Adds --backlog (``backlog``, bytes).
@@ -313,6 +333,7 @@ trace_options = combined(
     string_option,
     struct_option,
     stack_options,
+    unwind_options,
     click.option(
         "-s",
         "--sequence",

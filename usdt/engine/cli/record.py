@@ -17,6 +17,7 @@ from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
 from usdt.engine.run.attach import uprobe_method
+from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
@@ -106,12 +107,14 @@ class RecordJob:
             self._recorder,
             self._build_id,
             accept=tasks,
-            buffer=trace.buffer,
+            buffer=ring_buffer_size(trace, self._options.requests),
             backlog=trace.backlog,
             max_string=trace.max_string,
             max_struct=trace.max_struct,
             via=uprobe_method(trace),
             stacks=trace.stacks,
+            unwind=trace.unwind,
+            stack_bytes=trace.stack_bytes,
         )
 
     def begin(self, output: OutputFile) -> None:

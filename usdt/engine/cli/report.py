@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line, report_losses
@@ -82,7 +83,8 @@ def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshot
         output_file = stack.enter_context(OutputFile(options.output))
         reader = stack.enter_context(Reader.open(path))
         order = reader.header.byteorder if reader.header else sys.byteorder
-        stacks = stack.enter_context(RecordedStacks(symbols, order, lines=options.lines))
+        machine = reader.header.machine if reader.header else KERNEL_MACHINE
+        stacks = stack.enter_context(RecordedStacks(symbols, order, machine, lines=options.lines))
         say(_Report(reader, output_file, stacks, path, options).main())
     return 0
 

@@ -20,6 +20,7 @@ from usdt.engine.output.formatters import JsonFormatter, TextFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import uprobe_method
+from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.run.registry import kind_of
 from usdt.engine.spans.session import SpanSession
 from usdt.engine.spans.spec import span_spec
@@ -132,7 +133,7 @@ class SpanJob:
             self._spec,
             cast("Formatter", _Measured(self._formatter())),
             accept=tasks,
-            buffer=trace.buffer,
+            buffer=ring_buffer_size(trace, self._options.requests),
             backlog=trace.backlog,
             max_string=trace.max_string,
             max_struct=trace.max_struct,

@@ -11,11 +11,12 @@ import click
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
+from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import uprobe_method
-from usdt.engine.run.options import TRACEFS
+from usdt.engine.run.options import TRACEFS, ring_buffer_size
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
@@ -108,12 +109,14 @@ class PrintJob:
             return self._without_bpf(tasks)
         settings: dict[str, Any] = {
             "accept": tasks,
-            "buffer": trace.buffer,
+            "buffer": ring_buffer_size(trace, self._options.requests),
             "backlog": trace.backlog,
             "max_string": trace.max_string,
             "max_struct": trace.max_struct,
             "via": uprobe_method(trace),
             "stacks": trace.stacks,
+            "unwind": trace.unwind,
+            "stack_bytes": trace.stack_bytes,
         }
         if self._in_sequence:
             from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only for -s
@@ -129,7 +132,7 @@ class PrintJob:
         session = TracefsSession(
             self._formatter,
             accept=tasks,
-            buffer=trace.buffer,
+            buffer=trace.buffer or DEFAULT_BUFFER,
             backlog=trace.backlog,
             max_string=trace.max_string,
         )

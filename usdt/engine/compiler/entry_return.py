@@ -60,6 +60,7 @@ from usdt.engine.compiler.record.columns import (
     IntColumn,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -333,7 +334,9 @@ class CaptureRewriter:
     def output(self, output: Output) -> Output:
         """Return the output at the return instead of ``output``."""
         match output.column:
-            case CommColumn() | ConstColumn() | UnavailableColumn() | StackColumn():
+            case CommColumn() | ConstColumn() | UnavailableColumn():
+                return output
+            case StackColumn() | StackCopyColumn():
                 return output
             case IntColumn() | SymbolColumn() | FloatColumn():
                 return self._computed(output)

@@ -1,23 +1,37 @@
-"""Limits of records and of the values in them; defaults of options. This module imports nothing."""
+"""Limits of records and of the values in them; defaults of options."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = (
+    "COPIES_BUFFER",
     "DEFAULT_BACKLOG",
     "DEFAULT_BUFFER",
+    "DEFAULT_STACK",
     "DEFAULT_STRING",
     "DEFAULT_STRUCT",
     "FIRST_ADDRESS",
     "MAX_FRAMES",
     "MAX_OUTPUTS",
     "MAX_READ",
+    "MAX_STACK",
+    "UNWIND_METHODS",
+    "UnwindMethod",
 )
 
 DEFAULT_BACKLOG = 64 << 20  # bytes of records that are copied from the buffer and wait
+COPIES_BUFFER = 64 << 20  # bytes of the ring buffer if stacks are copied: 20 KiB for each hit
 DEFAULT_BUFFER = 8 << 20  # bytes of the ring buffer
+DEFAULT_STACK = 16384  # bytes of a user stack that are copied by default
 DEFAULT_STRING = 128  # bytes that str() keeps by default
 DEFAULT_STRUCT = 4096  # bytes that are kept of a structure by default
 FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL; the lowcore on s390x
 MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
 MAX_OUTPUTS = 64  # values of a record: bits of the bitmap of unreadable values
 MAX_READ = 1 << 16  # bytes of one string, buffer or structure
+MAX_STACK = 56 << 10  # bytes of a user stack that are copied
+
+UnwindMethod = Literal["auto", "dwarf", "fp"]
+#: How user stacks are unwound: by unwind tables where that is possible; by them; by frame pointers.
+UNWIND_METHODS: tuple[UnwindMethod, ...] = ("auto", "dwarf", "fp")

@@ -157,14 +157,15 @@ _BUILTINS: dict[str, Callable[[Name, str, Scope], Output]] = {
     "caller": _caller,
     "comm": lambda _, key, __: Output(key, CommColumn()),
     "func": lambda _, key, scope: Output(key, ConstColumn(scope.function)),
-    "kstack": lambda _, key, __: stack_output("kstack", key),
-    "ustack": lambda _, key, __: stack_output("ustack", key),
+    "kstack": lambda _, key, scope: stack_output("kstack", scope, key),
+    "ustack": lambda _, key, scope: stack_output("ustack", scope, key),
 }
 
 
-def stack_output(kind: StackKind, key: str = "") -> Output:
+def stack_output(kind: StackKind, scope: Scope, key: str = "") -> Output:
     """Return the output of a stack; its default key is the kind."""
-    return Output(key or kind, StackColumn(kind, WORD * MAX_FRAMES))
+    copy = scope.stack_copy() if kind == "ustack" and scope.stack_copy else None
+    return Output(key or kind, copy or StackColumn(kind, WORD * MAX_FRAMES))
 
 
 def unavailable_output(key: str, node: Unavailable) -> Output:

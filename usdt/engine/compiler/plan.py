@@ -24,9 +24,10 @@ from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, with_result, without_args
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.record.columns import StackCopyColumn
     from usdt.engine.compiler.resolve import TypeProvider
     from usdt.engine.language.tree import Item
 
@@ -107,6 +108,7 @@ def make_plan(
     function: str = "",
     types: TypeProvider | None = None,
     stacks: Sequence[StackKind] = (),
+    stack_copy: Callable[[], StackCopyColumn | None] | None = None,
     kernel: bool = False,
     whole_call: bool = False,
     duration: Node | None = None,
@@ -126,6 +128,7 @@ def make_plan(
         function: the value of ``func``; by default the probe's name.
         types: resolves members and named types; None if no type information is available.
         stacks: stacks to record in addition to the items: ``ustack``, ``kstack``.
+        stack_copy: as in :class:`Scope`.
         kernel: whether addresses may be in the kernel.
         whole_call: whether the hit is the return of a system call, whose arguments are shown
             beside ``return`` if no other value is asked for.
@@ -148,6 +151,7 @@ def make_plan(
         types,
         duration,
         registers or ContextRegisters(),
+        stack_copy,
     )
     if "return" in named:
         items = [replace(item, expression=with_result(item.expression)) for item in items]
@@ -163,7 +167,7 @@ def make_plan(
     predicates = [node for node in nodes if not (isinstance(node, Number) and node.value)]
     predicates.sort(key=can_fail)  # cheap predicates first: those that cannot fail read no memory
     shown = list(outputs.values())
-    shown += [stack_output(kind) for kind in stacks if kind not in outputs]
+    shown += [stack_output(kind, scope) for kind in stacks if kind not in outputs]
     if len(shown) > MAX_OUTPUTS:
         raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
     whole = whole_call and list(outputs)[: len(every)] == [item.name for item in every]

@@ -11,12 +11,13 @@ from usdt.engine.compiler.ir import U32, U64
 from usdt.engine.compiler.limits import DEFAULT_STRING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from usdt.arch.locations import ValueType
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument, Display
     from usdt.engine.compiler.ir import ArgumentValue, Node
+    from usdt.engine.compiler.record.columns import StackCopyColumn
     from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.language.tree import Cast, Expression, Index, Member, Unary
 
@@ -107,6 +108,8 @@ class Scope:
         types: resolves members and named types; None if no type information is available.
         duration: the value of ``duration`` at the end of a pair; None at all other probes.
         registers: the registers of the context, and the return address.
+        stack_copy: returns the column of a copy of the user stack; None, or if it returns None: the
+            kernel records what it unwinds by frame pointers.
     """
 
     text: str
@@ -119,6 +122,7 @@ class Scope:
     types: TypeProvider | None = None
     duration: Node | None = None
     registers: ContextRegisters = ContextRegisters()
+    stack_copy: Callable[[], StackCopyColumn | None] | None = None
 
     def error(self, where: Expression, reason: str) -> LanguageError:
         """Return an error that points at ``where``."""

@@ -30,7 +30,7 @@ from usdt.engine.compiler.entry_return import (
 from usdt.engine.compiler.ir import DURATION, U64, ArgumentValue, Builtin, Compare, Number
 from usdt.engine.compiler.outputs import Output
 from usdt.engine.compiler.plan import ProbePlan, placed
-from usdt.engine.compiler.record.columns import IntColumn, StackColumn
+from usdt.engine.compiler.record.columns import IntColumn, StackColumn, StackCopyColumn
 from usdt.engine.compiler.record.layout import DURATION_OFFSET, HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def split_span(plan: ProbePlan, end_probe: str) -> SpanPlans:
 
 def _at_end(output: Output) -> bool:
     parts: Sequence[Node] = [output.node] if output.length is None else [output.node, output.length]
-    return isinstance(output.column, StackColumn) or any(map(needs_return, parts))
+    return isinstance(output.column, StackColumn | StackCopyColumn) or any(map(needs_return, parts))

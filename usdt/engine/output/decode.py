@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 from usdt.base.errors import TracingError
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
 from usdt.engine.compiler.record.columns import (
+    STACK_COPY,
     WORD,
     ArrayColumn,
     BufferColumn,
@@ -31,6 +32,7 @@ from usdt.engine.compiler.record.columns import (
     IntFormat,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -272,6 +274,8 @@ def _expression(index: int, bit: int, field: RecordField, form: Formatter, order
             return form.array(value, length, order + column.element_code)
         case StackColumn():
             return form.stack(column.kind, value, length)
+        case StackCopyColumn():
+            return form.stack(STACK_COPY, value, length)
         case FloatColumn():
             expression = form.floating(value)
         case BytesColumn():

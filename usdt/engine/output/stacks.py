@@ -1,9 +1,10 @@
-"""Stacks: recorded addresses, the symbols of their frames, and their formats.
+"""Stacks: what was recorded of them, the symbols of their frames, and their formats.
 
-The kernel records addresses, the innermost first (``bpf_get_stack``, ``BPF_MAP_TYPE_STACK_TRACE``).
-It unwinds by frame pointers only. Symbols of kernel addresses come from
-:mod:`usdt.engine.output.kernel_symbols`, those of user addresses from a :class:`UserSymbols`, which
-the target provider supplies.
+The kernel records addresses, the innermost first (``bpf_get_stack``, ``BPF_MAP_TYPE_STACK_TRACE``);
+it unwinds by frame pointers only. Or it records registers and a copy of the stack, to be unwound
+when the stack is shown. Symbols of kernel addresses come from
+:mod:`usdt.engine.output.kernel_symbols`, those of user addresses, and the unwinding, from a
+:class:`UserSymbols`, which the target provider supplies.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.arch.locations import Unreadable
+from usdt.arch.pt_regs import pt_regs_size
+from usdt.arch.unwinding import CPUS
 from usdt.base.closeable import Closeable
+from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.text import printable
 from usdt.engine.compiler.record.columns import (
+    STACK_COPY,
     StackColumn,
+    StackCopyColumn,
     StructColumn,
     StructListColumn,
     SymbolColumn,
 )
 from usdt.engine.language.tree import Call, Name, walk
-from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
+from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.record.columns import Column, StackKind, SymbolKind
+    from usdt.engine.compiler.record.columns import Column, StackKind, StackSource, SymbolKind
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
@@ -37,6 +44,7 @@ __all__ = (
     "addresses_in",
     "no_frames",
     "no_frames_folded",
+    "shows_user_stacks",
     "wants_user_symbols",
 )
 
@@ -62,6 +70,9 @@ class UserSymbols(Protocol):
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of an address."""
 
+    def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
+        """Return the stack of a thread, from ``struct pt_regs`` and a copy of its stack."""
+
     def observe(self, pid: int) -> bool:
         """Record the current mappings of a process; return whether they have changed."""
 
@@ -80,6 +91,7 @@ class StackResolver(Closeable):
             None, user addresses stay numbers.
         kernel: the kernel's symbols; None reads /proc/kallsyms when first needed.
         order: byte order of recorded stacks: "=" (this machine's), "<" or ">".
+        machine: the CPU of the kernel that recorded them.
         lines: show source lines, and inlined functions as frames of their own.
 
     Attributes:
@@ -92,11 +104,13 @@ class StackResolver(Closeable):
         kernel: KernelSymbols | None = None,
         order: str = "=",
         *,
+        machine: str = KERNEL_MACHINE,
         lines: bool = False,
     ) -> None:
         self.wanted = False
         self._lines = lines
         self._order = order
+        self._machine = machine
         self._make_user = user
         self._user: UserSymbols | None = None
         self._kernel = kernel
@@ -180,27 +194,38 @@ class StackResolver(Closeable):
 
     # ------------------------------------------------------------ records
 
-    def text(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
+    def text(self, kind: StackSource, pid: int, data: bytes, length: int) -> str:
         """Return a recorded stack as text: one line per frame, each preceded by a newline."""
         found = self._rendered(_stack_text, kind, pid, data, length)
         return str(found)
 
-    def json(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
+    def json(self, kind: StackSource, pid: int, data: bytes, length: int) -> str:
         """Return a recorded stack as JSON: a list of objects, or an object with ``error``."""
         found = self._rendered(_stack_json, kind, pid, data, length)
         return str(found)
 
-    def fold(self, kind: StackKind, pid: int, data: bytes, length: int) -> str:
+    def fold(self, kind: StackSource, pid: int, data: bytes, length: int) -> str:
         """Return a recorded stack as ``outer;…;inner``."""
         return str(self._rendered(_stack_folded, kind, pid, data, length))
 
     def value(
-        self, kind: StackKind, pid: int, data: bytes, length: int
+        self, kind: StackSource, pid: int, data: bytes, length: int
     ) -> list[Frame] | Unreadable:
         """Return a recorded stack as frames, or the reason why there are none."""
         if length <= 0:
-            return Unreadable(no_frames(kind, length))
+            return Unreadable(no_frames("kstack" if kind == "kstack" else "ustack", length))
+        if kind == STACK_COPY:
+            return self._unwind(pid, data, length)
         return self.frames(kind, pid, addresses_in(data[:length], self._order))
+
+    def _unwind(self, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
+        user = self._user_symbols()
+        if user is None or self._machine not in CPUS:
+            return Unreadable("no frames: stacks of other CPUs cannot be unwound")
+        registers = pt_regs_size(self._machine)
+        stack = data[registers : registers + length]
+        found = user.unwind(pid, self._machine, data[:registers], stack)
+        return found or Unreadable(f"no frames: {found.reason}")
 
     def symbol_text(self, kind: SymbolKind, pid: int, address: int) -> str:
         """Return an address as text."""
@@ -213,11 +238,14 @@ class StackResolver(Closeable):
     def _rendered(
         self,
         render: Callable[[StackKind, list[Frame] | Unreadable], str],
-        kind: StackKind,
+        kind: StackSource,
         pid: int,
         data: bytes,
         length: int,
     ) -> str:
+        if kind == STACK_COPY:  # no two are equal
+            self.observe((pid,))
+            return render("ustack", self.value(kind, pid, data, length))
         key = (render, kind, pid, length, data)
         found = self._kept.get(key)
         if found is None:
@@ -234,11 +262,19 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
     match column:
         case StackColumn() | SymbolColumn():
             return column.kind in ("ustack", "ucaller")
+        case StackCopyColumn():
+            return True
         case StructColumn():
             return structures and not column.kernel
         case StructListColumn():
             return structures
     return False
+
+
+def shows_user_stacks(request: ProbeText) -> bool:
+    """Return whether a probe's items show stacks of processes."""
+    nodes = (node for item in request.items for node in walk(item.expression))
+    return any(isinstance(node, Name) and node.name == "ustack" for node in nodes)
 
 
 def wants_user_symbols(request: ProbeText) -> bool:
@@ -279,16 +315,28 @@ def no_frames_folded(kind: StackKind) -> str:
 def _stack_text(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return f"?({stack.reason})"
-    return "".join(f"\n{_INDENT}{frame_text(frame)}" for frame in stack)
+    lines = [*map(frame_text, stack)]
+    if reason := _incomplete(stack):
+        lines.append(f"({printable(reason)})")
+    return "".join(f"\n{_INDENT}{line}" for line in lines)
 
 
 def _stack_json(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return f'{{"error": {quote(stack.reason)}}}'
-    return f"[{', '.join(map(frame_json, stack))}]"
+    frames = [*map(frame_json, stack)]
+    if reason := _incomplete(stack):
+        frames.append(f'{{"error": {quote(reason)}}}')
+    return f"[{', '.join(frames)}]"
 
 
 def _stack_folded(kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return no_frames_folded(kind)
-    return folded(stack, kernel=kind == "kstack")
+    whole = folded(stack, kernel=kind == "kstack")
+    return f"[incomplete];{whole}" if _incomplete(stack) else whole
+
+
+def _incomplete(stack: list[Frame]) -> str:
+    # Why a stack ends before its outermost function; "" if it does not, or if that is not known.
+    return stack.reason if isinstance(stack, Stack) else ""

@@ -11,16 +11,18 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.ringbuf import HEADER, equal_runs
 from usdt.engine.compiler.record.columns import (
     Column,
     StackColumn,
+    StackCopyColumn,
     StackKind,
     StructColumn,
     StructListColumn,
     SymbolColumn,
 )
-from usdt.engine.output.frames import Frame
+from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.recording.blocks import KSYM, MAPS, MAX_CONTENT, Block, RecordingError, frame
@@ -74,6 +76,9 @@ class Snapshots(Protocol):
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
         """Return the frames of a stack, innermost first."""
 
+    def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
+        """Return the stack of a thread."""
+
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of an address."""
 
@@ -97,6 +102,8 @@ def _has_addresses(column: Column, kind: StackKind) -> bool:
     match column:
         case StackColumn() | SymbolColumn():
             return column.kind[0] == kind[0]  # u or k
+        case StackCopyColumn():
+            return kind == "ustack"
         case StructColumn() | StructListColumn():
             kernel = isinstance(column, StructColumn) and column.kernel
             return kernel is (kind == "kstack") and _has_code(column.shape)
@@ -112,7 +119,7 @@ def _has_code(shape: TypeSnapshot) -> bool:
 
 def wants_stacks(layout: RecordLayout) -> bool:
     """Return whether records of a layout contain stacks."""
-    return any(isinstance(field.column, StackColumn) for field in layout.fields)
+    return any(isinstance(field.column, StackColumn | StackCopyColumn) for field in layout.fields)
 
 
 def pids_in(data: bytes) -> set[int]:
@@ -224,6 +231,11 @@ class _Restored:
         self._symbols.notices.clear()
         return found
 
+    def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
+        if self._symbols is None or pid not in self._known:
+            return Stack((), "the mappings of the process were not recorded")
+        return self._symbols.unwind(pid, machine, registers, stack)
+
     def frame(self, pid: int, address: int) -> Frame:
         if self._symbols is None or pid not in self._known:
             return Frame(address)
@@ -244,17 +256,23 @@ class RecordedStacks(StackResolver):
     Args:
         symbols: makes the source of symbols when the first process is restored.
         byteorder: byte order of the recording.
+        machine: CPU of the kernel that was recorded.
         lines: show source lines, and inlined functions as frames of their own.
     """
 
     def __init__(
-        self, symbols: Callable[[], Snapshots], byteorder: str, *, lines: bool = False
+        self,
+        symbols: Callable[[], Snapshots],
+        byteorder: str,
+        machine: str = KERNEL_MACHINE,
+        *,
+        lines: bool = False,
     ) -> None:
         self._restored = _Restored(symbols)
         self._restored.lines = lines
         self._compressed = b""
         order = "<" if byteorder == "little" else ">"
-        super().__init__(lambda: self._restored, order=order, lines=lines)
+        super().__init__(lambda: self._restored, order=order, machine=machine, lines=lines)
 
     def take(self, block: Block) -> None:
         """Restore a block of kind MAPS or KSYM.

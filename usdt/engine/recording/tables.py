@@ -22,7 +22,7 @@ from usdt.engine.recording.blocks import RecordingError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind, SymbolKind
+    from usdt.engine.compiler.record.columns import StackSource, SymbolKind
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.output.formatters.formatter import FieldSource
     from usdt.engine.output.stacks import StackResolver
@@ -67,7 +67,7 @@ class CsvFormatter(EventFormatter):
         """Return the expression of the thread's name, which is quoted like any other text."""
         return "contexts[key][1]"
 
-    def stack(self, kind: StackKind, value: str, length: str) -> str:
+    def stack(self, kind: StackSource, value: str, length: str) -> str:
         """Return the expression of a stack in one cell, outermost frame first."""
         return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"
 

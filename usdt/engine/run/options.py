@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.compiler.limits import (
+    COPIES_BUFFER,
     DEFAULT_BACKLOG,
     DEFAULT_BUFFER,
+    DEFAULT_STACK,
     DEFAULT_STRING,
     DEFAULT_STRUCT,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.record.columns import StackKind
-    from usdt.engine.language.tree import Item
+    from usdt.engine.language.tree import Item, ProbeText
 
 __all__ = (
     "LIBRARY_TIMEOUT",
@@ -30,6 +34,7 @@ __all__ = (
     "RunOptions",
     "TargetOptions",
     "TraceOptions",
+    "ring_buffer_size",
     "split_command",
 )
 
@@ -64,10 +69,12 @@ class TraceOptions:
     """The data to record, and how to attach.
 
     Attributes:
-        buffer: bytes of the ring buffer.
+        buffer: bytes of the ring buffer; None: see :func:`ring_buffer_size`.
         max_string: bytes that str() keeps of a string.
         max_struct: bytes that are kept of a structure.
         stacks: ``ustack`` and ``kstack``, recorded at every hit.
+        unwind: how user stacks are unwound.
+        stack_bytes: bytes of a user stack that are copied, to unwind it by unwind tables.
         via: an attach method; None uses the newest that the kernel has.
         keys: expressions of ``--by``, ``--key`` and ``--end-key``.
         aggregated: whether hits are aggregated in the kernel instead of being recorded.
@@ -76,10 +83,12 @@ class TraceOptions:
         backlog: bytes of records that are copied from the ring buffer and wait to be formatted.
     """
 
-    buffer: int = DEFAULT_BUFFER
+    buffer: int | None = None
     max_string: int = DEFAULT_STRING
     max_struct: int = DEFAULT_STRUCT
     stacks: tuple[StackKind, ...] = ()
+    unwind: UnwindMethod = "auto"
+    stack_bytes: int = DEFAULT_STACK
     via: str | None = None
     keys: tuple[Item, ...] = ()
     aggregated: bool = False
@@ -153,6 +162,17 @@ class AggregateOptions:
     unit: str = "ns"
     sort: str | None = None
     hist: bool = False
+
+
+def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> int:
+    """Return the bytes of the ring buffer: as asked for, or more if stacks are copied into it."""
+    from usdt.engine.output.stacks import shows_user_stacks  # noqa: PLC0415 - not for --help
+
+    if options.buffer is not None:
+        return options.buffer
+    stacks = "ustack" in options.stacks or any(map(shows_user_stacks, requests))
+    copied = stacks and options.unwind != "fp" and KERNEL_WORD_SIZE == 8
+    return COPIES_BUFFER if copied else DEFAULT_BUFFER
 
 
 def split_command(text: str) -> tuple[str, ...]:

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import HitCondition
     from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnPlans
-    from usdt.engine.compiler.record.columns import StackKind
+    from usdt.engine.compiler.record.columns import StackCopyColumn, StackKind
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.runtime.unwinding import StackCopies
 
 __all__ = ("MAX_COUNTERS", "AttachPlanner", "has_result")
 
@@ -47,6 +48,7 @@ class AttachPlanner:
         max_struct: bytes that are kept of a structure; 0 records the address instead of the
             structure that a pointer points to.
         stacks: ``ustack``, ``kstack``: recorded at every hit, in addition to the items.
+        copies: how user stacks are recorded; None: the kernel follows frame pointers.
 
     Attributes:
         probes: probe name → index of its counters.
@@ -62,6 +64,7 @@ class AttachPlanner:
         max_string: int,
         max_struct: int = 0,
         stacks: Sequence[StackKind] = (),
+        copies: StackCopies | None = None,
     ) -> None:
         if not 0 < max_string < MAX_READ:
             raise TracingError(f"str() can keep 1 to {MAX_READ - 1} bytes, not {max_string}")
@@ -73,6 +76,7 @@ class AttachPlanner:
         self._max_string = max_string
         self._max_struct = max_struct
         self._stacks = tuple(stacks)
+        self._copies = copies
         self._requests: list[ProbeText] = []
         self._variants: dict[tuple[int, int, ProbePlan, HitCondition | None], ProgramVariant] = {}
         # Variants that capture values at entry, by the number of the return's variant and the plan.
@@ -118,10 +122,16 @@ class AttachPlanner:
             function=point.function,
             types=point.types,
             stacks=self._stacks,
+            stack_copy=self._stack_copy(point),
             kernel=point.kernel_target is not None,
             whole_call=_is_whole_call(point),
             registers=point.registers,
         )
+
+    def _stack_copy(self, point: AttachPoint) -> Callable[[], StackCopyColumn | None] | None:
+        if self._copies is None:
+            return None
+        return self._copies.user if point.kernel_target is None else self._copies.kernel
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
         """Return the error of a probe's items at an attach point; None if they are valid."""

@@ -21,6 +21,7 @@ from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
     DEFAULT_BUFFER,
+    DEFAULT_STACK,
     DEFAULT_STRING,
     DEFAULT_STRUCT,
 )
@@ -30,6 +31,7 @@ from usdt.engine.runtime.entry_state import EntryStateMaps
 from usdt.engine.runtime.planner import MAX_COUNTERS, AttachPlanner
 from usdt.engine.runtime.poller import Pollable
 from usdt.engine.runtime.ringbuf_reader import RingBufferReader
+from usdt.engine.runtime.unwinding import StackCopies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.codegen.model import ActionEmitter
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.compiler.record.columns import StackKind
     from usdt.engine.language.tree import ProbeText
@@ -240,10 +243,12 @@ class RingBufferSession(BpfSession):
         via: the attach method; None selects the newest method that the kernel has.
         stacks: ``ustack``, ``kstack``: recorded at every hit, in addition to the items.
         action: writes the records.
+        unwind: how user stacks are unwound.
+        stack_bytes: bytes of a stack that are copied, to unwind it by unwind tables.
 
     Raises:
-        TracingError: max_string or max_struct is out of range.
-        NotSupported: the kernel has no BPF ring buffer.
+        TracingError: max_string, max_struct or stack_bytes is out of range.
+        NotSupported: the kernel has no BPF ring buffer, or cannot record stacks as ``unwind`` asks.
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON.
     """
 
@@ -259,8 +264,15 @@ class RingBufferSession(BpfSession):
         via: UprobeMethod | None = None,
         stacks: Sequence[StackKind] = (),
         action: ActionEmitter = RECORD_ACTION,
+        unwind: UnwindMethod = "auto",
+        stack_bytes: int = DEFAULT_STACK,
     ) -> None:
-        planner = self._make_planner(max_string=max_string, max_struct=max_struct, stacks=stacks)
+        planner = self._make_planner(
+            max_string=max_string,
+            max_struct=max_struct,
+            stacks=stacks,
+            copies=StackCopies(unwind, stack_bytes),
+        )
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
         self._ring = RingBuffer(buffer, EVENTS)
         try:

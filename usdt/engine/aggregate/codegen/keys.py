@@ -44,6 +44,7 @@ from usdt.engine.compiler.record.columns import (
     IntColumn,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StackKind,
     StringColumn,
     StructColumn,
@@ -190,7 +191,7 @@ class KeyEmitter:
                     asm.mov(R1, R9)
                     asm.alu(Alu.RSH, R1, 32)
                     asm.store(R10, start + 8, R1)
-            case StructColumn() | StructListColumn() | StackColumn():
+            case StructColumn() | StructListColumn() | StackColumn() | StackCopyColumn():
                 raise TypeError(f"{field.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)

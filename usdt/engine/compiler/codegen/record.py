@@ -15,6 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import ValueClass
+from usdt.arch.pt_regs import PT_REGS
+from usdt.arch.unwinding import STACK_UNIT
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
@@ -31,6 +34,7 @@ from usdt.engine.compiler.record.columns import (
     IntColumn,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -53,6 +57,8 @@ __all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/ringbuf.py
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
+#: Where struct pt_regs has the stack pointer.
+_STACK_POINTERS = {"x86_64": PT_REGS["x86_64"]["rsp"], "aarch64": PT_REGS["aarch64"]["sp"]}
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
 
 
@@ -145,6 +151,8 @@ class RecordEmitter:
                 pass
             case StackColumn():
                 self._stack(output, column)
+            case StackCopyColumn():
+                self._stack_copy(output, column)
             case IntColumn() | SymbolColumn():
                 self._number(index, output, 8)
             case FloatColumn():
@@ -199,6 +207,35 @@ class RecordEmitter:
         asm.mov(R4, _USER_STACK if column.kind == "ustack" else 0)
         asm.call(Helper.GET_STACK)
         asm.store(*self._slot(output, R1), R0)
+
+    def _stack_copy(self, output: Output, column: StackCopyColumn) -> None:
+        # The registers, and the stack unit by unit, as far as it can be read. The length prefix
+        # is the number of bytes of the stack.
+        asm, start = self.asm, _offset(output) + 8
+        done = asm.new_label("stack_copied")
+        asm.store(*self._slot(output, R1), 0)
+        if self.plan.kernel:
+            asm.call(Helper.GET_CURRENT_TASK_BTF)
+            asm.mov(R1, R0)
+            asm.call(Helper.TASK_PT_REGS)
+            asm.mov(R3, R0)
+        else:
+            asm.mov(R3, R6)
+        self._to(start)
+        asm.mov(R2, column.registers)
+        asm.call(Helper.PROBE_READ_KERNEL)
+        asm.jump(Jump.NE, R0, 0, done)
+        for copied in range(0, column.stack, STACK_UNIT):
+            self._to(start)
+            asm.load(R3, R1, _STACK_POINTERS[KERNEL_MACHINE])
+            asm.alu(Alu.AND, R3, -STACK_UNIT)
+            asm.add(R3, copied)
+            asm.add(R1, column.registers + copied)
+            asm.mov(R2, STACK_UNIT)
+            asm.call(Helper.PROBE_READ_USER)
+            asm.jump(Jump.NE, R0, 0, done)
+            asm.store(*self._slot(output, R1), copied + STACK_UNIT)
+        asm.label(done)
 
     def _copy(self, index: int, output: Output, length: int) -> None:
         # Copy an aggregate from memory into the record.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = (
+    "STACK_COPY",
     "WORD",
     "ArrayColumn",
     "BufferColumn",
@@ -36,7 +37,9 @@ __all__ = (
     "IntFormat",
     "SocketAddressColumn",
     "StackColumn",
+    "StackCopyColumn",
     "StackKind",
+    "StackSource",
     "StringColumn",
     "StructColumn",
     "StructListColumn",
@@ -50,6 +53,8 @@ __all__ = (
 WORD = 8  # bytes; every value is padded to a multiple of it
 
 StackKind = Literal["ustack", "kstack"]  # the stack of the process, of the kernel
+StackSource = Literal["ustack", "kstack", "copy"]  # addresses; registers and a copy of the stack
+STACK_COPY: Literal["copy"] = "copy"
 # An address of the process, of the kernel; a return address, whose call is before it
 SymbolKind = Literal["ustack", "kstack", "ucaller", "kcaller"]
 
@@ -270,6 +275,32 @@ class StackColumn(_Prefixed):
 
 
 @frozen
+class StackCopyColumn(_Prefixed):
+    """The registers of a thread and a copy of the top of its stack, unwound when it is shown.
+
+    ``struct pt_regs`` comes first, then the stack from the last multiple of ``STACK_UNIT`` at or
+    below the stack pointer. The length prefix is the number of bytes of the stack.
+
+    Attributes:
+        registers: bytes of ``struct pt_regs``.
+        stack: maximum bytes of the stack.
+    """
+
+    registers: int
+    stack: int
+
+    @property
+    def kind(self) -> StackKind:
+        """The kind of stack that it becomes."""
+        return "ustack"
+
+    @property
+    def size(self) -> int:
+        """Bytes in the record after the length prefix."""
+        return self.registers + self.stack
+
+
+@frozen
 class CommColumn(_NotStored):
     """The name of the thread, which is in the header of every record."""
 
@@ -300,6 +331,7 @@ Column = (
     | StructColumn
     | StructListColumn
     | StackColumn
+    | StackCopyColumn
     | CommColumn
     | ConstColumn
     | UnavailableColumn

@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from usdt.arch.locations import ValueClass, ValueType
+from usdt.arch.unwinding import STACK_UNIT
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.btf.values.type_snapshot import TypeSnapshot
@@ -44,6 +45,7 @@ from usdt.engine.compiler.record.columns import (
     IntFormat,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StackKind,
     StringColumn,
     StructColumn,
@@ -175,6 +177,8 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
             return "typed", _POINTER, "v"
         case StackColumn():
             return column.kind, _POINTER, ""
+        case StackCopyColumn():
+            return "stack_copy", ValueType(ValueClass.BYTES, column.registers), ""
         case CommColumn():
             return "comm", _POINTER, ""
         case ConstColumn():
@@ -259,6 +263,14 @@ def _stack(members: dict[str, Any]) -> Column | None:
     return StackColumn(kind, size) if size > 0 and not size % WORD else None
 
 
+def _stack_copy(members: dict[str, Any]) -> Column | None:
+    size, registers = _size(members), _type(members).size
+    stack = size - registers
+    if registers % WORD or not 0 < registers <= MAX_READ or stack <= 0 or stack % STACK_UNIT:
+        return None
+    return StackCopyColumn(registers, stack)
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "integer": _int,
     "bool": _int,
@@ -276,6 +288,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "typed": _typed,
     "ustack": _stack,
     "kstack": _stack,
+    "stack_copy": _stack_copy,
     "comm": lambda _: CommColumn(),
     "func": lambda members: ConstColumn(_text(members, "reason")),
     "opaque": lambda members: UnavailableColumn(_text(members, "reason")),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import (
-        StackKind,
+        StackSource,
         StructColumn,
         StructListColumn,
         SymbolKind,
@@ -119,7 +119,7 @@ class EventFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, Unreadable(reason))
 
-    def stack(self, kind: StackKind, value: str, length: str) -> str:
+    def stack(self, kind: StackSource, value: str, length: str) -> str:
         return f"stacks.value({kind!r}, contexts[key][0], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:

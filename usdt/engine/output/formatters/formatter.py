@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import (
-        StackKind,
+        StackSource,
         StructColumn,
         StructListColumn,
         SymbolKind,
@@ -161,8 +161,8 @@ class Formatter(Protocol):
     def unreadable(self, reason: str) -> str:
         """Format a value that could not be read, with the reason."""
 
-    def stack(self, kind: StackKind, value: str, length: str) -> str:
-        """Format a ``ustack`` or ``kstack``; ``length`` is its bytes, or a negative errno."""
+    def stack(self, kind: StackSource, value: str, length: str) -> str:
+        """Format a stack; ``length`` is its bytes, or a negative errno."""
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         """Format the symbol at an address."""

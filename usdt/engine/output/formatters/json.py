@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.record.columns import (
-        StackKind,
+        StackSource,
         StructColumn,
         StructListColumn,
         SymbolKind,
@@ -155,7 +155,7 @@ class JsonFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, _json_error(reason))
 
-    def stack(self, kind: StackKind, value: str, length: str) -> str:
+    def stack(self, kind: StackSource, value: str, length: str) -> str:
         return f"stacks.json({kind!r}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:

@@ -10,6 +10,7 @@ from usdt.engine.compiler.record.columns import (
     FloatColumn,
     IntColumn,
     StackColumn,
+    StackCopyColumn,
     StructColumn,
     StructListColumn,
 )
@@ -29,11 +30,13 @@ from usdt.engine.output.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.columns import StackKind, SymbolKind
+    from usdt.engine.compiler.record.columns import StackSource, SymbolKind
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("FoldedFormatter", "TextFormatter")
+
+_STACKS = StackColumn | StackCopyColumn
 
 
 _NAME = 35  # columns before the name of a value that has lines of its own
@@ -198,7 +201,7 @@ class TextFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, f"?({escape(reason)})")
 
-    def stack(self, kind: StackKind, value: str, length: str) -> str:
+    def stack(self, kind: StackSource, value: str, length: str) -> str:
         return f"stacks.text({kind!r}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
@@ -207,7 +210,7 @@ class TextFormatter:
 
 def _stacks_last(values: Sequence[FieldSource]) -> list[FieldSource]:
     # Frames have lines of their own.
-    return sorted(values, key=lambda value: isinstance(value.field.column, StackColumn))
+    return sorted(values, key=lambda value: isinstance(value.field.column, _STACKS))
 
 
 def _named_values(values: Sequence[FieldSource], separator: str) -> str:
@@ -282,9 +285,9 @@ class FoldedFormatter(TextFormatter):
             f";{{{value}}}"
             for kind in ("ustack", "kstack")
             for field, value in values
-            if isinstance(field.column, StackColumn) and field.column.kind == kind
+            if isinstance(field.column, _STACKS) and field.column.kind == kind
         )
         return f"f'''{{contexts[key][0]}}{stacks} 1\\n'''"
 
-    def stack(self, kind: StackKind, value: str, length: str) -> str:
+    def stack(self, kind: StackSource, value: str, length: str) -> str:
         return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"

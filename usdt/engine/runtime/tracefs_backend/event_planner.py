@@ -19,6 +19,7 @@ from usdt.engine.compiler.record.columns import (
     IntFormat,
     SocketAddressColumn,
     StackColumn,
+    StackCopyColumn,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -121,6 +122,8 @@ class EventPlanner:
                 raise UnsupportedFetch("typed, which an event does not record")
             case StackColumn():
                 raise UnsupportedFetch(f"{column.kind}, which an event does not record")
+            case StackCopyColumn():
+                raise UnsupportedFetch("ustack, which an event does not record")
             case _:
                 assert_never(column)
 

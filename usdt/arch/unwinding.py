@@ -1,4 +1,4 @@
-"""What unwinding needs to know of a CPU: register numbers, frame pointers, signal trampolines.
+"""What unwinding of stacks needs to know of a CPU: registers, frame pointers, trampolines.
 
 Register numbers are those of the psABI of x86-64 (figure 3.36) and of "DWARF for the Arm 64-bit
 Architecture" (section 4.1).
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from usdt.base.frozen import frozen
 
-__all__ = ("CPUS", "Cpu")
+__all__ = ("CPUS", "STACK_UNIT", "Cpu")
+
+STACK_UNIT = 4096  # bytes: the copy of a stack begins at a multiple of it, at or below its top
 
 
 @frozen
