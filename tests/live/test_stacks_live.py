@@ -210,3 +210,27 @@ def test_a_recording_names_its_stacks_when_the_processes_are_gone(
     assert len(lines) == 3
     for line in lines:
         assert symbols_of(json.loads(line)["args"]["ustack"])[:4] == CHAIN
+
+
+@pytest.mark.parametrize(
+    ("probe", "innermost"),
+    [
+        pytest.param("rawtp:sched_switch", "__schedule", id="raw tracepoint"),
+        pytest.param("tracepoint:sched:sched_switch", "__schedule", id="tracepoint"),
+    ],
+)
+def test_a_kernel_stack_begins_at_the_probed_function(probe: str, innermost: str) -> None:
+    done = run_usdt("trace", "--json", "-n", "1", "-a", "--kstack", probe)
+    assert done.returncode == 0, done.stderr
+    stack = json.loads(done.stdout.splitlines()[0])["args"]["kstack"]
+    assert str(stack[0]["symbol"]).startswith(innermost)
+
+
+def test_the_kernel_stack_of_a_system_call_has_no_frame_of_ours() -> None:
+    done = run_usdt(
+        *("trace", "--json", "-n", "1", "--kstack", "-c", "cat /etc/hostname", "syscall:openat")
+    )
+    assert done.returncode == 0, done.stderr
+    stack = json.loads(done.stdout.splitlines()[-1])["args"]["kstack"]
+    assert not any("bpf" in str(frame["symbol"]) for frame in stack)
+    assert len(stack) >= 2

@@ -48,6 +48,30 @@ def test_return_addresses_belong_to_the_function_before_them() -> None:
     assert (outer.symbol, outer.offset) == ("first", 0x100)
 
 
+PROGRAM = b"""\
+ffffffff81000000 T probed
+ffffffff81000100 t bpf_trace_run2
+ffffffff81000200 t __bpf_trace_sys_enter
+ffffffffc0000080 t bpf_prog_6deef7357e7b4530_usdt\t[bpf]
+"""
+
+
+@pytest.mark.parametrize(
+    ("addresses", "names"),
+    [
+        pytest.param([0xC0000090, 0x81000110, 0x81000210, 0x81000010], ["probed"], id="named"),
+        pytest.param([0xB0000000, 0x81000110, 0x81000010], ["probed"], id="without its symbol"),
+        pytest.param([0x81000010, 0x81000110], ["probed", "bpf_trace_run2"], id="called later"),
+        pytest.param([0xB0000000, 0x81000010], ["", "probed"], id="an address that is none"),
+        pytest.param([0xC0000090], [], id="nothing but the program"),
+        pytest.param([], [], id="no frames"),
+    ],
+)
+def test_a_stack_begins_at_the_probed_function(addresses: list[int], names: list[str]) -> None:
+    frames = KernelSymbols(PROGRAM).frames([0xFFFFFFFF00000000 + one for one in addresses])
+    assert [frame.symbol for frame in frames] == names
+
+
 def test_hidden_addresses_are_said_once() -> None:
     symbols = KernelSymbols(b"0000000000000000 T first\n0000000000000000 T second\n")
     assert symbols.frame(0xFFFFFFFF81000000) == Frame(0xFFFFFFFF81000000)

@@ -26,6 +26,14 @@ _MAX_DUMP = 256 << 20
 _MAX_LINES = 1 << 22
 
 
+_PROGRAM = "bpf_prog_"  # symbols of loaded BPF programs: bpf_prog_TAG_NAME
+#: What the kernel calls programs through: raw tracepoints, fentry, perf events.
+_CALLERS = (
+    *("bpf_trace_run", "__bpf_trace_", "bpf_trampoline_", "bpf_dispatcher_", "__traceiter_"),
+    *("trace_call_bpf", "perf_call_bpf_", "perf_trace_run_bpf_", "__bpf_prog_"),
+)
+
+
 class KernelSymbols:
     """The symbols of a kernel.
 
@@ -60,11 +68,16 @@ class KernelSymbols:
         return self._frame(address, address)
 
     def frames(self, addresses: Sequence[int]) -> list[Frame]:
-        """Return the frames of a stack, innermost first; all but the first are return addresses."""
-        return [
+        """Return the frames of a stack, innermost first, from the probed function on.
+
+        All but the first address are return addresses. The frames of the program that records the
+        stack, and of what the kernel calls it through, are left out.
+        """
+        found = [
             self._frame(address, address - 1 if depth else address)
             for depth, address in enumerate(addresses)
         ]
+        return found[_frames_of_program(found) :]
 
     def _frame(self, address: int, within: int) -> Frame:
         # If a function ends in a call, its return address is past the function's end.
@@ -99,6 +112,17 @@ class KernelSymbols:
             return cls(inflate.decompress(data, _MAX_DUMP))
         except zlib.error as err:
             raise ValueError(f"damaged kernel symbols: {err}") from err
+
+
+def _frames_of_program(frames: list[Frame]) -> int:
+    # Return the number of frames, at the beginning, of the program that records the stack. Its
+    # symbol is missing if net.core.bpf_jit_kallsyms is 0, or for who may not see it.
+    if not frames or not (frames[0].symbol.startswith(_PROGRAM) or not frames[0].symbol):
+        return 0
+    count = 1
+    while count < len(frames) and frames[count].symbol.startswith(_CALLERS):
+        count += 1
+    return count if frames[0].symbol or count > 1 else 0
 
 
 def _module_name(field: bytes) -> str:

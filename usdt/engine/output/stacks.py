@@ -216,7 +216,8 @@ class StackResolver(Closeable):
             return Unreadable(no_frames("kstack" if kind == "kstack" else "ustack", length))
         if kind == STACK_COPY:
             return self._unwind(pid, data, length)
-        return self.frames(kind, pid, addresses_in(data[:length], self._order))
+        found = self.frames(kind, pid, addresses_in(data[:length], self._order))
+        return found or Unreadable(no_frames(kind, 0))
 
     def _unwind(self, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
         user = self._user_symbols()
