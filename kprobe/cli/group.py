@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from usdt.base.version import VERSION
-from usdt.engine.cli.click_group import LazyGroup
+from usdt.engine.cli.click_group import MORE_HELP, LazyGroup
 from usdt.engine.cli.commands import tracing_commands
 
 __all__ = ("kprobe",)
@@ -70,7 +70,17 @@ class _Group(LazyGroup):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Group, commands_at=_COMMANDS)
+# \b keeps click from filling the paragraph below it.
+_HELP = """Trace kernel functions, tracepoints and system calls by name and type.
+
+\b
+kprobe trace 'syscall:*(return)' -c 'cat /etc/hostname'
+kprobe count 'tracepoint:sched:*' -d 5
+kprobe 'do_sys_openat2(filename, return)'     # kprobe trace, in short
+"""
+
+
+@click.group(cls=_Group, commands_at=_COMMANDS, help=_HELP, epilog=MORE_HELP)
 @click.version_option(VERSION, "-V", "--version", prog_name="kprobe")
 def kprobe() -> None:
     """Trace kernel functions, tracepoints and system calls by name and type."""

@@ -73,7 +73,7 @@ def test_each_class_and_byte_order(bits: int, order: str) -> None:
     ("data", "message"),
     [
         pytest.param(b"", "x: empty file, not an ELF file", id="empty"),
-        pytest.param(b"#!/bin/sh\n" + bytes(100), "x: not an ELF file", id="a script"),
+        pytest.param(b"#!/bin/sh\n" + bytes(100), "x: a script, not an ELF file", id="a script"),
         pytest.param(
             b"\x7fELF\3\1" + bytes(100), "damaged ELF header: class 3", id="no such class"
         ),

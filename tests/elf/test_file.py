@@ -84,7 +84,7 @@ def test_headers_sections_and_segments_are_read(fmt: Format, write: Write) -> No
 def test_the_name_to_show_is_the_callers(write: Write) -> None:
     with ElfFile(write(elf([])), name="/usr/bin/shown") as file:
         assert file.path == "/usr/bin/shown"
-    with pytest.raises(ElfError, match=r"^/usr/bin/shown: not an ELF file$"):
+    with pytest.raises(ElfError, match=r"^/usr/bin/shown: a script, not an ELF"):
         ElfFile(write(b"#!/bin/sh"), name="/usr/bin/shown")
 
 

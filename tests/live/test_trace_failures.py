@@ -70,7 +70,7 @@ def trace_error(*words: object, code: int = 1, **options: Any) -> str:
 
 def test_a_process_that_is_not_there() -> None:
     for words in (("trace", "-p", NO_PROCESS, "a:b"), ("list", "-p", NO_PROCESS)):
-        assert one_error(run_usdt(*words)) == f"no process {NO_PROCESS}"
+        assert one_error(run_usdt(*words)).startswith(f"no process {NO_PROCESS}; list")
 
 
 def test_a_kernel_thread_has_no_probes() -> None:
@@ -326,7 +326,7 @@ def test_a_process_that_ends_before_it_is_attached_to() -> None:
         os.kill(pid, signal.SIGKILL)  # a zombie until it is waited for
         until(lambda: ") Z " in Path(f"/proc/{pid}/stat").read_text(), "its end")
         assert str(pid) in trace_error("-p", pid, "args:*")
-    assert trace_error("-p", pid, "args:*") == f"no process {pid}"
+    assert trace_error("-p", pid, "args:*").startswith(f"no process {pid};")
 
 
 @pytest.mark.parametrize("milliseconds", [0, 20, 40, 60, 80, 100, 120, 150, 200, 300])

@@ -62,7 +62,7 @@ def test_another_users_process_is_refused_in_words() -> None:
     ids=lambda look: look.__name__,
 )
 def test_a_process_that_is_not_there(look: object) -> None:
-    with pytest.raises(TargetError, match=f"^no process {ABSENT}$"):
+    with pytest.raises(TargetError, match=f"^no process {ABSENT}; list"):
         look(ABSENT)  # type: ignore[operator]
 
 

@@ -176,7 +176,7 @@ def test_a_text_without_interpreter_is_run_by_the_shell(
         pytest.param([], "the command is empty", id="no words"),
         pytest.param([""], "the command is empty", id="an empty word"),
         pytest.param(["nosuch"], "nosuch: command not found on PATH; give", id="not on PATH"),
-        pytest.param(["./nosuch"], "./nosuch: No such file or directory", id="a path to nothing"),
+        pytest.param(["./nosuch"], "-c ./nosuch: No such file or dir", id="a path to nothing"),
         pytest.param(["./plain"], "./plain: not executable (try: chmod", id="not executable"),
         pytest.param(["./folder"], "./folder: is a directory", id="a directory"),
         pytest.param(["true", "a\0b"], "'true': a word of the command contains a NUL", id="NUL"),

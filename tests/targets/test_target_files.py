@@ -288,7 +288,7 @@ def test_a_process_in_a_chroot(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_not_there() -> None:
-    with pytest.raises(TargetError, match=r"^no process 4194305$"):
+    with pytest.raises(TargetError, match=r"^no process 4194305; list processes with: ps -e$"):
         resolve_target("libc", pid=4194305)
 
 

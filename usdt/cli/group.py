@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from usdt.base.version import VERSION
-from usdt.engine.cli.click_group import LazyGroup
+from usdt.engine.cli.click_group import MORE_HELP, LazyGroup
 from usdt.engine.cli.commands import tracing_commands
 
 __all__ = ("usdt",)
@@ -77,7 +77,7 @@ usdt trace -p PID 'postgresql:query__start(str(arg0))'
 """
 
 
-@click.group(cls=LazyGroup, commands_at=_COMMANDS, help=_HELP)
+@click.group(cls=LazyGroup, commands_at=_COMMANDS, help=_HELP, epilog=MORE_HELP)
 @click.version_option(VERSION, "-V", "--version", prog_name="usdt")
 def usdt() -> None:
     """Trace USDT probes and functions of running programs."""

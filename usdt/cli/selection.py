@@ -72,19 +72,29 @@ def select(
             matched = matched or bool(probes)
             yield file, probes
     if not matched:
-        if targets:
-            where = ", ".join(file.path for file in searched)
-        else:
-            where = f"process {', '.join(map(str, pids))}" if pids else "all processes"
-        raise _not_found(where, searched, arguments.patterns)
+        raise _not_found(targets, pids, searched, arguments.patterns)
 
 
-def _not_found(where: str, files: Sequence[FileProbes], patterns: Sequence[str]) -> ProbeNotFound:
+def _not_found(
+    targets: Sequence[str],
+    pids: Sequence[int],
+    files: Sequence[FileProbes],
+    patterns: Sequence[str],
+) -> ProbeNotFound:
+    where, words = "all processes", "-a"
+    if targets:
+        where = ", ".join(file.path for file in files)
+        words = " ".join(file.path for file in files)
+    elif pids:
+        where = f"process {', '.join(map(str, pids))}"
+        words = " ".join(f"-p {pid}" for pid in pids)
     names = [probe.full_name for file in files for probe in file.probes]
-    if not patterns or not names:
-        return ProbeNotFound(f"{where}: no USDT probes")
+    if not names:
+        wanted = "uprobe:*" if targets else "uprobe:libc:*"
+        hint = f"; list functions with: usdt list {words} '{wanted}'" if targets or pids else ""
+        return ProbeNotFound(f"{where}: no USDT probes{hint}")
     request = parse_probe(patterns[0])
     wanted = f"{request.provider}:{request.name}"
     nearest = closest_match(wanted, names)
-    hint = f"; nearest is {nearest}" if nearest else ""
-    return ProbeNotFound(f"{where}: no probe {wanted}{hint}")
+    hint = f"; nearest is {nearest}" if nearest else f" among {len(names)}"
+    return ProbeNotFound(f"{where}: no probe {wanted}{hint} (list them with: usdt list {words})")

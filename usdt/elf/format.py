@@ -159,6 +159,15 @@ class ElfHeader:
     shstrndx: int
 
 
+def _other_file(start: bytes) -> str:
+    if not start:
+        return "empty file, not an ELF file"
+    if not start.startswith(b"#!"):
+        return "not an ELF file"
+    line = start[2:].split(b"\n")[0].decode(errors="replace").split()
+    return f"a script, not an ELF file; its program is {line[0] if line else 'not named'}"
+
+
 def decode_header(start: bytes, name: str) -> ElfHeader:
     """Decode the ELF header in the first 64 bytes of a file.
 
@@ -166,7 +175,7 @@ def decode_header(start: bytes, name: str) -> ElfHeader:
         ElfError: not ELF, or the header is cut off.
     """
     if start[:4] != b"\x7fELF":
-        raise ElfError(f"{name}: {'not' if start else 'empty file, not'} an ELF file")
+        raise ElfError(f"{name}: {_other_file(start)}")
     if len(start) < EI_NIDENT:
         raise ElfError(
             f"{name}: truncated ELF header: {len(start)} bytes,"

@@ -37,7 +37,7 @@ def explain_errors(pid: int) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, ProcessLookupError) as err:
-        raise TargetError(f"no process {pid}") from err
+        raise TargetError(_absent(pid)) from err
     except PermissionError as err:
         raise TargetError(_refusal(pid)) from err
     except OSError as err:
@@ -48,7 +48,11 @@ def _refusal(pid: int) -> str:
     try:
         owner = os.stat(f"/proc/{pid}").st_uid
     except OSError:
-        return f"no process {pid}"
+        return _absent(pid)
     if os.geteuid() in {owner, 0}:
         return f"process {pid} may not be inspected: not dumpable, or of another user namespace"
     return f"process {pid} belongs to another user (uid {owner}); needs CAP_SYS_PTRACE: run as root"
+
+
+def _absent(pid: int) -> str:
+    return f"no process {pid}; list processes with: ps -e"

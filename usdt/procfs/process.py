@@ -89,7 +89,7 @@ def processes_named(name: str) -> list[int]:
     if not found:
         near = closest(name, sorted(known))
         hint = f"did you mean {near}?" if near else "list them with: ps -e"
-        raise TargetError(f"-p {name}: no process of this name; {hint}")
+        raise TargetError(f"-p {name or repr(name)}: no process of this name; {hint}")
     return found
 
 

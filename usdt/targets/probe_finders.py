@@ -107,9 +107,8 @@ class UsdtFinder(_Finder):
         function = function_hint(self.text, ((file.path, file.open_path) for file in files))
         near = closest_match(self._name, names) if more else None
         if more and not (near and is_typo_of(near, self._name)):
-            waiting = (
-                f"no probe {self._name} in process {pids[0]} yet: waiting for a library with it"
-            )
+            name = self._name.removeprefix("*:")
+            waiting = f"no probe {name} in process {pids[0]} yet: waiting for a library with it"
             near = closest(self._name, names)
             return waiting + (function or (f"; did you mean {near}?" if near else ""))
         if self.text.path is not None:

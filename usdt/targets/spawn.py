@@ -380,7 +380,7 @@ def _executable(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
     try:
         mode = os.stat(name).st_mode
     except OSError as err:
-        raise TargetError(f"{name}: {err.strerror}") from err
+        raise TargetError(f"-c {name}: {err.strerror}; give the path of a program") from err
     reason = "is a directory" if stat.S_ISDIR(mode) else "not executable (try: chmod +x)"
     raise TargetError(f"{name}: {reason}")
 

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from usdt.base.errors import LanguageError
 
-__all__ = ("SIZE", "LazyGroup", "Seconds", "messages_said", "plural", "run", "say")
+__all__ = ("MORE_HELP", "SIZE", "LazyGroup", "Seconds", "messages_said", "plural", "run", "say")
+
+
+#: The end of the help of both commands.
+MORE_HELP = """\b
+COMMAND --help   the options of a command, with examples
+help probes      how probes are named
+help items       what stands in the parentheses of a probe
+"""
 
 
 class LazyGroup(click.Group):
@@ -49,6 +57,11 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments as click does; ``help COMMAND`` means ``COMMAND --help``."""
+        if args[:1] == ["help"] and args[1:] in (["probes"], ["items"]):
+            from usdt.engine.cli.topics import TOPICS  # noqa: PLC0415 - only where it is asked for
+
+            click.echo(TOPICS[args[1]], nl=False)
+            ctx.exit()
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         return super().parse_args(ctx, args)
@@ -202,7 +215,8 @@ def run(command: click.Command, name: str) -> NoReturn:
         if err.errno == errno.EPIPE:
             code = _quiet_end()
         else:
-            where = f"{err.filename}: " if err.filename else ""
+            unnamed = "write to standard output: " if err.errno == errno.ENOSPC else ""
+            where = f"{err.filename}: " if err.filename else unnamed
             code = _error(f"{where}{err.strerror or err}")
     except KeyboardInterrupt:
         code = 130

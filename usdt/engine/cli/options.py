@@ -157,6 +157,8 @@ def _check(values: dict[str, Any]) -> None:
         raise click.UsageError("-p, -c and -a exclude one another")
     if values["user"] is not None and values["command"] is None:
         raise click.UsageError("--user is the user of a command: add -c COMMAND")
+    if values["exit_code"] and values["command"] is None:
+        raise click.UsageError("--exit-code is that of a command: add -c COMMAND")
     if values.get("folded") and values["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
 
@@ -265,9 +267,8 @@ lines_option = click.option(
     "--lines", is_flag=True, help="Show source lines and inlined functions in user stacks."
 )
 
-#: Adds the options of :data:`stack_kinds`, --folded (which implies user stacks) and --lines.
-stack_options = combined(
-    stack_kinds,
+#: Adds --folded, which implies user stacks, and --lines.
+stack_forms = combined(
     click.option("--folded", is_flag=True, help="Print each stack on one line, for flame graphs."),
     lines_option,
 )
@@ -332,7 +333,8 @@ trace_options = combined(
     realtime_option,
     string_option,
     struct_option,
-    stack_options,
+    stack_kinds,
+    stack_forms,
     unwind_options,
     click.option(
         "-s",
@@ -373,7 +375,8 @@ def attach_options(*, tracefs: bool = False) -> Decorator:
 # ------------------------------------------------------------ aggregating commands
 
 
-#: Adds --by, --max-keys, --top, --sort, and the options of stacks.
+#: Adds --by, --max-keys, --top, --sort, and --stack, --ustack, --kstack, --folded and
+#: --lines.
 group_options = combined(
     click.option(
         "--by",
@@ -396,7 +399,10 @@ group_options = combined(
         show_default=True,
         help="Keep at most N groups (with --interval: in each interval).",
     ),
-    stack_options,
+    click.option("--stack", is_flag=True, help="Group results by user and kernel stacks."),
+    click.option("--ustack", is_flag=True, help="Group results by user stack."),
+    click.option("--kstack", is_flag=True, help="Group results by kernel stack."),
+    stack_forms,
 )
 
 

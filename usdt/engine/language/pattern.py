@@ -17,7 +17,7 @@ from typing import NamedTuple, cast, get_args
 
 from usdt.base.errors import LanguageError
 from usdt.engine.language.tokens import STRING, quotable, string_value
-from usdt.engine.language.tree import ProbeKind
+from usdt.engine.language.tree import BUILTINS, ProbeKind
 
 __all__ = ("Pattern", "find_items", "read_pattern", "written_kind")
 
@@ -147,6 +147,10 @@ def _read_names(text: str, masked: str, kind: ProbeKind, start: int) -> Pattern:
         if kind == "usdt" and "/" in masked[start:]:
             reason = "found a file without a probe: expected PATH:PROVIDER:NAME"
             raise LanguageError(text, start, reason)
+        if kind == "usdt" and _is_item(masked[start:].strip()):
+            reason = "found an item where a probe belongs: expected PROVIDER:NAME(ITEM, …)"
+            hint = f"; a probe of this name is *:{shown}" if shown.isidentifier() else ""
+            raise LanguageError(text, start, reason + hint)
         return Pattern(kind, shown, None, "*" if kind in ("usdt", "tracepoint") else "", name)
     last, before = colons[-1], colons[-2] if len(colons) > 1 else start - 1
     if kind == "uprobe":
@@ -155,6 +159,11 @@ def _read_names(text: str, masked: str, kind: ProbeKind, start: int) -> Pattern:
         return Pattern(kind, shown, _path(text, start, last), "*", name)
     path = _path(text, start, before) if len(colons) > 1 else None
     return Pattern(kind, shown, path, part(before + 1, last), name)
+
+
+def _is_item(word: str) -> bool:
+    # Whether somebody wrote an item as a word of its own: arg0, comm=="x".
+    return word in BUILTINS or re.search(r"^arg\d+$|[=<>&|]", word) is not None
 
 
 def _read_kind(text: str, masked: str, default: ProbeKind) -> tuple[ProbeKind, bool, int]:

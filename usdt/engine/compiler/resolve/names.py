@@ -254,4 +254,6 @@ def _nearest(name: str, scope: Scope) -> str:
     close = closest(name, [*known, *constants, *ERROR_NUMBERS])
     if not close and scope.types is not None:
         close = scope.types.variable_like(name)
-    return f"; did you mean {close}?" if close else f"; known here: {', '.join(known)}"
+    if close:
+        return f"; did you mean {close}?"
+    return f"; known here: {', '.join(known)}; a string stands in double quotes"
