@@ -10,7 +10,8 @@
             print(event.time, event.pid, event.args)
 
 ``usdt.Session`` has many probes and aggregations, ``usdt.Provider`` makes probes of this program,
-``usdt.testing`` tests them, ``usdt.Manager`` and ``usdt.bcc`` attach programs of others.
+``usdt.testing`` tests them. ``usdt.attach_program``, ``usdt.Manager`` and ``usdt.bcc`` attach BPF
+programs that you or others made.
 
 Names are loaded when they are first used: importing the package is cheap.
 """
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.sessions import Session
     from usdt.engine.output.formatters import Event
     from usdt.libbpf.manager import Attachment, Manager
+    from usdt.libbpf.program_links import ProgramLink, attach_program
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
     from usdt.provider import Provider, ProviderError
@@ -59,6 +61,7 @@ __all__ = (
     "Operand",
     "Probe",
     "ProbeNotFound",
+    "ProgramLink",
     "Provider",
     "ProviderError",
     "Session",
@@ -68,6 +71,7 @@ __all__ = (
     "TracingError",
     "Unreadable",
     "attach",
+    "attach_program",
     "bcc",
     "list_probes",
     "testing",
@@ -93,6 +97,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.sessions": ("Session",),
         "usdt.engine.output.formatters": ("Event",),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
+        "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),
         "usdt.probes.argspec": ("Operand",),
         "usdt.probes.probe": ("Probe", "Site"),
         "usdt.provider": ("Provider", "ProviderError"),

@@ -22,10 +22,12 @@ from usdt.bpf.asm.insn import R0
 from usdt.bpf.link import UprobeMethod
 from usdt.bpf.objects import pin
 from usdt.bpf.program import Program, ProgramSpec
-from usdt.libbpf.manager import Manager, MapLike
+from usdt.libbpf.manager import Manager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from usdt.libbpf.handles import MapLike
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
 
@@ -145,7 +147,7 @@ def _perf_program(setup: Setup) -> Program:
         (closed_descriptor, TargetError, "not an open descriptor"),
         (no_pin, TargetError, "nothing is pinned there"),
         (no_bpffs, TargetError, "must be a pin in bpffs"),
-        (other_program, TargetError, "a program of type 1"),
+        (other_program, TargetError, r"a program of type SOCKET_FILTER \(1\)"),
         (no_probe, ProbeNotFound, "nearest is sites:one"),
         (no_file, TargetError, "no such file"),
         (perf_of_multi, TracingError, "loaded for uprobe_multi"),

@@ -25,19 +25,34 @@ from typing import TYPE_CHECKING
 from usdt.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from usdt.bpf._uapi import MapType
+    from usdt.bpf._uapi import Helper, MapType, ProgType
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Alu, Jump, Reg
     from usdt.bpf.maps import Map, MapSpec
     from usdt.bpf.program import Program, ProgramSpec
     from usdt.btf.reader import Btf as BTF  # noqa: N814 - an abbreviation
 
-__all__ = ("BTF", "Assembler", "Map", "MapSpec", "MapType", "Program", "ProgramSpec")
+__all__ = (
+    "BTF",
+    "Alu",
+    "Assembler",
+    "Helper",
+    "Jump",
+    "Map",
+    "MapSpec",
+    "MapType",
+    "ProgType",
+    "Program",
+    "ProgramSpec",
+    "Reg",
+)
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "usdt.bpf._uapi": ("MapType",),
+        "usdt.bpf._uapi": ("Helper", "MapType", "ProgType"),
         "usdt.bpf.asm.assembler": ("Assembler",),
+        "usdt.bpf.asm.insn": ("Alu", "Jump", "Reg"),
         "usdt.bpf.maps": ("Map", "MapSpec"),
         "usdt.bpf.program": ("Program", "ProgramSpec"),
         "usdt.btf.reader": ("Btf as BTF",),

@@ -22,45 +22,27 @@ import errno
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from usdt.base.closeable import Closeable, allow_descriptors
-from usdt.base.errors import ProbeNotFound, SyscallError, TargetError, TracingError
-from usdt.bpf import features
-from usdt.bpf._uapi import MapType, ProgType
-from usdt.bpf.link import (
-    Link,
-    UprobeMethod,
-    UprobeSite,
-    attach_uprobe_multi,
-    attach_uprobe_perf,
-    close_links,
-    takes_uprobe_multi,
-)
-from usdt.bpf.maps import Map
-from usdt.bpf.objects import object_info
-from usdt.bpf.program import Program
+from usdt.base.closeable import Closeable
+from usdt.base.errors import SyscallError, TracingError
+from usdt.bpf._uapi import MapType
+from usdt.bpf.link import UprobeMethod, UprobeSite, close_links
+from usdt.libbpf.handles import as_map, as_program
+from usdt.libbpf.links import explained, link_sites, newest_method
 from usdt.libbpf.resolve import AttachSpec, addresses_of, collect
 from usdt.libbpf.usdt_spec import UsdtSpecLayout, encode_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.bpf.link import Link
+    from usdt.bpf.maps import Map
+    from usdt.bpf.program import Program
+    from usdt.libbpf.handles import MapLike, ProgramLike
     from usdt.libbpf.resolve import AttachSite
 
-__all__ = ("Attachment", "Manager", "MapLike", "ProgramLike")
-
-
-class _HasMapFd(Protocol):
-    map_fd: int
-
-
-class _HasFd(Protocol):
-    fd: int
-
-
-MapLike = Map | int | str | os.PathLike[str] | _HasMapFd
-ProgramLike = Program | int | str | os.PathLike[str] | _HasFd
+__all__ = ("Attachment", "Manager")
 
 _KEY = struct.Struct("=i")
 _ID = struct.Struct("=I")
@@ -178,9 +160,9 @@ class Manager(Closeable):
         self.via = None if via is None else UprobeMethod(via)
         self._attachments: dict[Attachment, None] = {}
         with contextlib.ExitStack() as stack:
-            self._specs = _as_map(specs)
+            self._specs = as_map(specs)
             stack.callback(self._specs.close)
-            self._ips = None if ips is None else _as_map(ips)
+            self._ips = None if ips is None else as_map(ips)
             if self._ips is not None:
                 stack.callback(self._ips.close)
             self.layout = _layout_of(self._specs)
@@ -224,7 +206,7 @@ class Manager(Closeable):
         """
         wanted = AttachSpec(provider, name, pid, cookie, self.layout, strict)
         found = collect(None if target is None else os.fspath(target), wanted)
-        with _as_program(program) as loaded:
+        with as_program(program) as loaded:
             via = self._attach_method(loaded)
             keys = tuple(dict.fromkeys(site.key for site in found.sites))
             if len(keys) > self._ids.free:
@@ -236,7 +218,8 @@ class Manager(Closeable):
                 self._attach(attachment, loaded, found.sites, dict(zip(keys, ids, strict=True)))
             except (SyscallError, TracingError) as err:
                 attachment.close()
-                raise _explained(err, wanted, found.path) from err
+                call = f"attach to {wanted.probe} in {found.path}"
+                raise explained(err, call, wanted.pid) from err
             except BaseException:
                 attachment.close()
                 raise
@@ -257,12 +240,9 @@ class Manager(Closeable):
         self._undo.close()
 
     def _attach_method(self, program: Program) -> UprobeMethod:
-        multi = features.have_uprobe_multi() and takes_uprobe_multi(program)
-        via = self.via
-        if via is None:
-            if multi:
-                return UprobeMethod.UPROBE_MULTI
-            via = UprobeMethod.PERF_LINK if features.have_cookies() else UprobeMethod.PERF_EVENT
+        newest = newest_method(program)
+        multi = newest is UprobeMethod.UPROBE_MULTI
+        via = newest if self.via is None else self.via
         if via is UprobeMethod.UPROBE_MULTI and not multi:
             raise TracingError(
                 "attach by uprobe_multi: the program was not loaded for it (expected_attach_type "
@@ -301,7 +281,9 @@ class Manager(Closeable):
         for (path, pid), sites in files.items():
             # Duplicate notes are one site: the program must not run twice for a hit.
             once = list(dict.fromkeys(sites))
-            _link(attachment, program, path, pid, once)
+            links = attachment._links  # noqa: SLF001 - a part of it
+            link_sites(links, program, attachment.via, path, once, pid=pid)
+            attachment.sites += len(once)
 
     def _full(self, wanted: AttachSpec, path: str, number: int) -> SyscallError:
         return SyscallError(
@@ -334,60 +316,6 @@ def _map_addresses(
         attachment._ips.append(key)  # noqa: SLF001 - a part of it
 
 
-def _link(
-    attachment: Attachment, program: Program, path: str, pid: int, sites: list[UprobeSite]
-) -> None:
-    links = attachment._links  # noqa: SLF001 - a part of it
-    if attachment.via is UprobeMethod.UPROBE_MULTI:
-        links.append(attach_uprobe_multi(program, path, sites, pid=pid))
-    else:
-        linked = attachment.via is UprobeMethod.PERF_LINK
-        _allow(len(sites) * (2 if linked else 1))
-        for site in sites:
-            links.append(attach_uprobe_perf(program, path, site, pid=pid, cookies=linked))
-    attachment.sites += len(sites)
-
-
-def _allow(number: int) -> None:
-    # Fail now, not after hundreds of sites, because the kernel is slow to detach each of them.
-    import resource  # noqa: PLC0415 - only this attach method needs it
-
-    allow_descriptors(number)
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    in_use = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs an import
-    if limit != resource.RLIM_INFINITY and in_use + number > limit:
-        raise SyscallError(errno.EMFILE, f"{number} descriptors of at most {limit}")
-
-
-def _as_map(given: MapLike) -> Map:
-    # A Map with a descriptor of its own, which the manager closes.
-    if isinstance(given, Map):
-        return Map.from_fd(given.fd.fileno())
-    if isinstance(given, int):
-        return Map.from_fd(given)
-    if isinstance(given, str | os.PathLike):
-        return Map.from_pin(given)
-    return Map.from_fd(given.map_fd)
-
-
-def _as_program(given: ProgramLike) -> Program:
-    if isinstance(given, Program):
-        program = Program.from_fd(given.fd.fileno())
-    elif isinstance(given, int):
-        program = Program.from_fd(given)
-    elif isinstance(given, str | os.PathLike):
-        program = Program.from_pin(given)
-    else:
-        program = Program.from_fd(given.fd)
-    kind = _ID.unpack(object_info(program.fd, 4))[0]  # bpf_prog_info begins with the type
-    if kind != ProgType.KPROBE:
-        program.close()
-        raise TargetError(
-            f"a program of type {kind}: uprobes run programs of type kprobe ({ProgType.KPROBE:d})"
-        )
-    return program
-
-
 def _layout_of(specs: Map) -> UsdtSpecLayout:
     spec = specs.spec
     sizes = [layout.value for layout in UsdtSpecLayout]
@@ -408,24 +336,3 @@ def _check_ips(ips: Map) -> None:
             f"map {spec.name!r} does not map addresses to spec IDs: {spec.type.name} with keys of "
             f"{spec.key_size} and values of {spec.value_size} bytes; HASH, 8 and 4 expected"
         )
-
-
-def _explained(err: TracingError, wanted: AttachSpec, path: str) -> TracingError:
-    call = f"attach to {wanted.probe} in {path}"
-    if isinstance(err, ProbeNotFound | TargetError):
-        return err
-    if not isinstance(err, SyscallError):
-        return TracingError(f"{call}: {err}")
-    number = err.errno or 0
-    hint = err.hint
-    if number == errno.EINVAL:
-        hint = (
-            "another tracer may hold a site with another semaphore, or with none, as bcc's USDT "
-            "class does: stop it and try again"
-        )
-    elif number == errno.ESRCH or (number == errno.ENOENT and wanted.pid):
-        # ENOENT: the file was to be reached through /proc/PID.
-        number, hint = errno.ESRCH, f"process {wanted.pid} has ended"
-    elif number == errno.EMFILE:
-        hint = "by perf events each site needs its own; raise the limit: ulimit -n"
-    return SyscallError(number, f"{call}: {err.call}", hint)

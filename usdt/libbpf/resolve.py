@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.probes.probe import Probe, Site
 
-__all__ = ("AttachSite", "AttachSpec", "Collection", "addresses_of", "collect")
+__all__ = ("AttachSite", "AttachSpec", "Collection", "addresses_of", "collect", "files_of")
 
 ET_EXEC = 2  # e_type, elf.h: the file is mapped at its link-time addresses
 MAX_NOTICES = 16
@@ -132,7 +132,7 @@ def collect(target: str | None, wanted: AttachSpec) -> Collection:
     notices: list[str] = []
     names: dict[str, None] = {}
     paths: list[str] = []
-    for path, open_path in _files(target, wanted.pid):
+    for path, open_path in files_of(target, wanted.pid):
         found = read_probes(path, open_path=open_path)
         paths.append(path)
         for probe in found.probes:
@@ -148,7 +148,12 @@ def collect(target: str | None, wanted: AttachSpec) -> Collection:
     return Collection(where, tuple(sites), tuple(notices))
 
 
-def _files(target: str | None, pid: int) -> Iterator[tuple[str, str]]:
+def files_of(target: str | None, pid: int) -> Iterator[tuple[str, str]]:
+    """Yield the path and the path to open of a TARGET argument, or of all files of a process.
+
+    Raises:
+        TargetError: there is no such file or process, or neither is given.
+    """
     if target is not None:
         found = resolve_target(target, pid=pid or None)
         yield found.path, found.open_path
