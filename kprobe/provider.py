@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kprobe.tracepoints.provider import attach as attach_events
 from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.base.frozen import replace
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.language.tree import names_in
 from usdt.engine.run.protocols import AttachResult
@@ -35,6 +36,8 @@ class KernelProbeProvider:
             TracingError: a probe matches several sites, and none can be attached.
         """
         keys, counts = options.keys, options.aggregated
+        if session.by_tracefs:
+            _check_tracefs(requests)
         events = [request for request in requests if request.kind not in _FUNCTIONS]
         made = attach_events(session, events, keys, counts=counts, calls=options.calls)
         functions = [request for request in requests if request.kind in _FUNCTIONS]
@@ -54,8 +57,40 @@ class KernelProbeProvider:
                 raise _other_of_the_name(request, err) from err
         return AttachResult(made.sites + source.points, (*made.notices, *source.notices))
 
+    def defined_event(self, request: ProbeText) -> ProbeText | None:
+        """Return a probe on an event that somebody defined; see the protocol.
+
+        A tracepoint or a function of the kernel hides an event of its name.
+        """
+        from kprobe.tracepoints.catalog import defined_events, tracepoints_named  # noqa: PLC0415
+
+        group, name = request.provider or "*", request.name
+        if request.kind == "tracepoint":
+            found = defined_events(group, name)
+            return request if found and not tracepoints_named(group, name) else None
+        if request.kind != "kprobe":
+            return None
+        if "/" in name:  # GROUP/EVENT, as kprobe event writes it
+            group, _, name = name.partition("/")
+        if not defined_events(group, name):
+            return None
+        from kprobe.functions.prototypes import current_functions  # noqa: PLC0415 - reads symbols
+
+        if current_functions().named(request.provider, name):
+            return None
+        return replace(request, kind="tracepoint", provider=group, name=name)
+
 
 PROVIDER = KernelProbeProvider()
+
+
+def _check_tracefs(requests: Sequence[ProbeText]) -> None:
+    for request in requests:
+        if request.kind != "tracepoint":
+            raise TracingError(
+                f"{request.kind}:{request.pattern} cannot be read through tracefs, which --via "
+                "tracefs or an event that somebody defined requires; trace it in a run of its own"
+            )
 
 
 def _other_of_the_name(request: ProbeText, error: TracingError) -> TracingError:
@@ -72,4 +107,8 @@ def _other_of_the_name(request: ProbeText, error: TracingError) -> TracingError:
     except TracingError:
         return error
     found = named.get(wanted, named.get(request.name, ""))
-    return type(error)(f"{error}; there is tracepoint:{found}") if found else error
+    if found:
+        return type(error)(f"{error}; there is tracepoint:{found}")
+    if PROVIDER.defined_event(request):
+        return type(error)(f"{error}; somebody defined an event of this name: only trace reads it")
+    return error

@@ -1,34 +1,58 @@
-"""The kernel's trace events: names from tracefs; formats are read on demand."""
+"""The kernel's trace events: names from tracefs; formats are read on demand.
+
+Patterns leave out events that somebody defined (``kprobe_events``, ``uprobe_events``,
+``dynamic_events``): they belong to others.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
 import os
+import re
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.text import closest
+from usdt.tracefs.definitions import defined_names
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from usdt.tracefs.format import EventFormat
 
-__all__ = ("Event", "events", "format_of", "matching", "no_match", "record_size")
+__all__ = (
+    "Event",
+    "defined_events",
+    "events",
+    "format_of",
+    "matching",
+    "no_match",
+    "record_size",
+    "tracepoints_named",
+)
 
+_GLOB = re.compile(r"[*?[]")
 _NO_EVENTS = frozenset(("ftrace",))  # ftrace's own records, to which nothing can be attached
 
 
 @frozen
 class Event:
-    """A trace event: ``sched:sched_switch``."""
+    """A trace event: ``sched:sched_switch``.
+
+    Attributes:
+        category: its group.
+        name: its name.
+        file: for an event that somebody defined, the file of its definition; else "".
+    """
 
     category: str
     name: str
+    file: str = ""
 
     @property
     def full_name(self) -> str:
@@ -38,23 +62,54 @@ class Event:
 
 @functools.cache
 def events() -> tuple[Event, ...]:
-    """Return all trace events, sorted by name; they include dynamic events of other tools.
+    """Return all tracepoints, sorted by name, without events that somebody defined.
 
     Raises:
         TracingError: tracefs cannot be read.
         NotSupported: the kernel has no tracefs.
     """
-    root = tracefs() / "events"
+    root = tracefs()
+    defined = set(defined_names(root))  # and once more below: events come and go
     found = []
     try:
-        for category in _folders(root):
+        for category in _folders(root / "events"):
             if category.name not in _NO_EVENTS:
                 found += [Event(category.name, event.name) for event in _folders(category)]
     except OSError as err:
         raise TracingError(
             f"{err.filename}: {err.strerror}: tracepoints are listed there; run as root"
         ) from err
-    return tuple(found)
+    defined |= set(defined_names(root))
+    return tuple(one for one in found if f"{one.category}/{one.name}" not in defined)
+
+
+def defined_events(category: str, name: str) -> list[Event]:
+    """Return the events that somebody defined, of a name that is no pattern; [] for a pattern.
+
+    Args:
+        category: the group, which may be a pattern.
+        name: the name.
+    """
+    if _GLOB.search(name):
+        return []
+    try:
+        root = tracefs()
+    except TracingError:  # then nothing of it can be used
+        return []
+    return [
+        Event(group, event, file)
+        for (group, event), file in _defined(root)
+        if event == name and fnmatch.fnmatchcase(group, category)
+    ]
+
+
+def _defined(root: Path) -> list[tuple[tuple[str, str], str]]:
+    # ((group, event), file), sorted by name.
+    found = []
+    for full, file in sorted(defined_names(root).items()):
+        group, _, event = full.partition("/")
+        found.append(((group, event), file))
+    return found
 
 
 def _folders(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
@@ -63,21 +118,36 @@ def _folders(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
 
 
 def matching(category: str, name: str) -> list[Event]:
-    """Return the events that match two patterns.
+    """Return the events that match two patterns; those that somebody defined by their name only.
 
     Raises:
         ProbeNotFound: no event matches; the message names the most similar one.
     """
-    found = [
+    found = tracepoints_named(category, name) or defined_events(category, name)
+    if found:
+        return found
+    wanted = name if category == "*" else f"{category}:{name}"
+    if _defined_by_pattern(category, name):
+        reason = "a pattern leaves out events that somebody defined"
+        raise ProbeNotFound(f"no tracepoint {wanted}: {reason}; name one (kprobe event list)")
+    known = [event.name if category == "*" else event.full_name for event in events()]
+    raise no_match("tracepoint", "tracepoint", wanted, known)
+
+
+def tracepoints_named(category: str, name: str) -> list[Event]:
+    """Return the tracepoints that match two patterns."""
+    return [
         event
         for event in events()
         if fnmatch.fnmatchcase(event.name, name) and fnmatch.fnmatchcase(event.category, category)
     ]
-    if not found:
-        wanted = name if category == "*" else f"{category}:{name}"
-        known = [event.name if category == "*" else event.full_name for event in events()]
-        raise no_match("tracepoint", "tracepoint", wanted, known)
-    return found
+
+
+def _defined_by_pattern(category: str, name: str) -> bool:
+    return any(
+        fnmatch.fnmatchcase(group, category) and fnmatch.fnmatchcase(event, name)
+        for (group, event), _ in _defined(tracefs())
+    )
 
 
 def no_match(what: str, kind: str, wanted: str, known: Iterable[str]) -> ProbeNotFound:
@@ -87,13 +157,22 @@ def no_match(what: str, kind: str, wanted: str, known: Iterable[str]) -> ProbeNo
     return ProbeNotFound(f"no {what} {wanted}{hint} (list them with: kprobe list '{kind}:*')")
 
 
-@functools.cache
 def format_of(event: Event) -> EventFormat:
     """Return the format of an event's records.
 
     Raises:
         TracingError: its format cannot be read, or the event no longer exists.
     """
+    # A defined event may be defined again, with another format.
+    return _read_format(event) if event.file else _cached_format(event)
+
+
+@functools.cache
+def _cached_format(event: Event) -> EventFormat:
+    return _read_format(event)
+
+
+def _read_format(event: Event) -> EventFormat:
     path = tracefs() / "events" / event.category / event.name / "format"
     try:
         text = path.read_text(errors="replace")

@@ -22,18 +22,27 @@ __all__ = ("arguments_of", "integer", "names_of")
 
 _FIRST = 8  # bytes of struct trace_entry, which programs cannot read
 _CODE_ADDRESSES = frozenset(("location", "call_site"))  # even if print fmt has no %pS
+# Fields of defined events: where the probe is, or at a return the function and its caller
+_PLACES = frozenset(("__probe_ip", "__probe_func", "__probe_ret_ip"))
 _REC = re.compile(r"(?:\([^()]*\)|\s|\()*REC->(\w+)\)*\s*")
 _DIRECTIVE = re.compile(
     r"%[-+ #0]*(?P<star>\*)?\d*(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?P<what>p[sSB]|.)"
 )
 
 
-def arguments_of(form: EventFormat) -> tuple[Argument, ...]:
-    """Return the event's own fields as arguments, in the order of the record."""
+def arguments_of(form: EventFormat, *, in_kernel: bool = True) -> tuple[Argument, ...]:
+    """Return the event's own fields as arguments, in the order of the record.
+
+    Args:
+        form: the format of the event.
+        in_kernel: whether the event is in code of the kernel, not of a program.
+    """
     names = names_of(form)
-    symbols = set(_kernel_addresses(form))
+    symbols = dict.fromkeys(_kernel_addresses(form), Display.KERNEL_SYMBOL)
+    place = Display.KERNEL_SYMBOL if in_kernel else Display.USER_SYMBOL
+    symbols |= dict.fromkeys(_PLACES, place)
     return tuple(
-        _argument(field, names.get(field.name), symbol=field.name in symbols)
+        _argument(field, names.get(field.name), symbols.get(field.name))
         for field in form.own
         if field.offset >= _FIRST
     )
@@ -50,7 +59,7 @@ def names_of(form: EventFormat) -> dict[str, ValueNames]:
 
 
 def _argument(
-    field: FormatField, names: value_names.ValueNames | None, *, symbol: bool
+    field: FormatField, names: value_names.ValueNames | None, symbol: Display | None
 ) -> Argument:
     if field.kind == "string" and field.location == "here":
         kind = ValueType(ValueClass.STRING, field.size)
@@ -60,7 +69,7 @@ def _argument(
     if field.location != "here":
         return _away(field)
     if field.kind == "integer":
-        return _integer(field, names, symbol=symbol)
+        return _integer(field, names, symbol)
     element = ValueType(ValueClass.UNSIGNED, 1)
     if field.kind == "array" and field.element in (1, 2, 4, 8):
         element = integer(field.element, signed=field.signed)
@@ -79,14 +88,13 @@ def _away(field: FormatField) -> Argument:
     return Argument(field.name, ValueType(ValueClass.BYTES, 0), fetch, element=element)
 
 
-def _integer(field: FormatField, names: ValueNames | None, *, symbol: bool) -> Argument:
+def _integer(field: FormatField, names: ValueNames | None, symbol: Display | None) -> Argument:
     if field.offset % field.element:
         kind = ValueType(ValueClass.BYTES, field.size)
         fetch = ContextArea(field.offset, field.size)
         return Argument(field.name, kind, fetch, element=ValueType(ValueClass.UNSIGNED, 1))
     display = Display.HEX if field.type.endswith("*") else Display.INTEGER
-    if symbol:
-        display = Display.KERNEL_SYMBOL
+    display = symbol or display
     kind = integer(field.element, signed=field.signed)
     if field.type == "dev_t" and names is None:
         names = value_names.DevT()

@@ -15,6 +15,7 @@ from usdt.engine.runtime.attach.attach_points import (
     RawTracepointTarget,
     SyscallTarget,
 )
+from usdt.tracefs.definitions import EVENT_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +60,9 @@ def attach(
         if calls and request.kind == "syscall":
             points = _whole_calls(request)
         else:
-            points = _points(request, keys, counts=counts, notices=notices)
+            points = _points(
+                request, keys, counts=counts, by_tracefs=session.by_tracefs, notices=notices
+            )
         if not points:
             raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
         if request.kind == "syscall":
@@ -94,7 +97,12 @@ def _names(items: Iterable[Item]) -> Iterator[str]:
 
 
 def _points(
-    request: ProbeText, keys: Sequence[Item], *, counts: bool, notices: list[str]
+    request: ProbeText,
+    keys: Sequence[Item],
+    *,
+    counts: bool,
+    by_tracefs: bool,
+    notices: list[str],
 ) -> list[AttachPoint]:
     names = {*_names(request.items), *_names(keys)}
     if request.kind == "syscall":
@@ -106,7 +114,8 @@ def _points(
     if request.kind == "rawtp":
         return _raw(request)
     values = any(not item.is_predicate for item in request.items)
-    return _events(request, names, shown=not (counts or values), notices=notices)
+    shown = by_tracefs or not (counts or values)
+    return _events(request, names, shown=shown, by_tracefs=by_tracefs, notices=notices)
 
 
 def _syscalls(request: ProbeText, *, returns: bool, timed: bool) -> list[AttachPoint]:
@@ -165,13 +174,23 @@ def _raw(request: ProbeText) -> list[AttachPoint]:
 
 
 def _events(
-    request: ProbeText, names: AbstractSet[str], *, shown: bool, notices: list[str]
+    request: ProbeText,
+    names: AbstractSet[str],
+    *,
+    shown: bool,
+    by_tracefs: bool,
+    notices: list[str],
 ) -> list[AttachPoint]:
     from kprobe.tracepoints.catalog import matching  # noqa: PLC0415 - only for them
 
     found = matching(request.provider, request.name)
+    if found[0].file and not by_tracefs:
+        raise TracingError(
+            f"tracepoint:{found[0].full_name}: somebody defined this event; only trace reads it "
+            "(attach() in Python). Probe what it probes: kprobe event list"
+        )
     needed = bool(names - BUILTINS)
-    if shown and not needed and len(found) > _MANY:
+    if shown and not (needed or by_tracefs) and len(found) > _MANY:
         notices.append(
             f"{request.pattern}: {len(found)} tracepoints, shown without their fields, as they are "
             f"more than {_MANY}"
@@ -181,7 +200,7 @@ def _events(
     hidden = names & BUILTINS if len(found) > 1 else set()
     points = [_event(event, names - hidden, hidden, shown=shown) for event in found]
     slow = sum(isinstance(point.kernel_target, EventTarget) for point in points)
-    if slow > _MANY:
+    if slow > _MANY and not by_tracefs:
         notices.append(f"detaching {slow} tracepoints takes about {slow // 20} s")
     return points
 
@@ -201,7 +220,7 @@ def _event(
     target = EventTarget(event.full_name, form.number, record_size(form))
     if not (shown or names - BUILTINS or names & {field.name for field in form.own}):
         return _point(name, (), _quick(event, target))
-    arguments = arguments_of(form)
+    arguments = arguments_of(form, in_kernel=event.file != EVENT_FILES["user"])
     return _point(name, tuple(one for one in arguments if one.name not in hidden), target)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes  # noqa: TID251 - to look at the memory behind a packed pointer
 import errno
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from house import ROOT
 from usdt.base.errors import SyscallError
 from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf import _syscall
-from usdt.bpf._syscall import Field, bpf, bpf_attribute, perf_attribute, ptrace
+from usdt.bpf._syscall import Field, bpf, bpf_attribute, perf_attribute, ptrace, write
 from usdt.bpf._uapi import SYSCALLS, Command
 from usdt.bpf.maps import parse_cpu_list, possible_cpus
 
@@ -183,3 +185,36 @@ def test_lists_of_cpus_are_read(text: str, cpus: list[int]) -> None:
 
 def test_there_are_at_least_as_many_possible_cpus_as_online_ones() -> None:
     assert possible_cpus() >= (os.cpu_count() or 1)
+
+
+def test_a_write_that_is_always_interrupted_is_given_up() -> None:
+    """os.write() repeats it for ever, as the event tracer answers for an event that perf uses."""
+    reader, writer = os.pipe()
+    previous = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        os.set_blocking(writer, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, bytes(4096))
+        os.set_blocking(writer, True)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        with pytest.raises(SyscallError) as caught:
+            write(writer, b"x")
+        assert caught.value.errno == errno.EINTR
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_write_says_what_the_kernel_refuses() -> None:
+    reader, writer = os.pipe()
+    try:
+        assert write(writer, b"abc") == 3
+        assert os.read(reader, 10) == b"abc"
+        with pytest.raises(SyscallError, match="write: Bad file descriptor"):
+            write(reader, b"x")
+    finally:
+        os.close(reader)
+        os.close(writer)

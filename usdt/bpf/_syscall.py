@@ -1,4 +1,4 @@
-"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), prctl(2), fsmount(2).
+"""System calls through libc: bpf(2), perf_event_open(2), ptrace(2), prctl(2), fsmount(2), write(2).
 
 Attributes of bpf(2) are packed from plain values, so no C structure is declared twice: the layout
 is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value is
@@ -34,12 +34,15 @@ __all__ = (
     "ptrace",
     "string_array",
     "u64_array",
+    "write",
 )
 
 Field = int | bytes | bytearray | None
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.write.restype = ctypes.c_ssize_t
+_libc.write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -169,6 +172,22 @@ def mount_privately(fstype: str) -> FD:
 def _call(name: str, number: int, *words: int | bytes | None) -> int:
     result = _libc.syscall(ctypes.c_long(number), *words)
     return _checked(int(result), name)
+
+
+def write(descriptor: int, data: bytes) -> int:
+    """Write to a file; return the number of bytes.
+
+    os.write() repeats a call that fails with EINTR for ever. The kernel's event tracer may answer
+    EINTR each time, so this gives up after a few attempts.
+
+    Raises:
+        SyscallError: with the errno of write(2).
+    """
+    for _ in range(_ATTEMPTS):
+        size = int(_libc.write(descriptor, data, len(data)))
+        if size >= 0 or ctypes.get_errno() != errno.EINTR:
+            break
+    return _checked(size, "write")
 
 
 def prlimit_memlock(size: int) -> None:

@@ -26,7 +26,11 @@ from usdt.engine.runtime.tracefs_backend.fetch_args import (
     FetchArgBuilder,
     UnsupportedFetch,
 )
-from usdt.engine.runtime.tracefs_backend.session import PLAIN_PATH, attach_point_text, event_label
+from usdt.engine.runtime.tracefs_backend.site_events import (
+    PLAIN_PATH,
+    attach_point_text,
+    event_label,
+)
 from usdt.probes.sites import declared_arguments, foreign_reason, points_of
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ __all__ = (
     "DefinedEvent",
     "DefinitionRefused",
     "define_event",
+    "defined_names",
     "kprobe_misses",
     "list_events",
     "orphaned_events",
@@ -150,6 +151,16 @@ def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
             if name and (file != "dynamic_events" or kind[:1] in "eft"):
                 found.append((DefinedEvent(file, name), line))
     return found
+
+
+def defined_names(root: Path) -> dict[str, str]:
+    """Return ``GROUP/EVENT`` → file of each event that somebody defined, also of synthetic ones."""
+    names = {event.name: event.file for event, _ in list_events(root)}
+    for words in _lines(root / "dynamic_events"):
+        name = words[0].partition(":")[2] if words else ""
+        if "/" in name:
+            names.setdefault(name, "dynamic_events")
+    return names
 
 
 def orphaned_events(root: Path) -> list[DefinedEvent]:

@@ -112,11 +112,19 @@ class Instance(Closeable):
         """Enable an event in this instance, with a filter unless it is empty.
 
         Raises:
-            TracingError: as of :meth:`filter`.
+            TracingError: as of :meth:`filter`; or perf uses the event.
         """
         if condition:
             self.filter(event, condition)
-        self.write(f"events/{event}/enable", "1")
+        name = f"events/{event}/enable"
+        try:
+            self.write(name, "1")
+        except SyscallError as err:
+            if err.errno != errno.EINTR:
+                raise
+            # See probe_event_enable() of kernel/trace/trace_uprobe.c.
+            hint = "perf or a BPF program uses the event, which serves either them or the tracer"
+            raise SyscallError(err.errno, f"enabling {event}", hint) from err
         self._enabled.append(event)
 
     def disable(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, SyscallError, TracingError
-from usdt.bpf._syscall import mount_privately
+from usdt.bpf._syscall import mount_privately, write
 
 if TYPE_CHECKING:
     from usdt.base.closeable import FD
@@ -81,7 +81,7 @@ def write_control(path: Path, text: str) -> None:
     try:
         number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.write(number, text.encode())
+            write(number, text.encode())
         finally:
             os.close(number)
     except OSError as err:

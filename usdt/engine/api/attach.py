@@ -11,8 +11,14 @@ from usdt.engine.api.events import Events
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
-from usdt.engine.run.attach import attach_probes
-from usdt.engine.run.options import TargetOptions, TraceOptions, ring_buffer_size, split_command
+from usdt.engine.run.attach import attach_probes, tracefs_session, with_defined_events
+from usdt.engine.run.options import (
+    TRACEFS,
+    TargetOptions,
+    TraceOptions,
+    ring_buffer_size,
+    split_command,
+)
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
@@ -142,9 +148,14 @@ def open_events(
     """
     stacks = StackResolver(symbolizer, lines=lines)
 
-    def session(tasks: TaskFilter) -> RingBufferSession:
+    requests, options = with_defined_events(requests, options)
+
+    def session(tasks: TaskFilter) -> BpfSession:
+        form = EventFormatter(stacks)
+        if options.via == TRACEFS:
+            return tracefs_session(form, tasks, options)
         return RingBufferSession(
-            EventFormatter(stacks),
+            form,
             accept=tasks,
             buffer=ring_buffer_size(options, requests),
             backlog=options.backlog,

@@ -58,7 +58,7 @@ def tracing_commands(
     """Return the commands that both groups have, for :class:`LazyGroup`.
 
     Args:
-        kind: the kind of a probe that names none. ``--via tracefs`` traces only ``usdt``.
+        kind: the kind of a probe that names none.
         probes: a sentence of help that describes the syntax of probes.
         examples: command → the end of its help, one command line per line.
     """
@@ -69,7 +69,7 @@ def tracing_commands(
 
         # \b keeps click from filling the paragraph below it.
         text = f"{_HELP[name]} {probes}\n\n\b\n{examples[name].strip()}\n"
-        return click.command(name, help=text)(_options(name, kind)(run))
+        return click.command(name, help=text)(_options(name)(run))
 
     return {name: (command, line) for name, line in _LINES.items()}
 
@@ -95,12 +95,12 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
     return run(kind, values)
 
 
-def _options(name: str, kind: ProbeKind) -> Decorator:
+def _options(name: str) -> Decorator:
     # Adds the arguments and options of a command, in the order of its help.
     from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
 
     if name == "trace":
-        attach = options.attach_options(tracefs=kind == "usdt")
+        attach = options.attach_options(tracefs=True)
         return options.combined(_probes("PROBE..."), options.trace_options, attach)
     if name == "spans":
         return _span_options()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.base.frozen import replace
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
-from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
-from usdt.engine.run.attach import uprobe_method
+from usdt.engine.run.attach import tracefs_session, uprobe_method, with_defined_events
 from usdt.engine.run.options import TRACEFS, ring_buffer_size
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
@@ -48,13 +48,15 @@ def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
         click.UsageError: options exclude one another, or -s has too few or too many functions.
         TracingError: as from run_command().
     """
-    if values["via"] == TRACEFS:
-        _check_tracefs(values)
     if values["sequence"] and not 2 <= len(values["probes"]) <= _MAX_CHAIN:
         raise click.UsageError(
             f"-s takes 2 to {_MAX_CHAIN} functions, outermost first, not {len(values['probes'])}"
         )
     options = parse_options(parse_requests(values["probes"], kind), values)
+    requests, trace = with_defined_events(options.requests, options.trace)
+    options = replace(options, requests=requests, trace=trace)
+    if trace.via == TRACEFS:
+        _check_tracefs(values)
     user_symbols = "ustack" in options.trace.stacks or any(
         map(wants_user_symbols, options.requests)
     )
@@ -67,11 +69,14 @@ def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
 
 
 def _check_tracefs(values: dict[str, Any]) -> None:
+    what = "--via tracefs"
+    if values["via"] != TRACEFS:
+        what = "an event that somebody defined is read through tracefs, which"
     stacks = any(values[name] for name in ("stack", "ustack", "kstack", "folded"))
     if stacks or values["follow"]:
-        raise click.UsageError("--via tracefs records no stacks and does not follow children (-f)")
+        raise click.UsageError(f"{what} records no stacks and does not follow children (-f)")
     if values["sequence"]:
-        raise click.UsageError("-s needs BPF, which --via tracefs does not use")
+        raise click.UsageError(f"-s needs BPF: {what} does not show functions in sequence")
 
 
 def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
@@ -106,7 +111,7 @@ class PrintJob:
         trace = self._options.trace
         self._pids = tasks.pids
         if trace.via == TRACEFS:
-            return self._without_bpf(tasks)
+            return tracefs_session(self._formatter, tasks, trace)
         settings: dict[str, Any] = {
             "accept": tasks,
             "buffer": ring_buffer_size(trace, self._options.requests),
@@ -124,21 +129,6 @@ class PrintJob:
 
             return CallChainSession(Decoder(self._formatter), self._options.requests, **settings)
         return RingBufferSession(self._formatter, **settings)
-
-    def _without_bpf(self, tasks: TaskFilter) -> BpfSession:
-        from usdt.engine.runtime.tracefs_backend.session import TracefsSession  # noqa: PLC0415 - only for tracefs
-
-        trace = self._options.trace
-        session = TracefsSession(
-            self._formatter,
-            accept=tasks,
-            buffer=trace.buffer or DEFAULT_BUFFER,
-            backlog=trace.backlog,
-            max_string=trace.max_string,
-        )
-        return cast(
-            "BpfSession", session
-        )  # it implements everything that attaching and the loop use
 
     def _new_formatter(self) -> Formatter:
         output = self._options.output

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.bpf.link import UprobeMethod
+from usdt.engine.compiler.limits import DEFAULT_BUFFER
+from usdt.engine.run.options import TRACEFS
 from usdt.engine.run.protocols import AttachResult
 from usdt.engine.run.registry import kind_of, provider_of, target_provider
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.formatters import Formatter
     from usdt.engine.run.options import TargetOptions, TraceOptions
     from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import BpfSession
@@ -118,6 +121,41 @@ def _attach_kernel(
     if not requests:
         return AttachResult(0)
     return provider_of(kind_of(requests[0])).attach(session, requests, options)
+
+
+def with_defined_events(
+    requests: Sequence[ProbeText], options: TraceOptions
+) -> tuple[tuple[ProbeText, ...], TraceOptions]:
+    """Return the probes and options of a run that prints hits.
+
+    If a probe is an event that somebody defined, all are read through tracefs, without BPF.
+    """
+    named = []
+    found = False
+    for request in requests:
+        kind = kind_of(request)
+        event = provider_of(kind).defined_event(request) if kind.in_kernel else None
+        named.append(event or request)
+        found = found or event is not None
+    return tuple(named), replace(options, via=TRACEFS) if found else options
+
+
+def tracefs_session(form: Formatter, tasks: TaskFilter, options: TraceOptions) -> BpfSession:
+    """Make a session without BPF.
+
+    Raises:
+        TracingError: tracefs cannot be used, or cannot trace these tasks.
+    """
+    from usdt.engine.runtime.tracefs_backend.session import TracefsSession  # noqa: PLC0415 - only for tracefs
+
+    session = TracefsSession(
+        form,
+        accept=tasks,
+        buffer=options.buffer or DEFAULT_BUFFER,
+        backlog=options.backlog,
+        max_string=options.max_string,
+    )
+    return cast("BpfSession", session)  # it implements what attaching and the loop use
 
 
 def uprobe_method(options: TraceOptions) -> UprobeMethod | None:

@@ -51,6 +51,12 @@ class ProbeProvider(Protocol):
             TracingError: no site of a probe can be attached.
         """
 
+    def defined_event(self, request: ProbeText) -> ProbeText | None:
+        """Return a probe as one on an event that somebody defined in tracefs; None for others.
+
+        Only tracefs can read such an event.
+        """
+
 
 class TargetProvider(Protocol):
     """A provider that finds processes and their files, and attaches the probes of those files."""

@@ -82,7 +82,12 @@ class BpfSession(Pollable):
         via: the attach method; None selects the newest method that the kernel has.
         action: emits the action at a hit.
         may_sleep: whether programs may take page faults; some BPF helpers do not allow it.
+
+    Attributes:
+        by_tracefs: whether it reads records of tracefs instead of running programs.
     """
+
+    by_tracefs = False
 
     def __init__(
         self,

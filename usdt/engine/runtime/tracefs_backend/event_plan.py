@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Address, Constant, ValueClass, ValueType
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen, replace
+from usdt.base.frozen import frozen
 from usdt.engine.compiler.ir import (
     ArgumentValue,
     Builtin,
@@ -24,13 +24,10 @@ from usdt.engine.compiler.record.columns import (
     BufferColumn,
     BytesColumn,
     StringColumn,
-    UnavailableColumn,
 )
-from usdt.engine.compiler.record.layout import RecordField, RecordLayout
 from usdt.engine.runtime.tracefs_backend.evaluate import evaluate
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
-from usdt.engine.runtime.tracefs_backend.event_planner import COMM, EventPlanner
-from usdt.engine.runtime.tracefs_backend.fetch_args import UnsupportedFetch
+from usdt.engine.runtime.tracefs_backend.event_planner import COMM, HEADS, EventPlanner, collect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +35,12 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
     from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.runtime.tracefs_backend.fetch_args import FetchArg, FetchArgBuilder
     from usdt.tracefs.format import EventFormat
 
 __all__ = ("TID", "VARIANT", "EventContext", "EventDecoder", "EventPlan", "plan_event")
 
-_HEADS = ("pid", "tid", "cpu", "ts")  # built-ins that are in the head of every record
 _EFAULT, _EOVERFLOW = -14, -75
 _NUMBER = "case"
 # Positions in the unpacked values: thread, instruction, variant number, the first field, and the
@@ -106,15 +103,12 @@ class _Planner(EventPlanner):
         self.fields.setdefault(name, field)
         return name
 
-    def number(self, output: Output) -> None:
-        self.expression(output.node)
-
     def leaf(self, leaf: Node) -> None:
         match leaf:
             case StringEquals(left=left, right=right):
-                self.text("", left)
-                self.text("", right)
-            case Builtin(name=name) if name in _HEADS:
+                self.string("", left)
+                self.string("", right)
+            case Builtin(name=name) if name in HEADS:
                 pass
             case ArgumentValue(fetch=Address(base=base)) if self.fetching.is_pointer(base):
                 pass  # every record has the instruction's address
@@ -137,28 +131,15 @@ def plan_event(plan: ProbePlan, fetching: FetchArgBuilder) -> EventPlan:
         TracingError: a predicate needs a value that no event can fetch.
     """
     planner = _Planner(fetching)
-    for predicate in plan.predicates:
-        try:
-            planner.expression(predicate)
-        except UnsupportedFetch as err:
-            raise TracingError(f"a predicate cannot be decided through tracefs: {err}") from err
-    layout = plan.layout
-    shown = list(layout.fields)
-    problems = []
-    for index, output in enumerate(plan.outputs):
-        try:
-            planner.output(output)
-        except UnsupportedFetch as err:
-            problems.append((output.key, str(err)))
-            shown[index] = RecordField(output.key, UnavailableColumn(str(err)))
+    layout, problems = collect(planner, plan)
     return EventPlan(
         plan,
         planner.fields,
         planner.numbers,
         planner.texts,
         planner.parts,
-        replace(layout, fields=tuple(shown)),
-        tuple(problems),
+        layout,
+        problems,
         kernel_filter(plan.predicates, planner.field_name).text,
     )
 
