@@ -10,6 +10,7 @@ import pytest
 import service_processes
 from house import ROOT
 from test_readme import README, consoles, run, shape
+from tracing_tools import run_usdt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,31 @@ def test_examples_of_the_readme_see_hits(
     assert code == 0, lines
     assert _closing(lines) > 0
     assert not [line for line in lines if line.startswith(("Error", "no probe"))]
+
+
+_MEANT = "nearest is postgresql:query__start (list them with: usdt list -p {pid})"
+
+
+@pytest.mark.parametrize(
+    ("probe", "code", "said"),
+    [
+        ("postgresql:query__strat", 1, f"no probe postgresql:query__strat; {_MEANT}"),
+        ("postgres:query__start", 1, f"no probe postgres:query__start; {_MEANT}"),
+        ("query__strat", 0, "a library with it; did you mean postgresql:query__start?"),
+    ],
+)
+def test_a_misspelt_probe_of_a_service_is_named_at_once(
+    probe: str, code: int, said: str, services: dict[str, str]
+) -> None:
+    done = run_usdt("trace", "-d", "0.1", "-p", services["PSQL"], probe)
+    assert done.returncode == code
+    assert said.format(pid=services["PSQL"]) in done.stderr
+
+
+def test_a_server_whose_children_serve_says_so(services: dict[str, str]) -> None:
+    done = run_usdt("trace", "-d", "0.1", "-p", services["SERVER"], "postgresql:query__start")
+    assert f"process {services['SERVER']} (postgres): no hits so far, and its child" in done.stderr
+    assert "add -f" in done.stderr
 
 
 def test_every_service_has_examples() -> None:

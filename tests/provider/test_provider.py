@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import subprocess
@@ -208,7 +209,7 @@ def test_a_span_leaves_functions_as_they_are() -> None:
         raise KeyError("x")
 
     assert (double(4), double.__name__, double.__doc__) == (8, "double", "Twice.")
-    assert asyncio.iscoroutinefunction(later)
+    assert inspect.iscoroutinefunction(later)
     assert asyncio.run(later(1)) == 2
     with pytest.raises(KeyError):
         fails()
