@@ -31,8 +31,11 @@ PUBLIC: dict[str, tuple[ModuleType, ...]] = {
 }
 #: Values: nothing can be done with them, and nothing goes wrong. They say what they hold.
 RECORDS = {"Event", "Hits", "Operand", "Probe", "Site", "MapSpec", "ProgramSpec", "Unreadable"}
+RECORDS |= {"TruncatedList", "TruncatedStr"}
+#: Numbers and registers of instructions, named as the kernel's headers name them.
+INSTRUCTIONS = {"Alu", "Helper", "Jump", "ProgType", "Reg"}
 #: What needs no sentence on errors: it reports none, or they stand with what makes it.
-MADE_BY = {"Attachment", "Histogram", "Span", "Assembler", "MapType"}
+MADE_BY = {"Attachment", "ProgramLink", "Histogram", "Span", "Assembler", "MapType"}
 #: Written by others than these classes; examples stand in docs/bcc.md.
 HELPERS = {"header", "kernel_headers"}
 
@@ -58,6 +61,8 @@ def test_every_public_name_says_what_it_is(name: str, thing: Any) -> None:
     if isinstance(thing, type) and issubclass(thing, Exception):
         assert issubclass(thing, usdt.TracingError)
         assert isinstance(getattr(usdt, short, None) or getattr(kprobe, short), type)
+    elif short in INSTRUCTIONS:
+        assert thing.__module__.startswith("usdt.bpf.")
     elif short in RECORDS:
         assert "Attributes:" in text or len(text.splitlines()) == 1, text
     elif isinstance(thing, ModuleType):

@@ -67,6 +67,10 @@ class ProgramLink(Closeable):
             ``perf-event``; "" for probes of the kernel.
         notices: messages about sites that are left out.
         closed: whether it is detached.
+
+    Example:
+        >>> with usdt.attach_program(program, "uprobe:libc:malloc", pid=1234) as link:
+        ...     time.sleep(10)
     """
 
     def __init__(

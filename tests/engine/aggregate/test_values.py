@@ -9,7 +9,7 @@ from planning import EVERY_TYPE
 from planning import plan as planned
 
 from usdt.base.errors import LanguageError, TracingError
-from usdt.engine.aggregate.keys import Address, KeyLayout, Stack, TruncatedStr, lay_out
+from usdt.engine.aggregate.keys import Address, KeyLayout, Stack, lay_out
 from usdt.engine.aggregate.spec import (
     MAX_BUCKETS,
     Aggregation,
@@ -21,6 +21,7 @@ from usdt.engine.aggregate.spec import (
 )
 from usdt.engine.aggregate.values import NONE, Value, median, total, unpack, value_size
 from usdt.engine.language import parse_items, parse_probe
+from usdt.engine.output.truncated import TruncatedStr
 
 _SIGN, _ALL = 1 << 63, (1 << 64) - 1
 

@@ -39,6 +39,7 @@ from usdt.engine.compiler.record.columns import (
     padded,
 )
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
+from usdt.engine.output.truncated import TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,6 @@ __all__ = (
     "KeyField",
     "KeyLayout",
     "Stack",
-    "TruncatedStr",
     "lay_out",
 )
 
@@ -79,12 +79,6 @@ class Address:
     kind: str
     address: int
     pid: int
-
-
-class TruncatedStr(str):
-    """A string that fills its capacity and may therefore be cut."""
-
-    __slots__ = ()
 
 
 @frozen

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.columns import columns
-from usdt.engine.aggregate.keys import Address, Stack, TruncatedStr
+from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.output.formatters import escape
 from usdt.engine.output.frames import folded, frame_json, frame_text
 from usdt.engine.output.stacks import no_frames, no_frames_folded
+from usdt.engine.output.truncated import TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

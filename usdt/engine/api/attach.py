@@ -80,7 +80,9 @@ def trace_options(*, buffer: int | None, backlog: int, max_string: int) -> Trace
     """
     sizes = {"buffer": buffer, "backlog": backlog, "max_string": max_string}
     for name, size in sizes.items():
-        if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+        if name == "buffer" and size is None:
+            continue
+        if not isinstance(size, int) or isinstance(size, bool):
             raise TypeError(f"{name} {size!r}: expected a number of bytes, an integer")
     return TraceOptions(buffer, max_string, backlog=backlog)
 

@@ -263,15 +263,15 @@ def _expression(index: int, bit: int, field: RecordField, form: Formatter, order
         case ConstColumn():
             return form.constant(column.text)
         case StringColumn():
-            return form.text(value, length, column.size, field.key if column.kernel else "")
+            return form.text(value, length, field.key, column)
         case BufferColumn():
-            return form.text(value, length, 0)
+            return form.text(value, length, field.key, column)
         case SocketAddressColumn():
             return form.socket_address(value, length, order)
         case StructColumn() | StructListColumn():
             return form.struct(value, length, field.key, column, order)
         case ArrayColumn():
-            return form.array(value, length, order + column.element_code)
+            return form.array(value, length, field.key, column, order)
         case StackColumn():
             return form.stack(column.kind, value, length)
         case StackCopyColumn():

@@ -41,7 +41,7 @@ from usdt.engine.compiler.record.columns import (
     SymbolColumn,
     UnavailableColumn,
 )
-from usdt.engine.compiler.record.length_prefix import FAULT, NO_ADDRESS, NULL
+from usdt.engine.compiler.record.length_prefix import FAULT, MAX_LENGTH, NO_ADDRESS, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,7 +282,7 @@ class RecordEmitter:
         asm.store(*self._slot(output, R1), 0)
         if output.length is not None and not isinstance(output.length, Number):
             emitter.value(output.length)
-            self._clamp(output, output.size, signed=output.length.type.signed)
+            self._store_length(output, signed=output.length.type.signed)
         elif output.length is not None:
             asm.store(*self._slot(output, R1), output.size)
         emitter.value(output.node)
@@ -292,7 +292,7 @@ class RecordEmitter:
             asm.jump(Jump.EQ, R0, 0, null)
         asm.mov(R3, R0)
         constant = string or isinstance(output.length, Number)
-        size = output.read_size if constant else self._length(output, output.size, fail)
+        size = output.read_size if constant else self._length(output, output.size)
         emitter.read_to(helper, R7, _offset(output) + 8, size, kernel=kernel, tag=tag)
         asm.jump(Jump.SLT, R0, 0, fail)
         if string:
@@ -316,12 +316,12 @@ class RecordEmitter:
         asm.store(*self._slot(output, R1), 0)
         if output.length is not None:
             emitter.value(output.length)
-            self._clamp(output, column.capacity, signed=output.length.type.signed)
+            self._store_length(output, signed=output.length.type.signed)
         emitter.value(output.node)
         self._to(_offset(output))
         asm.store(R1, 8, R0)
         asm.mov(R3, R0)
-        size = self._length(output, column.capacity, fail)
+        size = self._length(output, column.capacity)
         emitter.read_to(Helper.PROBE_READ_USER, R7, _offset(output) + 16, size)
         asm.jump(Jump.SLT, R0, 0, fail)
         asm.goto(done)
@@ -375,25 +375,29 @@ class RecordEmitter:
             asm.goto(done)
         asm.label(done)
 
-    def _length(self, output: Output, most: int, fail: str) -> Callable[[], None]:
-        # Return what emits the load of the length prefix, the number of bytes to read, into r2.
+    def _length(self, output: Output, capacity: int) -> Callable[[], None]:
+        # Return what emits the load of the number of bytes to read into r2: the length prefix, or
+        # the capacity if it is less.
         def emit() -> None:
+            fits = self.asm.new_label("fits")
             self.asm.load(R2, *self._slot(output, R2))
-            self.asm.jump(Jump.GT, R2, most, fail)  # never; tells the verifier the bound
+            self.asm.jump(Jump.LE, R2, capacity, fits)
+            self.asm.mov(R2, capacity)
+            self.asm.label(fits)
 
         return emit
 
-    def _clamp(self, output: Output, capacity: int, *, signed: bool) -> None:
-        # Store r0, clamped to 0…capacity, as the length prefix, which is 0 already.
+    def _store_length(self, output: Output, *, signed: bool) -> None:
+        # Store r0, clamped to 0…MAX_LENGTH, as the length prefix, which is 0 already.
         asm = self.asm
         big, stored = asm.new_label("big"), asm.new_label("stored")
         if signed:
             asm.jump(Jump.SLT, R0, 0, stored)
-        asm.jump(Jump.GT, R0, capacity, big)
+        asm.jump(Jump.GT, R0, MAX_LENGTH, big)
         asm.store(*self._slot(output, R1), R0)
         asm.goto(stored)
         asm.label(big)
-        asm.store(*self._slot(output, R1), capacity)
+        asm.store(*self._slot(output, R1), MAX_LENGTH)
         asm.label(stored)
 
     def _fault_in_and_retry(self) -> None:

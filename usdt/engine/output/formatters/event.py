@@ -13,16 +13,22 @@ from usdt.engine.output.formatters.formatter import (
     Span,
     constant,
     decode_text,
+    is_cut,
     numbers,
+    text_capacity,
 )
 from usdt.engine.output.socket_addresses import socket_address
 from usdt.engine.output.stacks import StackResolver
+from usdt.engine.output.truncated import TruncatedList, TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import (
+        ArrayColumn,
+        BufferColumn,
         StackSource,
+        StringColumn,
         StructColumn,
         StructListColumn,
         SymbolKind,
@@ -84,9 +90,9 @@ class EventFormatter:
     def raw_bytes(self, value: str) -> str:
         return value
 
-    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
+    def text(self, value: str, length: str, key: str, column: StringColumn | BufferColumn) -> str:
         del key
-        return f"text({value}, {length}, {capacity})"
+        return f"text({value}, {length}, {text_capacity(column)})"
 
     def socket_address(self, value: str, length: str, order: str) -> str:
         return f"socket_address({value}, {length}, {order!r})"
@@ -103,8 +109,9 @@ class EventFormatter:
     def boolean(self, value: str) -> str:
         return f"({value} != 0)"
 
-    def array(self, value: str, length: str, code: str) -> str:
-        return f"array({value}, {length}, {code!r})"
+    def array(self, value: str, length: str, key: str, column: ArrayColumn, order: str) -> str:
+        del key
+        return f"array({value}, {length}, {order + column.element_code!r})"
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
         del key
@@ -133,7 +140,8 @@ def _dict(values: Sequence[FieldSource]) -> str:
 def _event_text(value: bytes, length: int, capacity: int) -> str | Unreadable:
     if length < 0:
         return Unreadable(reason_of(length))
-    return decode_text(value, length, capacity)
+    found = decode_text(value, length, capacity)
+    return TruncatedStr(found) if is_cut(length, len(value), capacity) else found
 
 
 def _event_socket_address(
@@ -147,4 +155,5 @@ def _event_socket_address(
 def _event_array(value: bytes, length: int, code: str) -> list[int] | Unreadable:
     if length < 0:
         return Unreadable(reason_of(length))
-    return numbers(value, length, code)
+    found = numbers(value, length, code)
+    return TruncatedList(found) if length > len(value) else found

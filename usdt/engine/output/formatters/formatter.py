@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import (
+        ArrayColumn,
+        BufferColumn,
         StackSource,
+        StringColumn,
         StructColumn,
         StructListColumn,
         SymbolKind,
@@ -27,8 +30,10 @@ __all__ = (
     "constant",
     "decode_text",
     "escape",
+    "is_cut",
     "numbers",
     "piece",
+    "text_capacity",
 )
 
 
@@ -125,12 +130,8 @@ class Formatter(Protocol):
     def raw_bytes(self, value: str) -> str:
         """Format the bytes of a structure or union that was passed by value."""
 
-    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
-        """Format a string of at most ``capacity`` bytes with its NUL, or a buffer (``capacity`` 0).
-
-        ``length`` is a length prefix. ``key`` is set if types of the kernel lead to the string,
-        whose address may still be in the process.
-        """
+    def text(self, value: str, length: str, key: str, column: StringColumn | BufferColumn) -> str:
+        """Format a string or a buffer; ``length`` is a length prefix."""
 
     def socket_address(self, value: str, length: str, order: str) -> str:
         """Format a ``struct sockaddr``; ``length`` is a length prefix."""
@@ -143,11 +144,8 @@ class Formatter(Protocol):
     def boolean(self, value: str) -> str:
         """Format a number as true or false."""
 
-    def array(self, value: str, length: str, code: str) -> str:
-        """Format integers of the :mod:`struct` format ``code``.
-
-        ``length`` is the number of bytes, or a negative errno.
-        """
+    def array(self, value: str, length: str, key: str, column: ArrayColumn, order: str) -> str:
+        """Format integers of a byte order, as in :mod:`struct`; ``length`` is a length prefix."""
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
         """Format an integer whose values have names; the value is None if it could not be read."""
@@ -210,6 +208,25 @@ def decode_text(value: bytes, length: int, capacity: int) -> str:
     """Decode a recorded string of up to ``capacity`` bytes and its NUL; 0: a buffer."""
     length &= USERS - 1
     return value[: length - 1 if capacity else length].decode("utf-8", "surrogateescape")
+
+
+def text_capacity(column: StringColumn | BufferColumn) -> int:
+    """Return the capacity of a string, for :func:`decode_text`; 0 for a buffer."""
+    from usdt.engine.compiler.record.columns import StringColumn  # noqa: PLC0415
+
+    return column.size if isinstance(column, StringColumn) else 0
+
+
+def is_cut(length: int, size: int, capacity: int) -> bool:
+    """Return whether a recorded text was cut.
+
+    Args:
+        length: its length prefix.
+        size: bytes of its column.
+        capacity: as in :func:`decode_text`.
+    """
+    length &= USERS - 1
+    return length == capacity if capacity else length > size
 
 
 def numbers(value: bytes, length: int, code: str) -> list[int]:

@@ -7,13 +7,16 @@ import math
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
+from usdt.engine.compiler.record.columns import StringColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
     decode_text,
+    is_cut,
     numbers,
     piece,
+    text_capacity,
 )
 from usdt.engine.output.socket_addresses import socket_address
 from usdt.engine.output.stacks import StackResolver
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.record.columns import (
+        ArrayColumn,
+        BufferColumn,
         StackSource,
         StructColumn,
         StructListColumn,
@@ -49,7 +54,7 @@ class JsonFormatter:
         self._stacks = stacks or StackResolver()
         self._span: SpanLayout | None = None
         self._labels: list[str] = []
-        self._address_spaces: list[str] = []
+        self._memory: list[tuple[str, str]] = []  # call of a member of "memory", its condition
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "stacks": self._stacks,
@@ -57,7 +62,7 @@ class JsonFormatter:
             "array": _json_array,
             "socket_address": _json_socket_address,
             "labels": _json_labels,
-            "address_spaces": _json_address_spaces,
+            "memory": _json_memory,
             "real": _json_real,
             "raw": _json_raw,
             "hexadecimal": _json_hexadecimal,
@@ -83,8 +88,10 @@ class JsonFormatter:
             head = f'{{{{{when}, {self._ends(self._span, values)}"args": '
         labels = ", ".join(self._labels)
         tail = f"{{labels(({labels},))}}" if labels else ""
-        address_spaces = ", ".join(self._address_spaces)
-        tail += f"{{address_spaces(({address_spaces},))}}" if address_spaces else ""
+        if self._memory:
+            calls, conditions = zip(*self._memory, strict=True)
+            some = " or ".join(conditions)
+            tail += f"{{memory(({', '.join(calls)},)) if {some} else ''}}"
         args = self.arguments(values)
         if self._span is not None:
             starts, ends = self._span.halves(values)
@@ -101,7 +108,7 @@ class JsonFormatter:
     def arguments(self, values: Sequence[FieldSource]) -> str:
         """Return the part of an f-string that makes the object of all values."""
         self._labels.clear()
-        self._address_spaces.clear()
+        self._memory.clear()
         args = ", ".join(f"{piece(quote(field.key))}: {{{value}}}" for field, value in values)
         return f"{{{{{args}}}}}"
 
@@ -117,11 +124,17 @@ class JsonFormatter:
     def raw_bytes(self, value: str) -> str:
         return f"raw({value})"
 
-    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
-        if key:
-            name = constant(self.names, _TextAddressSpace(key))
-            self._address_spaces.append(f"({name}, {length}, b'')")
+    def text(self, value: str, length: str, key: str, column: StringColumn | BufferColumn) -> str:
+        capacity = text_capacity(column)
+        name = constant(self.names, _TextMemory(key, capacity))
+        cut = f"{length} == {capacity}" if capacity else f"{length} > {column.size}"
+        kernel = isinstance(column, StringColumn) and column.kernel
+        self._add_memory(name, value, length, f"{length} >= {USERS} or {cut}" if kernel else cut)
         return f"text({value}, {length}, {capacity})"
+
+    def _add_memory(self, name: str, value: str, length: str, condition: str) -> None:
+        # Call ``name`` for a member of "memory", if the condition holds.
+        self._memory.append((f"({name}, {length}, {value})", condition))
 
     def socket_address(self, value: str, length: str, order: str) -> str:
         return f"socket_address({value}, {length}, {order!r})"
@@ -132,14 +145,16 @@ class JsonFormatter:
         from usdt.engine.output.formatters.structures import StructJsonFormatter  # noqa: PLC0415 - rarely needed
 
         name = constant(self.names, StructJsonFormatter(key, column, order))
-        self._address_spaces.append(f"({name}.address_space, {length}, {value})")
+        self._add_memory(f"{name}.memory", value, length, "True")
         return f"{name}({length}, {value})"
 
     def boolean(self, value: str) -> str:
         return f"('true' if {value} else 'false')"
 
-    def array(self, value: str, length: str, code: str) -> str:
-        return f"array({value}, {length}, {code!r})"
+    def array(self, value: str, length: str, key: str, column: ArrayColumn, order: str) -> str:
+        name = constant(self.names, _TextMemory(key, 0))
+        self._add_memory(name, value, length, f"{length} > {column.size}")
+        return f"array({value}, {length}, {order + column.element_code!r})"
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
         both = constant(self.names, (quote(key), names.find))
@@ -194,19 +209,23 @@ def _json_array(value: bytes, length: int, code: str) -> str:
     return str(numbers(value, length, code))
 
 
-class _TextAddressSpace:
-    # Marks a string as user memory, where types of the kernel point into the process.
-    def __init__(self, key: str) -> None:
+class _TextMemory:
+    # What is said of a text or an array: that it is of the process where types of the kernel led to
+    # it, and whether it was cut.
+    def __init__(self, key: str, capacity: int) -> None:
         self._key = quote(key)
+        self._capacity = capacity
 
-    def __call__(self, length: int, _: bytes) -> str:
-        return f'{self._key}: {{"space": "user"}}' if length >= USERS else ""
+    def __call__(self, length: int, value: bytes) -> str:
+        parts = ['"space": "user"'] if length >= USERS else []
+        if is_cut(length, len(value), self._capacity):
+            size = f'"bytes": {len(value)}, "size": {length & (USERS - 1)}'
+            parts.append('"truncated": true' if self._capacity else size)
+        return f"{self._key}: {{{', '.join(parts)}}}" if parts else ""
 
 
-def _json_address_spaces(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:
-    found = [
-        text for address_space, length, value in values if (text := address_space(length, value))
-    ]
+def _json_memory(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:
+    found = [text for member, length, value in values if (text := member(length, value))]
     return f', "memory": {{{", ".join(found)}}}' if found else ""
 
 

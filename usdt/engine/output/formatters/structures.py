@@ -24,6 +24,7 @@ from usdt.btf.values.renderer import Renderer
 from usdt.engine.compiler.record.columns import StructColumn, StructListColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
+from usdt.engine.output.truncated import TruncatedList
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
@@ -69,6 +70,10 @@ class _Structure:
     def data(self, prefix: int, value: bytes) -> bytes:
         return value[8 : 8 + (prefix & (USERS - 1))]
 
+    def cut_list(self, prefix: int, data: bytes) -> bool:
+        """Return whether a list has more elements than were recorded."""
+        return bool(self.step) and (prefix & (USERS - 1)) > len(data)
+
     def left_out(self, data: bytes) -> str:
         """Return why cut data are not shown; "" if they are.
 
@@ -106,6 +111,7 @@ class StructTextFormatter(_Structure):
         super().__init__(key, column, order)
         self._stacks = stacks
         self._pid = 0
+        self._more = False  # whether a list has more elements than were recorded
         self._wide = wide
         tree = wide and not self.step
         self._safe = tree and _is_printable(self.shape.types)  # compact text may have any character
@@ -130,6 +136,7 @@ class StructTextFormatter(_Structure):
         users = " /* user */" if prefix >= USERS else ""
         data = self.data(prefix, value)
         left_out = "" if self._wide else self.left_out(data)
+        self._more = self.cut_list(prefix, data)
         text = f"?({left_out})" if left_out else self._render(data)
         if not self._safe or self._wild:
             text = escape_lines(text)
@@ -147,7 +154,7 @@ class StructTextFormatter(_Structure):
         # The number of elements of a list follows from its number of bytes.
         parts = [data[at : at + self.step] for at in range(0, len(data), self.step)]
         shown = [self._line(self.element, part) for part in parts[:_LISTED]]
-        more = ", ..." if len(parts) > _LISTED else ""
+        more = ", ..." if len(parts) > _LISTED or self._more else ""
         return f"[{', '.join(shown)}{more}]"
 
     def _symbol(self, address: int) -> str | None:
@@ -196,7 +203,8 @@ class StructValueFormatter(_Structure):
             return Unreadable(reason_of(prefix))
         data = self.data(prefix, value)
         if self.step:
-            return self._list(data)
+            found = self._list(data)
+            return TruncatedList(found) if self.cut_list(prefix, data) else found
         left_out = self.left_out(data)
         if left_out:
             return Unreadable(left_out)
@@ -227,13 +235,14 @@ class StructJsonFormatter(StructValueFormatter):
             return str(self._whole(data, 0))
         return json.dumps(self._part(data, 0))
 
-    def address_space(self, prefix: int, value: bytes) -> str:
+    def memory(self, prefix: int, value: bytes) -> str:
         """Return a JSON member: address, address space, and the recorded bytes if cut."""
         address = self.address(value)
         parts = [f'"address": "{address:#x}"'] if address or prefix == NULL else []
         if self.kernel and prefix >= 0:
             parts.append(f'"space": "{"user" if prefix >= USERS else "kernel"}"')
-        size = self.shape.size
-        if prefix >= 0 and (prefix & (USERS - 1)) < size and not self.step:
-            parts.append(f'"bytes": {prefix & (USERS - 1)}, "size": {size}')
+        kept = len(self.data(prefix, value)) if prefix >= 0 else 0
+        size = prefix & (USERS - 1) if self.step else self.shape.size
+        if prefix >= 0 and kept < size:
+            parts.append(f'"bytes": {kept}, "size": {size}')
         return f"{quote(self.key)}: {{{', '.join(parts)}}}" if parts else ""

@@ -20,8 +20,10 @@ from usdt.engine.output.formatters.formatter import (
     constant,
     decode_text,
     escape,
+    is_cut,
     numbers,
     piece,
+    text_capacity,
 )
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.stacks import StackResolver
@@ -30,7 +32,13 @@ from usdt.engine.output.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.compiler.record.columns import StackSource, SymbolKind
+    from usdt.engine.compiler.record.columns import (
+        ArrayColumn,
+        BufferColumn,
+        StackSource,
+        StringColumn,
+        SymbolKind,
+    )
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
@@ -167,9 +175,9 @@ class TextFormatter:
     def raw_bytes(self, value: str) -> str:
         return f"{value}.hex()"
 
-    def text(self, value: str, length: str, capacity: int, key: str = "") -> str:
+    def text(self, value: str, length: str, key: str, column: StringColumn | BufferColumn) -> str:
         del key
-        return f"text({value}, {length}, {capacity})"
+        return f"text({value}, {length}, {text_capacity(column)})"
 
     def socket_address(self, value: str, length: str, order: str) -> str:
         return f"socket_address({value}, {length}, {order!r})"
@@ -185,8 +193,9 @@ class TextFormatter:
     def boolean(self, value: str) -> str:
         return f"('true' if {value} else 'false')"
 
-    def array(self, value: str, length: str, code: str) -> str:
-        return f"array({value}, {length}, {code!r})"
+    def array(self, value: str, length: str, key: str, column: ArrayColumn, order: str) -> str:
+        del key
+        return f"array({value}, {length}, {order + column.element_code!r})"
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
         show = names.show_result if key == self._result_key else names.show
@@ -222,7 +231,7 @@ def _quoted_text(value: bytes, length: int, capacity: int) -> str:
     if length < 0:
         return f"?({reason_of(length)})"
     users = " /* user */" if length >= USERS else ""
-    cut = "..." if capacity and length & (USERS - 1) == capacity else ""
+    cut = "..." if is_cut(length, len(value), capacity) else ""
     return _quoted(decode_text(value, length, capacity)) + cut + users
 
 
@@ -237,7 +246,8 @@ def _socket_address_text(value: bytes, length: int, order: str) -> str:
 def _array_text(value: bytes, length: int, code: str) -> str:
     if length < 0:
         return f"?({reason_of(length)})"
-    return f"[{', '.join(map(str, numbers(value, length, code)))}]"
+    shown = [*map(str, numbers(value, length, code)), *(["..."] if length > len(value) else [])]
+    return f"[{', '.join(shown)}]"
 
 
 def _quoted(text: str) -> str:
