@@ -6,11 +6,15 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+import debian
 import pytest
 import service_processes
 from house import ROOT
+from skips import need_program
 from test_readme import README, consoles, run, shape
 from tracing_tools import run_usdt
+
+from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")
 
-_EXAMPLES = consoles((ROOT / "docs/services.md").read_text())
+_PAGE = (ROOT / "docs/services.md").read_text()
+_EXAMPLES = consoles(_PAGE)
 # What takes any number of lines, and has other numbers each time.
 _TABLE = re.compile(r"\[.*\) +\d+ \|[@ ]*\|$|count \d+, min .*")
 _OF_PROCESSES = re.findall(r"^    (usdt \S+ .*-p PID.*?)(?: +#.*)?$", README, re.MULTILINE)
@@ -105,6 +110,23 @@ def test_a_server_whose_children_serve_says_so(services: dict[str, str]) -> None
     done = run_usdt("trace", "-d", "0.1", "-p", services["SERVER"], "postgresql:query__start")
     assert f"process {services['SERVER']} (postgres): no hits so far, and its child" in done.stderr
     assert "add -f" in done.stderr
+
+
+def test_the_probes_of_python_are_those_of_the_table() -> None:
+    table = re.findall(r"^\| (`[^|]*) \|.*\| (3\.11[^|]*) \|$", _PAGE, re.MULTILINE)
+    pythons = {
+        "3.11": need_program(service_processes.PYTHON, "python3.11"),
+        "3.13": debian.files("python3.13-minimal", suite="trixie") / "usr/bin/python3.13",
+    }
+    for version, path in pythons.items():
+        there = {probe.name.split("__")[0] for probe in read_probes(path).probes}
+        told = {
+            name.split("__")[0]
+            for names, versions in table
+            for name in re.findall(r"`(\w+)`", names)
+            if version in versions.split(", ")
+        }
+        assert there == told, version
 
 
 def test_every_service_has_examples() -> None:
