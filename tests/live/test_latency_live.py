@@ -174,8 +174,10 @@ def test_groups_are_a_table_sorted_as_asked_for() -> None:
                 one.process.send_signal(signal.SIGINT)
                 one.finish()
             found = stopped(stats)
-    head, *lines = (line.split() for line in tool.lines)
-    assert head == ["COUNT", "P50", "AVG", "MAX", "TOTAL", "PROBE", "arg0"]
+    head, *lines, note = (line.split() for line in tool.lines)
+    numbers = ["COUNT", "P50", "P90", "P99", "P99.9", "AVG", "MAX", "TOTAL"]
+    assert head == [*numbers, "PROBE", "arg0"]
+    assert note == ["percentiles", "±1.6%"]
     assert [(line[0], line[-1]) for line in lines] == [("10", "0"), ("10", "1"), ("10", "2")]
     assert sum("|@" in line for line in histograms.lines) >= 3
     assert [(one["key"]["arg0"], one["count"]) for one in found.results] == [

@@ -54,6 +54,7 @@ def test_statistics_and_histograms(shop: usdt.Provider, session: usdt.Session) -
     stats = session.stats("kept:order(arg0)", by="str(arg1)")
     hist = session.hist("kept:order(arg0)")
     linear = session.hist("kept:order(arg0)", linear="0:10:5")
+    fine = session.hist("kept:order(arg0 * 100)", resolution=1)
     for number in (0, 1, 3, 7, 12):
         order.fire(number, "x")
     value = stats["x"]
@@ -61,11 +62,18 @@ def test_statistics_and_histograms(shop: usdt.Provider, session: usdt.Session) -
     assert hist["kept:order"] == {(0, 1): 1, (1, 2): 1, (2, 4): 1, (4, 8): 1, (8, 16): 1}
     assert linear["kept:order"] == {(0, 5): 3, (5, 10): 1, (10, None): 1}
     assert hist["kept:order"].count == 5
+    assert [value.percentile(percent) for percent in (0, 50, 99)] == [0, 3, 12]
+    assert (value.error, hist["kept:order"].percentile(50)) == (1 / 64, 3)
+    assert fine["kept:order"].error == 1 / 4
+    assert [*fine["kept:order"]] == [(0, 1), (96, 128), (256, 384), (512, 768), (1024, 1536)]
+    with pytest.raises(ValueError, match="expected 0 to 12"):
+        session.stats("kept:order(arg0)", resolution=13)
 
 
 def test_times_between_probes(shop: usdt.Provider, session: usdt.Session) -> None:
     _, begin, end = shop.probes
     times = session.latency("kept:begin", "kept:end", key="arg0")
+    fine = session.latency("kept:begin", "kept:end", key="arg0", hist=True, resolution=9)
     for number in range(5):
         begin.fire(number)
     for number in reversed(range(5)):
@@ -73,6 +81,11 @@ def test_times_between_probes(shop: usdt.Provider, session: usdt.Session) -> Non
     (value,) = times.values()
     assert value.count == 5
     assert 0 < value.min <= value.average <= value.max
+    assert value.min <= value.percentile(50) <= value.percentile(100) == value.max
+    (histogram,) = fine.values()
+    assert histogram.count == 5
+    assert histogram.error == 2**-10
+    assert all((high - low) * 512 <= max(low, 1024) for low, high in histogram)
 
 
 def test_callbacks_and_patterns(shop: usdt.Provider, session: usdt.Session) -> None:

@@ -16,13 +16,13 @@ from usdt.engine.aggregate.codegen.action import (
     STARTS,
     UNPAIRED,
     VALUES,
-    ZEROS,
     AggregateActionEmitter,
     Role,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
+from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.planning import AggregatePlanner
-from usdt.engine.aggregate.values import Value, unpack, value_size
+from usdt.engine.aggregate.values import GROUP, Value, spread_of, unpack, value_size
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.language import parse_probe
@@ -163,15 +163,16 @@ class Programs:
         atomics: bool = True,
         sleepable: bool = False,
         entries: int = 4,
+        places: int = 1000,
         **machine: Any,
     ) -> None:
-        """Plan the probes and make maps for ``entries`` keys."""
+        """Plan the probes and make maps for ``entries`` keys and ``places`` groups of buckets."""
         self.aggregation = aggregation
         self.planner = AggregatePlanner(
             aggregation, requests := [parse_probe(text) for text in probes]
         )
         self.machine = AggregateMachine(**machine)
-        body = AggregateActionEmitter(aggregation, atomics=atomics)
+        body = AggregateActionEmitter(aggregation, atomics=atomics, cpus=3)
         self.codes: list[Code] = []
         size = value_size(aggregation)
         for index, request in enumerate(requests):
@@ -186,8 +187,13 @@ class Programs:
                 self.machine.make(VALUES, size, key, entries, array=array)
             self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)
             self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, action=body))
-        for name, value, rows in ((ZEROS, size, 1), (EPOCH, 8, 1), (UNPAIRED, 16, 2)):
+        zeros = max(size, 8 * GROUP)
+        for name, value, rows in (
+            *((ZEROS, zeros, 1), (EPOCH, 8, 1), (UNPAIRED, 16, 2), (NUMBERS, 8, 1)),
+        ):
             self.machine.make(name, value, 4, rows, array=True)
+        self.machine.tables[NUMBERS].rows[bytes(4)][1][0] = 1
+        self.machine.make(SPREAD, 8 * GROUP, 8, places, array=False)
         self.set_gate(open_=True)
 
     def set_gate(self, *, open_: bool) -> None:
@@ -211,10 +217,17 @@ class Programs:
             place: tuple[Any, ...] = ()
             if self.aggregation.keyed:
                 place = int.from_bytes(key[4:8], "little"), *layout.keys.read(key)
-            value = unpack(self.aggregation, bytes(data), signed=layout.signed)
+            value = unpack(
+                self.aggregation, bytes(data), signed=layout.signed, spread=self.spread()
+            )
             if value.count:
                 found[place] = value
         return found
+
+    def spread(self) -> dict[int, dict[int, int]]:
+        """The buckets of distributions, by their number."""
+        rows = self.machine.tables[SPREAD].rows.items()
+        return spread_of((key, bytes(data)) for key, (_, data) in rows)
 
     @property
     def odd(self) -> tuple[int, ...]:

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from usdt.arch.locations import Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
+from usdt.engine.aggregate.codegen.values import NUMBERS
 from usdt.engine.aggregate.keys import NO_FRAMES, Stack
 from usdt.engine.aggregate.output.json import bucket_list
-from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, parse_keys
+from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, parse_keys
 from usdt.engine.aggregate.values import Value
 from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.limits import MAX_RESOLUTION
 
 _UNSIGNED = Argument("arg1", ValueType(ValueClass.UNSIGNED, 8), Register(80, 8))
 _S64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -95,6 +97,63 @@ def test_statistics(atomics: bool, keys: str, values: list[int]) -> None:
             programs.hit(context=registers(rax=value))
         (found,) = programs.values().values()
         assert found == Value(len(numbers), sum(numbers), min(numbers), max(numbers))
+
+
+@pytest.mark.parametrize("atomics", [True, False])
+@pytest.mark.parametrize("keys", ["", "tid"])
+@given(
+    values=st.lists(_S64 | _EDGES | st.integers(-200, 200), min_size=1, max_size=8),
+    resolution=st.integers(0, MAX_RESOLUTION),
+    argument=st.sampled_from([NUMBER, _UNSIGNED]),
+)
+def test_distributions(
+    atomics: bool, keys: str, values: list[int], resolution: int, argument: Argument
+) -> None:
+    aggregation = Aggregation(stats=True, resolution=resolution, keys=by(keys or None))
+    numbers = values if argument is NUMBER else [value % (1 << 64) for value in values]
+    programs = on(argument, aggregation, "p:q(arg1)", atomics=atomics)
+    for value in values:
+        programs.hit(context=registers(rax=value))
+    (found,) = programs.values().values()
+    assert found.distribution is not None
+    for bucket, hits in found.distribution.counts.items():
+        low, high = LogLinear(resolution).edges(bucket)
+        assert hits == sum(low <= number < high for number in numbers)
+    assert sum(found.distribution.counts.values()) == len(numbers)
+    assert (found.count, found.sum) == (len(numbers), sum(numbers))
+
+
+def test_a_histogram_with_a_distribution_has_both() -> None:
+    aggregation = Aggregation(buckets=Log2(), resolution=3, keys=by("arg1 % 2"))
+    programs = on(NUMBER, aggregation, "p:q(arg1)")
+    for value in (100, 101, 100, 103, -100):
+        programs.hit(context=registers(rax=value))
+    even, odd = (programs.values()[0, number] for number in (0, 1))
+    assert _spread(even, Log2()) == _expected([100, 100, -100], Log2())
+    assert _spread(odd, Log2()) == _expected([101, 103], Log2())
+    assert [even.percentile(p) for p in (0, 50, 100)] == [-99, 99, 99]  # [96, 104): 99
+    assert sum(programs.spread()[1].values()) == 3
+
+
+def test_hits_without_space_for_a_bucket_are_counted() -> None:
+    programs = on(NUMBER, Aggregation(stats=True, resolution=5), "p:q(arg1)", places=2)
+    for value in (7, 1000, 9, 7, 10**6, 1001, 10**9):
+        programs.hit(context=registers(rax=value))
+    found = programs.values()[()]
+    assert found.distribution is not None
+    assert (found.count, found.distribution.unplaced) == (7, 2)
+    assert found.sum == 7 + 1000 + 9 + 7 + 10**6 + 1001 + 10**9
+    assert programs.machine.counters == {}
+
+
+def test_a_value_that_two_hits_number_at_once_has_one_number() -> None:
+    # The exchange fails: another hit has given the value the number 1 meanwhile.
+    aggregation = Aggregation(buckets=Log2(), resolution=5)
+    programs = on(NUMBER, aggregation, "p:q(arg1)", spurious=1)
+    programs.machine.tables[NUMBERS].rows[bytes(4)][1][0] = 7
+    for value in (40, 50):
+        programs.hit(context=registers(rax=value))
+    assert programs.spread() == {1: {40: 1, 50: 1}}
 
 
 def test_an_exchange_that_is_lost_is_tried_again() -> None:

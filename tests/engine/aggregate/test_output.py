@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from usdt.base.errors import TracingError
 from usdt.engine.aggregate.columns import columns
+from usdt.engine.aggregate.distribution import Distribution
 from usdt.engine.aggregate.output.heatmap import Heatmap, legend, shade
 from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
 from usdt.engine.aggregate.output.svg import Drawing, svg
 from usdt.engine.aggregate.output.text import duration, histogram, histograms, label, number, table
 from usdt.engine.aggregate.results import Part, Result, order
 from usdt.engine.aggregate.session import UnpairedCounts
-from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, parse_keys
+from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, parse_keys
 from usdt.engine.aggregate.values import Value
 from usdt.engine.runtime.session import Lost
 
@@ -72,10 +73,45 @@ def test_a_histogram_has_the_lines_that_bpftrace_prints() -> None:
 def test_a_histogram_says_whose_it_is() -> None:
     key = (Part("tid", "7", "7"), Part("ustack", "", "[]", ("main+0x1 [a]", "start+0x2 [a]")))
     value = Value(1, 1500, 1500, 1500, buckets_of(2, of=Log2()))
-    lines = histograms([Result("p:q", "p:q", key, value)], Log2(), what="ns", times=True)
+    times = Aggregation(stats=True, buckets=Log2(), pair=parse_keys("tid", "--key"))
+    lines = histograms([Result("p:q", "p:q", key, value)], times, what="ns")
     assert lines[0] == "p:q  ns  tid=7\n"
     assert [line.strip() for line in lines[1:3]] == ["main+0x1 [a]", "start+0x2 [a]"]
     assert lines[-2:] == ["count 1, min 1.50 us, avg 1.50 us, max 1.50 us\n", "\n"]
+
+
+def test_a_histogram_is_followed_by_percentiles() -> None:
+    spread = Distribution(LogLinear(5), {-3: 1, 7: 2, 200: 1})
+    value = Value(4, buckets=buckets_of(0, 4, 4, 12, of=Log2()), distribution=spread)
+    lines = histograms(
+        [Result("p:q", "p:q", (), value)], Aggregation(buckets=Log2(), resolution=5), what="arg0"
+    )
+    percentiles = "p50 7, p90 1295, p99 1295"
+    assert lines[-2:] == [f"{percentiles}, p99.9 1295 (±1.6%)\n", "\n"]
+
+
+def test_a_fine_histogram_leaves_empty_buckets_out() -> None:
+    spread = Distribution(LogLinear(2), {-6: 4, -1: 1, 3: 2, 4: 1, 40: 1})
+    value = Value(9, distribution=spread)
+    result = Result("p:q", "p:q", (), value)
+    aggregation = Aggregation(buckets=Log2(), resolution=2)
+    lines = histograms([result], aggregation, what="arg0", fine=True)
+    assert [line[:24].split("  ")[0] for line in lines[1:-2]] == [
+        *("[-6]", "...\n", "[-1]", "...\n", "[3]", "[4]", "...\n", "[2K, 2560)"),
+    ]
+    assert lines[1].endswith("4 |" + 52 * "@" + "|\n")
+    buckets = json.loads(result_line(result, aggregation, {}, fine=True))["buckets"]
+    assert buckets[0] == {"low": -6, "high": -5, "count": 4}
+    assert [bucket["low"] for bucket in buckets] == [-6, -1, 3, 4, 2048]
+
+
+def test_fine_buckets_of_times_have_edges_in_their_unit() -> None:
+    times = Aggregation(buckets=Log2(), resolution=1, pair=parse_keys("tid", "--key"), unit=1000)
+    result = Result("p:q", "p:q", (), Value(1, distribution=Distribution(LogLinear(1), {20: 1})))
+    (line,) = histograms([result], times, what="us", fine=True)[1:2]
+    assert line.startswith("[1.024, 1.536) ")
+    (bucket,) = json.loads(result_line(result, times, {}, fine=True))["buckets"]
+    assert bucket == {"low": 1.024, "high": 1.536, "count": 1}
 
 
 def test_a_table_has_columns() -> None:
@@ -105,12 +141,16 @@ def test_a_table_of_statistics() -> None:
 
 
 def test_a_table_of_times() -> None:
-    times = Aggregation(stats=True, buckets=Log2(), pair=parse_keys("tid", "--key"))
-    value = Value(4, 9_000, 1_024, 4_000, buckets_of(12, 12, 12, 13, of=Log2()))
-    head, line = table([Result("p:q", "p:q", (Part("tid", "7", "7"),), value)], columns(times))
-    assert head.split() == ["COUNT", "P50", "AVG", "MAX", "TOTAL", "PROBE", "tid"]
-    numbers = ["4", *"1.71 us 2.25 us 4.00 us 9.00 us".split(), "p:q", "7"]  # noqa: SIM905 - as shown
-    assert line.split() == numbers
+    times = Aggregation(stats=True, buckets=Log2(), resolution=5, pair=parse_keys("tid", "--key"))
+    spread = Distribution(LogLinear(5), {16 + 192: 3, 32 + 192: 1})
+    value = Value(4, 9_000, 1_024, 4_000, buckets_of(12, 12, 12, 13, of=Log2()), spread)
+    result = Result("p:q", "p:q", (Part("tid", "7", "7"),), value)
+    head, line, note = table([result], columns(times))
+    percentiles = ["P50", "P90", "P99", "P99.9"]
+    assert head.split() == ["COUNT", *percentiles, "AVG", "MAX", "TOTAL", "PROBE", "tid"]
+    numbers = "1.55 us  4.00 us  4.00 us  4.00 us  2.25 us  4.00 us  9.00 us"
+    assert " ".join(line.split()) == f"4 {' '.join(numbers.split())} p:q 7"
+    assert note == "percentiles ±1.6%\n"
 
 
 _UNSORTED = [
@@ -142,6 +182,17 @@ def test_results_are_sorted_by_a_column(name: str | None, last: str) -> None:
     aggregation = Aggregation(stats=True, keys=parse_keys("a, s", "--by"))
     found = sorted(_UNSORTED, key=order(aggregation, name))
     assert " ".join(result.key[0].text for result in found) == last
+
+
+@pytest.mark.parametrize("name", ["p50", "P90", "p99", "p99.9"])
+def test_results_are_sorted_by_a_percentile(name: str) -> None:
+    aggregation = Aggregation(stats=True, resolution=5)
+    results = [
+        Result(text, text, (), Value(n, distribution=Distribution(LogLinear(5), counts)))
+        for text, n, counts in [("a", 2, {7: 2}), ("b", 1, {5: 1}), ("c", 5, {}), ("d", 1, {9: 1})]
+    ]
+    found = sorted(results, key=order(aggregation, name))
+    assert [result.probe for result in found] == ["c", "b", "a", "d"]
 
 
 def test_a_column_that_is_not_there_is_refused() -> None:
@@ -189,13 +240,24 @@ def test_a_result_as_json() -> None:
         "avg": 11.0,
         "max": 30,
         "sum": 33,
-        "p50": 22.5,
         "buckets": [
             {"low": 0, "high": 10, "count": 1},
             {"low": 10, "high": 20, "count": 0},
             {"low": 20, "high": None, "count": 2},
         ],
     }
+
+
+def test_percentiles_as_json() -> None:
+    stats = Aggregation(stats=True, resolution=5)
+    spread = Distribution(LogLinear(5), {1: 99, 2: 1}, unplaced=1)
+    value = Value(101, 103, 1, 2, distribution=spread)
+    line = result_line(Result("p:q", "p:q", (), value), stats, {})
+    assert list(json.loads(line).items())[1:] == [
+        *[("count", 101), ("min", 1), ("avg", 103 / 101), ("max", 2), ("sum", 103)],
+        *[("p50", 1), ("p90", 1), ("p99", None), ("p99.9", 2), ("error", 1 / 64)],
+        ("unplaced", 1),
+    ]
 
 
 def test_what_is_missing_as_json() -> None:

@@ -19,7 +19,7 @@ from usdt.engine.aggregate.spec import (
     parse_keys,
     parse_linear,
 )
-from usdt.engine.aggregate.values import NONE, Value, median, total, unpack, value_size
+from usdt.engine.aggregate.values import NONE, Value, total, unpack, value_size
 from usdt.engine.language import parse_items, parse_probe
 from usdt.engine.output.truncated import TruncatedStr
 
@@ -44,24 +44,6 @@ _SIGN, _ALL = 1 << 63, (1 << 64) - 1
 )
 def test_two_probes_without_values_are_a_start_and_an_end(probes: list[str], pair: bool) -> None:
     assert are_start_and_end([parse_probe(text) for text in probes]) is pair
-
-
-def test_the_median_is_interpolated_in_its_bucket() -> None:
-    def of(numbers: list[int], linear: Linear | Log2, unit: int = 1) -> float | None:
-        counts = [0] * linear.number
-        for number in numbers:
-            counts[number] += 1
-        return median(Value(len(numbers), buckets=tuple(counts)), linear, unit)
-
-    assert of([1], Log2()) == 0
-    assert of([2, 2, 9], Log2()) == 1
-    assert of([6, 6], Log2()) == 23.5  # [16, 32): half of 16…31
-    assert of([6, 6], Log2(), unit=1000) == 16_000 + 15_999 / 2
-    assert of([0, 0], Linear(0, 10, 5)) is None  # below 0, without a minimum
-    assert of([], Log2()) is None
-    counts = (0, 0, 0, 0, 0, 4, *[0] * 60)
-    assert median(Value(4, 40, 9, 11, counts), Log2()) == 10  # the extremes are inside the bucket
-    assert median(Value(4), None) is None
 
 
 def test_powers_of_two_leave_no_gap() -> None:

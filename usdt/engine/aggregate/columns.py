@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
-from usdt.engine.aggregate.values import median
+from usdt.engine.aggregate.distribution import PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
 
-__all__ = ("Column", "columns")
+__all__ = ("Column", "columns", "percentile_columns", "summary_columns")
 
 
 @frozen
@@ -33,15 +33,30 @@ class Column:
 
 def columns(aggregation: Aggregation) -> tuple[Column, ...]:
     """Return the columns of an aggregation's results, in the order of the table."""
-    count = Column("count", lambda value: value.count)
-    buckets, time = aggregation.buckets, aggregation.pair is not None
-    p50 = Column("p50", lambda value: median(value, buckets, aggregation.unit), time)
-    least = Column("min", lambda value: value.min, time)
-    average = Column("avg", lambda value: value.average, time)
-    most = Column("max", lambda value: value.max, time)
-    total = Column("total" if time else "sum", lambda value: value.sum, time)
+    time = aggregation.pair is not None
+    count, least, average, most = summary_columns(time=time)
+    percentiles = percentile_columns(time=time) if aggregation.resolution is not None else ()
     if not aggregation.stats:
-        return (count,) if buckets is None else (count, p50)
-    if buckets is None:
-        return count, least, average, most, total
-    return count, p50, average, most, total
+        return count, *percentiles
+    total = Column("total" if time else "sum", lambda value: value.sum, time)
+    lowest = () if aggregation.buckets is not None else (least,)
+    return count, *lowest, *percentiles, average, most, total
+
+
+def summary_columns(*, time: bool) -> tuple[Column, ...]:
+    """Return the columns of count, minimum, average and maximum; ``time``: of nanoseconds."""
+    return (
+        Column("count", lambda value: value.count),
+        Column("min", lambda value: value.min, time),
+        Column("avg", lambda value: value.average, time),
+        Column("max", lambda value: value.max, time),
+    )
+
+
+def percentile_columns(*, time: bool) -> tuple[Column, ...]:
+    """Return the columns of percentiles; ``time``: of nanoseconds."""
+
+    def column(name: str, percent: float) -> Column:
+        return Column(name, lambda value: value.percentile(percent), time)
+
+    return tuple(column(name, percent) for name, percent in PERCENTILES.items())

@@ -25,15 +25,24 @@ from usdt.engine.aggregate.codegen.action import (
     UNMATCHED,
     UNPAIRED,
     VALUES,
-    ZEROS,
     AggregateAction,
     AggregateActionEmitter,
     Role,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
+from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
-from usdt.engine.aggregate.values import NONE, Value, unpack, value_size
+from usdt.engine.aggregate.values import (
+    GROUP,
+    NONE,
+    SPREAD_KEY,
+    Value,
+    numbers_of,
+    spread_of,
+    unpack,
+    value_size,
+)
 from usdt.engine.compiler.limits import MAX_FRAMES
 from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import BpfSession
@@ -58,6 +67,9 @@ _ARRAY_SIZE = 16 << 20  # bytes of a per-CPU array of larger values, if this mak
 _MANY = 256  # most rows that are read one by one
 _STACK_BUCKETS = 1 << 15  # fewest buckets of the map of stacks
 _SHARED = 64  # bytes: larger values are shared by all CPUs if the kernel allows it
+# Groups of buckets for each key: the values of each CPU have groups of their own.
+_FEWEST_GROUPS, _MOST_GROUPS = 6, 24
+_MANY_GROUPS = 1 << 20  # most in all, unless there are more keys
 
 
 @frozen
@@ -142,7 +154,8 @@ class AggregateSession(BpfSession):
     ) -> None:
         self.aggregation = aggregation
         self._aggregates = AggregatePlanner(aggregation, requests)
-        self._action = AggregateActionEmitter(aggregation, atomics=features.have_fetching_atomics())
+        atomics = features.have_fetching_atomics()
+        self._action = AggregateActionEmitter(aggregation, atomics=atomics, cpus=possible_cpus())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
         self._paired = False
@@ -195,23 +208,39 @@ class AggregateSession(BpfSession):
         if action.unreadable:
             return  # its program only counts unreadable hits
         if action.role is not Role.START and aggregation.keyed:
-            kind = MapType.PERCPU_HASH
-            if size > _SHARED and (self._action.atomics or not aggregation.stats):
-                kind = MapType.HASH
+            # Without atomic instructions, what is computed from the previous value is per CPU.
+            plain = not aggregation.stats and aggregation.resolution is None
+            shared = size > _SHARED and (self._action.atomics or plain)
+            kind = MapType.HASH if shared else MapType.PERCPU_HASH
             most = 2 * entries if aggregation.intervals else entries
             self._need(VALUES, kind, self._key_size(VALUES, action.keys.size), size, most)
-            self._need(ZEROS, MapType.ARRAY, 4, size, 1)
+            self._need(ZEROS, MapType.ARRAY, 4, max(size, 8 * GROUP), 1)
             self._need(EPOCH, MapType.ARRAY, 4, 8, 1)
             if aggregation.stacks:
                 stacks = _stack_entries(entries)
                 self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, stacks)
         elif action.role is not Role.START:
             self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._most_points)
+        if action.role is not Role.START and aggregation.resolution is not None:
+            self._need_distributions()
         if action.role is not Role.HIT:
             key_size = self._key_size(STARTS, action.pair.size)
             self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)
             self._need(UNPAIRED, MapType.ARRAY, 4, 16, 2)
             self._set_gate()
+
+    def _need_distributions(self) -> None:
+        if SPREAD in self._maps:
+            return
+        keys = self.aggregation.max_keys * (2 if self.aggregation.intervals else 1)
+        groups = max(_FEWEST_GROUPS, min(_MOST_GROUPS, possible_cpus()))
+        entries = max(keys, min(groups * keys, _MANY_GROUPS))
+        self._need(SPREAD, MapType.HASH, SPREAD_KEY.size, 8 * GROUP, entries)
+        self._need(ZEROS, MapType.ARRAY, 4, 8 * GROUP, 1)
+        self._need(NUMBERS, MapType.PERCPU_ARRAY, 4, 8, 1)
+        # Each CPU counts in steps of their number, from a number of its own.
+        first = range(1, possible_cpus() + 1)
+        self._maps[NUMBERS].set(bytes(4), struct.pack(f"={len(first)}Q", *first))
 
     def _key_size(self, name: str, size: int) -> int:
         # All keys of a map have one size. The same items have the same size at every site, except
@@ -244,12 +273,13 @@ class AggregateSession(BpfSession):
         """Return every attached probe that has results, in the order found."""
         return self._aggregates.sources()
 
-    def read(self) -> list[Row]:
+    def read(self, *, distributions: bool = True) -> list[Row]:
         """Return all results so far, unordered.
 
-        With intervals and keys, these are the results of the current interval.
+        With intervals and keys, these are the results of the current interval. ``distributions``
+        says whether the values have percentiles, if they were requested.
         """
-        return _rows(self._read_epoch(self._epoch))
+        return _rows(self._read_epoch(self._epoch, distributions=distributions))
 
     def read_interval(self) -> list[Row]:
         """Return the results since the last call, and start the next interval."""
@@ -280,16 +310,30 @@ class AggregateSession(BpfSession):
             if late.count:
                 yield key, late
 
-    def _read_epoch(self, epoch: int, *, remove: bool = False) -> dict[_RowKey, Value]:
+    def _read_epoch(
+        self, epoch: int, *, remove: bool = False, distributions: bool = True
+    ) -> dict[_RowKey, Value]:
         found: dict[_RowKey, Value] = {}
         if VALUES not in self._maps:
             return found
-        for layout, key, data in self._entries(epoch, remove=remove):
+        entries = list(self._entries(epoch, remove=remove))
+        # Read after the values: a value then has the buckets of all hits that it counts.
+        spread = None
+        if distributions and entries and SPREAD in self._maps:
+            spread = spread_of(self._maps[SPREAD].items())
+        for layout, key, data in entries:
             row_key = layout.source, key
-            value = unpack(self.aggregation, data, signed=layout.signed)
+            value = unpack(self.aggregation, data, signed=layout.signed, spread=spread)
             if value.count:
                 found[row_key] = found[row_key].plus(value) if row_key in found else value
+            if remove and spread is not None:
+                self._remove_distribution(data, spread)
         return found
+
+    def _remove_distribution(self, data: bytes, spread: dict[int, dict[int, int]]) -> None:
+        for number in numbers_of(self.aggregation, data):
+            for group in {bucket // GROUP for bucket in spread.get(number, ())}:
+                self._maps[SPREAD].delete(SPREAD_KEY.pack(group, number))
 
     def _entries(
         self, epoch: int, *, remove: bool

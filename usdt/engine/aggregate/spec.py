@@ -21,6 +21,7 @@ __all__ = (
     "Items",
     "Linear",
     "Log2",
+    "LogLinear",
     "are_start_and_end",
     "is_pattern",
     "is_return",
@@ -48,6 +49,37 @@ class Log2:
         if index < 2:
             return (None, 0) if index == 0 else (0, 1)
         return 1 << index - 2, 1 << index - 1
+
+
+@frozen
+class LogLinear:
+    """The buckets of percentiles: 2^resolution of equal width in each power of two.
+
+    They are numbered from 0 up. Below 2^(resolution + 1) each value has a bucket of its own. The
+    buckets of negative values mirror those of positive ones and have negative numbers.
+    """
+
+    resolution: int
+
+    @property
+    def error(self) -> float:
+        """The largest relative error of :meth:`middle`."""
+        return 2.0 ** -(self.resolution + 1)
+
+    def edges(self, bucket: int) -> tuple[int, int]:
+        """Return the lowest value of a bucket and the lowest above it."""
+        if bucket < 0:
+            low, high = self.edges(-bucket)
+            return 1 - high, 1 - low
+        shift = max(0, (bucket >> self.resolution) - 1)
+        low = bucket - (shift << self.resolution)
+        return low << shift, low + 1 << shift
+
+    def middle(self, bucket: int) -> int:
+        """Return the number that stands for all values of a bucket."""
+        low, high = self.edges(abs(bucket))
+        middle = (low + high - 1) // 2
+        return -middle if bucket < 0 else middle
 
 
 @frozen
@@ -99,6 +131,7 @@ class Aggregation:
         pair: for a time between two probes: the key that matches a start to its end.
         pair_end: the key at the end, if it differs from ``pair``.
         unit: for a time between two probes: nanoseconds in one unit of its buckets.
+        resolution: that of the buckets for percentiles; None: there are no percentiles.
         max_keys: maximum distinct keys that are kept, in each interval if there are intervals.
         intervals: whether results are read at intervals.
     """
@@ -109,6 +142,7 @@ class Aggregation:
     pair: Items | None = None
     pair_end: Items | None = None
     unit: int = 1
+    resolution: int | None = None
     max_keys: int = 10240
     intervals: bool = False
 
@@ -125,6 +159,11 @@ class Aggregation:
         intervals, the interval is part of the key.
         """
         return bool(self.keys) or (self.intervals and self.stats)
+
+    @property
+    def distribution(self) -> LogLinear | None:
+        """The buckets for percentiles; None without percentiles."""
+        return None if self.resolution is None else LogLinear(self.resolution)
 
     @property
     def stacks(self) -> bool:

@@ -1,9 +1,14 @@
 """Layout of a map's value, as programs write it.
 
-    stats      u64 count, u64 sum of the low halves, s64 or u64 sum of the high halves,
-               u64 maximum, u64 complement of the minimum
-    buckets    u64 each, after the statistics if there are any
-    count      u64, if there is neither
+    stats          u64 count, u64 sum of the low halves, s64 or u64 sum of the high halves,
+                   u64 maximum, u64 complement of the minimum
+    distribution   u64 number, u64 hits without a bucket
+    buckets        u64 each
+    count          u64, if there is nothing else
+
+Parts that are not needed are left out. The buckets of a distribution are entries of another map,
+because few of them are hit: number and group of buckets → u64 hits of each bucket of the group. The
+number is that of this value, or of its part that belongs to one CPU; 0 before the first hit.
 
 The sum has two halves because a sum of 64-bit values does not fit 64 bits. The sum of each half
 fits for 2^32 hits. For signed values, the sign bit of maximum and minimum is inverted, so that both
@@ -16,29 +21,40 @@ import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+from usdt.engine.aggregate.distribution import Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Mapping
 
-    from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
+    from usdt.engine.aggregate.spec import Aggregation
 
 __all__ = (
     "COUNT",
+    "GROUP",
     "HIGH",
     "LOW",
     "MAX",
     "MIN",
     "NONE",
+    "NUMBER",
+    "SPREAD_KEY",
+    "UNPLACED",
     "Value",
     "buckets_at",
-    "median",
+    "distribution_at",
+    "numbers_of",
+    "spread_of",
     "total",
     "unpack",
     "value_size",
 )
 
 COUNT, LOW, HIGH, MAX, MIN = 0, 8, 16, 24, 32  # offsets
+SPREAD_KEY = struct.Struct("=iI")  # group of buckets, number of the value
+GROUP = 16  # buckets of a group
+NUMBER, UNPLACED = 0, 8  # offsets in the part of the distribution
 _STATS = 5  # u64 words
+_DISTRIBUTION = 2  # u64 words
 _SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 
@@ -52,6 +68,7 @@ class Value:
         sum: exact sum of their values; 0 without statistics.
         min, max: None without statistics or without hits.
         buckets: hits of each bucket; empty without a histogram.
+        distribution: where the values lie, for percentiles; None without percentiles.
     """
 
     count: int
@@ -59,11 +76,27 @@ class Value:
     min: int | None = None
     max: int | None = None
     buckets: tuple[int, ...] = ()
+    distribution: Distribution | None = None
 
     @property
     def average(self) -> float:
         """The sum divided by the count; 0.0 without hits."""
         return self.sum / self.count if self.count else 0.0
+
+    @property
+    def error(self) -> float | None:
+        """The largest relative error of :meth:`percentile`; None without percentiles."""
+        return None if self.distribution is None else self.distribution.buckets.error
+
+    def percentile(self, percent: float) -> int | None:
+        """Return the smallest value that at least ``percent`` of the hits do not exceed.
+
+        Its relative error is :attr:`error` at most. None without hits, if percentiles were not
+        requested, or if hits that had no space leave it open.
+        """
+        if self.distribution is None:
+            return None
+        return self.distribution.percentile(percent, self.min, self.max)
 
     def plus(self, other: Value) -> Value:
         """Return the aggregate of this value and another."""
@@ -75,6 +108,7 @@ class Value:
             min(mins, default=None),
             max(maxs, default=None),
             _added(self.buckets, other.buckets, 1),
+            _joined(self.distribution, other.distribution, 1),
         )
 
     def minus(self, earlier: Value) -> Value:
@@ -87,7 +121,8 @@ class Value:
             if count == 1 and self.min is not None:
                 low = high = added
         buckets = _added(self.buckets, earlier.buckets, -1)
-        return Value(count, added, low, high, buckets)
+        spread = _joined(self.distribution, earlier.distribution, -1)
+        return Value(count, added, low, high, buckets, spread)
 
 
 NONE = Value(0)
@@ -99,6 +134,12 @@ def _added(one: tuple[int, ...], other: tuple[int, ...], sign: int) -> tuple[int
     return tuple(a + sign * b for a, b in zip(one, other, strict=True))
 
 
+def _joined(one: Distribution | None, other: Distribution | None, sign: int) -> Distribution | None:
+    if one is None or other is None:
+        return one if sign < 0 else one or other
+    return one.plus(other, sign)
+
+
 def total(values: list[Value]) -> Value:
     """Return the aggregate of all values."""
     result = NONE
@@ -107,67 +148,85 @@ def total(values: list[Value]) -> Value:
     return result
 
 
-def median(value: Value, buckets: Log2 | Linear | None, unit: int = 1) -> float | None:
-    """Return the value that half of the hits do not exceed, interpolated within its bucket.
-
-    Args:
-        value: counts of the buckets, and minimum and maximum if they are known.
-        buckets: the edges of the buckets.
-        unit: the size of one unit of the edges, in units of the result.
-
-    Returns:
-        None without hits, or if the bucket is unbounded and the extreme beyond it is unknown.
-    """
-    if buckets is None:
-        return None
-    below, half = 0, value.count / 2
-    for index, count in enumerate(value.buckets):
-        if count and below + count >= half:
-            low, high = buckets.edges(index)
-            least = _bound(None if low is None else low * unit, value.min, max)
-            greatest = _bound(None if high is None else high * unit - 1, value.max, min)
-            if least is None or greatest is None:
-                return None
-            return least + (greatest - least) * (half - below) / count
-        below += count
-    return None
-
-
-def _bound(edge: int | None, extreme: int | None, tighter: Callable[..., int]) -> int | None:
-    # Returns the tighter of an edge and an extreme, if any is known.
-    known = [number for number in (edge, extreme) if number is not None]
-    return tighter(known) if known else None
+def distribution_at(aggregation: Aggregation) -> int:
+    """Return the offset of a distribution's number in a value, in bytes."""
+    return 8 * _STATS if aggregation.stats else 0
 
 
 def buckets_at(aggregation: Aggregation) -> int:
     """Return the offset of the buckets in a value, in bytes."""
-    return 8 * _STATS if aggregation.stats else 0
+    spread = _DISTRIBUTION if aggregation.resolution is not None else 0
+    return distribution_at(aggregation) + 8 * spread
 
 
 def value_size(aggregation: Aggregation) -> int:
     """Return the size of a value in bytes."""
-    if aggregation.buckets is None:
-        return 8 * _STATS if aggregation.stats else 8
-    return buckets_at(aggregation) + 8 * aggregation.buckets.number
+    buckets = 0 if aggregation.buckets is None else aggregation.buckets.number
+    return buckets_at(aggregation) + 8 * buckets or 8
 
 
-def unpack(aggregation: Aggregation, data: bytes, *, signed: bool) -> Value:
-    """Decode a value; a per-CPU map has one for each CPU, which are added."""
+def numbers_of(aggregation: Aggregation, data: bytes) -> list[int]:
+    """Return the numbers of the distributions of a value, one for each CPU that has one."""
+    offsets = range(distribution_at(aggregation), len(data), value_size(aggregation))
+    return [struct.unpack_from("=Q", data, offset + NUMBER)[0] for offset in offsets]
+
+
+def spread_of(entries: Iterable[tuple[bytes, bytes]]) -> dict[int, dict[int, int]]:
+    """Decode the buckets of all distributions: number → bucket → hits."""
+    found: dict[int, dict[int, int]] = {}
+    for key, data in entries:
+        group, number = SPREAD_KEY.unpack(key)
+        counts = found.setdefault(number, {})
+        for bucket, hits in enumerate(struct.unpack(f"={GROUP}Q", data), group * GROUP):
+            if hits:
+                counts[bucket] = hits
+    return found
+
+
+def unpack(
+    aggregation: Aggregation,
+    data: bytes,
+    *,
+    signed: bool,
+    spread: Mapping[int, dict[int, int]] | None = None,
+) -> Value:
+    """Decode a value; a per-CPU map has one for each CPU, which are added.
+
+    Args:
+        aggregation: what was aggregated.
+        data: the value.
+        signed: whether the numbers are signed.
+        spread: the buckets of all distributions, by number; None: they were not read.
+    """
     size = value_size(aggregation)
     parts = [
-        _unpack(aggregation, data[start : start + size], signed=signed)
+        _unpack(aggregation, data[start : start + size], signed=signed, spread=spread)
         for start in range(0, len(data), size)
     ]
     return parts[0] if len(parts) == 1 else total(parts)
 
 
-def _unpack(aggregation: Aggregation, data: bytes, *, signed: bool) -> Value:
+def _unpack(
+    aggregation: Aggregation,
+    data: bytes,
+    *,
+    signed: bool,
+    spread: Mapping[int, dict[int, int]] | None,
+) -> Value:
     words = struct.unpack(f"={len(data) // 8}Q", data)
+    buckets = words[buckets_at(aggregation) // 8 :]
+    found = None
+    if aggregation.distribution is not None and spread is not None:
+        at = distribution_at(aggregation) // 8
+        number, unplaced = words[at : at + _DISTRIBUTION]
+        found = Distribution(aggregation.distribution, spread.get(number, {}), unplaced)
     if not aggregation.stats:
-        return Value(sum(words), buckets=words if aggregation.buckets else ())
+        return Value(
+            sum(buckets), buckets=buckets if aggregation.buckets else (), distribution=found
+        )
     count, low, high, greatest, least = words[:_STATS]
     if not count:
-        return Value(0, buckets=words[_STATS:])
+        return Value(0, buckets=buckets, distribution=found)
     if signed and high & _SIGN:
         high -= 1 << 64
     turned = _SIGN if signed else 0
@@ -176,5 +235,6 @@ def _unpack(aggregation: Aggregation, data: bytes, *, signed: bool) -> Value:
         (high << 32) + low,
         (least ^ _ALL) - turned,
         greatest - turned,
-        words[_STATS:],
+        buckets,
+        found,
     )

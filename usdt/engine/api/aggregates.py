@@ -37,15 +37,27 @@ class Histogram(Mapping[tuple[int | None, int | None], int]):
 
     Attributes:
         count: the total number of hits.
+        error: the largest relative error of percentile().
 
     Example:
-        >>> session.hist("myapp:request(arg1)")["myapp:request"]
-        <histogram of 3: {(4, 8): 2, (8, 16): 1}>
+        >>> sizes = session.hist("myapp:request(arg1)")["myapp:request"]
+        >>> sizes, sizes.percentile(90)
+        (<histogram of 3: {(4, 8): 2, (8, 16): 1}>, 9)
     """
 
-    def __init__(self, buckets: dict[tuple[int | None, int | None], int]) -> None:
+    def __init__(self, buckets: dict[tuple[int | None, int | None], int], value: Value) -> None:
         self._buckets = buckets
-        self.count = sum(buckets.values())
+        self._value = value
+        self.count = value.count
+        self.error = value.error
+
+    def percentile(self, percent: float) -> int | None:
+        """Return the smallest value that at least ``percent`` of the hits do not exceed.
+
+        Its relative error is :attr:`error` at most. None without hits, or if hits that had no space
+        for a bucket leave it open.
+        """
+        return self._value.percentile(percent)
 
     def __getitem__(self, edges: tuple[int | None, int | None]) -> int:
         return self._buckets[edges]
@@ -68,8 +80,9 @@ class Aggregate(Mapping[Any, Any]):
     of the probe; with ``by`` and several probes, the name comes first in the tuple.
 
     The type of a value depends on the method: an int for count(); a
-    :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``min``, ``max`` and
-    ``average`` for stats() and latency(); a :class:`Histogram` for hist().
+    :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``min``, ``max``,
+    ``average``, ``percentile(99)`` and its relative ``error`` for stats() and latency(); a
+    :class:`Histogram` for hist().
 
     The mapping keeps its last values after close() of the session.
 
@@ -91,8 +104,10 @@ class Aggregate(Mapping[Any, Any]):
         options: TraceOptions,
         *,
         lines: bool,
+        fine: bool = False,
     ) -> None:
         self._aggregation = aggregation
+        self._fine = fine  # whether the buckets of histograms are those of percentiles
         self._resolver = StackResolver(symbolizer if aggregation.names else None, lines=lines)
         self._resolver.wanted = aggregation.names
         self._lock = threading.RLock()
@@ -173,11 +188,14 @@ class Aggregate(Mapping[Any, Any]):
         return parts[0] if len(parts) == 1 else tuple(parts)
 
     def _value(self, value: Value) -> Any:
-        buckets = self._aggregation.buckets
-        if buckets is not None:
-            counted = enumerate(value.buckets)
-            return Histogram({buckets.edges(index): n for index, n in counted if n})
-        return value if self._aggregation.stats else value.count
+        buckets, spread = self._aggregation.buckets, value.distribution
+        if buckets is None:
+            return value if self._aggregation.stats else value.count
+        if self._fine and spread is not None:
+            counts = spread.counts
+            return Histogram({spread.buckets.edges(n): counts[n] for n in sorted(counts)}, value)
+        counted = enumerate(value.buckets)
+        return Histogram({buckets.edges(index): n for index, n in counted if n}, value)
 
 
 def _plain(part: Part) -> Any:

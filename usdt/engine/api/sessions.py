@@ -13,7 +13,12 @@ from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_line
 from usdt.engine.api.aggregates import Aggregate
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
 from usdt.engine.api.listeners import Listeners
-from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
+from usdt.engine.compiler.limits import (
+    DEFAULT_BACKLOG,
+    DEFAULT_RESOLUTION,
+    DEFAULT_STRING,
+    MAX_RESOLUTION,
+)
 from usdt.engine.language import parse_items
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 
@@ -135,24 +140,39 @@ class Session:
         """
         return self._aggregate(probes, by, max_keys)
 
-    def stats(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate:
-        """Compute count, sum, minimum and maximum of ``PROBE(EXPR)``; parameters as for count().
+    def stats(
+        self,
+        *probes: str,
+        by: str | None = None,
+        resolution: int = DEFAULT_RESOLUTION,
+        max_keys: int = 10240,
+    ) -> Aggregate:
+        """Compute count, sum, minimum, maximum and percentiles of ``PROBE(EXPR)``.
+
+        Args:
+            probes: probes, each with an expression in parentheses.
+            by: expressions to group values by, separated by commas.
+            resolution: the relative error of percentiles is 2^-(resolution + 1); from 0 to 12.
+            max_keys: maximum number of groups that are kept.
 
         Raises:
             TracingError: as from count().
             LanguageError: there is no EXPR.
+            ValueError: ``resolution`` is out of range.
 
         Example:
-            >>> session.stats("myapp:request(arg1)", by="comm")["myapp"].average
-            512.5
+            >>> value = session.stats("myapp:request(arg1)", by="comm")["myapp"]
+            >>> value.average, value.percentile(99)
+            (512.5, 1016)
         """
-        return self._aggregate(probes, by, max_keys, stats=True)
+        return self._aggregate(probes, by, max_keys, stats=True, resolution=_checked(resolution))
 
     def hist(
         self,
         *probes: str,
         by: str | None = None,
         linear: str | None = None,
+        resolution: int | None = None,
         max_keys: int = 10240,
     ) -> Aggregate:
         """Make histograms of ``PROBE(EXPR)``; otherwise the same as count().
@@ -161,18 +181,29 @@ class Session:
             probes: probes, each with an expression in parentheses.
             by: expressions to group values by, separated by commas.
             linear: buckets, as ``"LO:HI:STEP"``; by default powers of two.
+            resolution: that of percentiles, as for stats(), by default 5. If it is given, and
+                ``linear`` is not, the histogram has 2^resolution buckets in each power of two.
             max_keys: maximum number of groups that are kept.
 
         Raises:
             TracingError: as from stats(); or ``linear`` is not valid.
             TypeError: ``linear`` is not a string.
+            ValueError: ``resolution`` is out of range.
 
         Example:
             >>> session.hist("myapp:request(arg1)")["myapp:request"][4, 8]
             17
         """
         buckets = Log2() if linear is None else _linear(linear)
-        return self._aggregate(probes, by, max_keys, buckets=buckets)
+        return self._aggregate(
+            probes,
+            by,
+            max_keys,
+            fine=resolution is not None and linear is None,
+            stats=True,
+            buckets=buckets,
+            resolution=_checked(resolution),
+        )
 
     def latency(
         self,
@@ -184,6 +215,7 @@ class Session:
         by: str | None = None,
         hist: bool = False,
         linear: str | None = None,
+        resolution: int | None = None,
         max_keys: int = 10240,
     ) -> Aggregate:
         """Measure nanoseconds from START to END: statistics, or histograms of them.
@@ -196,6 +228,7 @@ class Session:
             by: expressions to group times by, evaluated at END.
             hist: whether to make a :class:`Histogram` for each group, of powers of two.
             linear: buckets of the histogram, as ``"LO:HI:STEP"`` in nanoseconds.
+            resolution: that of percentiles and of the histogram, as for hist().
             max_keys: maximum number of groups that are kept.
 
         Raises:
@@ -209,8 +242,10 @@ class Session:
             (start, end),
             by,
             max_keys,
-            stats=buckets is None,
+            fine=resolution is not None and linear is None,
+            stats=True,
             buckets=buckets,
+            resolution=_checked(resolution),
             pair=parse_keys(key, "key"),
             pair_end=parse_keys(end_key, "end_key") or None,
             given=(by, key, end_key),
@@ -261,6 +296,7 @@ class Session:
         max_keys: int,
         *,
         given: tuple[str | None, ...] | None = None,
+        fine: bool = False,
         **more: Any,
     ) -> Aggregate:
         self._check()
@@ -271,13 +307,23 @@ class Session:
         texts = (by,) if given is None else given
         keys = tuple(item for text in texts if text for item in parse_items(text))
         options = replace(self._options, keys=keys, aggregated=True)
-        made = Aggregate(aggregation, requests, self._target_options, options, lines=self._lines)
+        made = Aggregate(
+            aggregation, requests, self._target_options, options, lines=self._lines, fine=fine
+        )
         self._aggregates.append(made)
         return made
 
     def _check(self) -> None:
         if self._closed.is_set():
             raise TracingError("the session is closed")
+
+
+def _checked(resolution: int | None) -> int:
+    if resolution is None:
+        return DEFAULT_RESOLUTION
+    if not 0 <= resolution <= MAX_RESOLUTION:
+        raise ValueError(f"resolution {resolution}: expected 0 to {MAX_RESOLUTION}")
+    return resolution
 
 
 def _linear(text: object) -> Linear:

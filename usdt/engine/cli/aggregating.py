@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-import math
-import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdt.base.errors import TracingError
-from usdt.engine.aggregate.columns import columns
-from usdt.engine.aggregate.keys import Address, Stack
-from usdt.engine.aggregate.output.heatmap import Heatmap
-from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
-from usdt.engine.aggregate.output.text import folded_lines, histograms, table
-from usdt.engine.aggregate.results import Results, order
-from usdt.engine.aggregate.session import AggregateSession, Row
+from usdt.engine.aggregate.results import order
 from usdt.engine.aggregate.spec import (
     Aggregation,
     Linear,
     Log2,
     are_start_and_end,
-    is_pattern,
     parse_keys,
     parse_linear,
 )
-from usdt.engine.aggregate.values import NONE, total
-from usdt.engine.cli.click_group import plural, say
-from usdt.engine.cli.live_display import LiveDisplay, fitted
+from usdt.engine.cli.aggregate_jobs import AggregateJob, HeatmapJob
 from usdt.engine.cli.options import parse_options, parse_requests, stacks_of
-from usdt.engine.cli.running import closing_line, run_command
+from usdt.engine.cli.running import run_command
 from usdt.engine.cli.trace import check_lines, symbolizer
+from usdt.engine.compiler.limits import DEFAULT_RESOLUTION
 from usdt.engine.language import parse_items
 from usdt.engine.language.pattern import find_items
 from usdt.engine.output.stacks import StackResolver
-from usdt.engine.output.wall_clock import iso_time, time_of_day
-from usdt.engine.run.attach import uprobe_method
 from usdt.engine.run.options import AggregateOptions
 from usdt.engine.run.registry import kind_of
 
 if TYPE_CHECKING:
-    from usdt.engine.cli.options import CommandOptions
-    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.output_file import OutputFile
-    from usdt.engine.runtime.session import Lost
 
 __all__ = ("run_count", "run_heatmap", "run_hist", "run_latency", "run_stats")
 
 _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
-_REDRAW_SECONDS = 1.0  # seconds between two redraws of a terminal
-_CHECK_SECONDS = 0.1  # seconds between two checks of -n, or of the processes that stacks belong to
-_MAX_ROWS = 1920  # maximum rows of a picture; adjacent rows are merged if there are more
 
 
 def run_count(kind: ProbeKind, values: dict[str, Any]) -> int:
@@ -64,17 +44,21 @@ def run_count(kind: ProbeKind, values: dict[str, Any]) -> int:
 def run_hist(kind: ProbeKind, values: dict[str, Any]) -> int:
     """Make histograms of a value; return the exit code."""
     options = _aggregate_options(values)
-    return _run(kind, values, options, _aggregation(options, buckets=_buckets(options)))
+    aggregation = _aggregation(
+        options, stats=True, buckets=_buckets(options), resolution=_resolution(options)
+    )
+    return _run(kind, values, options, aggregation)
 
 
 def run_stats(kind: ProbeKind, values: dict[str, Any]) -> int:
     """Compute count, min, avg, max and sum of a value or a time; return the exit code."""
     options = _aggregate_options(values)
+    resolution = _resolution(options)
     if are_start_and_end(parse_requests(values["probes"], kind)):
-        return _run(kind, values, options, _times(options, stats=True, buckets=None))
+        return _run(kind, values, options, _times(options, stats=True, resolution=resolution))
     if options.key is not None or options.end_key is not None:
         raise click.UsageError("--key and --end-key need START END, two probes without a value")
-    return _run(kind, values, options, _aggregation(options, stats=True))
+    return _run(kind, values, options, _aggregation(options, stats=True, resolution=resolution))
 
 
 def run_latency(kind: ProbeKind, values: dict[str, Any]) -> int:
@@ -82,7 +66,10 @@ def run_latency(kind: ProbeKind, values: dict[str, Any]) -> int:
     start = values["start"]
     values["probes"] = (start, values["end"] or _return_of(kind, start))
     options = _aggregate_options(values)
-    return _run(kind, values, options, _times(options, stats=True, buckets=_buckets(options)))
+    aggregation = _times(
+        options, stats=True, buckets=_buckets(options), resolution=_resolution(options)
+    )
+    return _run(kind, values, options, aggregation)
 
 
 def _return_of(kind: ProbeKind, text: str) -> str:
@@ -102,7 +89,7 @@ def run_heatmap(kind: ProbeKind, values: dict[str, Any]) -> int:
     if number > 2:
         raise click.UsageError(f"heatmap takes START END or PROBE(EXPR), not {number} probes")
     if number == 2:
-        aggregation = _times(options, stats=False, buckets=_buckets(options))
+        aggregation = _times(options, buckets=_buckets(options))
     else:
         if options.key is not None:
             raise click.UsageError("--key needs START END")
@@ -123,6 +110,7 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
         values.get("unit", defaults.unit),
         values.get("sort"),
         values.get("hist", False),
+        values.get("resolution"),
     )
 
 
@@ -139,15 +127,14 @@ def _keys(values: dict[str, Any]) -> str | None:
     return ",".join(keys) or None
 
 
-def _times(options: AggregateOptions, *, stats: bool, buckets: Log2 | Linear | None) -> Aggregation:
+def _times(options: AggregateOptions, **more: Any) -> Aggregation:
     key = options.key if options.key is not None else "tid"
     return _aggregation(
         options,
-        stats=stats,
-        buckets=buckets,
         pair=parse_keys(key, "--key"),
         pair_end=parse_keys(options.end_key, "--end-key") or None,
         unit=_UNITS[options.unit],
+        **more,
     )
 
 
@@ -169,12 +156,16 @@ def _buckets(options: AggregateOptions) -> Log2 | Linear:
         raise click.UsageError(str(err)) from err
 
 
+def _resolution(options: AggregateOptions) -> int:
+    return DEFAULT_RESOLUTION if options.resolution is None else options.resolution
+
+
 def _run(
     kind: ProbeKind,
     values: dict[str, Any],
     aggregate: AggregateOptions,
     aggregation: Aggregation,
-    job_type: type[AggregateJob] | None = None,
+    job_type: type[AggregateJob] = AggregateJob,
 ) -> int:
     requests = parse_requests(values["probes"], kind)
     for request in requests:
@@ -186,300 +177,7 @@ def _run(
     check_lines(options, user_symbols=aggregation.names)
     names = symbolizer if aggregation.names else None
     with StackResolver(names, lines=options.output.lines) as resolver:
-        job = (job_type or AggregateJob)(options, aggregate, aggregation, resolver)
+        job = job_type(options, aggregate, aggregation, resolver)
         resolver.begin(())
         # At one place the end runs first: a probe is measured to its own next hit.
         return run_command(options, job, requests[::-1] if aggregation.pair else requests)
-
-
-class AggregateJob:
-    """A run of count, hist, stats or latency: reads aggregates from the kernel and prints them."""
-
-    def __init__(
-        self,
-        options: CommandOptions,
-        aggregate: AggregateOptions,
-        aggregation: Aggregation,
-        resolver: StackResolver,
-    ) -> None:
-        self.options = options
-        self.aggregate = aggregate
-        self.requests = options.requests
-        self.aggregation = aggregation
-        self.resolver = resolver
-        self.resolver.wanted = aggregation.names
-        self.total = 0  # of the intervals, or of the end
-        self.outputs = 0
-        self.next = math.inf
-        self.live = False
-        self.drawn = -math.inf
-        self.aggregates: AggregateSession
-        self.output: OutputFile
-
-    def session(self, tasks: TaskFilter) -> AggregateSession:
-        self.aggregates = AggregateSession(
-            self.aggregation,
-            self.requests,
-            accept=tasks,
-            via=uprobe_method(self.options.trace),
-            max_string=self.options.trace.max_string,
-        )
-        return self.aggregates
-
-    def begin(self, output: OutputFile) -> None:
-        self.output = output
-        self.display = LiveDisplay(output)
-        settings = self.options.output
-        plain = settings.as_json or settings.folded or settings.path
-        self.live = self.aggregate.interval is None and output.terminal and not plain
-        self.next = time.monotonic() + self._pause()
-        if self.aggregation.names:
-            self.resolver.begin(self.options.targets.pids)
-
-    def _pause(self) -> float:
-        # Returns the seconds between two ticks.
-        if self.aggregate.interval is not None:
-            return self.aggregate.interval
-        if self.options.run.count or self.aggregation.names:
-            return _CHECK_SECONDS
-        return _REDRAW_SECONDS if self.live else math.inf
-
-    def until_tick(self) -> float:
-        return self.next - time.monotonic()
-
-    def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - aggregates are read in tick()
-        return False
-
-    def tick(self) -> bool:
-        if time.monotonic() < self.next:
-            return False
-        pause = self._pause()
-        # Advance by a whole number of intervals, so that ticks keep their schedule; skip missed
-        # ones.
-        self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
-        count = self.options.run.count
-        if self.aggregate.interval is not None:
-            self._interval()
-            return count is not None and self.outputs >= count
-        rows = self.aggregates.read()
-        self._observe(rows)
-        if self.live and time.monotonic() >= self.drawn + _REDRAW_SECONDS:
-            self.drawn = time.monotonic()
-            self._draw(rows)
-        return count is not None and sum(row.value.count for row in rows) >= count
-
-    def hits(self) -> int:
-        if self.aggregate.interval is not None or self.total:
-            return self.total
-        return sum(row.value.count for row in self.aggregates.read())
-
-    def finish(self, lost: list[Lost]) -> str:
-        if self.aggregate.interval is not None:
-            self._interval(last=True)
-        else:
-            rows = [*self.aggregates.read(), *self._zeros()]
-            self.total += sum(row.value.count for row in rows)
-            if self.live:
-                self.display.clear()
-            self._write(rows)
-        self._report_losses(lost)
-        return closing_line(self.total, lost)
-
-    # ------------------------------------------------------------ output
-
-    def _interval(self, *, last: bool = False) -> None:
-        rows = self.aggregates.read_interval()
-        self.total += sum(row.value.count for row in rows)
-        self._observe(rows)
-        if last and not rows:
-            return
-        self.outputs += 1
-        if not self.options.output.as_json:
-            self.output.write([self._clock(time.time()) + "\n"])
-        self._write(rows)
-        if not self.options.output.as_json:
-            self.output.write(["\n"])
-
-    def _write(self, rows: list[Row]) -> None:
-        lines = self._lines(rows)
-        if lines:
-            self.output.write(lines)
-
-    def _lines(self, rows: list[Row]) -> list[str]:
-        results = Results(self.aggregates, self.requests, self.resolver)
-        shown = results.of(rows, self.aggregate.top, self.aggregate.sort)
-        for notice in self.resolver.take_notices():
-            say(notice)
-        if self.options.output.folded:
-            return folded_lines(shown)
-        if self.options.output.as_json:
-            about = self._about()
-            return [result_line(result, self.aggregation, about) for result in shown]
-        buckets = self.aggregation.buckets
-        if buckets is None or self._tabular:
-            return table(shown, columns(self.aggregation))
-        paired = self.aggregation.pair is not None
-        return histograms(shown, buckets, what=self._what(), times=paired)
-
-    @property
-    def _tabular(self) -> bool:
-        # Whether results are lines of a table: a histogram for each of many groups is too long.
-        aggregation = self.aggregation
-        if aggregation.buckets is None:
-            return True
-        return aggregation.pair is not None and bool(aggregation.keys) and not self.aggregate.hist
-
-    def _about(self) -> dict[str, Any]:
-        about: dict[str, Any] = {}
-        if self.aggregate.interval is not None:
-            about["time"] = time.monotonic_ns()
-        if self.options.output.realtime:
-            about["realtime"] = iso_time(time.time())
-        if self.aggregation.pair is not None:
-            about["start"] = self.requests[0].text
-            about["unit"] = self.aggregate.unit
-        elif self.aggregation.needs_value and len(self.requests) == 1:
-            about["value"] = self._what()
-        return about
-
-    def _what(self) -> str:
-        # Describes the numbers: the expression, or the unit and start of a time.
-        if self.aggregation.pair is not None:
-            return f"{self.aggregate.unit} from {self.requests[0].text}"
-        values = [self.aggregation.check(request) for request in self.requests]
-        return ", ".join(dict.fromkeys(item.text for item in values if item is not None))
-
-    def _zeros(self) -> list[Row]:
-        # Probes without a pattern that were never hit are shown with a count of 0.
-        if self.aggregation.keys or self.aggregation.buckets or self.aggregation.stats:
-            return []
-        seen = {row.source for row in self.aggregates.read()}
-        return [
-            Row(source, (), NONE)
-            for source in self.aggregates.sources()
-            if source not in seen and not is_pattern(self.requests[source.request])
-        ]
-
-    def _draw(self, rows: list[Row]) -> None:
-        width, height = self.display.size()
-        lines = [fitted(line.rstrip("\n"), width) + "\n" for line in self._lines(rows)]
-        if self._tabular and len(lines) > height:  # the largest come last
-            lines = [lines[0], *lines[len(lines) - height + 1 :]]
-        self.display.draw(lines[:height])
-
-    def _clock(self, seconds: float) -> str:
-        if self.options.output.realtime:
-            return iso_time(seconds)
-        return time_of_day(seconds, self.aggregate.interval)
-
-    def _observe(self, rows: list[Row]) -> None:
-        if self.aggregation.names:
-            parts = (part for row in rows for part in row.key)
-            pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
-            self.resolver.observe([*{*pids, *self.options.targets.pids}])
-
-    # ------------------------------------------------------------ losses
-
-    def _report_losses(self, lost: list[Lost]) -> None:
-        as_json = self.options.output.as_json
-        full = "keys or stacks" if self.aggregation.stacks else "keys"
-        for item in lost:
-            if as_json:
-                self.output.write([missed_line(item)])
-            if item.unread:
-                say(
-                    f"{item.probe}: skipped {plural(item.unread, 'hit')}: a predicate, a key or "
-                    "the value is unreadable"
-                )
-            if item.lost:
-                say(
-                    f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more {full}; "
-                    "a larger --max-keys may help"
-                )
-        if self.aggregation.pair is None:
-            return
-        pairs = self.aggregates.pairs()
-        if as_json:
-            self.output.write([pairs_line(pairs)])
-        if pairs.unfinished:
-            say(f"{plural(pairs.unfinished, 'start')} without an end")
-        if pairs.unmatched:
-            say(f"{plural(pairs.unmatched, 'end')} without a start")
-        if pairs.deep:
-            say(f"{plural(pairs.deep, 'start')} nested deeper than 16: not measured")
-
-
-class HeatmapJob(AggregateJob):
-    """A run of heatmap: one histogram per interval, as a row of shades or of a picture."""
-
-    def begin(self, output: OutputFile) -> None:
-        super().begin(output)
-        self.live = False
-        self.picture = str(self.options.output.path).lower().endswith(".svg")
-        self.rows: list[tuple[float, tuple[int, ...]]] = []
-        self.map: Heatmap | None = None
-        buckets = self.aggregation.buckets
-        if buckets is not None:
-            colour = output.terminal and "NO_COLOR" not in os.environ
-            self.map = Heatmap(buckets, self._unit(), colour=colour, clock=self._clock)
-
-    def _unit(self) -> str:
-        return self.aggregate.unit if self.aggregation.pair is not None else self._what()
-
-    def _interval(self, *, last: bool = False) -> None:
-        value = total([row.value for row in self.aggregates.read_interval()])
-        self.total += value.count
-        if last and not value.count:
-            return
-        self.outputs += 1
-        counts = value.buckets
-        if not counts and self.aggregation.buckets is not None:
-            counts = (0,) * self.aggregation.buckets.number
-        if self.picture:
-            self._keep(counts)
-        elif self.options.output.as_json:
-            self.output.write([self._json(counts)])
-        elif self.map is not None:
-            self.output.write(self.map.row(time.time(), counts))
-
-    def _keep(self, counts: tuple[int, ...]) -> None:
-        self.rows.append((time.time(), counts))
-        if len(self.rows) > _MAX_ROWS:
-            halves = zip(self.rows[::2], self.rows[1::2], strict=False)
-            self.rows = [
-                (when, tuple(a + b for a, b in zip(one, other, strict=True)))
-                for (_, one), (when, other) in halves
-            ] + self.rows[len(self.rows) // 2 * 2 :]
-
-    def _json(self, counts: tuple[int, ...]) -> str:
-        import json  # noqa: PLC0415 - only here
-
-        from usdt.engine.aggregate.output.json import bucket_list  # noqa: PLC0415 - only here
-
-        buckets = self.aggregation.buckets
-        row = self._about() | {
-            "probe": self.requests[-1].text,
-            "count": sum(counts),
-            "buckets": bucket_list(counts, buckets) if buckets is not None else [],
-        }
-        return json.dumps(row) + "\n"
-
-    def finish(self, lost: list[Lost]) -> str:
-        closing = super().finish(lost)
-        if self.picture and self.aggregation.buckets is not None:
-            from usdt.engine.aggregate.output.svg import Drawing, svg  # noqa: PLC0415 - only for -o FILE.svg
-
-            title = " → ".join(request.text for request in self.requests)
-            times = self.aggregation.pair is not None
-            drawing = Drawing(
-                title,
-                "time" if times else self._what(),
-                self.aggregation.buckets,
-                tuple(self.rows),
-                unit=self.aggregation.unit if times else None,
-                clock=self._clock,
-            )
-            self.output.write([svg(drawing)])
-        elif self.map is not None and not self.options.output.as_json:
-            self.output.write(self.map.legend())
-        return closing

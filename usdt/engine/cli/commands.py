@@ -22,7 +22,7 @@ _LINES = {
     "spans": "Print calls and pairs of probes with their duration.",
     "count": "Count hits in the kernel.",
     "hist": "Show a histogram of a value, computed in the kernel.",
-    "stats": "Show count, min, avg, max and sum of a value or a time.",
+    "stats": "Show count, percentiles, avg and sum of a value or a time.",
     "latency": "Show a histogram of the time between two probes.",
     "heatmap": "Show a histogram over time.",
 }
@@ -38,8 +38,8 @@ _HELP = {
         "Show a histogram of EXPR, computed in the kernel. Further items of PROBE are predicates."
     ),
     "stats": (
-        "Show count, min, avg, max and sum of EXPR, computed in the kernel; with START END, "
-        "those of the time from one to the other, paired as latency does."
+        "Show count, min, percentiles, avg, max and sum of EXPR, computed in the kernel; with "
+        "START END, those of the time from one to the other, paired as latency does."
     ),
     "latency": (
         "Show histograms of the time from START to END, or from a function's entry to its return. "
@@ -97,6 +97,7 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
 
 def _options(name: str) -> Decorator:
     # Adds the arguments and options of a command, in the order of its help.
+    from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - not for the group
     from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
 
     if name == "trace":
@@ -104,33 +105,38 @@ def _options(name: str) -> Decorator:
         return options.combined(_probes("PROBE..."), options.trace_options, attach)
     if name == "spans":
         return _span_options()
-    interval = options.interval_option("Print results and reset them after each interval.")
+    interval = more.interval_option("Print results and reset them after each interval.")
     stop = options.stop_options("Stop after N events; with -i, after N intervals.")
     own: tuple[Decorator, ...]
     match name:
         case "hist":
             own = (
                 _probes("PROBE(EXPR)..."),
-                options.linear_option,
-                options.group_options,
+                more.linear_option,
+                more.resolution_option,
+                more.group_options,
                 interval,
             )
         case "latency":
             start = click.argument("start", metavar="START")
             end = click.argument("end", metavar="[END]", required=False)
             own = (
-                *(start, end, options.key_options, options.group_options, interval),
+                *(start, end, more.key_options, more.resolution_option),
+                *(more.group_options, interval),
                 click.option("--hist", is_flag=True, help="With --by: show histograms."),
             )
         case "heatmap":
-            interval = options.interval_option("Time that each row covers.", default=1.0)
+            interval = more.interval_option("Time that each row covers.", default=1.0)
             stop = options.stop_options("Stop after N rows.")
-            own = (_probes("START END | PROBE(EXPR)"), options.key_options, interval)
+            own = (_probes("START END | PROBE(EXPR)"), more.key_options, interval)
         case "stats":
             probes = _probes("PROBE(EXPR)... | START END")
-            own = (probes, options.pair_options, options.group_options, interval)
+            own = (
+                *(probes, more.pair_options, more.resolution_option),
+                *(more.group_options, interval),
+            )
         case _:
-            own = (_probes("PROBE..."), options.group_options, interval)
+            own = (_probes("PROBE..."), more.group_options, interval)
     return options.combined(
         options.target_options,
         stop,
@@ -143,6 +149,7 @@ def _options(name: str) -> Decorator:
 
 
 def _span_options() -> Decorator:
+    from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - not for the group
     from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
 
     return options.combined(
@@ -152,9 +159,9 @@ def _span_options() -> Decorator:
         options.stop_options("Stop after N spans."),
         options.output_options,
         options.realtime_option,
-        options.span_options,
-        options.span_report_options,
-        options.interval_option("Print what --slowest, --open and --tree collect, and reset it."),
+        more.span_options,
+        more.span_report_options,
+        more.interval_option("Print what --slowest, --open and --tree collect, and reset it."),
         options.string_option,
         options.struct_option,
         options.stack_kinds,

@@ -150,6 +150,8 @@ class AggregateOptions:
         unit: unit of times: ``ns``, ``us``, ``ms`` or ``s``.
         sort: the column by which results are sorted; None is the count.
         hist: whether to show a histogram for each group of times, not a table.
+        resolution: that of percentiles, and of the buckets shown; None is the default for
+            percentiles.
     """
 
     by: str | None = None
@@ -162,6 +164,7 @@ class AggregateOptions:
     unit: str = "ns"
     sort: str | None = None
     hist: bool = False
+    resolution: int | None = None
 
 
 def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> int:

@@ -23,7 +23,7 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
 from usdt.engine.aggregate.codegen.keys import KeyEmitter
-from usdt.engine.aggregate.codegen.values import ValueEmitter
+from usdt.engine.aggregate.codegen.values import ZEROS, ValueEmitter
 from usdt.engine.aggregate.values import value_size
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
@@ -49,14 +49,12 @@ __all__ = (
     "UNMATCHED",
     "UNPAIRED",
     "VALUES",
-    "ZEROS",
     "AggregateAction",
     "AggregateActionEmitter",
     "Role",
 )
 
 VALUES = "values"  # hash by key, or per-CPU array by row
-ZEROS = "zeros"  # array of one value: the initial value of a new entry
 STARTS = "starts"  # hash by the pair's key: u64 depth, u64 times
 UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 starts nested too deeply
 UNMATCHED, TOO_DEEP = 0, 8  # offsets in the entry COUNTS
@@ -115,14 +113,16 @@ class AggregateActionEmitter(ActionEmitter):
     Args:
         aggregation: the aggregation to compute.
         atomics: whether the kernel has atomic instructions that return the previous value.
+        cpus: the number of possible CPUs.
 
     Attributes:
         actions: variant number → action; set before the program of the variant is emitted.
     """
 
-    def __init__(self, aggregation: Aggregation, *, atomics: bool) -> None:
+    def __init__(self, aggregation: Aggregation, *, atomics: bool, cpus: int) -> None:
         self.aggregation = aggregation
         self.atomics = atomics
+        self.cpus = cpus
         self.actions: dict[int, AggregateAction] = {}
 
     def emit(
@@ -160,23 +160,35 @@ class AggregateActionEmitter(ActionEmitter):
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.mov(R8, R0)
-        ValueEmitter(asm, self.aggregation, signed=False, atomics=self.atomics, lost=lost).write()
+        self.adder(asm, signed=False, lost=lost).write()
         asm.goto(EXIT)
+
+    def adder(self, asm: Assembler, *, signed: bool, lost: str) -> ValueEmitter:
+        """Return the emitter of the code that adds to a value."""
+        return ValueEmitter(
+            asm,
+            self.aggregation,
+            signed=signed,
+            atomics=self.atomics,
+            step=self.cpus,
+            lost=lost,
+        )
 
 
 class _VariantEmitter:
     def __init__(
         self,
-        action: AggregateActionEmitter,
+        actions: AggregateActionEmitter,
         asm: Assembler,
         variant: ProgramVariant,
         labels: Labels,
         *,
         sleepable: bool,
     ) -> None:
-        self.aggregation = action.aggregation
-        self.atomics = action.atomics
-        self.action = action.actions[variant.number]
+        self.actions = actions
+        self.aggregation = actions.aggregation
+        self.atomics = actions.atomics
+        self.action = actions.actions[variant.number]
         self.asm = asm
         self.sleepable = sleepable
         self.kernel = variant.plan.kernel
@@ -240,13 +252,7 @@ class _VariantEmitter:
             emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES)
             asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.mov(R8, R0)
-        ValueEmitter(
-            asm,
-            self.aggregation,
-            signed=action.signed,
-            atomics=self.atomics,
-            lost=self.lost,
-        ).write()
+        self.actions.adder(asm, signed=action.signed, lost=self.lost).write()
         asm.goto(EXIT)
 
     def _find_or_make(self, key: KeyEmitter) -> None:

@@ -5,24 +5,48 @@ program of a user-space probe. Minimum and maximum need compare-and-exchange, wh
 5.12 lack. Those kernels run such programs without preemption and the values are per CPU, so plain
 loads and stores are enough.
 
-Register use: r7 the number to add, r8 the value's address; r0–r3 scratch.
+The buckets of a distribution are entries of another map, made at their first hit: few of the
+thousands that a value could have are hit. Each entry has 16 adjacent buckets, which are often
+hit together. Its key has a number that the value gets at its first hit. A hit whose bucket finds no
+space is counted in the value.
+
+Register use: r7 the number to add, r8 the value's address; r0–r5 scratch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R7, R8, Alu, Jump
-from usdt.engine.aggregate.spec import Linear
-from usdt.engine.aggregate.values import COUNT, HIGH, LOW, MAX, MIN, buckets_at
+from usdt.bpf._uapi import Helper
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
+from usdt.engine.aggregate.spec import Linear, Log2
+from usdt.engine.aggregate.values import (
+    COUNT,
+    GROUP,
+    HIGH,
+    LOW,
+    MAX,
+    MIN,
+    NUMBER,
+    UNPLACED,
+    buckets_at,
+    distribution_at,
+)
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.spec import Aggregation
 
-__all__ = ("ValueEmitter",)
+__all__ = ("NUMBERS", "SPREAD", "ZEROS", "ValueEmitter")
 
+ZEROS = "zeros"  # array of one value: the initial value of a new entry of any map
+SPREAD = "spread"  # hash: s32 group of buckets, u32 number of their value → u64 hits of each
+NUMBERS = "numbers"  # per-CPU array of one entry: the next number of a value
 _SIGN = 1 << 63
+_NOEXIST = 1  # BPF_NOEXIST
+_GROUP_BITS = GROUP.bit_length() - 1
 _TRIES = 16  # attempts to exchange; each fails if another hit changes the value at the same instant
 
 
@@ -34,6 +58,7 @@ class ValueEmitter:
         aggregation: the aggregation to compute.
         signed: whether the number in r7 is signed.
         atomics: whether the kernel has compare-and-exchange instructions.
+        step: the distance of two numbers that a CPU gives to values.
         lost: label to jump to when other hits change the value in every attempt.
     """
 
@@ -44,12 +69,14 @@ class ValueEmitter:
         *,
         signed: bool,
         atomics: bool,
+        step: int,
         lost: str,
     ) -> None:
         self.asm = asm
         self.aggregation = aggregation
         self.signed = signed
         self.atomics = atomics
+        self.step = step
         self.lost = lost
 
     def write(self) -> None:
@@ -58,6 +85,8 @@ class ValueEmitter:
         if aggregation.stats:
             self._extremes()  # first: once the hit is counted, it must not be lost
             self._sums()
+        if aggregation.resolution is not None:
+            self._place(aggregation.resolution)
         if aggregation.buckets is None and not aggregation.stats:
             self._increment()
         if aggregation.buckets is not None:
@@ -127,21 +156,99 @@ class ValueEmitter:
         if self.signed:
             asm.mov(R2, 0)
             asm.jump(Jump.SLT, R1, 0, done)
-        asm.mov(R2, 1)
-        asm.jump(Jump.EQ, R1, 0, done)
-        asm.mov(R2, 2)
+        self._log_linear(0)
+        asm.add(R2, 1)
+        asm.jump(Jump.GT, R2, Log2().number - 1, self.lost)  # never taken; gives the bound
+        asm.label(done)
+
+    def _log_linear(self, resolution: int) -> None:
+        # Leaves the bucket of the unsigned number in r1 in r2: shifts the number right until it has
+        # at most resolution + 1 bits.
+        asm = self.asm
+        asm.mov(R2, 0)
         for bits in (32, 16, 8, 4, 2, 1):
             lower = asm.new_label("lower")
             if bits == 32:
                 asm.mov(R3, R1)
-                asm.alu(Alu.RSH, R3, 32)
+                asm.alu(Alu.RSH, R3, 32 + resolution)
                 asm.jump(Jump.EQ, R3, 0, lower)
             else:
-                asm.jump(Jump.LT, R1, 1 << bits, lower)
-            asm.add(R2, bits)
+                asm.jump(Jump.LT, R1, 1 << bits + resolution, lower)
+            asm.add(R2, bits << resolution)
             asm.alu(Alu.RSH, R1, bits)
             asm.label(lower)
-        asm.label(done)
+        asm.add(R2, R1)
+
+    # ------------------------------------------------------------ distributions
+
+    def _place(self, resolution: int) -> None:
+        # Counts the number in its bucket of the value's distribution.
+        asm = self.asm
+        found, full, placed = (asm.new_label(name) for name in ("found", "full", "placed"))
+        self._number(full)
+        asm.store(R10, KEY_SLOT + 4, R1, 4)
+        asm.mov(R1, R7)
+        if self.signed:  # the bucket of the magnitude, with the sign
+            asm.mov(R4, R7)
+            asm.alu(Alu.ARSH, R4, 63)
+            asm.alu(Alu.XOR, R1, R4)
+            asm.alu(Alu.SUB, R1, R4)
+        self._log_linear(resolution)
+        if self.signed:
+            asm.alu(Alu.XOR, R2, R4)
+            asm.alu(Alu.SUB, R2, R4)
+        asm.mov(R3, R2)
+        asm.alu(Alu.LSH, R3, 3)
+        asm.store(R10, READ_SLOT, R3, 4)
+        asm.alu(Alu.ARSH, R2, _GROUP_BITS)
+        asm.store(R10, KEY_SLOT, R2, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPREAD)
+        asm.jump(Jump.NE, R0, 0, found)
+        asm.store(R10, READ_SLOT + 4, 0, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, ZEROS, READ_SLOT + 4)
+        asm.jump(Jump.EQ, R0, 0, full)  # never taken: array entries always exist
+        asm.mov(R3, R0)
+        asm.mov(R4, _NOEXIST)
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, SPREAD)
+        # The update may fail because another hit has made the entry meanwhile.
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPREAD)
+        asm.jump(Jump.NE, R0, 0, found)
+        asm.label(full)
+        asm.mov(R1, 1)
+        asm.atomic_add(R8, distribution_at(self.aggregation) + UNPLACED, R1)
+        asm.goto(placed)
+        asm.label(found)
+        asm.load(R1, R10, READ_SLOT, 4)
+        asm.alu(Alu.AND, R1, 8 * (GROUP - 1))
+        asm.add(R0, R1)
+        asm.mov(R1, 1)
+        asm.atomic_add(R0, 0, R1)
+        asm.label(placed)
+
+    def _number(self, full: str) -> None:
+        # Leaves the number of the value in r1, and gives it one at its first hit.
+        asm = self.asm
+        at = distribution_at(self.aggregation) + NUMBER
+        numbered = asm.new_label("numbered")
+        asm.load(R1, R8, at)
+        asm.jump(Jump.NE, R1, 0, numbered)
+        asm.store(R10, KEY_SLOT, 0, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, NUMBERS)
+        asm.jump(Jump.EQ, R0, 0, full)  # never taken: array entries always exist
+        if self.atomics:
+            asm.mov(R1, self.step)
+            asm.fetch_add(R0, 0, R1)
+            asm.mov(R0, 0)
+            asm.compare_exchange(R8, at, R1)
+            asm.jump(Jump.EQ, R0, 0, numbered)
+            asm.mov(R1, R0)  # another hit was faster
+        else:
+            asm.load(R1, R0, 0)
+            asm.mov(R2, R1)
+            asm.add(R2, self.step)
+            asm.store(R0, 0, R2)
+            asm.store(R8, at, R1)
+        asm.label(numbered)
 
     def _linear(self, buckets: Linear) -> None:
         # Leaves the bucket's index in r2: 0 below, then each bucket, the last above.

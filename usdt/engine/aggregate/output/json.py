@@ -6,12 +6,13 @@ import json
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
-from usdt.engine.aggregate.output.text import spanned
-from usdt.engine.aggregate.values import median
+from usdt.engine.aggregate.distribution import PERCENTILES
+from usdt.engine.aggregate.output.text import in_unit, spanned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from usdt.engine.aggregate.distribution import Distribution
     from usdt.engine.aggregate.results import Result
     from usdt.engine.aggregate.session import UnpairedCounts
     from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
@@ -21,8 +22,17 @@ if TYPE_CHECKING:
 __all__ = ("bucket_list", "missed_line", "pairs_line", "result_line")
 
 
-def result_line(result: Result, aggregation: Aggregation, about: Mapping[str, Any]) -> str:
-    """Return the line of one result; ``about`` has the members common to all results."""
+def result_line(
+    result: Result, aggregation: Aggregation, about: Mapping[str, Any], *, fine: bool = False
+) -> str:
+    """Return the line of one result.
+
+    Args:
+        result: the result.
+        aggregation: what was aggregated.
+        about: the members common to all results.
+        fine: whether the buckets are those of the distribution.
+    """
     head = "".join(f"{quote(name)}: {json.dumps(value)}, " for name, value in about.items())
     key = ""
     if result.key:
@@ -34,20 +44,36 @@ def result_line(result: Result, aggregation: Aggregation, about: Mapping[str, An
     which = f'"probe": {quote(result.name)}, '
     if result.probe != result.name:
         which += f'"request": {quote(result.probe)}, '
-    numbers = json.dumps(_numbers(result.value, aggregation))[1:-1]
+    numbers = json.dumps(_numbers(result.value, aggregation, fine=fine))[1:-1]
     return f"{{{head}{which}{key}{numbers}}}\n"
 
 
-def _numbers(value: Value, aggregation: Aggregation) -> dict[str, Any]:
+def _numbers(value: Value, aggregation: Aggregation, *, fine: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"count": value.count}
     if aggregation.stats:
         found["min"] = value.min
         found["avg"] = value.average
         found["max"] = value.max
         found["sum"] = value.sum
-    if aggregation.buckets is not None:
-        found["p50"] = median(value, aggregation.buckets, aggregation.unit)
+    if value.distribution is not None:
+        for name, percent in PERCENTILES.items():
+            found[name] = value.percentile(percent)
+        found["error"] = value.error
+        if value.distribution.unplaced:
+            found["unplaced"] = value.distribution.unplaced
+    if fine and value.distribution is not None:
+        found["buckets"] = _fine_buckets(value.distribution, aggregation.unit)
+    elif aggregation.buckets is not None:
         found["buckets"] = bucket_list(value.buckets, aggregation.buckets)
+    return found
+
+
+def _fine_buckets(distribution: Distribution, unit: int) -> list[dict[str, Any]]:
+    # Only buckets with hits: there are thousands.
+    found = []
+    for bucket in sorted(distribution.counts):
+        low, high = (in_unit(edge, unit) for edge in distribution.buckets.edges(bucket))
+        found.append({"low": low, "high": high, "count": distribution.counts[bucket]})
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.engine.aggregate.columns import percentile_columns, summary_columns
 from usdt.engine.aggregate.spec import Log2
 from usdt.engine.output.formatters import escape
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.aggregate.columns import Column
+    from usdt.engine.aggregate.distribution import Distribution
     from usdt.engine.aggregate.results import Result
-    from usdt.engine.aggregate.spec import Linear
+    from usdt.engine.aggregate.spec import Aggregation, Linear
     from usdt.engine.aggregate.values import Value
 
 __all__ = (
@@ -23,6 +25,7 @@ __all__ = (
     "folded_lines",
     "histogram",
     "histograms",
+    "in_unit",
     "key_text",
     "label",
     "number",
@@ -53,7 +56,8 @@ def table(results: Sequence[Result], columns: Sequence[Column]) -> list[str]:
     for result, row, words_of in zip(results, numbers, words, strict=True):
         lines.append(_line(row, widths, words_of, word_widths))
         lines += [f"{'':10}{frame}\n" for part in result.key for frame in part.frames]
-    return lines
+    error = next((result.value.error for result in results if result.value.error), None)
+    return lines if error is None else [*lines, f"percentiles {accuracy(error)}\n"]
 
 
 def folded_lines(results: Sequence[Result]) -> list[str]:
@@ -93,29 +97,51 @@ def _cell(column: Column, value: Value) -> str:
 
 
 def histograms(
-    results: Sequence[Result], buckets: Log2 | Linear, *, what: str, times: bool = False
+    results: Sequence[Result], aggregation: Aggregation, *, what: str, fine: bool = False
 ) -> list[str]:
     """Return a histogram for each result, below a line that names the probe and the key.
 
-    ``times`` adds a line with count, minimum, average and maximum.
+    Lines with count, minimum, average and maximum, and with percentiles, follow it.
+
+    Args:
+        results: the results.
+        aggregation: what was aggregated.
+        what: describes the numbers.
+        fine: whether the buckets are those of the distribution.
     """
     lines = []
     for result in results:
         lines.append(f"{escape(result.probe)}  {what}{key_text(result)}\n")
         for part in result.key:
             lines += [f"{'':10}{frame}\n" for frame in part.frames]
-        lines += histogram(result.value.buckets, buckets)
-        if times:
-            lines.append(_extremes(result.value))
+        spread = result.value.distribution
+        if fine and spread is not None:
+            lines += _fine_histogram(spread, aggregation.unit)
+        elif aggregation.buckets is not None:
+            lines += histogram(result.value.buckets, aggregation.buckets)
+        lines += _summary(result.value, aggregation)
         lines.append("\n")
     return lines
 
 
-def _extremes(value: Value) -> str:
-    least, average, greatest = (
-        duration(number) for number in (value.min or 0, value.average, value.max or 0)
-    )
-    return f"count {value.count}, min {least}, avg {average}, max {greatest}\n"
+def _summary(value: Value, aggregation: Aggregation) -> list[str]:
+    time = aggregation.pair is not None
+    lines = []
+    if aggregation.stats:
+        lines.append(_cells(summary_columns(time=time), value) + "\n")
+    if value.error is not None:
+        percentiles = _cells(percentile_columns(time=time), value)
+        lines.append(f"{percentiles} ({accuracy(value.error)})\n")
+    return lines
+
+
+def _cells(columns: Sequence[Column], value: Value) -> str:
+    return ", ".join(f"{column.name} {_cell(column, value)}" for column in columns)
+
+
+def accuracy(error: float) -> str:
+    """Return the relative error of percentiles: ±1.6%."""
+    return f"±{100 * error:.2g}%"
 
 
 def key_text(result: Result) -> str:
@@ -126,12 +152,40 @@ def key_text(result: Result) -> str:
 def histogram(counts: Sequence[int], buckets: Log2 | Linear) -> list[str]:
     """Return a line for each bucket from the first with hits to the last, as bpftrace does."""
     first, last = spanned(counts)
-    most = max(counts, default=0) or 1
+    most = max(counts, default=0)
+    return [_bar(label(buckets, index), counts[index], most) for index in range(first, last + 1)]
+
+
+def _fine_histogram(distribution: Distribution, unit: int) -> list[str]:
+    # Buckets without hits are left out, as there are thousands; a line of dots stands for them.
+    counts = distribution.counts
+    most = max(counts.values(), default=0)
     lines = []
-    for index in range(first, last + 1):
-        bar = "@" * (counts[index] * _WIDTH // most)
-        lines.append(f"{label(buckets, index):<16}{counts[index]:8} |{bar:<{_WIDTH}}|\n")
+    previous = None
+    for bucket in sorted(counts):
+        if previous is not None and bucket != previous + 1:
+            lines.append("...\n")
+        low, high = distribution.buckets.edges(bucket)
+        alone = high - low == 1 and unit == 1
+        name = f"[{low}]" if alone else f"[{_edge(low, unit)}, {_edge(high, unit)})"
+        lines.append(_bar(name, counts[bucket], most))
+        previous = bucket
     return lines
+
+
+def _edge(edge: int, unit: int) -> str:
+    return number(edge) if unit == 1 else str(in_unit(edge, unit))
+
+
+def in_unit(nanoseconds: int, unit: int) -> float:
+    """Return a number in another unit; an integer remains one if it can."""
+    whole, rest = divmod(nanoseconds, unit)
+    return nanoseconds / unit if rest else whole
+
+
+def _bar(name: str, count: int, most: int) -> str:
+    bar = "@" * (count * _WIDTH // (most or 1))
+    return f"{name:<16}{count:8} |{bar:<{_WIDTH}}|\n"
 
 
 def spanned(counts: Sequence[int]) -> tuple[int, int]:

@@ -1,0 +1,358 @@
+"""The runs of aggregating commands: they read aggregates from the kernel and print them."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.aggregate.columns import columns
+from usdt.engine.aggregate.keys import Address, Stack
+from usdt.engine.aggregate.output.heatmap import Heatmap
+from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
+from usdt.engine.aggregate.output.text import folded_lines, histograms, table
+from usdt.engine.aggregate.results import Results
+from usdt.engine.aggregate.session import AggregateSession, Row
+from usdt.engine.aggregate.spec import is_pattern
+from usdt.engine.aggregate.values import NONE, total
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.live_display import LiveDisplay, fitted
+from usdt.engine.cli.running import closing_line
+from usdt.engine.output.wall_clock import iso_time, time_of_day
+from usdt.engine.run.attach import uprobe_method
+
+if TYPE_CHECKING:
+    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.cli.options import CommandOptions
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.output.output_file import OutputFile
+    from usdt.engine.output.stacks import StackResolver
+    from usdt.engine.run.options import AggregateOptions
+    from usdt.engine.runtime.session import Lost
+
+__all__ = ("AggregateJob", "HeatmapJob")
+
+_REDRAW_SECONDS = 1.0  # seconds between two redraws of a terminal
+_CHECK_SECONDS = 0.1  # seconds between two checks of -n, or of the processes that stacks belong to
+_MAX_ROWS = 1920  # maximum rows of a picture; adjacent rows are merged if there are more
+
+
+class AggregateJob:
+    """A run of count, hist, stats or latency: reads aggregates from the kernel and prints them."""
+
+    def __init__(
+        self,
+        options: CommandOptions,
+        aggregate: AggregateOptions,
+        aggregation: Aggregation,
+        resolver: StackResolver,
+    ) -> None:
+        self.options = options
+        self.aggregate = aggregate
+        self.requests = options.requests
+        self.aggregation = aggregation
+        self.resolver = resolver
+        self.resolver.wanted = aggregation.names
+        self.total = 0  # of the intervals, or of the end
+        self.outputs = 0
+        self.unplaced = 0  # hits in no bucket of their percentiles
+        self.next = math.inf
+        self.live = False
+        self.drawn = -math.inf
+        self.aggregates: AggregateSession
+        self.output: OutputFile
+
+    def session(self, tasks: TaskFilter) -> AggregateSession:
+        """Return a new session that aggregates; see :class:`ResultOutput`."""
+        self.aggregates = AggregateSession(
+            self.aggregation,
+            self.requests,
+            accept=tasks,
+            via=uprobe_method(self.options.trace),
+            max_string=self.options.trace.max_string,
+        )
+        return self.aggregates
+
+    def begin(self, output: OutputFile) -> None:
+        """Begin to write to ``output``."""
+        self.output = output
+        self.display = LiveDisplay(output)
+        settings = self.options.output
+        plain = settings.as_json or settings.folded or settings.path
+        self.live = self.aggregate.interval is None and output.terminal and not plain
+        self.next = time.monotonic() + self._pause()
+        if self.aggregation.names:
+            self.resolver.begin(self.options.targets.pids)
+
+    def _pause(self) -> float:
+        # Returns the seconds between two ticks.
+        if self.aggregate.interval is not None:
+            return self.aggregate.interval
+        if self.options.run.count or self.aggregation.names:
+            return _CHECK_SECONDS
+        return _REDRAW_SECONDS if self.live else math.inf
+
+    def until_tick(self) -> float:
+        """Return the seconds until the next reading."""
+        return self.next - time.monotonic()
+
+    def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - there are none
+        """Return False: aggregates are read in tick()."""
+        return False
+
+    def tick(self) -> bool:
+        """Read and show aggregates if it is time; return whether the run has enough hits."""
+        if time.monotonic() < self.next:
+            return False
+        pause = self._pause()
+        # Advance by a whole number of intervals, so that ticks keep their schedule; skip missed
+        # ones.
+        self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
+        count = self.options.run.count
+        if self.aggregate.interval is not None:
+            self._interval()
+            return count is not None and self.outputs >= count
+        draws = self.live and time.monotonic() >= self.drawn + _REDRAW_SECONDS
+        rows = self.aggregates.read(distributions=draws)
+        self._observe(rows)
+        if draws:
+            self.drawn = time.monotonic()
+            self._draw(rows)
+        return count is not None and sum(row.value.count for row in rows) >= count
+
+    def hits(self) -> int:
+        """Return the number of hits so far."""
+        if self.aggregate.interval is not None or self.total:
+            return self.total
+        return sum(row.value.count for row in self.aggregates.read(distributions=False))
+
+    def finish(self, lost: list[Lost]) -> str:
+        """Write the last results and the losses; return the closing line."""
+        if self.aggregate.interval is not None:
+            self._interval(last=True)
+        else:
+            rows = [*self.aggregates.read(), *self._zeros()]
+            self._count(rows)
+            if self.live:
+                self.display.clear()
+            self._write(rows)
+        self._report_losses(lost)
+        return closing_line(self.total, lost)
+
+    def _count(self, rows: list[Row]) -> None:
+        self.total += sum(row.value.count for row in rows)
+        spreads = (row.value.distribution for row in rows)
+        self.unplaced += sum(spread.unplaced for spread in spreads if spread is not None)
+
+    # ------------------------------------------------------------ output
+
+    def _interval(self, *, last: bool = False) -> None:
+        rows = self.aggregates.read_interval()
+        self._count(rows)
+        self._observe(rows)
+        if last and not rows:
+            return
+        self.outputs += 1
+        if not self.options.output.as_json:
+            self.output.write([self._clock(time.time()) + "\n"])
+        self._write(rows)
+        if not self.options.output.as_json:
+            self.output.write(["\n"])
+
+    def _write(self, rows: list[Row]) -> None:
+        lines = self._lines(rows)
+        if lines:
+            self.output.write(lines)
+
+    def _lines(self, rows: list[Row]) -> list[str]:
+        results = Results(self.aggregates, self.requests, self.resolver)
+        shown = results.of(rows, self.aggregate.top, self.aggregate.sort)
+        for notice in self.resolver.take_notices():
+            say(notice)
+        if self.options.output.folded:
+            return folded_lines(shown)
+        if self.options.output.as_json:
+            about = self._about()
+            return [
+                result_line(result, self.aggregation, about, fine=self._fine) for result in shown
+            ]
+        if self._tabular:
+            return table(shown, columns(self.aggregation))
+        return histograms(shown, self.aggregation, what=self._what(), fine=self._fine)
+
+    @property
+    def _fine(self) -> bool:
+        # Whether histograms have the buckets of the percentiles.
+        asked = self.aggregate.resolution is not None and self.aggregate.linear is None
+        return asked and self.aggregation.buckets is not None
+
+    @property
+    def _tabular(self) -> bool:
+        # Whether results are lines of a table: a histogram for each of many groups is too long.
+        aggregation = self.aggregation
+        if aggregation.buckets is None:
+            return True
+        return aggregation.pair is not None and bool(aggregation.keys) and not self.aggregate.hist
+
+    def _about(self) -> dict[str, Any]:
+        about: dict[str, Any] = {}
+        if self.aggregate.interval is not None:
+            about["time"] = time.monotonic_ns()
+        if self.options.output.realtime:
+            about["realtime"] = iso_time(time.time())
+        if self.aggregation.pair is not None:
+            about["start"] = self.requests[0].text
+            about["unit"] = self.aggregate.unit
+        elif self.aggregation.needs_value and len(self.requests) == 1:
+            about["value"] = self._what()
+        return about
+
+    def _what(self) -> str:
+        # Describes the numbers: the expression, or the unit and start of a time.
+        if self.aggregation.pair is not None:
+            return f"{self.aggregate.unit} from {self.requests[0].text}"
+        values = [self.aggregation.check(request) for request in self.requests]
+        return ", ".join(dict.fromkeys(item.text for item in values if item is not None))
+
+    def _zeros(self) -> list[Row]:
+        # Probes without a pattern that were never hit are shown with a count of 0.
+        if self.aggregation.keys or self.aggregation.buckets or self.aggregation.stats:
+            return []
+        seen = {row.source for row in self.aggregates.read(distributions=False)}
+        return [
+            Row(source, (), NONE)
+            for source in self.aggregates.sources()
+            if source not in seen and not is_pattern(self.requests[source.request])
+        ]
+
+    def _draw(self, rows: list[Row]) -> None:
+        width, height = self.display.size()
+        lines = [fitted(line.rstrip("\n"), width) + "\n" for line in self._lines(rows)]
+        if self._tabular and len(lines) > height:  # the largest come last
+            lines = [lines[0], *lines[len(lines) - height + 1 :]]
+        self.display.draw(lines[:height])
+
+    def _clock(self, seconds: float) -> str:
+        if self.options.output.realtime:
+            return iso_time(seconds)
+        return time_of_day(seconds, self.aggregate.interval)
+
+    def _observe(self, rows: list[Row]) -> None:
+        if self.aggregation.names:
+            parts = (part for row in rows for part in row.key)
+            pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
+            self.resolver.observe([*{*pids, *self.options.targets.pids}])
+
+    # ------------------------------------------------------------ losses
+
+    def _report_losses(self, lost: list[Lost]) -> None:
+        as_json = self.options.output.as_json
+        full = "keys or stacks" if self.aggregation.stacks else "keys"
+        for item in lost:
+            if as_json:
+                self.output.write([missed_line(item)])
+            if item.unread:
+                say(
+                    f"{item.probe}: skipped {plural(item.unread, 'hit')}: a predicate, a key or "
+                    "the value is unreadable"
+                )
+            if item.lost:
+                say(
+                    f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more {full}; "
+                    "a larger --max-keys may help"
+                )
+        if self.unplaced:
+            say(
+                f"percentiles lack {plural(self.unplaced, 'hit')}: no space for more buckets; "
+                "a larger --max-keys or a smaller --resolution may help"
+            )
+        if self.aggregation.pair is None:
+            return
+        pairs = self.aggregates.pairs()
+        if as_json:
+            self.output.write([pairs_line(pairs)])
+        if pairs.unfinished:
+            say(f"{plural(pairs.unfinished, 'start')} without an end")
+        if pairs.unmatched:
+            say(f"{plural(pairs.unmatched, 'end')} without a start")
+        if pairs.deep:
+            say(f"{plural(pairs.deep, 'start')} nested deeper than 16: not measured")
+
+
+class HeatmapJob(AggregateJob):
+    """A run of heatmap: one histogram per interval, as a row of shades or of a picture."""
+
+    def begin(self, output: OutputFile) -> None:
+        """Begin to write rows, or to keep those of a picture."""
+        super().begin(output)
+        self.live = False
+        self.picture = str(self.options.output.path).lower().endswith(".svg")
+        self.rows: list[tuple[float, tuple[int, ...]]] = []
+        self.map: Heatmap | None = None
+        buckets = self.aggregation.buckets
+        if buckets is not None:
+            colour = output.terminal and "NO_COLOR" not in os.environ
+            self.map = Heatmap(buckets, self._unit(), colour=colour, clock=self._clock)
+
+    def _unit(self) -> str:
+        return self.aggregate.unit if self.aggregation.pair is not None else self._what()
+
+    def _interval(self, *, last: bool = False) -> None:
+        value = total([row.value for row in self.aggregates.read_interval()])
+        self.total += value.count
+        if last and not value.count:
+            return
+        self.outputs += 1
+        counts = value.buckets
+        if not counts and self.aggregation.buckets is not None:
+            counts = (0,) * self.aggregation.buckets.number
+        if self.picture:
+            self._keep(counts)
+        elif self.options.output.as_json:
+            self.output.write([self._json(counts)])
+        elif self.map is not None:
+            self.output.write(self.map.row(time.time(), counts))
+
+    def _keep(self, counts: tuple[int, ...]) -> None:
+        self.rows.append((time.time(), counts))
+        if len(self.rows) > _MAX_ROWS:
+            halves = zip(self.rows[::2], self.rows[1::2], strict=False)
+            self.rows = [
+                (when, tuple(a + b for a, b in zip(one, other, strict=True)))
+                for (_, one), (when, other) in halves
+            ] + self.rows[len(self.rows) // 2 * 2 :]
+
+    def _json(self, counts: tuple[int, ...]) -> str:
+        import json  # noqa: PLC0415 - only here
+
+        from usdt.engine.aggregate.output.json import bucket_list  # noqa: PLC0415 - only here
+
+        buckets = self.aggregation.buckets
+        row = self._about() | {
+            "probe": self.requests[-1].text,
+            "count": sum(counts),
+            "buckets": bucket_list(counts, buckets) if buckets is not None else [],
+        }
+        return json.dumps(row) + "\n"
+
+    def finish(self, lost: list[Lost]) -> str:
+        """Write the last row, and the picture or the legend; return the closing line."""
+        closing = super().finish(lost)
+        if self.picture and self.aggregation.buckets is not None:
+            from usdt.engine.aggregate.output.svg import Drawing, svg  # noqa: PLC0415 - only for -o FILE.svg
+
+            title = " → ".join(request.text for request in self.requests)
+            times = self.aggregation.pair is not None
+            drawing = Drawing(
+                title,
+                "time" if times else self._what(),
+                self.aggregation.buckets,
+                tuple(self.rows),
+                unit=self.aggregation.unit if times else None,
+                clock=self._clock,
+            )
+            self.output.write([svg(drawing)])
+        elif self.map is not None and not self.options.output.as_json:
+            self.output.write(self.map.legend())
+        return closing
