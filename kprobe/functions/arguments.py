@@ -27,20 +27,17 @@ from usdt.arch.pt_regs import PT_REGS
 from usdt.base.frozen import replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 from usdt.btf import types as btf_types
-from usdt.btf.format import Kind as BtfKind
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.entry_return import EntryReturnMatch
-from usdt.engine.compiler.ir import BtfType, ByAddress, InRegisters, PointerExpr
-from usdt.engine.compiler.resolve.btf_types import BtfTypes, enum_names, value_type
+from usdt.engine.compiler.ir import BtfType, ByAddress, InRegisters
+from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
 
 if TYPE_CHECKING:
     from usdt.arch.abi import Passed
     from usdt.arch.locations import Location
     from usdt.btf.reader import Btf
-    from usdt.engine.compiler.ir import Node
-    from usdt.engine.language.tree import Member
 
-__all__ = ("CallContextAbi", "FunctionTypes", "arguments_of")
+__all__ = ("CallContextAbi", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
 _EMPTY = Unreadable("a structure without members")
@@ -162,27 +159,6 @@ class CallContextAbi:
         if self.traced:
             return TypedContextWord(self.word * number + shift, size)
         return Register(self._slots[self._convention.result] + shift, size)
-
-
-class FunctionTypes(BtfTypes):
-    """The types of the kernel for probes on its functions."""
-
-    def member(self, tree: Member, target: Node) -> Node | None:
-        """Resolve a member, also of a structure that a module's BTF only declares."""
-        return super().member(tree, self._completed(target))
-
-    def _completed(self, target: Node) -> Node:
-        if not isinstance(target, PointerExpr) or target.type_id is None:
-            return target
-        found = self.btf.resolve(target.type_id)
-        if not isinstance(found, btf_types.Forward):
-            return target
-        kind = BtfKind.UNION if found.union else BtfKind.STRUCT
-        whole = self.btf.find(found.name, kind)
-        if not whole:
-            return target
-        size = ValueType(ValueClass.BYTES, self.btf.size_of(whole[0]))
-        return PointerExpr(target.address, size, target.type, whole[0])
 
 
 def arguments_of(btf: Btf | None, prototype: int, context: CallContextAbi) -> tuple[Argument, ...]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_of
+from kprobe.functions.arguments import CallContextAbi, arguments_of
 from kprobe.functions.attach_methods import attach_methods_for
+from kprobe.functions.kernel_types import KernelTypes
 from kprobe.functions.lookup import find_functions
 from kprobe.functions.prototypes import current_functions
+from kprobe.functions.variables import running_variables, with_variables
 from usdt.arch.context_registers import ContextRegisters
 from usdt.base.errors import LanguageError, NotSupported, TracingError
 from usdt.base.frozen import replace
@@ -61,7 +63,7 @@ class FunctionAttacher:
         self._counts = counts
         self._forced = forced
         self._functions = current_functions()
-        self._types: dict[tuple[str, bool], FunctionTypes] = {}
+        self._types: dict[tuple[str, bool], KernelTypes] = {}
 
     def attach(self, request: ProbeText, names: AbstractSet[str], keys: Sequence[Item]) -> None:
         """Attach a probe.
@@ -131,7 +133,11 @@ class FunctionAttacher:
                     what = f"{function.shown}: fentry needs BTF and a unique function name"
                     left[function] = NotSupported(what)
                     continue
-                point = self._point(function, method, typed=typed)
+                (point,) = with_variables(
+                    [self._point(function, method, typed=typed)],
+                    [*request.items, *keys],
+                    function.module,
+                )
                 mine[id(point)] = function
                 points.append(point)
             failures = self._session_attach(request, points, keys)
@@ -192,7 +198,7 @@ class FunctionAttacher:
             registers=_registers(method, entry=not function.offset),
         )
 
-    def _types_of(self, function: KernelFunction, context: CallContextAbi) -> FunctionTypes:
+    def _types_of(self, function: KernelFunction, context: CallContextAbi) -> KernelTypes:
         key = function.module, context.traced
         if key not in self._types:
 
@@ -202,7 +208,7 @@ class FunctionAttacher:
                     raise NotSupported("BTF of the kernel")
                 return found
 
-            self._types[key] = FunctionTypes(source)
+            self._types[key] = KernelTypes(source)
         return self._types[key]
 
 
@@ -239,7 +245,8 @@ def _with_registers(
 
 
 def _check_inside(request: ProbeText, names: AbstractSet[str], function: KernelFunction) -> None:
-    asked = sorted(names - BUILTINS)
+    known = {one.name for one in running_variables().arguments(sorted(names - BUILTINS))}
+    asked = sorted(names - BUILTINS - known)
     if asked:
         raise LanguageError(
             request.text,

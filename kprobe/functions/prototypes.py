@@ -132,8 +132,19 @@ class Functions:
 
     def named(self, module: str, name: str) -> list[KernelSymbol]:
         """Return the functions of this name in kallsyms, in a module or (for "") in any."""
-        found = self._symbols.named(name)
+        found = self.symbols.named(name)
         return [one for one in found if module in ("", one.module or "vmlinux")]
+
+    @property
+    def symbols(self) -> Kallsyms:
+        """The symbols of /proc/kallsyms.
+
+        Raises:
+            TargetError: the file cannot be read.
+        """
+        if self._known is None:
+            self._known = self._reading.result()
+        return self._known
 
     def addresses_by_name(self, module: str, pattern: str) -> dict[tuple[str, str], list[int]]:
         """Return (module, name) → addresses of the traceable functions that match both patterns.
@@ -145,11 +156,11 @@ class Functions:
         if self.traceable.problem:
             keys = [
                 (one.module, one.name)
-                for one in self._symbols.functions()
+                for one in self.symbols.functions()
                 if fnmatch.fnmatchcase(one.name, pattern)
             ]
         keys = [key for key in keys if fnmatch.fnmatchcase(key[0] or "vmlinux", module)]
-        found = self._symbols.addresses(keys) if keys else {}
+        found = self.symbols.addresses(keys) if keys else {}
         return {key: found.get(key, []) for key in keys}
 
     @property
@@ -158,12 +169,6 @@ class Functions:
         if self._reach is None:
             self._reach = read_ftrace_functions()
         return self._reach
-
-    @property
-    def _symbols(self) -> Kallsyms:
-        if self._known is None:
-            self._known = self._reading.result()
-        return self._known
 
     def notices(self) -> list[str]:
         """Return messages about what this kernel lacks."""
@@ -175,7 +180,7 @@ class Functions:
 
     def listed(self) -> list[KernelSymbol]:
         """Return the traceable functions, or all of kallsyms if those are unknown."""
-        found = self.traceable.functions() or self._symbols.functions()
+        found = self.traceable.functions() or self.symbols.functions()
         return sorted(dict.fromkeys(found), key=lambda one: (one.module, one.name))
 
     def matching(self, pattern: str) -> list[KernelSymbol]:
@@ -208,7 +213,7 @@ class Functions:
         # Look up the types first: the thread may still be reading kallsyms.
         kernel = self.btf_of("")
         ids = kernel.find(name, Kind.FUNC) if kernel and module in (None, "vmlinux") else []
-        symbols, made = self._symbols.name_and_variants(name)
+        symbols, made = self.symbols.name_and_variants(name)
         owners = {symbol.module for symbol in symbols} | ({""} if ids else set())
         if module is not None:
             owners &= {"" if module == "vmlinux" else module}
@@ -223,19 +228,19 @@ class Functions:
         return found
 
     def _renamed(self, name: str) -> Iterator[FunctionInfo]:
-        variants = self._symbols.variants(name)
+        variants = self.symbols.variants(name)
         for module in dict.fromkeys(one.module for one in variants):
             names = [one.name for one in variants if one.module == module]
             yield from self._infos((module, name), None, [], [], names)
         for one in dict.fromkeys((one.module, one.name) for one in variants):
-            yield from self._infos(one, None, [], self._symbols.named(one[1]))
+            yield from self._infos(one, None, [], self.symbols.named(one[1]))
 
     def _glob(self, module: str | None, name: str) -> Iterator[FunctionInfo]:
         every: dict[tuple[str, str], list[KernelSymbol]] = {}
-        for symbol in self._symbols.functions():
+        for symbol in self.symbols.functions():
             if fnmatch.fnmatchcase(symbol.name, name):
                 every.setdefault((symbol.module, symbol.name), []).append(symbol)
-        families = self._symbols.families()
+        families = self.symbols.families()
         types: dict[tuple[str, str], list[int]] = {}
         for owner in ("", *modules()):
             btf = self.btf_of(owner)
@@ -298,7 +303,7 @@ class Functions:
 
     def hint(self, name: str) -> str:
         """Return the end of a message that suggests functions for an unknown name."""
-        made = dict.fromkeys(one.name for one in self._symbols.variants(name))
+        made = dict.fromkeys(one.name for one in self.symbols.variants(name))
         if made:
             return f"; the compiler renamed it: {', '.join(made)}"
         near = self._nearest(name)
@@ -310,7 +315,7 @@ class Functions:
         start = name[:2]
         names = {
             one.name
-            for one in self._symbols.functions()
+            for one in self.symbols.functions()
             if one.name.startswith(start) and abs(len(one.name) - len(name)) < 4
         }
         found = difflib.get_close_matches(name, names, 1)

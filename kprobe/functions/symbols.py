@@ -1,4 +1,4 @@
-"""Names of kernel functions: /proc/kallsyms and available_filter_functions.
+"""Names of kernel functions and variables: /proc/kallsyms and available_filter_functions.
 
 Both are megabytes of text that the kernel generates for every reader. Most callers need one name,
 so the text is kept as bytes and searched.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import functools
 import os
 import re
 import threading
@@ -18,7 +19,7 @@ from usdt.base.frozen import frozen
 from usdt.base.text import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 __all__ = (
     "FtraceFunctions",
@@ -35,6 +36,7 @@ _KALLSYMS = "/proc/kallsyms"
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _FUNCTIONS = "available_filter_functions"
 _CODE = b"tTwW"
+_DATA = b"aAbBdDrRvVgGsS"  # as in nm(1)
 _LINE = re.compile(rb"^([0-9a-f]+) ([tTwW]) (\S+)(?:\t\[(\S+)\])?$", re.MULTILINE)
 # Symbols that are not function entries: cold parts, and the padding before functions.
 _NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
@@ -47,7 +49,7 @@ _PIECES = 1024
 
 @frozen
 class KernelSymbol:
-    """A function in /proc/kallsyms.
+    """A function or variable in /proc/kallsyms.
 
     Attributes:
         name: its name; may have a suffix of the compiler (``.isra.0``).
@@ -61,7 +63,7 @@ class KernelSymbol:
 
 
 class Kallsyms:
-    """The functions in the text of /proc/kallsyms."""
+    """The functions and variables in the text of /proc/kallsyms."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -74,28 +76,65 @@ class Kallsyms:
         """Return functions that the compiler derived from one, such as ``NAME.isra.0``."""
         return self.name_and_variants(name)[1]
 
+    def variables(self, name: str) -> list[KernelSymbol]:
+        """Return all variables of exactly this name; some kernels have none here.
+
+        Since Linux 7, some sections of variables count as code, but lie after it.
+        """
+        raw = encoded(name)
+        lines = (line for line in self._lines(raw) if line[3] == raw)
+        return [_symbol(line) for line in lines if line[2] in _DATA or self._is_data(line)]
+
+    def _is_data(self, line: re.Match[bytes]) -> bool:
+        # True for a symbol that counts as code and lies after it. Modules lie elsewhere.
+        end, (first, last) = self._ends_of_code
+        address = int(line[1], 16)
+        return not line[4] and 0 < end <= address and not first <= address < last
+
+    @functools.cached_property
+    def _ends_of_code(self) -> tuple[int, tuple[int, int]]:
+        # Where the kernel's code ends, and where that of its start begins and ends.
+        names = ("_etext", "_sinittext", "_einittext")
+        end, first, last = (max((one.address for one in self.named(n)), default=0) for n in names)
+        return end, (first, last)
+
+    def variable_names(self, start: str) -> set[str]:
+        """Return the names of the variables that begin with some text."""
+        kinds = _DATA.decode()
+        line = re.compile(rf"^[0-9a-f]+ [{kinds}] ({re.escape(start)}\S*)".encode(), re.MULTILINE)
+        return {name.decode("utf-8", "replace") for name in line.findall(self._text)}
+
     def name_and_variants(self, name: str) -> tuple[list[KernelSymbol], list[KernelSymbol]]:
         """Return :meth:`named` and :meth:`variants` in one pass."""
-        if not name:  # every function would be a variant
-            return [], []
-        # Searching for the bytes of the name first is much faster than the expression alone.
-        raw = encoded(name)
-        line = re.compile(
-            rb"([0-9a-f]+) ([a-zA-Z]) (" + re.escape(raw) + rb"(?:\.\S+)?)(?:\t\[(\S+)\])?(?:\n|\Z)"
-        )
         named, variants = [], []
-        start = b" " + raw
+        raw = encoded(name)
+        for match in self._lines(raw):
+            symbol = _symbol(match)
+            if match[2] not in _CODE:
+                continue
+            if match[3] == raw:
+                named.append(symbol)
+            elif not _NO_ENTRY.search(symbol.name):
+                variants.append(symbol)
+        return named, variants
+
+    def _lines(self, name: bytes) -> Iterator[re.Match[bytes]]:
+        # The lines with a name, or with a name that the compiler derived from it.
+        if not name:  # every name would be derived
+            return
+        # Searching for the bytes of the name first is much faster than the expression alone.
+        line = re.compile(
+            rb"([0-9a-f]+) ([a-zA-Z]) ("
+            + re.escape(name)
+            + rb"(?:\.\S+)?)(?:\t\[(\S+)\])?(?:\n|\Z)"
+        )
+        start = b" " + name
         at = self._text.find(start)
         while at >= 0:
             match = line.match(self._text, self._text.rfind(b"\n", 0, at) + 1)
-            if match and match[2] in _CODE:
-                symbol = _symbol(match)
-                if match[3] == raw:
-                    named.append(symbol)
-                elif not _NO_ENTRY.search(symbol.name):
-                    variants.append(symbol)
+            if match:
+                yield match
             at = self._text.find(start, at + 1)
-        return named, variants
 
     def families(self) -> dict[str, list[str]]:
         """Return name → names of its :meth:`variants`, for all functions."""

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
+from usdt.engine.language.needs_types import untyped_names
 from usdt.engine.language.tree import BUILTINS, RESULT_OF_BPFTRACE, names_in
 from usdt.engine.run.protocols import AttachResult
 from usdt.engine.runtime.attach.attach_points import (
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
+    from kprobe.functions.kernel_types import KernelTypes
     from kprobe.tracepoints.catalog import Event
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import EntryReturnMatch
-    from usdt.engine.compiler.resolve.btf_types import BtfTypes
     from usdt.engine.language.tree import Item, ProbeText
     from usdt.engine.runtime.session import BpfSession
 
@@ -67,6 +68,7 @@ def attach(
             raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
         if request.kind == "syscall":
             _check_words(session.pids)
+        points = _with_variables(points, [*request.items, *keys])
         points = _fitting(session, request, points, [*keys])
         failures = session.attach(request, points)
         failed = sum(len(failure.points) for failure in failures)
@@ -75,6 +77,14 @@ def attach(
         notices += [f"not attached: {failure.error}" for failure in failures]
         total += len(points) - failed
     return AttachResult(total, tuple(notices))
+
+
+def _with_variables(points: list[AttachPoint], items: Sequence[Item]) -> list[AttachPoint]:
+    if not untyped_names(items):
+        return points
+    from kprobe.functions.variables import with_variables  # noqa: PLC0415 - only for names
+
+    return with_variables(points, items)
 
 
 def _fitting(
@@ -246,9 +256,9 @@ def _point(
 
 
 @functools.cache
-def _types() -> BtfTypes:
+def _types() -> KernelTypes:
     # Read the kernel's BTF only once.
-    from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
-    from usdt.engine.compiler.resolve.btf_types import BtfTypes  # noqa: PLC0415
+    from kprobe.functions.kernel_types import KernelTypes  # noqa: PLC0415 - BTF, only if needed
+    from usdt.btf.reader import Btf  # noqa: PLC0415
 
-    return BtfTypes(Btf.from_kernel)
+    return KernelTypes(Btf.from_kernel)

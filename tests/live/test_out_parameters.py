@@ -12,7 +12,8 @@ from symbol_programs import compiled
 from tracing_tools import run_usdt
 
 import usdt
-from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_of
+from kprobe.functions.arguments import CallContextAbi, arguments_of
+from kprobe.functions.kernel_types import KernelTypes
 from kprobe.functions.lookup import find_functions
 from kprobe.functions.prototypes import current_functions
 from usdt.base.frozen import replace
@@ -219,7 +220,7 @@ def test_the_verifier_takes_out_of_kernel_functions(*, traced: bool) -> None:
         probe=probe,
         declared=0,
         max_struct=4096,
-        types=FunctionTypes(Btf.from_kernel),
+        types=KernelTypes(Btf.from_kernel),
         kernel=True,
     )
     ends = split_entry_return(plan)

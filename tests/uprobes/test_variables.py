@@ -98,7 +98,9 @@ def test_what_only_debug_information_knows(items: str, said: str, untyped: Path)
 def test_keys_may_name_variables(typed: Path) -> None:
     found = planned(typed, "work", "counter, text")
     assert [output.key for output in found.outputs] == ["counter", "text"]
-    with pytest.raises(LanguageError, match=r"unknown name 'countr'; did you mean counter\?"):
+    with pytest.raises(
+        LanguageError, match=r"unknown name 'countr'; did you mean the variable counter\?"
+    ):
         planned(typed, "work", "countr")
 
 
@@ -152,5 +154,7 @@ def test_usdt_probes_name_variables_of_their_file() -> None:
     assert [output.key for output in plan(point, items, "").outputs] == ["twin", "g_int", "arg0"]
     items = parse_items("g_itn")
     (point,) = points_of(probe, path, items=items)
-    with pytest.raises(LanguageError, match=r"unknown name 'g_itn'; did you mean g_int\?"):
+    with pytest.raises(
+        LanguageError, match=r"unknown name 'g_itn'; did you mean the variable g_int\?"
+    ):
         plan(point, items, "g_itn")

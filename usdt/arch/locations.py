@@ -22,6 +22,7 @@ __all__ = (
     "ForReturn",
     "Location",
     "Memory",
+    "PerCpuAddress",
     "Register",
     "TypedContextWord",
     "Unreadable",
@@ -141,6 +142,19 @@ class CurrentTask:
 
 
 @frozen
+class PerCpuAddress:
+    """The address of this CPU's copy of a variable of the kernel.
+
+    Attributes:
+        address: the variable's address in the kernel's symbol table.
+        offsets: address of an array of words: what to add on each CPU.
+    """
+
+    address: int
+    offsets: int
+
+
+@frozen
 class Unreadable:
     """A value that no program can read here; ``reason`` is shown instead."""
 
@@ -173,6 +187,7 @@ EntryLocation = (
     | Address
     | ContextArea
     | CurrentTask
+    | PerCpuAddress
     | Unreadable
 )
 

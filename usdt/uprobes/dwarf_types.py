@@ -84,12 +84,13 @@ class DwarfTypeProvider(BtfTypes):
         """
         return self._opened()
 
-    def variable_like(self, name: str) -> str:
-        """Return the variable of the program whose name is most like another; "" if none is."""
+    def variable_hint(self, name: str) -> str:
+        """Return the end of a message about an unknown name: a variable that was meant; or ""."""
         try:
-            return closest_path(name, self.debug.variable_names())
+            near = closest_path(name, self.debug.variable_names())
         except BtfError:
             return ""
+        return f"; did you mean the variable {near}?" if near else ""
 
     def _typed(self, node: Node, number: int) -> Node:
         # A reference is replaced by the object it refers to.

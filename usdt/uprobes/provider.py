@@ -9,7 +9,7 @@ from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import ValueClass
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.engine.compiler.arguments import Display
+from usdt.engine.compiler.arguments import Display, known_names
 from usdt.engine.language.needs_types import needs_members, needs_types, untyped_names
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
@@ -21,7 +21,7 @@ from usdt.uprobes.arguments import (
 from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.language.tree import Item, ProbeText
@@ -202,7 +202,7 @@ class FunctionRequest:
         # Parameters precede variables of the same name.
         names = untyped_names(self._items)
         for one, known in arguments.items():
-            taken = set(_known_names(known))
+            taken = known_names(known)
             lacking = [name for name in names if name not in taken]
             code = variables.address_of(one.offset)
             arguments[one] = (*variables.arguments(lacking, code), *known)
@@ -215,7 +215,7 @@ class FunctionRequest:
     ) -> list[ProbeFunction]:
         # The functions of a pattern that have everything named in items.
         wanted = untyped_names(self.text.items)
-        known = {one: set(_known_names(has)) for one, has in arguments.items()}
+        known = {one: known_names(has) for one, has in arguments.items()}
         if self._wants_all:
             wanted.append(ALL_ARGUMENTS)
             for one in arguments:
@@ -292,13 +292,6 @@ def _other_names(
         f"no parameters of {function.name} are known: it has none, or was compiled without -g; "
         "arg0… and return work without it"
     )
-
-
-def _known_names(arguments: Sequence[Argument]) -> Iterator[str]:
-    # Names of arguments, and those of their values.
-    for argument in arguments:
-        yield argument.name
-        yield from (name for _, name in argument.names.every) if argument.names else ()
 
 
 def _roots(pid: int) -> tuple[str, ...]:

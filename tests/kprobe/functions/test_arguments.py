@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kprobe.functions.arguments import CallContextAbi, FunctionTypes, arguments_of
+from kprobe.functions.arguments import CallContextAbi, arguments_of
+from kprobe.functions.kernel_types import KernelTypes
 from kprobe.functions.lookup import KernelFunction, find_functions
 from kprobe.functions.prototypes import Functions, current_functions
 from usdt.arch.locations import (
@@ -105,7 +106,7 @@ def test_members_of_structures_in_registers(probe: str, nodes: set[tuple[int, in
         declared=0,
         max_string=20,
         max_struct=64,
-        types=FunctionTypes(Btf.from_kernel),
+        types=KernelTypes(Btf.from_kernel),
         kernel=True,
     )
     assert _registers(plan.outputs[0].node) == nodes
@@ -132,7 +133,7 @@ def test_args_are_the_parameters_of_the_prototype(context: CallContextAbi) -> No
         text=probe,
         probe=probe,
         declared=0,
-        types=FunctionTypes(Btf.from_kernel),
+        types=KernelTypes(Btf.from_kernel),
         kernel=True,
     )
     assert [output.key for output in plan.outputs] == ["sock", "uaddr", "addr_len", "pid"]

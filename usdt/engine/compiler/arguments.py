@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node, TypeRef
     from usdt.engine.compiler.value_names import ValueNames
 
-__all__ = ("Argument", "Display", "numbered")
+__all__ = ("Argument", "Display", "known_names", "numbered")
 
 
 class Display(enum.Enum):
@@ -65,3 +65,9 @@ def numbered(arguments: Sequence[Argument]) -> int:
     """Return how many ``arg0``… a site has: the highest number and one."""
     numbers = (one.name[3:] for one in arguments if one.name.startswith("arg"))
     return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+
+
+def known_names(arguments: Sequence[Argument]) -> set[str]:
+    """Return the names of arguments and of their values."""
+    values = (name for one in arguments if one.names for _, name in one.names.every)
+    return {*(one.name for one in arguments), *values}

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from usdt.arch.locations import AtFunctionReturn, Captured, Constant, ForReturn
+from usdt.arch.locations import AtFunctionReturn, Captured, Constant, ForReturn, PerCpuAddress
 from usdt.base.errors import TracingError
 from usdt.base.frozen import fields_of, frozen, replace
 from usdt.engine.compiler.ir import (
@@ -306,7 +306,7 @@ def needs_entry(node: Node) -> bool:
     """Return True if a value must be taken at entry: it uses an argument, or reads memory."""
     match node:
         case ArgumentValue(fetch=fetch):
-            return not isinstance(fetch, (AtFunctionReturn, Constant))
+            return not isinstance(fetch, (AtFunctionReturn, Constant, PerCpuAddress))
         case Deref() | StringEquals():
             return True
         case StringEqualsConst(address=address) | StringMatches(address=address):

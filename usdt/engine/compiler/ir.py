@@ -14,6 +14,7 @@ from usdt.arch.locations import (
     ContextArea,
     ForReturn,
     Memory,
+    PerCpuAddress,
     Unreadable,
     ValueClass,
     ValueType,
@@ -460,7 +461,11 @@ def _reasons(node: Node) -> Iterator[str]:
             yield "it lies in registers and has no address"
         case ArgumentValue(fetch=Memory(kernel=True)):
             pass
-        case Deref() | StringEquals() | ArgumentValue(fetch=Memory() | ContextArea()):
+        case (
+            Deref()
+            | StringEquals()
+            | ArgumentValue(fetch=Memory() | ContextArea() | PerCpuAddress())
+        ):
             yield "memory not readable"
         case StringEqualsConst(address=address) | StringMatches(address=address) if (
             address is not None

@@ -89,8 +89,8 @@ class TypeProvider(Protocol):
     def member(self, tree: Member, target: Node) -> Node | None:
         """Return ``target->name`` or ``target.name``."""
 
-    def variable_like(self, name: str) -> str:
-        """Return the variable whose name is most like an unknown one; "" if none is."""
+    def variable_hint(self, name: str) -> str:
+        """Return the end of a message about an unknown name: a variable that was meant; or ""."""
 
 
 @frozen

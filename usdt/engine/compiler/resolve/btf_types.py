@@ -257,7 +257,7 @@ class BtfTypes:
         node = Convert(_converted(operand, found), found, number)
         return self._named(node, self.btf.resolve(number))
 
-    def variable_like(self, name: str) -> str:  # noqa: ARG002 - for overrides
+    def variable_hint(self, name: str) -> str:  # noqa: ARG002 - for overrides
         """Return "": only some types come with variables."""
         return ""
 

@@ -252,8 +252,9 @@ def _nearest(name: str, scope: Scope) -> str:
         text for one in scope.arguments.values() if one.names for _, text in one.names.every
     ]
     close = closest(name, [*known, *constants, *ERROR_NUMBERS])
-    if not close and scope.types is not None:
-        close = scope.types.variable_like(name)
     if close:
         return f"; did you mean {close}?"
-    return f"; known here: {', '.join(known)}; a string stands in double quotes"
+    hint = "" if scope.types is None else scope.types.variable_hint(name)
+    if hint.endswith("?"):
+        return hint
+    return f"; known here: {', '.join(known)}{hint or '; a string stands in double quotes'}"

@@ -10,6 +10,7 @@ from usdt.arch.locations import (
     ContextArea,
     CurrentTask,
     Memory,
+    PerCpuAddress,
     Register,
     TypedContextWord,
     Unreadable,
@@ -70,6 +71,9 @@ class ExpressionEmitter(OperandEmitter):
                 self.asm.mov(R1, fetch.displacement)
                 self.asm.add(R0, R1)
                 self.extend(R0, kind)
+            case ArgumentValue(fetch=PerCpuAddress() as fetch):
+                self._builtin("cpu")
+                self.per_cpu(fetch)
             case ArgumentValue(fetch=AtFunctionReturn(register=register), type=kind):
                 self.value(ArgumentValue(register, kind))
             case ArgumentValue(fetch=Captured() as fetch):

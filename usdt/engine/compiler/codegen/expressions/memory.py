@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Memory
+from usdt.arch.locations import Memory, ValueClass, ValueType
 from usdt.base.errors import TracingError
-from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.machine import KERNEL_MACHINE, KERNEL_WORD_SIZE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.stack_slots import (
@@ -30,7 +30,13 @@ from usdt.engine.compiler.record.length_prefix import USERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.arch.locations import Captured, ContextArea, Location, TypedContextWord, ValueType
+    from usdt.arch.locations import (
+        Captured,
+        ContextArea,
+        Location,
+        PerCpuAddress,
+        TypedContextWord,
+    )
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.compiler.ir import Node
 
@@ -93,6 +99,19 @@ class MemoryReadEmitter:
         self.asm.load(R0, R10, READ_SLOT, fetch.size)
         if kind.signed:
             self.extend(R0, kind)
+
+    def per_cpu(self, fetch: PerCpuAddress) -> None:
+        """Replace the number of a CPU in r0 by the address of its copy of a variable."""
+        word = KERNEL_WORD_SIZE
+        self.asm.alu(Alu.LSH, R0, word.bit_length() - 1)
+        self.asm.mov(R3, fetch.offsets)
+        self.asm.add(R3, R0)
+        self.read_to(Helper.PROBE_READ_KERNEL, R10, READ_SLOT, word)
+        self.asm.jump(Jump.NE, R0, 0, self.fail)
+        self.asm.load(R0, R10, READ_SLOT, word)
+        self.asm.mov(R1, fetch.address)
+        self.asm.add(R0, R1)
+        self.extend(R0, ValueType(ValueClass.UNSIGNED, word))
 
     def kept(self, fetch: Captured) -> None:
         """Leave the entry state's address in r0; go to ``fail`` if the capture is unreadable."""
