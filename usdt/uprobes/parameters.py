@@ -225,8 +225,9 @@ class DebugParameters:
             )
             return Argument(name, whole, fetch, type_ref=ByAddress(number))
         found = self.debug.btf.resolve(number)
-        if kind is None and not isinstance(found, (btf_types.Composite, btf_types.Array)):
-            # A long double or a 16-byte integer is shown as bytes.
+        shown = (btf_types.Composite, btf_types.Array, btf_types.Int)  # Int: __int128
+        if kind is None and not isinstance(found, shown):
+            # A long double is shown as bytes.
             fetch = Memory(location.offset, None, 1, passed.displacement, location.size, whole.size)
             return Argument(name, whole, fetch)
         if kind is None:

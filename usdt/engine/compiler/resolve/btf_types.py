@@ -291,8 +291,8 @@ class BtfTypes:
             return self._named(Deref(start, kind, number, self._kernel), found)
         if isinstance(found, btf_types.Array):
             return self._array(start, found)
-        if isinstance(found, btf_types.Composite):
-            whole = ValueType(ValueClass.BYTES, found.size)
+        if isinstance(found, btf_types.Composite) or _is_wide(found):
+            whole = ValueType(ValueClass.BYTES, self.btf.size_of(number))
             lvalue = LValue(start, whole, type_id=number, kernel=self._kernel)
             return self._object(lvalue, found)
         return None
@@ -454,6 +454,11 @@ def value_type(btf: Btf, number: int) -> ValueType | None:
     if isinstance(found, btf_types.Enum) and found.size in (1, 2, 4, 8):
         return ValueType(ValueClass.SIGNED if found.signed else ValueClass.UNSIGNED, found.size)
     return None
+
+
+def _is_wide(found: btf_types.Type) -> bool:
+    # Whether a type is __int128: it is shown as a number, and no expression computes with it.
+    return isinstance(found, btf_types.Int) and found.size > 8
 
 
 def enum_names(found: btf_types.Type) -> ValueNames | None:
