@@ -20,7 +20,7 @@ from usdt.base.version import VERSION
 
 if TYPE_CHECKING:
     from kprobe import events
-    from kprobe.api import Session, attach
+    from kprobe.api import Session, attach, spans
     from kprobe.datatypes import DataType, Types, types
     from usdt.arch.locations import Unreadable
     from usdt.base.errors import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters import Event, Span
 
 __version__ = VERSION
 
@@ -49,6 +49,7 @@ __all__ = (
     "NotSupported",
     "ProbeNotFound",
     "Session",
+    "Span",
     "SyscallError",
     "TargetError",
     "TracingError",
@@ -56,13 +57,14 @@ __all__ = (
     "Unreadable",
     "attach",
     "events",
+    "spans",
     "types",
 )
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "kprobe.api": ("Session", "attach"),
+        "kprobe.api": ("Session", "attach", "spans"),
         "kprobe.datatypes": ("DataType", "Types", "types"),
         "kprobe.events": (),
         "usdt.arch.locations": ("Unreadable",),
@@ -77,6 +79,6 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
-        "usdt.engine.output.formatters": ("Event",),
+        "usdt.engine.output.formatters": ("Event", "Span"),
     },
 )

@@ -1,4 +1,4 @@
-"""``kprobe.attach`` and ``kprobe.Session``."""
+"""``kprobe.attach``, ``kprobe.spans`` and ``kprobe.Session``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from usdt.engine.api import sessions
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
+from usdt.engine.api.spans import open_spans, spec_of
 from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
     from usdt.engine.api.events import Events
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters import Event, Span
 
-__all__ = ("Session", "attach")
+__all__ = ("Session", "attach", "spans")
 
 
 def attach(
@@ -31,7 +32,7 @@ def attach(
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
     on_event: Callable[[Event], object] | None = None,
-) -> Events:
+) -> Events[Event]:
     """Attach to probes of the kernel and return their events.
 
     Args:
@@ -71,6 +72,67 @@ def attach(
     requests = parse_probes(probes, "kprobe")
     options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
     return open_events(requests, targets, options, lines=lines, on_event=on_event)
+
+
+def spans(
+    start: str,
+    end: str | None = None,
+    *,
+    key: str | None = None,
+    end_key: str | None = None,
+    slower: str | float = 0,
+    max_open: int = 10240,
+    pid: int | Iterable[int] | None = None,
+    command: str | Sequence[str] | None = None,
+    user: str | None = None,
+    follow: bool = False,
+    buffer: int | None = None,
+    backlog: int = DEFAULT_BACKLOG,
+    max_string: int = DEFAULT_STRING,
+    library_timeout: float | None = LIBRARY_TIMEOUT,
+    lines: bool = False,
+) -> Events[Span]:
+    """Return calls of a function, or pairs of probes, with their duration.
+
+    The result is a context manager and an iterator of :class:`Span`, as :func:`attach` returns
+    one of events.
+
+    Args:
+        start: a function or system call; or the probe that begins a span. Its items are taken then.
+        end: the probe that ends it, whose items are taken at the end; None: the call's return.
+        key: expressions that pair a start with its end, separated by commas; by default the thread.
+        end_key: the key at the end, if it differs from ``key``.
+        slower: deliver only spans of at least this duration: ``"10ms"``, or seconds.
+        max_open: the number of spans that have not ended that are kept.
+        pid: trace one process or several, as for :func:`attach`.
+        command: a command to start and trace; it ends with the spans.
+        user: the user that ``command`` runs as.
+        follow: also trace existing and future children of ``pid`` and ``command``.
+        buffer: bytes of the ring buffer; None: 8 MiB, or 64 MiB with user stacks.
+        backlog: bytes of spans that are kept in memory until they are taken.
+        max_string: bytes that str() keeps of a string.
+        library_timeout: as for :func:`attach`.
+        lines: for user stacks, as for :func:`attach`.
+
+    Raises:
+        LanguageError: a probe, an item or a key is not valid.
+        TracingError: as from :func:`attach`; or ``slower`` is no duration.
+        TypeError: an argument has a wrong type.
+
+    Example:
+        >>> for span in kprobe.spans("syscall:openat(filename, return)", slower="1ms"):
+        ...     print(span.start, span.duration, span.args, span.end_args)
+    """
+    spec = spec_of("kprobe", start, end, key=key, end_key=end_key, slower=slower, max_open=max_open)
+    targets = target_options(
+        pid=pid,
+        command=command,
+        user=user,
+        follow=follow,
+        library_timeout=library_timeout,
+    )
+    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
+    return open_spans(spec, targets, options, lines=lines)
 
 
 class Session(sessions.Session):

@@ -25,7 +25,7 @@ from usdt.base.version import VERSION
 
 if TYPE_CHECKING:
     from usdt import bcc, testing
-    from usdt.api import attach, list_probes
+    from usdt.api import attach, list_probes, spans
     from usdt.arch.locations import Unreadable
     from usdt.base.errors import (
         ElfError,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.api.sessions import Session
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters import Event, Span
     from usdt.engine.output.truncated import TruncatedList, TruncatedStr
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.libbpf.program_links import ProgramLink, attach_program
@@ -67,6 +67,7 @@ __all__ = (
     "ProviderError",
     "Session",
     "Site",
+    "Span",
     "SyscallError",
     "TargetError",
     "TracingError",
@@ -77,13 +78,14 @@ __all__ = (
     "attach_program",
     "bcc",
     "list_probes",
+    "spans",
     "testing",
 )
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "usdt.api": ("attach", "list_probes"),
+        "usdt.api": ("attach", "list_probes", "spans"),
         "usdt.arch.locations": ("Unreadable",),
         "usdt.base.errors": (
             "ElfError",
@@ -98,7 +100,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.sessions": ("Session",),
-        "usdt.engine.output.formatters": ("Event",),
+        "usdt.engine.output.formatters": ("Event", "Span"),
         "usdt.engine.output.truncated": ("TruncatedList", "TruncatedStr"),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),

@@ -14,6 +14,9 @@ from patience import patient
 from span_programs import measured, span_program
 from tracing_tools import USDT, one_error, run_usdt
 
+import kprobe
+import usdt
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -204,6 +207,30 @@ def test_the_slowest_come_first(program: Path) -> None:
     assert times == sorted(times, reverse=True)
     assert len(times) == 5
     assert "200 events, 0 lost" in errors
+
+
+def test_spans_in_python(program: Path) -> None:
+    words = [str(program), "pair", "3", "2000000"]
+    with usdt.spans(_BEGIN, "span:end", slower="1ms", command=words) as events:
+        found = list(events)
+    assert [span.args for span in found] == [
+        {"str(arg0)": f"name {number}", "arg1": number} for number in range(1, 4)
+    ]
+    assert [span.end_args for span in found] == [{"arg0": number} for number in range(1, 4)]
+    assert all(span.duration >= 2_000_000 < span.start for span in found)
+    with kprobe.spans("syscall:clock_nanosleep(flags, return)", command=words) as events:
+        found = list(events)
+    assert [(span.args, span.end_args) for span in found] == [({"flags": 0}, {"return": 0})] * 3
+    assert {(span.probe, span.end_probe) for span in found} == {("syscall:clock_nanosleep",) * 2}
+
+
+def test_mistakes_in_python(program: Path) -> None:
+    with pytest.raises(usdt.TracingError, match="slower '5' is not a duration"):
+        usdt.spans("span:begin", "span:end", slower="5", command=[str(program)])
+    with pytest.raises(usdt.TracingError, match="has no return"):
+        usdt.spans("span:begin", command=[str(program)])
+    with pytest.raises(TypeError, match="expected a string"):
+        usdt.spans(1, "span:end", command=[str(program)])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from usdt.base.machine import KERNEL_WORD_SIZE
+from usdt.engine.cli.aggregate_options import span_options
 from usdt.engine.cli.click_group import SIZE
 from usdt.engine.cli.options import (
     attach_options,
@@ -26,6 +27,7 @@ _HELP = """Write every hit of PROBE to a file, which usdt report decodes.
 
 \b
 usdt record -p 1234 'postgresql:query__*' -o queries.usdt
+usdt record -p 1234 --spans 'postgresql:query__start(str(arg0))' postgresql:query__done -o slow.usdt
 usdt record -c './server' 'myapp:request(str(arg1))' -d 10 -o requests.usdt
 usdt report queries.usdt
 """
@@ -46,6 +48,12 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
     required=True,
     help="Write the recording to FILE; - is a pipe on standard output.",
 )
+@click.option(
+    "--spans",
+    is_flag=True,
+    help="Record spans, as usdt spans shows them: PROBE is a function, or START END.",
+)
+@span_options
 @target_options
 @stop_options()
 @string_option

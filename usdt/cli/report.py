@@ -30,6 +30,7 @@ _FORMATS: dict[ReportFormat, str] = {
     "csv": "Print one table of comma-separated values.",
     "folded": "Print each stack with its number of hits, for flame graphs.",
     "chrome": "Print a trace of spans, for Perfetto and chrome://tracing.",
+    "otlp": "Print spans as OTLP/JSON, one line for each process, for OpenTelemetry.",
     "header": "Print the metadata of the recording, as JSON.",
 }
 
@@ -37,7 +38,12 @@ _FORMATS: dict[ReportFormat, str] = {
 def _format_options(function: Any) -> Any:
     for name, text in reversed(_FORMATS.items()):
         function = click.option(f"--{name}", is_flag=True, help=text)(function)
-    return function
+    return click.option(
+        "--format",
+        "report_format",
+        type=click.Choice(["text", *_FORMATS]),
+        help="The same by name: --format otlp is --otlp.",
+    )(function)
 
 
 @click.command("report", help=_HELP)
@@ -57,7 +63,10 @@ def _format_options(function: Any) -> Any:
 @click.option("-o", "--output", metavar="FILE", help="Write results to FILE.")
 def report(file: str, **values: Any) -> int:
     """Decode a recording."""
-    formats = [name for name in _FORMATS if values[name]]
+    given = values["report_format"]
+    formats = [name for name in _FORMATS if values[name] or name == given]
+    if given == "text" and formats:
+        raise click.UsageError(f"--format text and --{formats[0]} exclude one another")
     if len(formats) > 1:
         raise click.UsageError(f"--{formats[0]} and --{formats[1]} exclude one another")
     if values["spans"] and formats != ["chrome"]:

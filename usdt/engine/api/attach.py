@@ -135,7 +135,7 @@ def open_events(
     *,
     lines: bool,
     on_event: Callable[[Event], object] | None = None,
-) -> Events:
+) -> Events[Event]:
     """Attach probes, let the command of ``targets`` run, and return the events.
 
     Args:

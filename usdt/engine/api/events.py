@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from usdt.engine.api.stream import Stream
-from usdt.engine.output.formatters import Event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,15 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ("Events",)
 
+T = TypeVar("T")
+
 _CHECK = 0.5  # seconds between two checks whether an iteration should end
 
 
-class Events(Stream[Event]):
+class Events(Stream[T]):
     """The events of attached probes; a context manager, an iterator and an async iterator.
 
-    Returned by ``usdt.attach()``, ``kprobe.attach()`` and ``Session.attach()``. Iteration ends when
-    all traced processes have ended, or after close() in another thread. Events are in the order in
-    which they were recorded.
+    Returned by ``usdt.attach()``, ``kprobe.attach()`` and ``Session.attach()``. ``usdt.spans()``
+    and ``kprobe.spans()`` return one of spans. Iteration ends when all traced processes have ended,
+    or after close() in another thread. Events are in the order in which they were recorded.
 
     Raises:
         ProbeNotFound: while events are taken: no library with a requested probe was loaded in time.
@@ -38,7 +39,7 @@ class Events(Stream[Event]):
         self,
         targets: TracedTargets,
         release: Callable[[], None],
-        on_event: Callable[[Event], object] | None = None,
+        on_event: Callable[[T], object] | None = None,
         observe: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(targets, release, observe)
@@ -68,12 +69,12 @@ class Events(Stream[Event]):
                 break
         return number
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[T]:
         while not self._stopped and self._fill(_CHECK):
             while self._queue and not self._stopped:
                 yield self._queue.popleft()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncIterator[T]:
         import asyncio  # noqa: PLC0415 - slow to import
 
         loop = asyncio.get_running_loop()

@@ -87,10 +87,10 @@ class Session:
         self._lines = lines
         self._aggregates: list[Aggregate] = []
         self._listeners = Listeners(self._target_options, self._options, lines=lines)
-        self._events: list[Events] = []
+        self._events: list[Events[Event]] = []
         self._closed = threading.Event()
 
-    def attach(self, *probes: str) -> Events:
+    def attach(self, *probes: str) -> Events[Event]:
         """Attach to probes; return their events, which are closed with the session.
 
         Raises:

@@ -14,12 +14,14 @@ from usdt.base.frozen import replace
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
+from usdt.engine.cli.spans import spec_of
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
 from usdt.engine.run.attach import uprobe_method
 from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
+from usdt.engine.spans.session import SpanSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure
     from usdt.engine.runtime.session import Lost
+    from usdt.engine.spans.spec import SpanSpec
 
 __all__ = ("run_record",)
 
@@ -56,18 +59,29 @@ def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str]
         if os.isatty(1):
             raise click.UsageError("-o -: standard output is a terminal; give a file or a pipe")
         values["output"] = None
-    options = parse_options(parse_requests(values["probes"], kind), values)
+    spec = _spans(kind, values) if values.get("spans") else None
+    requests = parse_requests(values["probes"], kind) if spec is None else spec.requests
+    keys = () if spec is None or spec.end is None else (*spec.key.items, *spec.end_key.items)
+    calls = spec is not None and spec.end is None
+    options = parse_options(requests, values, keys=keys, calls=calls)
     # A recording holds the strings of traced processes.
     options = replace(options, output=replace(options.output, private=True))
     with contextlib.closing(Recorder(target_provider().symbolizer)) as recorder:
-        return run_command(options, RecordJob(options, recorder, build_id))
+        return run_command(options, RecordJob(options, recorder, build_id, spec))
 
 
-class _Recording(RingBufferSession):
+def _spans(kind: ProbeKind, values: dict[str, Any]) -> SpanSpec:
+    probes = values["probes"]
+    if len(probes) > 2:
+        raise click.UsageError(f"--spans takes START [END], not {len(probes)} probes")
+    return spec_of(kind, probes[0], probes[1] if len(probes) > 1 else None, values)
+
+
+class _FileRecording(RingBufferSession):
     """A session that also records the files it attaches to."""
 
     def __init__(self, recorder: Recorder, build_id: Callable[[str], str], **more: Any) -> None:
-        super().__init__(recorder, **more)
+        super().__init__(form=recorder, **more)
         self._recorder = recorder
         self._build_id = build_id
         self._seen: set[str] = set()
@@ -83,12 +97,21 @@ class _Recording(RingBufferSession):
         return failures
 
 
+class _SpanRecording(_FileRecording, SpanSession):
+    """The same for spans."""
+
+
 class RecordJob:
     """A run of ``record``: writes unformatted records to a recording."""
 
     def __init__(
-        self, options: CommandOptions, recorder: Recorder, build_id: Callable[[str], str]
+        self,
+        options: CommandOptions,
+        recorder: Recorder,
+        build_id: Callable[[str], str],
+        spec: SpanSpec | None = None,
     ) -> None:
+        self._spec = spec
         self._options = options
         self._recorder = recorder
         self._build_id = build_id
@@ -103,19 +126,20 @@ class RecordJob:
         words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - a Path is not needed
         probes = [request.text for request in self._options.requests]
         self._header = Header.here(tool, words, probes)  # its time must precede the first record
-        return _Recording(
-            self._recorder,
-            self._build_id,
-            accept=tasks,
-            buffer=ring_buffer_size(trace, self._options.requests),
-            backlog=trace.backlog,
-            max_string=trace.max_string,
-            max_struct=trace.max_struct,
-            via=uprobe_method(trace),
-            stacks=trace.stacks,
-            unwind=trace.unwind,
-            stack_bytes=trace.stack_bytes,
-        )
+        settings: dict[str, Any] = {
+            "accept": tasks,
+            "buffer": ring_buffer_size(trace, self._options.requests),
+            "backlog": trace.backlog,
+            "max_string": trace.max_string,
+            "max_struct": trace.max_struct,
+            "via": uprobe_method(trace),
+            "stacks": trace.stacks,
+            "unwind": trace.unwind,
+            "stack_bytes": trace.stack_bytes,
+        }
+        if self._spec is not None:
+            return _SpanRecording(self._recorder, self._build_id, spec=self._spec, **settings)
+        return _FileRecording(self._recorder, self._build_id, **settings)
 
     def begin(self, output: OutputFile) -> None:
         """Write the header."""

@@ -16,7 +16,13 @@ from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line, report_losses
-from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
+from usdt.engine.output.formatters import (
+    EventFormatter,
+    FoldedFormatter,
+    JsonFormatter,
+    TextFormatter,
+    titled,
+)
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ReportFormat", "ReportOptions", "run_report")
 
-ReportFormat = Literal["text", "json", "csv", "folded", "chrome", "header"]
+ReportFormat = Literal["text", "json", "csv", "folded", "chrome", "otlp", "header"]
 
 _MAX_FOLDED = 1 << 18  # distinct stacks counted together; flame graph tools add up repeated lines
 
@@ -145,6 +151,8 @@ class _Report:
                 self._folded()
             case "chrome":
                 self._chrome()
+            case "otlp":
+                self._otlp()
             case "header":
                 self._header()
             case unknown:
@@ -221,6 +229,21 @@ class _Report:
         ):
             if number:
                 say(f"{plural(number, 'span')} {what}: shown as instants")
+
+    def _otlp(self) -> None:
+        from usdt.base.version import VERSION  # noqa: PLC0415 - only for this format
+        from usdt.engine.recording.otlp import OtlpSpans  # noqa: PLC0415
+
+        host = self.reader.header.host if self.reader.header else ""
+        spans = OtlpSpans(host, self._offset(), VERSION)
+        try:
+            for batch in self._replay(EventFormatter(self.stacks)):
+                self.output.write([*spans.lines(batch)])
+        finally:
+            self.output.write([*spans.rest()])
+        if spans.others:
+            left = plural(spans.others, "event")
+            say(f"{left} left out: they are no spans, which usdt record --spans records")
 
     def _header(self) -> None:
         self.reader.survey()

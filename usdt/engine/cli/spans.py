@@ -17,6 +17,7 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.cli.trace import check_lines, symbolizer
 from usdt.engine.output.formatters import JsonFormatter, TextFormatter
+from usdt.engine.output.span_tree import DEPTH_MARK, SELF_MARK, MeasuredLine, SpanTree
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import uprobe_method
@@ -24,7 +25,6 @@ from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.run.registry import kind_of
 from usdt.engine.spans.session import SpanSession
 from usdt.engine.spans.spec import span_spec
-from usdt.engine.spans.tree import DEPTH_MARK, SELF_MARK, MeasuredLine, SpanTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,8 +130,8 @@ class SpanJob:
         """Make the session."""
         trace = self._options.trace
         self._session = SpanSession(
-            self._spec,
-            cast("Formatter", _Measured(self._formatter())),
+            spec=self._spec,
+            form=cast("Formatter", _Measured(self._formatter())),
             accept=tasks,
             buffer=ring_buffer_size(trace, self._options.requests),
             backlog=trace.backlog,

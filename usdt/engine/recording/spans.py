@@ -31,7 +31,8 @@ _MOST_OPEN = 1 << 18  # maximum open spans; beyond that, the oldest are shown as
 class ChromeFormatter(JsonFormatter):
     """A formatter of records as tuples for :class:`Spans`.
 
-    A tuple is (time in nanoseconds, (pid, tid, command, probe), arguments as a JSON object).
+    A tuple is (time in nanoseconds, (pid, tid, command, probe), arguments as a JSON object); that
+    of a recorded span has its duration, too, and its arguments are those of both ends.
     """
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:  # noqa: ARG002
@@ -44,7 +45,11 @@ class ChromeFormatter(JsonFormatter):
 
     def record(self, values: Sequence[FieldSource]) -> str:
         """Return the expression of the tuple."""
-        return f"(time, contexts[key][0], f'''{self.arguments(values)}''')"
+        if self._span is None:
+            return f"(time, contexts[key][0], f'''{self.arguments(values)}''')"
+        starts, ends = map(self.arguments, self._span.halves(values))
+        args = f'{{{{"start": {starts}, "end": {ends}}}}}'
+        return f"(time, contexts[key][0], f'''{args}''', {values[0].source})"
 
 
 class _Start:
@@ -81,12 +86,15 @@ class Spans:
         """Set the names of all probes of the recording so far."""
         self._roles = _roles(set(names), self._given)
 
-    def events(self, batch: Iterable[tuple[int, tuple[int, int, str, str], str]]) -> Iterator[str]:
+    def events(self, batch: Iterable[tuple[Any, ...]]) -> Iterator[str]:
         """Yield JSON objects, one line each, without separators."""
-        for time, who, args in batch:
+        for time, who, args, *lasted in batch:
             pid, tid, comm, probe = who
             if who[:3] not in self._named:
                 yield from self._names(pid, tid, comm)
+            if lasted:
+                yield _slice(time, lasted[0], who, probe, args)
+                continue
             role, name = self._roles.get(probe, ("i", probe))
             if role == "i":
                 yield _instant(time, who, args)
@@ -129,13 +137,8 @@ class Spans:
         _, start = self._open.pop(waiting.pop())
         if not waiting:
             del self._waiting[key]
-        pid, tid, _, probe = start.who
-        category = quote(probe.rpartition(":")[0])
-        return (
-            f'{{"ph": "X", "name": {quote(key[1])}, "cat": {category}, "ts": {_micro(start.time)}, '
-            f'"dur": {_micro(max(0, time - start.time))}, "pid": {pid}, "tid": {tid}, '
-            f'"args": {{"start": {start.args}, "end": {args}}}}}'
-        )
+        both = f'{{"start": {start.args}, "end": {args}}}'
+        return _slice(start.time, max(0, time - start.time), start.who, key[1], both)
 
     def _give_up(self) -> str:
         # Removes the oldest open span: its end was not recorded, or never occurred.
@@ -163,6 +166,15 @@ def _roles(names: set[str], given: Iterable[tuple[str, str]]) -> dict[str, tuple
         name = start.rpartition("__")[0] or start
         found |= {start: ("B", name), end: ("E", name)}
     return found
+
+
+def _slice(time: int, lasted: int, who: tuple[int, int, str, str], name: str, args: str) -> str:
+    pid, tid, _, probe = who
+    category = quote(probe.rpartition(":")[0])
+    return (
+        f'{{"ph": "X", "name": {quote(name)}, "cat": {category}, "ts": {_micro(time)}, '
+        f'"dur": {_micro(lasted)}, "pid": {pid}, "tid": {tid}, "args": {args}}}'
+    )
 
 
 def _instant(time: int, who: tuple[int, int, str, str], args: str) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntColumn, IntFormat
 from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.formatter import constant
 from usdt.engine.recording.blocks import RecordingError
 
 if TYPE_CHECKING:
@@ -36,7 +37,16 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 def columns_of(layouts: Iterable[RecordLayout]) -> list[str]:
     """Return the items of all layouts, without duplicates, in order of first occurrence."""
-    return list(dict.fromkeys(field.key for layout in layouts for field in layout.fields))
+    return list(dict.fromkeys(name for layout in layouts for name in _names(layout)))
+
+
+def _names(layout: RecordLayout) -> list[str]:
+    # The columns of a layout. Items of the end of a span have names of their own.
+    keys = [field.key for field in layout.fields]
+    if layout.span is None:
+        return keys
+    starts, ends = keys[: 1 + layout.span.starts], keys[1 + layout.span.starts :]
+    return [*starts, "end_probe", *(f"end {key}" for key in ends)]
 
 
 class CsvFormatter(EventFormatter):
@@ -51,9 +61,12 @@ class CsvFormatter(EventFormatter):
         super().__init__(stacks)
         self.names["cell"] = _cell
         self._columns = columns
+        self._keys: list[str] = []
 
     def begin(self, layout: RecordLayout) -> None:
-        """Do nothing: the resolver of a recording needs no announcement of layouts."""
+        """Take the columns; the resolver of a recording needs no announcement of layouts."""
+        self._keys = [name for name in _names(layout) if layout.span is None or name != "end_probe"]
+        self._span = layout.span
 
     def title(self) -> str:
         """Return the header line."""
@@ -77,10 +90,12 @@ class CsvFormatter(EventFormatter):
 
     def record(self, values: Sequence[FieldSource]) -> str:
         """Return the expression of a complete line."""
-        own = {value.field.key: value for value in values}
+        own = {key: self._cell(value) for key, value in zip(self._keys, values, strict=True)}
+        if self._span is not None:
+            own["end_probe"] = f"{{{constant(self.names, _cell(self._span.end_probe))}}}"
         if not own.keys() <= set(self._columns):
             raise RecordingError("the recording has grown since its columns were looked up")
-        cells = (self._cell(own[key]) if key in own else "" for key in self._columns)
+        cells = (own.get(key, "") for key in self._columns)
         return "f'''" + ",".join(("{time}", "{contexts[key][0]}", *cells)) + "\\n'''"
 
     def _cell(self, value: FieldSource) -> str:

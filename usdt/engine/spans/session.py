@@ -66,7 +66,9 @@ class SpanSession(RingBufferSession):
         form: formats records, or consumes their bytes.
     """
 
-    def __init__(self, spec: SpanSpec, form: Formatter | RecordConsumer, **settings: Any) -> None:
+    def __init__(
+        self, *, spec: SpanSpec, form: Formatter | RecordConsumer, **settings: Any
+    ) -> None:
         self._spec = spec
         self._spans: SpanPlanner
         self._maps: dict[str, Map] = {}

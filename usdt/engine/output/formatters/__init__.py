@@ -11,7 +11,7 @@ values.
 from __future__ import annotations
 
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.output.formatters.formatter import Event, Formatter, escape
+from usdt.engine.output.formatters.formatter import Event, Formatter, Span, escape
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
 
@@ -21,6 +21,7 @@ __all__ = (
     "FoldedFormatter",
     "Formatter",
     "JsonFormatter",
+    "Span",
     "TextFormatter",
     "escape",
     "titled",

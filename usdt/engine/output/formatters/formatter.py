@@ -74,6 +74,10 @@ class Span(NamedTuple):
         end_probe: the probe that ended it; a function's own return has the same name.
         args: the items of the start, as in :class:`Event`.
         end_args: those of the end.
+
+    Example:
+        >>> span.args["str(arg0)"], span.duration // 1_000_000
+        ('SELECT 1', 12)
     """
 
     start: int

@@ -6,14 +6,14 @@ in its thread that began after it: they are inside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from usdt.base.durations import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ("DEPTH_MARK", "SELF_MARK", "MeasuredLine", "SpanTree")
+__all__ = ("DEPTH_MARK", "SELF_MARK", "MeasuredLine", "SpanNode", "SpanTree")
 
 #: What a formatter writes where the tree puts the self time, and the depth. Neither is in its
 #: texts, where control characters are escaped.
@@ -28,18 +28,20 @@ class MeasuredLine(NamedTuple):
         duration: nanoseconds.
         start: CLOCK_MONOTONIC, nanoseconds.
         thread: identifies its thread.
-        line: its line of output.
+        line: its line of output, or the span itself.
     """
 
     duration: int
     start: int
-    thread: bytes
-    line: str
+    thread: Any
+    line: Any
 
 
-class _Node(NamedTuple):
+class SpanNode(NamedTuple):
+    """A span, and those directly inside it, by their start."""
+
     span: MeasuredLine
-    inner: list[_Node]
+    inner: list[SpanNode]
 
 
 class SpanTree:
@@ -51,7 +53,7 @@ class SpanTree:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._threads: dict[bytes, list[_Node]] = {}
+        self._threads: dict[Any, list[SpanNode]] = {}
         self._number = 0
 
     def add(self, spans: Iterable[MeasuredLine]) -> None:
@@ -61,7 +63,7 @@ class SpanTree:
             first = len(waiting)
             while first and waiting[first - 1].span.start >= span.start:
                 first -= 1
-            waiting[first:] = [_Node(span, waiting[first:])]
+            waiting[first:] = [SpanNode(span, waiting[first:])]
             self._number += 1
 
     @property
@@ -70,14 +72,18 @@ class SpanTree:
         return self._number > _MOST
 
     def take(self) -> list[str]:
-        """Return the lines of all trees, the outermost spans by their start, and forget them."""
+        """Return the lines of all trees, as :meth:`roots`, and forget them."""
+        return [line for root in self.roots() for line in self._lines(root)]
+
+    def roots(self) -> list[SpanNode]:
+        """Return all trees, the outermost spans by their start, and forget them."""
         roots = [node for nodes in self._threads.values() for node in nodes]
         self._threads.clear()
         self._number = 0
         roots.sort(key=lambda node: node.span.start)
-        return [line for root in roots for line in self._lines(root)]
+        return roots
 
-    def _lines(self, root: _Node) -> Iterator[str]:
+    def _lines(self, root: SpanNode) -> Iterator[str]:
         ahead = [(root, 0)]
         while ahead:
             node, depth = ahead.pop()
@@ -87,6 +93,7 @@ class SpanTree:
 
     def _line(self, span: MeasuredLine, own: int, depth: int) -> str:
         if self._as_json:
-            return span.line.replace(', "pid": ', f', "self": {own}, "depth": {depth}, "pid": ', 1)
-        shown = span.line.replace(SELF_MARK, f"  {duration_text(own):>8}", 1)
+            line: str = span.line
+            return line.replace(', "pid": ', f', "self": {own}, "depth": {depth}, "pid": ', 1)
+        shown: str = span.line.replace(SELF_MARK, f"  {duration_text(own):>8}", 1)
         return shown.replace(DEPTH_MARK, "  " * depth, 1)
