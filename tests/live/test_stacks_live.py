@@ -10,7 +10,7 @@ import pytest
 from fixtures import TESTBINS
 from skips import need_program, requires_root
 from symbol_programs import compiled
-from tracing_tools import run_usdt, tracing
+from tracing_tools import KPROBE, run_usdt, tracing
 
 import usdt
 from usdt.base.machine import PROCESS_MACHINE
@@ -121,6 +121,48 @@ def test_a_count_by_stack_is_the_trace_of_the_same_run(chain: Path) -> None:
         assert symbols_of(result["key"]["ustack"])[:4] == CHAIN
     # libc has no back chain on s390x: beyond it the kernel's Linux 6.12 follows what it finds.
     assert PROCESS_MACHINE == "s390x" or len(folded) == len(results) == 1
+
+
+@pytest.mark.parametrize("unwind", ["auto", "fp"])
+def test_the_first_frames_of_a_stack(chain: Path, unwind: str) -> None:
+    items = "chain:hit(ustack(1), ustack(3), ustack, kstack(2))"
+    (event,) = trace_json("--unwind", unwind, "-c", str(chain), items)
+    whole = event["args"]["ustack"]
+    assert symbols_of(whole)[:4] == CHAIN
+    assert event["args"]["ustack(1)"] == whole[:1]
+    assert event["args"]["ustack(3)"] == whole[:3]
+    assert "no frames" in event["args"]["kstack(2)"]["error"]
+
+
+def test_hits_by_the_first_frames_of_a_stack(chain: Path) -> None:
+    keys = "ustack(2),ustack(1)"
+    done = run_usdt("count", "--json", "--by", keys, "-c", f"{chain} 7", "chain:hit")
+    (result,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert result["count"] == 7
+    assert symbols_of(result["key"]["ustack(2)"]) == CHAIN[:2]
+    assert symbols_of(result["key"]["ustack(1)"]) == CHAIN[:1]
+    done = run_usdt("count", "--folded", "--by", "ustack(2)", "-c", f"{chain} 7", "chain:hit")
+    assert done.stdout == "chain;middle;inner 7\n"
+
+
+def test_first_frames_in_a_recording(chain: Path, tmp_path: Path) -> None:
+    words = "-o", tmp_path / "it", "-c", f"{chain} 2", "chain:hit(ustack(2))"
+    assert run_usdt("record", *words).returncode == 0
+    done = run_usdt("report", "--json", tmp_path / "it")
+    stacks = [json.loads(line)["args"]["ustack(2)"] for line in done.stdout.splitlines()]
+    assert list(map(symbols_of, stacks)) == [CHAIN[:2]] * 2
+
+
+def test_the_first_frames_of_a_kernel_stack_are_not_the_tracers() -> None:
+    words = "trace", "--json", "-n", "1", "-c", "/bin/true", "syscall:openat(kstack(2), kstack)"
+    done = subprocess.run([KPROBE, *words], capture_output=True, text=True, check=True)
+    (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+    whole = event["args"]["kstack"]
+    assert event["args"]["kstack(2)"] == whole[:2]
+    words = "count", "--json", "--by", "kstack(1)", "-c", "/bin/true", "syscall:openat"
+    done = subprocess.run([KPROBE, *words], capture_output=True, text=True, check=True)
+    (row,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert symbols_of(row["key"]["kstack(1)"]) == symbols_of(whole)[:1]
 
 
 def test_a_kernel_stack_that_cannot_be_is_said(chain: Path) -> None:

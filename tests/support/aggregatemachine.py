@@ -19,7 +19,7 @@ from usdt.engine.aggregate.codegen.action import (
     AggregateActionEmitter,
     Role,
 )
-from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
+from usdt.engine.aggregate.codegen.keys import EPOCH
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.planning import AggregatePlanner
 from usdt.engine.aggregate.values import GROUP, Value, spread_of, unpack, value_size
@@ -76,7 +76,7 @@ class AggregateMachine(Machine):
         return self.now
 
     def _get_stackid(self) -> int:
-        assert self._maps[self._read(2)] == STACK_MAP
+        assert self._maps[self._read(2)].startswith("stacks.")
         return self.stack
 
     def _table(self) -> tuple[Table, bytes]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.closeable import Closeable
 from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
-from usdt.engine.compiler.limits import MAX_FRAMES
+from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.mmap_tracker import MmapTracker

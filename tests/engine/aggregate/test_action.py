@@ -19,6 +19,7 @@ from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, par
 from usdt.engine.aggregate.values import Value
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.limits import MAX_RESOLUTION
+from usdt.engine.compiler.record.columns import stack_column
 
 _UNSIGNED = Argument("arg1", ValueType(ValueClass.UNSIGNED, 8), Register(80, 8))
 _S64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -180,7 +181,7 @@ def test_keys_of_every_kind() -> None:
     ((key, value),) = programs.values().items()
     assert value == Value(1)
     assert key[:8] == (0, -5, "a text ", "a t", "comm", hex((1 << 64) - 5), 11, "p:q")
-    assert key[8] == Stack("ustack", 3, 10)
+    assert key[8] == Stack(stack_column("ustack"), 3, 10)
     assert (key[9].kind, key[9].address, key[9].pid) == ("ustack", TEXT, 10)
 
 

@@ -16,6 +16,7 @@ from usdt.engine.language import BUILTINS, render
 from usdt.engine.language.tree import (
     FUNCTIONS,
     PRECEDENCE,
+    STACKS,
     Binary,
     Call,
     Cast,
@@ -48,7 +49,7 @@ def _grown(trees: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *_NOWHERE)
         for function, counts in FUNCTIONS.items()
-        if function not in ("contains", "out", "reg")
+        if function not in ("contains", "out", "reg", *STACKS)
         for count in range(counts[0], counts[1] + 1)
     ]
     operators = st.sampled_from([*PRECEDENCE])

@@ -24,8 +24,10 @@ from usdt.engine.language import (
 from usdt.engine.language.c_type_names import _BASIC, NAMED_TYPES, TYPE_WORDS
 from usdt.engine.language.tokens import MAX_LENGTH, _type_of
 from usdt.engine.language.tree import (
+    MAX_FRAMES,
     MAX_HEIGHT,
     PRECEDENCE,
+    STACKS,
     Binary,
     Call,
     Cast,
@@ -156,6 +158,10 @@ parts = st.one_of(
 )
 
 
+def _stack(kind: str, frames: int) -> Call:
+    return Call(kind, (Integer(frames, unsigned=False, size=4, start=0, end=0),), 0, 0)
+
+
 def _register(name: bytes) -> Call:
     return Call("reg", (Text((name,), 0, 0),), 0, 0)
 
@@ -164,7 +170,7 @@ def grown(trees):
     calls = [
         st.builds(Call, st.just(function), st.tuples(*[trees] * count), *nowhere)
         for function, (least, most) in FUNCTIONS.items()
-        if function not in ("contains", "out", "reg")
+        if function not in ("contains", "out", "reg", *STACKS)
         for count in range(least, most + 1)
     ]
     return st.one_of(
@@ -184,6 +190,7 @@ trees = st.recursive(
         integers,
         st.builds(Text, parts, *nowhere),
         st.builds(_register, st.binary(max_size=4)),
+        st.builds(_stack, st.sampled_from(STACKS), st.integers(1, MAX_FRAMES)),
     ),
     grown,
     max_leaves=12,

@@ -10,10 +10,10 @@ from support.planning import plan
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.ir import U64
-from usdt.engine.compiler.limits import MAX_FRAMES
 from usdt.engine.compiler.record.columns import IntColumn, StackColumn
 from usdt.engine.compiler.record.layout import RecordField
 from usdt.engine.language import parse_probe
+from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.formatters import (
     EventFormatter,
     FoldedFormatter,
@@ -123,6 +123,8 @@ def test_a_kernel_stack_in_every_form() -> None:
         "outer",
     ]
     assert resolver.fold("kstack", 1, RAW, 16) == "outer_[k];inner_[k]"
+    assert resolver.fold("kstack", 1, RAW, 16, 1) == "inner_[k]"
+    assert resolver.text("kstack", 1, RAW, 16, 1).count("\n") == 1
 
 
 def test_without_a_source_user_addresses_stay_numbers() -> None:
@@ -172,7 +174,7 @@ _NUMBER = RecordField("arg0", IntColumn(U64))
 def test_text_shows_stacks_behind_all_values() -> None:
     form = TextFormatter(stacks=StackResolver(kernel=KERNEL))
     values = [
-        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0")),
+        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0", MAX_FRAMES)),
         FieldSource(_NUMBER, form.integer("v1")),
     ]
     made = eval(f"lambda time, contexts, key, v0, n0, v1: {form.record(values)}", form.names)
@@ -185,9 +187,9 @@ def test_text_shows_stacks_behind_all_values() -> None:
 def test_folded_lines_leave_values_out() -> None:
     form = FoldedFormatter(StackResolver(lambda: Users(), KERNEL))  # noqa: PLW0108
     values = [
-        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0")),
+        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0", MAX_FRAMES)),
         FieldSource(_NUMBER, form.integer("v1")),
-        FieldSource(_USTACK, form.stack("ustack", "v0", "n0")),
+        FieldSource(_USTACK, form.stack("ustack", "v0", "n0", MAX_FRAMES)),
     ]
     made = eval(f"lambda time, contexts, key, v0, n0, v1: {form.record(values)}", form.names)
     context = form.context(7, 7, 0, "a;b\n", "p:n")

@@ -5,8 +5,8 @@
     8    …     parts, each padded to eight bytes; unused bytes are 0
 
 A buffer is preceded by a u64: its number of bytes. An array is its elements. A stack is its ID in
-the map of stacks (u32) and the process ID (u32). An address to be shown as a symbol is followed by
-the process ID (u64).
+the map of stacks of its greatest size (u32) and the process ID (u32). An address to be shown as a
+symbol is followed by the process ID (u64).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from usdt.arch.locations import ValueClass
 from usdt.base.frozen import frozen
-from usdt.engine.aggregate.spec import is_stack
 from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
@@ -30,14 +29,15 @@ from usdt.engine.compiler.record.columns import (
     SocketAddressColumn,
     StackColumn,
     StackCopyColumn,
-    StackKind,
     StringColumn,
     StructColumn,
     StructListColumn,
     SymbolColumn,
     UnavailableColumn,
     padded,
+    stack_column,
 )
+from usdt.engine.language.tree import stack_of
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.truncated import TruncatedStr
 
@@ -65,9 +65,9 @@ NO_FRAMES = (1 << 31) - 1  # stack ID of an unavailable stack
 
 @frozen
 class Stack:
-    """A stack by its ID in the map of stacks; ``kind`` is ``ustack`` or ``kstack``."""
+    """A stack by its ID in the map of stacks of its column's size."""
 
-    kind: str
+    column: StackColumn
     number: int
     pid: int
 
@@ -124,7 +124,7 @@ class KeyField:
                 return data[: self.size].hex()
             case StackColumn():
                 number, pid = struct.unpack("=II", data)
-                return Stack(column.kind, number, pid)
+                return Stack(column, number, pid)
             case SymbolColumn():
                 address, pid = struct.unpack("=QQ", data)
                 return Address(column.kind, address, pid)
@@ -184,9 +184,9 @@ def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
     offset = HEADER.size
     fields = []
     for item in items:
-        if is_stack(item):
-            kind: StackKind = "ustack" if item.text == "ustack" else "kstack"
-            field = KeyField(item.text, StackColumn(kind, 8), offset, 8)
+        stack = stack_of(item.expression)
+        if stack is not None:
+            field = KeyField(item.text, stack_column(*stack), offset, 8)
         else:
             field = _field(next(ahead), offset)
         fields.append(field)

@@ -135,13 +135,13 @@ class Results:
         return Part(name, str(value), json.dumps(value), named=named, number=_number(value))
 
     def _stack(self, name: str, stack: Stack) -> Part:
-        kind = _kind(stack.kind)
+        kind = stack.column.kind
         addresses = self._session.addresses(stack)
         if not addresses:
             why = no_frames(kind, 0)
             error = f'{{"error": {quote(why)}}}'
             return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
-        frames = self._resolver.frames(kind, stack.pid, addresses)
+        frames = self._resolver.frames(kind, stack.pid, addresses)[: stack.column.frames]
         text = f"[{', '.join(map(frame_json, frames))}]"
         return Part(
             name, "", text, tuple(map(frame_text, frames)), folded(frames, kernel=kind == "kstack")

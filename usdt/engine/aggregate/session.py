@@ -29,7 +29,7 @@ from usdt.engine.aggregate.codegen.action import (
     AggregateActionEmitter,
     Role,
 )
-from usdt.engine.aggregate.codegen.keys import EPOCH, STACK_MAP
+from usdt.engine.aggregate.codegen.keys import EPOCH, stack_map
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
@@ -43,7 +43,6 @@ from usdt.engine.aggregate.values import (
     unpack,
     value_size,
 )
-from usdt.engine.compiler.limits import MAX_FRAMES
 from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import BpfSession
 
@@ -162,7 +161,7 @@ class AggregateSession(BpfSession):
         self._most_points = 0
         self._late_rows: dict[_RowKey, Value] = {}
         self._previous: dict[_RowKey, Value] = {}
-        self._frames_by_number: dict[int, tuple[int, ...]] = {}
+        self._addresses: dict[tuple[str, int], tuple[int, ...]] = {}
         super().__init__(
             _AttachPlanner(self._aggregates, self._announce, max_string=max_string),
             self._maps,
@@ -216,9 +215,9 @@ class AggregateSession(BpfSession):
             self._need(VALUES, kind, self._key_size(VALUES, action.keys.size), size, most)
             self._need(ZEROS, MapType.ARRAY, 4, max(size, 8 * GROUP), 1)
             self._need(EPOCH, MapType.ARRAY, 4, 8, 1)
-            if aggregation.stacks:
+            for column in aggregation.stack_columns:
                 stacks = _stack_entries(entries)
-                self._need(STACK_MAP, MapType.STACK_TRACE, 4, 8 * MAX_FRAMES, stacks)
+                self._need(stack_map(column), MapType.STACK_TRACE, 4, column.size, stacks)
         elif action.role is not Role.START:
             self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._most_points)
         if action.role is not Role.START and aggregation.resolution is not None:
@@ -358,11 +357,12 @@ class AggregateSession(BpfSession):
         """Return the addresses of a stack, innermost first; none if the kernel recorded none."""
         if stack.number == NO_FRAMES:
             return ()
-        if stack.number not in self._frames_by_number:
-            data = self._maps[STACK_MAP].get(struct.pack("=I", stack.number)) or b""
+        key = stack_map(stack.column), stack.number
+        if key not in self._addresses:
+            data = self._maps[key[0]].get(struct.pack("=I", stack.number)) or b""
             words = struct.unpack(f"={len(data) // 8}Q", data)
-            self._frames_by_number[stack.number] = tuple(word for word in words if word)
-        return self._frames_by_number[stack.number]
+            self._addresses[key] = tuple(word for word in words if word)
+        return self._addresses[key]
 
     def pairs(self) -> UnpairedCounts:
         """Return the numbers of starts and ends without a counterpart."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
+from usdt.engine.compiler.record.columns import StackColumn, stack_column
 from usdt.engine.language import parse_items
-from usdt.engine.language.tree import RESULT_OF_BPFTRACE, Call, Name
+from usdt.engine.language.tree import RESULT_OF_BPFTRACE, Call, Name, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "MAX_BUCKETS",
-    "STACKS",
     "Aggregation",
     "Items",
     "Linear",
@@ -30,7 +30,6 @@ __all__ = (
     "parse_linear",
 )
 
-STACKS = ("ustack", "kstack")
 MAX_BUCKETS = 1000  # limit of a linear histogram, as in bpftrace
 _S64 = 1 << 63
 
@@ -168,7 +167,13 @@ class Aggregation:
     @property
     def stacks(self) -> bool:
         """Whether a key is a stack."""
-        return any(is_stack(item) for item in self.keys.items)
+        return bool(self.stack_columns)
+
+    @property
+    def stack_columns(self) -> tuple[StackColumn, ...]:
+        """The columns of the stacks among the keys."""
+        stacks = (stack_of(item.expression) for item in self.keys.items)
+        return tuple(stack_column(*stack) for stack in stacks if stack is not None)
 
     @property
     def names(self) -> bool:
@@ -207,8 +212,8 @@ class Aggregation:
 
 
 def is_stack(item: Item) -> bool:
-    """Return whether an item is ``ustack`` or ``kstack``."""
-    return isinstance(item.expression, Name) and item.expression.name in STACKS
+    """Return whether an item is ``ustack`` or ``kstack``, or has their first frames."""
+    return stack_of(item.expression) is not None
 
 
 def is_return(item: Item) -> bool:

@@ -13,6 +13,7 @@ from usdt.engine.aggregate.spec import (
     Linear,
     Log2,
     are_start_and_end,
+    is_stack,
     parse_keys,
     parse_linear,
 )
@@ -117,12 +118,12 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
 def _keys(values: dict[str, Any]) -> str | None:
     # --by, with the keys that --ustack, --kstack and --folded add.
     by = values.get("by")
-    parse_keys(by, "--by")  # checked alone, so that error columns refer to the user's text
+    items = parse_keys(by, "--by").items  # alone, so that error columns refer to the user's text
     keys = [by] if by is not None else []
-    given = [item.strip() for item in (by or "").split(",")]
+    given = [item.text for item in items]
     stacks: tuple[str, ...] = stacks_of(values)
     if values.get("folded"):
-        stacks = ("comm", *(() if {"ustack", "kstack"} & set(given) else stacks))
+        stacks = ("comm", *(() if any(map(is_stack, items)) else stacks))
     keys += [stack for stack in stacks if stack not in given]
     return ",".join(keys) or None
 

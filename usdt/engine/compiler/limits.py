@@ -13,7 +13,6 @@ __all__ = (
     "DEFAULT_STRING",
     "DEFAULT_STRUCT",
     "FIRST_ADDRESS",
-    "MAX_FRAMES",
     "MAX_OUTPUTS",
     "MAX_READ",
     "MAX_RESOLUTION",
@@ -30,7 +29,6 @@ DEFAULT_STACK = 16384  # bytes of a user stack that are copied by default
 DEFAULT_STRING = 128  # bytes that str() keeps by default
 DEFAULT_STRUCT = 4096  # bytes that are kept of a structure by default
 FIRST_ADDRESS = 4096  # below it are NULL and offsets from NULL; the lowcore on s390x
-MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
 MAX_OUTPUTS = 64  # values of a record: bits of the bitmap of unreadable values
 MAX_READ = 1 << 16  # bytes of one string, buffer or structure
 MAX_RESOLUTION = 12  # of percentiles: a relative error of 0.012 %

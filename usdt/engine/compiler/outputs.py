@@ -16,7 +16,7 @@ from usdt.arch.locations import (
     Unreadable,
     ValueClass,
 )
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -34,9 +34,8 @@ from usdt.engine.compiler.ir import (
     can_fail,
     of_kernel,
 )
-from usdt.engine.compiler.limits import MAX_FRAMES, MAX_READ
+from usdt.engine.compiler.limits import MAX_READ
 from usdt.engine.compiler.record.columns import (
-    WORD,
     ArrayColumn,
     BufferColumn,
     BytesColumn,
@@ -47,7 +46,6 @@ from usdt.engine.compiler.record.columns import (
     IntColumn,
     IntFormat,
     SocketAddressColumn,
-    StackColumn,
     StackKind,
     StringColumn,
     StructColumn,
@@ -55,6 +53,7 @@ from usdt.engine.compiler.record.columns import (
     SymbolColumn,
     SymbolKind,
     UnavailableColumn,
+    stack_column,
 )
 from usdt.engine.compiler.resolve import (
     Resolver,
@@ -65,7 +64,7 @@ from usdt.engine.compiler.resolve import (
     resolve_caller,
 )
 from usdt.engine.compiler.value_names import Enumerators, ValueNames
-from usdt.engine.language.tree import Call, Name
+from usdt.engine.language.tree import MAX_FRAMES, Call, Name, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,10 +161,12 @@ _BUILTINS: dict[str, Callable[[Name, str, Scope], Output]] = {
 }
 
 
-def stack_output(kind: StackKind, scope: Scope, key: str = "") -> Output:
+def stack_output(kind: StackKind, scope: Scope, key: str = "", frames: int = MAX_FRAMES) -> Output:
     """Return the output of a stack; its default key is the kind."""
     copy = scope.stack_copy() if kind == "ustack" and scope.stack_copy else None
-    return Output(key or kind, copy or StackColumn(kind, WORD * MAX_FRAMES))
+    if copy is not None:
+        return Output(key or kind, replace(copy, frames=frames))
+    return Output(key or kind, stack_column(kind, frames))
 
 
 def unavailable_output(key: str, node: Unavailable) -> Output:
@@ -346,6 +347,9 @@ def _plain(
 def _call(tree: Call, key: str, scope: Scope) -> Output:
     resolver = Resolver(scope)
     first = tree.arguments[0]
+    stack = stack_of(tree)
+    if stack is not None:
+        return stack_output(stack[0], scope, key, stack[1])
     if tree.function == "reg":
         return _plain(key, resolver.resolve(tree), Display.HEX)
     if tree.function == "hex":

@@ -25,8 +25,10 @@ from usdt.engine.language.tokens import (
 )
 from usdt.engine.language.tree import (
     FUNCTIONS,
+    MAX_FRAMES,
     MAX_HEIGHT,
     PRECEDENCE,
+    STACKS,
     Binary,
     Call,
     Cast,
@@ -391,10 +393,17 @@ class _Reader:
             return
         if function == "reg":
             trees = (self._register(trees[0]),)
+        if function in STACKS:
+            self._check_frames(function, trees[0])
         tree: Expression = Call(function, trees, start, end)
         if function == "contains":
             tree = self._contains(trees, start, end)
         self._push(tree, start, end, *arguments)
+
+    def _check_frames(self, function: str, frames: Expression) -> None:
+        if not isinstance(frames, Integer) or not 0 < frames.value <= MAX_FRAMES:
+            reason = f"{function}() takes the number of frames, a constant from 1 to {MAX_FRAMES}"
+            raise LanguageError(self._text, frames.start, reason)
 
     def _register(self, name: Expression) -> Text:
         # The name of a register is not that of an argument: reg(di) is reg("di").

@@ -19,9 +19,11 @@ __all__ = (
     "ALL_ARGUMENTS",
     "BUILTINS",
     "FUNCTIONS",
+    "MAX_FRAMES",
     "MAX_HEIGHT",
     "PRECEDENCE",
     "RESULT_OF_BPFTRACE",
+    "STACKS",
     "Binary",
     "Call",
     "Cast",
@@ -40,6 +42,7 @@ __all__ = (
     "children",
     "names_in",
     "read_at_return",
+    "stack_of",
     "walk",
     "with_result",
     "without_args",
@@ -48,6 +51,10 @@ __all__ = (
 ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall", "fentry"]
 
 MAX_HEIGHT = 100  # levels of a tree
+MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
+
+StackName = Literal["ustack", "kstack"]
+STACKS: tuple[StackName, ...] = ("ustack", "kstack")
 
 BUILTINS = frozenset(
     "caller cgroup comm cpu duration func gid kstack pcomm pid ppid tid ts uid ustack".split()  # noqa: SIM905
@@ -65,10 +72,12 @@ FUNCTIONS = {
     "buf": (2, 2),
     "contains": (2, 2),
     "hex": (1, 1),
+    "kstack": (1, 1),
     "ksym": (1, 1),
     "out": (1, 1),
     "reg": (1, 1),
     "str": (1, 2),
+    "ustack": (1, 1),
     "usym": (1, 1),
 }
 
@@ -367,6 +376,20 @@ def names_in(tree: Expression) -> Iterator[str]:
             yield node.name
             if node.at_return or node.name == RESULT_OF_BPFTRACE:
                 yield "return"
+
+
+def stack_of(tree: Expression) -> tuple[StackName, int] | None:
+    """Return the kind of a stack and its greatest number of frames; None for other expressions.
+
+    ``ustack`` has :data:`MAX_FRAMES`, ``ustack(5)`` has 5.
+    """
+    for kind in STACKS:
+        if isinstance(tree, Name) and tree.name == kind:
+            return kind, MAX_FRAMES
+        if isinstance(tree, Call) and tree.function == kind:
+            (frames,) = tree.arguments
+            return kind, frames.value if isinstance(frames, Integer) else MAX_FRAMES
+    return None
 
 
 def read_at_return(tree: Expression) -> Expression:

@@ -273,9 +273,9 @@ def _expression(index: int, bit: int, field: RecordField, form: Formatter, order
         case ArrayColumn():
             return form.array(value, length, field.key, column, order)
         case StackColumn():
-            return form.stack(column.kind, value, length)
+            return form.stack(column.kind, value, length, column.frames)
         case StackCopyColumn():
-            return form.stack(STACK_COPY, value, length)
+            return form.stack(STACK_COPY, value, length, column.frames)
         case FloatColumn():
             expression = form.floating(value)
         case BytesColumn():

@@ -27,7 +27,7 @@ from usdt.engine.compiler.record.columns import (
     StructListColumn,
     SymbolColumn,
 )
-from usdt.engine.language.tree import Call, Name, walk
+from usdt.engine.language.tree import MAX_FRAMES, Call, Name, stack_of, walk
 from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_text
 
 if TYPE_CHECKING:
@@ -194,30 +194,39 @@ class StackResolver(Closeable):
 
     # ------------------------------------------------------------ records
 
-    def text(self, kind: StackSource, pid: int, data: bytes, length: int) -> str:
+    def text(
+        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
+    ) -> str:
         """Return a recorded stack as text: one line per frame, each preceded by a newline."""
-        found = self._rendered(_stack_text, kind, pid, data, length)
+        found = self._rendered(_stack_text, kind, pid, data, length, frames=frames)
         return str(found)
 
-    def json(self, kind: StackSource, pid: int, data: bytes, length: int) -> str:
+    def json(
+        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
+    ) -> str:
         """Return a recorded stack as JSON: a list of objects, or an object with ``error``."""
-        found = self._rendered(_stack_json, kind, pid, data, length)
+        found = self._rendered(_stack_json, kind, pid, data, length, frames=frames)
         return str(found)
 
-    def fold(self, kind: StackSource, pid: int, data: bytes, length: int) -> str:
+    def fold(
+        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
+    ) -> str:
         """Return a recorded stack as ``outer;…;inner``."""
-        return str(self._rendered(_stack_folded, kind, pid, data, length))
+        return str(self._rendered(_stack_folded, kind, pid, data, length, frames=frames))
 
     def value(
-        self, kind: StackSource, pid: int, data: bytes, length: int
+        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
     ) -> list[Frame] | Unreadable:
-        """Return a recorded stack as frames, or the reason why there are none."""
+        """Return the first frames of a recorded stack, or the reason why there are none."""
         if length <= 0:
             return Unreadable(no_frames("kstack" if kind == "kstack" else "ustack", length))
+        found: list[Frame] | Unreadable
         if kind == STACK_COPY:
-            return self._unwind(pid, data, length)
-        found = self.frames(kind, pid, addresses_in(data[:length], self._order))
-        return found or Unreadable(no_frames(kind, 0))
+            found = self._unwind(pid, data, length)
+        else:
+            found = self.frames(kind, pid, addresses_in(data[:length], self._order))
+            found = found or Unreadable(no_frames(kind, 0))
+        return found if isinstance(found, Unreadable) else found[:frames]
 
     def _unwind(self, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
         user = self._user_symbols()
@@ -243,18 +252,20 @@ class StackResolver(Closeable):
         pid: int,
         data: bytes,
         length: int,
+        *,
+        frames: int,
     ) -> str:
         if kind == STACK_COPY:  # no two are equal
             self.observe((pid,))
-            return render("ustack", self.value(kind, pid, data, length))
-        key = (render, kind, pid, length, data)
+            return render("ustack", self.value(kind, pid, data, length, frames))
+        key = (render, kind, pid, length, frames, data)
         found = self._kept.get(key)
         if found is None:
             if kind == "ustack":
                 self.observe((pid,))
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            found = self._kept[key] = render(kind, self.value(kind, pid, data, length))
+            found = self._kept[key] = render(kind, self.value(kind, pid, data, length, frames))
         return str(found)
 
 
@@ -274,8 +285,8 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
 
 def shows_user_stacks(request: ProbeText) -> bool:
     """Return whether a probe's items show stacks of processes."""
-    nodes = (node for item in request.items for node in walk(item.expression))
-    return any(isinstance(node, Name) and node.name == "ustack" for node in nodes)
+    stacks = (stack_of(item.expression) for item in request.items)
+    return any(stack is not None and stack[0] == "ustack" for stack in stacks)
 
 
 def wants_user_symbols(request: ProbeText) -> bool:
@@ -283,10 +294,9 @@ def wants_user_symbols(request: ProbeText) -> bool:
 
     The ``caller`` of a kernel function is none.
     """
-    user = ("ustack", "caller") if request.kind == "uprobe" else ("ustack",)
     nodes = [node for item in request.items for node in walk(item.expression)]
-    return any(
-        (isinstance(node, Name) and node.name in user)
+    return shows_user_stacks(request) or any(
+        (isinstance(node, Name) and node.name == "caller" and request.kind == "uprobe")
         or (isinstance(node, Call) and node.function == "usym")
         for node in nodes
     )

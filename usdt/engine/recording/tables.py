@@ -80,9 +80,9 @@ class CsvFormatter(EventFormatter):
         """Return the expression of the thread's name, which is quoted like any other text."""
         return "contexts[key][1]"
 
-    def stack(self, kind: StackSource, value: str, length: str) -> str:
+    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
         """Return the expression of a stack in one cell, outermost frame first."""
-        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"
+        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length}, {frames})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         """Return the expression of the symbol at an address, as text."""

@@ -45,7 +45,6 @@ from usdt.engine.compiler.record.columns import (
     SocketAddressColumn,
     StackColumn,
     StackCopyColumn,
-    StackKind,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -61,14 +60,18 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
 
-__all__ = ("EPOCH", "STACK_MAP", "KeyEmitter")
+__all__ = ("EPOCH", "KeyEmitter", "stack_map")
 
 EPOCH = "interval"  # array: u64, number of the current interval
-STACK_MAP = "stacks"  # stack traces by stack ID
 _LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's text area
 _SMALL = 160  # bytes at the end of the stack; 48 remain for temporaries
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _FAULT = -14  # EFAULT
+
+
+def stack_map(column: StackColumn) -> str:
+    """Return the name of the map of stacks of a column's size, by stack ID."""
+    return f"stacks.{column.size}"
 
 
 class KeyEmitter:
@@ -147,7 +150,7 @@ class KeyEmitter:
         ahead = iter(self.outputs)
         for field in self.layout.fields:
             if isinstance(field.column, StackColumn):
-                self._stack(field, field.column.kind)
+                self._stack(field, field.column)
             else:
                 self._part(field, next(ahead))
 
@@ -196,11 +199,11 @@ class KeyEmitter:
             case _:
                 assert_never(column)
 
-    def _stack(self, field: KeyField, kind: StackKind) -> None:
-        asm = self.asm
+    def _stack(self, field: KeyField, column: StackColumn) -> None:
+        asm, kind = self.asm, column.kind
         start = self.base + (field.offset or 0)
         asm.mov(R1, R6)
-        asm.load_map(R2, STACK_MAP)
+        asm.load_map(R2, stack_map(column))
         asm.mov(R3, _USER_STACK if kind == "ustack" else 0)
         asm.call(Helper.GET_STACKID)
         kept = asm.new_label("kept")

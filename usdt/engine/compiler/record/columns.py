@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
+from usdt.engine.language.tree import MAX_FRAMES
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
@@ -48,9 +49,12 @@ __all__ = (
     "UnavailableColumn",
     "padded",
     "prefixed_code",
+    "stack_column",
 )
 
 WORD = 8  # bytes; every value is padded to a multiple of it
+# Frames at the beginning of a kernel stack that are not shown: those of the program that records it
+_OWN_FRAMES = 8
 
 StackKind = Literal["ustack", "kstack"]  # the stack of the process, of the kernel
 StackSource = Literal["ustack", "kstack", "copy"]  # addresses; registers and a copy of the stack
@@ -65,6 +69,12 @@ class IntFormat(enum.Enum):
     DECIMAL = "integer"
     BOOL = "bool"
     HEX = "hex"
+
+
+def stack_column(kind: StackKind, frames: int = MAX_FRAMES) -> StackColumn:
+    """Return the column of a stack of which at most ``frames`` frames are shown."""
+    recorded = frames + _OWN_FRAMES if kind == "kstack" else frames
+    return StackColumn(kind, WORD * min(recorded, MAX_FRAMES), frames)
 
 
 def padded(size: int) -> int:
@@ -268,10 +278,14 @@ class StructListColumn(_WithAddress):
 
 @frozen
 class StackColumn(_Prefixed):
-    """The addresses of a stack, innermost first; ``size`` in bytes is a multiple of eight."""
+    """The addresses of a stack, innermost first; ``size`` in bytes is a multiple of eight.
+
+    ``frames`` is the greatest number of frames that are shown.
+    """
 
     kind: StackKind
     size: int
+    frames: int = MAX_FRAMES
 
 
 @frozen
@@ -284,10 +298,12 @@ class StackCopyColumn(_Prefixed):
     Attributes:
         registers: bytes of ``struct pt_regs``.
         stack: maximum bytes of the stack.
+        frames: the greatest number of frames that are shown.
     """
 
     registers: int
     stack: int
+    frames: int = MAX_FRAMES
 
     @property
     def kind(self) -> StackKind:

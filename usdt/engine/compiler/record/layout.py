@@ -56,6 +56,7 @@ from usdt.engine.compiler.record.columns import (
     padded,
 )
 from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.language.tree import MAX_FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,6 +125,8 @@ class RecordField:
         }
         if isinstance(column, IntColumn) and column.names is not None:
             members["names"] = column.names.to_json()
+        if isinstance(column, StackColumn | StackCopyColumn) and column.frames != MAX_FRAMES:
+            members["frames"] = column.frames
         if isinstance(column, StructColumn | StructListColumn):
             members["shape"] = column.shape.to_json()
         if isinstance(column, IntColumn | FloatColumn | BytesColumn) and column.cast:
@@ -260,7 +263,11 @@ def _typed(members: dict[str, Any]) -> Column | None:
 def _stack(members: dict[str, Any]) -> Column | None:
     size = _size(members)
     kind: StackKind = "ustack" if members["form"] == "ustack" else "kstack"
-    return StackColumn(kind, size) if size > 0 and not size % WORD else None
+    return StackColumn(kind, size, _frames(members)) if size > 0 and not size % WORD else None
+
+
+def _frames(members: dict[str, Any]) -> int:
+    return _number(members, "frames", 1, MAX_FRAMES) if "frames" in members else MAX_FRAMES
 
 
 def _stack_copy(members: dict[str, Any]) -> Column | None:
@@ -268,7 +275,7 @@ def _stack_copy(members: dict[str, Any]) -> Column | None:
     stack = size - registers
     if registers % WORD or not 0 < registers <= MAX_READ or stack <= 0 or stack % STACK_UNIT:
         return None
-    return StackCopyColumn(registers, stack)
+    return StackCopyColumn(registers, stack, _frames(members))
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {

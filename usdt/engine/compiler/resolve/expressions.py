@@ -337,6 +337,8 @@ _MISPLACED = {
     "str": "str() stands alone as an item, or on a side of == or !=",
     "buf": 'buf() stands alone as an item, or beside a constant, as in buf(arg0, 2) == "PK"',
     "hex": "hex() stands alone as an item: it says how to show a value",
+    "ustack": "ustack() stands alone as an item: a stack is no number",
+    "kstack": "kstack() stands alone as an item: a stack is no number",
     "usym": "usym() stands alone as an item: it says how to show an address",
     "ksym": "ksym() stands alone as an item: it says how to show an address",
 }

@@ -41,7 +41,7 @@ from usdt.engine.compiler.ir import (
 )
 from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
-from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE, Text
+from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE, STACKS, Text
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
@@ -58,7 +58,6 @@ __all__ = (
     "resolve_register",
 )
 
-_STACKS = ("ustack", "kstack")
 KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # whether signed → class
 
 
@@ -105,7 +104,7 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, "args stands alone as an item: it stands for all arguments")
     if name in ("return", RESULT_OF_BPFTRACE):
         raise scope.error(tree, f"{scope.probe} is a place in the code: it has no return value")
-    if name in _STACKS:
+    if name in STACKS:
         raise scope.error(tree, f"{name} stands alone as an item: a stack is no number")
     number = constant_of(name, scope)
     if number is not None:
@@ -246,7 +245,7 @@ def _nearest(name: str, scope: Scope) -> str:
         *TASK_BUILTINS,
         "comm",
         "func",
-        *_STACKS,
+        *STACKS,
     ]
     constants = [
         text for one in scope.arguments.values() if one.names for _, text in one.names.every

@@ -126,8 +126,8 @@ class EventFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, Unreadable(reason))
 
-    def stack(self, kind: StackSource, value: str, length: str) -> str:
-        return f"stacks.value({kind!r}, contexts[key][0], {value}, {length})"
+    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
+        return f"stacks.value({kind!r}, contexts[key][0], {value}, {length}, {frames})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.frame({kind!r}, contexts[key][0], {value})"

@@ -163,8 +163,8 @@ class Formatter(Protocol):
     def unreadable(self, reason: str) -> str:
         """Format a value that could not be read, with the reason."""
 
-    def stack(self, kind: StackSource, value: str, length: str) -> str:
-        """Format a stack; ``length`` is its bytes, or a negative errno."""
+    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
+        """Format at most ``frames`` of a stack; ``length`` is its bytes, or a negative errno."""
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         """Format the symbol at an address."""

@@ -170,8 +170,8 @@ class JsonFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, _json_error(reason))
 
-    def stack(self, kind: StackSource, value: str, length: str) -> str:
-        return f"stacks.json({kind!r}, contexts[key][2], {value}, {length})"
+    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
+        return f"stacks.json({kind!r}, contexts[key][2], {value}, {length}, {frames})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_json({kind!r}, contexts[key][2], {value})"

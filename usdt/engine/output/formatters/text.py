@@ -210,8 +210,8 @@ class TextFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, f"?({escape(reason)})")
 
-    def stack(self, kind: StackSource, value: str, length: str) -> str:
-        return f"stacks.text({kind!r}, contexts[key][2], {value}, {length})"
+    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
+        return f"stacks.text({kind!r}, contexts[key][2], {value}, {length}, {frames})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
@@ -299,5 +299,5 @@ class FoldedFormatter(TextFormatter):
         )
         return f"f'''{{contexts[key][0]}}{stacks} 1\\n'''"
 
-    def stack(self, kind: StackSource, value: str, length: str) -> str:
-        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length})"
+    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
+        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length}, {frames})"
