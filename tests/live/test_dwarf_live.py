@@ -457,14 +457,40 @@ def _examples() -> list[tuple[str, list[str]]]:
 def _alike(line: str) -> str:
     # Addresses, sizes, folders and what stands before the probe's name are the machine's.
     line = re.sub(r"(address|offset) 0x[0-9a-f]+", r"\1", line)
-    line = re.sub(r"\d+ bytes", "bytes", re.sub(r"\S*/(values|objects)", r"\1", line))
+    line = re.sub(r"0x[0-9a-f]{9,}", "ADDRESS", line)
+    line = re.sub(r"\d+ bytes", "bytes", re.sub(r"\S*/(values|objects|server)", r"\1", line))
     return re.sub(r" +", " ", re.sub(r"^.*?(?=uprobe:)", "", line))
+
+
+_SERVER = """
+struct limits { int clients; const char *name; } limits = {100, "default"};
+struct request { int id; } *queue;
+static int open_requests;
+__attribute__((noinline)) int handle(struct request *r) { return open_requests += r->id > 0; }
+int main(void) {
+    struct request one = {1}, two = {2};
+    handle(&one);
+    queue = &two;
+    return handle(&two) - 2;
+}
+"""
+
+
+def _program_of(command: str, folder: Path) -> Path:
+    if "./server" not in command:
+        return program("gccO2v5", "objects" if "objects" in command else "values")
+    path = folder / "server"
+    words = [need_program("gcc"), "-g", "-O1", "-x", "c", "-o", path, "-"]
+    subprocess.run(words, input=_SERVER, text=True, check=True)
+    return path
 
 
 @_x86_64
 @pytest.mark.parametrize(("command", "wanted"), _examples())
-def test_the_examples_of_the_page_are_what_is_seen(command: str, wanted: list[str]) -> None:
-    path = program("gccO2v5", "objects" if "objects" in command else "values")
+def test_the_examples_of_the_page_are_what_is_seen(
+    command: str, wanted: list[str], tmp_path: Path
+) -> None:
+    path = _program_of(command, tmp_path)
     words = shlex.split(command.removeprefix("usdt ").replace("./", f"{path.parent}/"))
     done = run_usdt(*words)
     assert done.returncode == 0, done.stderr
