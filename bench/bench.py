@@ -31,6 +31,7 @@ from attach import attaching
 from debuginfo import debug_files
 from providers import providers
 from rendering import rendering
+from spans import spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -405,7 +406,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parts = ["hit", "start", "attach", "debuginfo", "fire", "render"]
+    parts = ["hit", "span", "start", "attach", "debuginfo", "fire", "render"]
     parser.add_argument("--only", choices=parts, help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
@@ -421,6 +422,8 @@ def main() -> None:
         print("bpftrace is not installed (apt-get install bpftrace): usdt alone")
     if options.only in (None, "hit"):
         cost_of_a_hit(options.hits, options.rounds)
+    if options.only in (None, "span"):
+        spans(options.hits // 5, options.rounds)
     if options.only in (None, "start"):
         start_and_stop(options.rounds)
     if options.only in (None, "attach"):

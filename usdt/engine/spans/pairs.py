@@ -68,6 +68,8 @@ class PairEnd(PairRole):
         pointer: location of the stack pointer; None: ends are paired by the key alone.
         atomics: whether the kernel has atomic instructions that return the previous value.
         kernel: whether addresses may be in the kernel.
+        keeps: whether the map entries of a key stay for its next spans. That is cheaper, where keys
+            are few and user space removes those of threads that have ended.
     """
 
     entry: bool
@@ -79,6 +81,7 @@ class PairEnd(PairRole):
     pointer: Register | None
     atomics: bool
     kernel: bool
+    keeps: bool
 
     def emit_start(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
@@ -127,6 +130,9 @@ class PairEnd(PairRole):
         """Emit code that removes the entry state that was found."""
         asm.load(R7, R10, ENTRY_STATE_SLOT)
         asm.jump(Jump.EQ, R7, 0, missing)
+        if self.keeps:
+            asm.store(R7, TIME_OFFSET, 0)
+            return
         for offset in range(0, self.key.size, 8):
             asm.load(R1, R7, self.key_offset + offset)
             asm.store(R10, TEMPORARIES + offset, R1)
@@ -166,12 +172,24 @@ class PairEnd(PairRole):
             asm.label(nested)
         else:
             asm.jump(Jump.EQ, R0, 0, alone)
+            asm.load(R1, R0, 0)
+            asm.jump(Jump.SLE, R1, 0, alone)
         asm.mov(R8, R0)
         emit_fetch_add(asm, R8, 1, atomics=self.atomics)
         asm.mov(R8, R1)
         asm.label(depth)
         self._slot(asm, key)
         self._count_replaced(asm, key)
+        self._state(asm, key, labels)
+        self._identify(asm, key)
+
+    def _state(self, asm: Assembler, key: KeyEmitter, labels: Labels) -> None:
+        # Leaves the address of the slot's entry state, whose time is 0, in r7.
+        blank = asm.new_label("blank")
+        if self.keeps:
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
+            asm.mov(R7, R0)
+            asm.jump(Jump.NE, R0, 0, blank)
         asm.store(R10, KEY_SLOT, 0, 4)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, BLANK)
         asm.jump(Jump.EQ, R0, 0, labels.lost)
@@ -182,7 +200,8 @@ class PairEnd(PairRole):
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
         asm.jump(Jump.EQ, R0, 0, labels.lost)
         asm.mov(R7, R0)
-        self._identify(asm, key)
+        asm.label(blank)
+        asm.store(R7, TIME_OFFSET, 0)
 
     def _identify(self, asm: Assembler, key: KeyEmitter) -> None:
         asm.store(R7, _DEPTH, R8)
@@ -231,6 +250,8 @@ class PairEnd(PairRole):
 
     def _forget_key(self, asm: Assembler, key: KeyEmitter) -> None:
         # Remove the key if the depth in r8 is 0. Its slot must be 0.
+        if self.keeps:
+            return
         more = asm.new_label("more")
         asm.jump(Jump.NE, R8, 0, more)
         emit_map_call(asm, Helper.MAP_DELETE_ELEM, DEPTHS, key.base)

@@ -244,6 +244,7 @@ class SpanPlanner(AttachPlanner):
             pointer=_stack_pointer() if in_program and self._spec.by_thread else None,
             atomics=self._atomics,
             kernel=point.kernel_target is not None,
+            keeps=self._spec.by_thread,
         )
 
     def _check_key(self, items: Items, layout: KeyLayout, point: AttachPoint) -> None:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ("SpanCounts", "SpanSession")
 
-_PURGE_SECONDS = 10.0
+_PURGE_SECONDS = 1.0
+_THREADS = 1 << 13  # threads whose map entries stay between their spans
 _NUMBER = 20  # offset of the number in a record
 _U64 = struct.Struct("=Q")
 
@@ -137,6 +138,7 @@ class SpanSession(RingBufferSession):
         if not self._starts or SPANS in self._maps:
             return
         key, state, most = self._spans.key_size, self._spans.state_size, self._spec.max_open
+        most += _THREADS if self._spec.by_thread else 0
         self._make(MapSpec(MapType.HASH, key, 8, most, DEPTHS))
         self._make(MapSpec(MapType.HASH, key, state, most, SPANS))
         self._make(MapSpec(MapType.ARRAY, 4, state, 1, BLANK))
@@ -162,7 +164,7 @@ class SpanSession(RingBufferSession):
         for state in states:
             (number,) = struct.unpack_from("=I", state, TIME_OFFSET + _NUMBER)
             start = self._spans.starts.get(number)
-            if start is not None and any(state[TIME_OFFSET : TIME_OFFSET + 8]):
+            if start is not None and _is_open(state):
                 yield state[TIME_OFFSET : TIME_OFFSET + start.size]
 
     def _pair_states(self) -> Iterator[bytes]:
@@ -180,17 +182,25 @@ class SpanSession(RingBufferSession):
         now = time.monotonic()
         if self._spec.by_thread and SPANS in self._maps and now >= self._purge_at:
             self._purge_at = now + _PURGE_SECONDS
-            for name in (SPANS, DEPTHS):
-                self._purge(self._maps[name], count=name == SPANS)
+            self._purge()
         return super().poll(timeout)
 
-    def _purge(self, states: Map, *, count: bool) -> None:
-        for key in list(states.keys()):
+    def _purge(self) -> None:
+        depths, states = self._maps[DEPTHS], self._maps[SPANS]
+        for key in list(depths.keys()):
             (thread,) = _U64.unpack_from(key, 8)
             idle = thread >= 1 << 32
-            if not idle and not os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
-                states.delete(key)
-                self._dead += count
+            if idle or os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
+                continue
+            (depth,) = _U64.unpack(depths.get(key) or bytes(8))
+            for slot in range(NESTED):
+                found = struct.pack("=I", slot) + key[4:]
+                state = states.get(found)
+                if state is None:
+                    continue
+                self._dead += _is_open(state) and _U64.unpack_from(state)[0] < depth
+                states.delete(found)
+            depths.delete(key)
 
     # ------------------------------------------------------------ counts
 
@@ -231,6 +241,11 @@ class SpanSession(RingBufferSession):
 
 _BEFORE = ": it began before the trace, or its start was lost"
 _REFUSED = ": a predicate of the start refused it, or it began before the trace"
+
+
+def _is_open(state: bytes) -> bool:
+    # Whether a start has filled its entry state: the time is written last.
+    return any(state[TIME_OFFSET : TIME_OFFSET + 8])
 
 
 def _spans(number: int) -> str:
